@@ -1,0 +1,110 @@
+"""What must be true: column vocabulary, table definitions, state machines, checks and views, as data with a loader."""
+
+import re
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+SPARK_TYPES = {
+    "int": "INT",
+    "bigint": "BIGINT",
+    "string": "STRING",
+    "boolean": "BOOLEAN",
+    "int_list": "ARRAY<INT>",
+}
+
+
+def folder(name: str) -> Traversable:
+    """A data folder of this package; it may be inside a zip."""
+    return files(__name__).joinpath(name)
+
+
+@cache
+def vocabulary() -> dict[str, dict[str, str]]:
+    """Column name -> {type, comment}: everything a named group of a rule may capture, in column order."""
+    return tomllib.loads(files(__name__).joinpath("vocabulary.toml").read_text("utf-8"))
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One `.sql` file: its name, the `-- key: value` lines of its head, and its text."""
+
+    name: str
+    header: dict[str, str]
+    sql: str
+
+
+@cache
+def statements(kind: str) -> tuple[Statement, ...]:
+    """The `.sql` files of `tables`, `checks` or `views`, by name.
+
+    A head line `-- key: value` starts an entry, a following `--   more` continues it.
+    """
+    found = []
+    for entry in sorted(folder(kind).iterdir(), key=lambda e: e.name):
+        if not entry.name.endswith(".sql"):
+            continue
+        sql = entry.read_text("utf-8")
+        header: dict[str, str] = {}
+        key = ""
+        for line in sql.splitlines():
+            if not line.startswith("--"):
+                break
+            if start := re.match(r"-- (\w+): (.*)", line):
+                key = start.group(1)
+                header[key] = start.group(2).strip()
+            elif key:
+                header[key] += " " + line.lstrip("- ").strip()
+        found.append(Statement(entry.name.removesuffix(".sql"), header, sql))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Move:
+    """One legal move of a state machine, and the first Kafka version that has it."""
+
+    machine: str
+    from_state: str
+    to_state: str
+    since: str
+
+
+@cache
+def machines() -> dict[str, tuple[str, ...]]:
+    """Machine (`replica`, `partition`) -> its states."""
+    return {name: tuple(content["states"]) for name, content in _machine_files().items()}
+
+
+@cache
+def moves() -> tuple[Move, ...]:
+    """All legal moves of all machines."""
+    return tuple(
+        Move(machine, before, state, block["since"])
+        for machine, content in _machine_files().items()
+        for block in content["moves"]
+        for state, befores in block.items()
+        if state != "since"
+        for before in befores
+    )
+
+
+def _machine_files() -> dict[str, dict[str, list]]:
+    return {
+        entry.name.removesuffix(".toml"): tomllib.loads(entry.read_text("utf-8"))
+        for entry in sorted(folder("machines").iterdir(), key=lambda e: e.name)
+        if entry.name.endswith(".toml")
+    }
+
+
+def version_number(version: str) -> int:
+    """`2.3.0` -> 2003000, so that versions compare as numbers; 0 where there is none. `2.3` counts as `2.3.0`."""
+    found = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", version)
+    return sum(int(part or 0) * scale for part, scale in zip(found.groups(), (10**6, 10**3, 1), strict=True)) if found else 0
+
+
+@cache
+def contracts() -> dict[str, dict[str, dict]]:
+    """Table -> what must hold in it; see contracts.toml."""
+    return tomllib.loads(files(__name__).joinpath("contracts.toml").read_text("utf-8"))

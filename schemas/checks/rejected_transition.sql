@@ -1,0 +1,35 @@
+-- severity: error
+-- title: State change refused by the controller itself
+-- why: Something asked the controller for a move that its state machine does not have; the state stayed as it was. Up to Kafka 2.2
+--   every deletion of a topic with a replica on a dead broker does this (OfflineReplica to ReplicaDeletionIneligible), and it is then
+--   a warning: the deletion waits for the broker. A controller that takes over a running reassignment asks once more for the
+--   replicas that are being added (to NewReplica), which is refused and harmless: info.
+-- do: If it is the warning, bring the broker back. Else look at what the controller was doing just before.
+-- same: topic, partition, replica, move
+SELECT
+  e.cluster, e.incarnation,
+  CASE WHEN known_before_2_3 THEN 'warning' WHEN asked_again THEN 'info' ELSE 'error' END AS severity,
+  e.topic, e.partition, e.replica, max(e.node) AS node,
+  min(e.ts) AS first_seen, max(e.ts) AS last_seen, false AS ended,
+  concat(CASE WHEN e.replica IS NULL THEN '' ELSE concat('replica ', e.replica, ' of ') END, e.topic, '-', e.partition, ': ',
+         e.from_state, ' -> ', e.to_state) AS thing,
+  concat('Refused ', count(*), ' time(s): ', max(e.error_message),
+         CASE WHEN known_before_2_3 THEN '. Kafka before 2.3 refuses this on every deletion of a topic with a replica on a dead broker; '
+              || 'the deletion goes on when the broker is back.'
+              WHEN asked_again THEN '. A controller that takes over a running reassignment asks for its added replicas once more.'
+              ELSE '.' END) AS detail,
+  concat_ws('|', e.topic, e.partition, e.replica, e.from_state, e.to_state) AS same,
+  slice(array_sort(collect_set(e.record_id)), 1, 50) AS evidence
+FROM (
+  SELECT *, replica IS NOT NULL AND to_state = 'ReplicaDeletionIneligible'
+            AND from_state IN ('OfflineReplica', 'ReplicaDeletionIneligible') AS known_before_2_3,
+    replica IS NOT NULL AND to_state = 'NewReplica' AND EXISTS (
+      SELECT 1 FROM audited_reassignments r
+      WHERE r.cluster = audited_events.cluster AND r.incarnation = audited_events.incarnation AND r.topic = audited_events.topic
+        AND r.partition = audited_events.partition AND array_contains(r.adding_replicas, audited_events.replica)
+        AND (r.started_at IS NULL OR audited_events.ts IS NULL OR r.started_at <= audited_events.ts)) AS asked_again
+  FROM audited_events
+  WHERE says = 'failed' AND event_type IN ('replica_state_change_failed', 'partition_state_change_failed')
+    AND error_message LIKE '%before moving to%'
+) e
+GROUP BY e.cluster, e.incarnation, e.topic, e.partition, e.replica, e.from_state, e.to_state, known_before_2_3, asked_again

@@ -1,0 +1,27 @@
+-- severity: error
+-- title: Topic deletion held up
+-- why: A topic was asked to be deleted and some replicas cannot be: their broker is dead, their log directory offline, or the deletion
+--   failed there. The topic stays in limbo until those replicas can be deleted: nothing can be produced to it, it cannot be created
+--   again, and reassignments of it wait. From 2.3 on such replicas go back to OfflineReplica after a moment; the deletion waits all
+--   the same.
+-- do: Start the broker, or repair the log directory. The controller then goes on by itself.
+-- same: topic, first sign of the deletion
+SELECT
+  d.cluster, d.incarnation, 'error' AS severity, d.topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica,
+  CASE WHEN size(array_distinct(d.blocked_by.replica)) = 1 THEN d.blocked_by.replica[0] END AS node,
+  d.blocked_since AS first_seen, coalesce(d.completed_at, n.now) AS last_seen, d.outcome = 'completed' AS ended,
+  concat(d.topic, ' waits for broker', CASE WHEN size(array_distinct(d.blocked_by.replica)) > 1 THEN 's ' ELSE ' ' END,
+         array_join(cast(array_sort(array_distinct(d.blocked_by.replica)) AS ARRAY<STRING>), ', ')) AS thing,
+  concat('Deletion of ', d.topic, coalesce(concat(', asked for at ', date_format(d.requested_at, 'yyyy-MM-dd HH:mm:ss')), ''),
+         CASE WHEN d.outcome = 'completed' THEN ', was held up' ELSE ', is held up' END,
+         coalesce(concat(' since ', date_format(d.blocked_since, 'yyyy-MM-dd HH:mm:ss')), ''), ' by ',
+         array_join(transform(slice(d.blocked_by, 1, 20),
+                              b -> concat('replica ', b.replica, ' of partition ', b.partition)), ', '),
+         CASE WHEN size(d.blocked_by) > 20 THEN concat(' and ', size(d.blocked_by) - 20, ' more') ELSE '' END,
+         CASE WHEN d.completed_at IS NOT NULL
+              THEN concat('; it was completed at ', date_format(d.completed_at, 'yyyy-MM-dd HH:mm:ss'), '.') ELSE '.' END) AS detail,
+  concat_ws('|', d.topic, d.record_id) AS same,
+  array_distinct(array_compact(concat(array(d.record_id), d.evidence))) AS evidence
+FROM audited_topic_deletions d
+JOIN clocks n ON n.cluster = d.cluster
+WHERE size(d.blocked_by) > 0

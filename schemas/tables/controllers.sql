@@ -1,0 +1,13 @@
+-- about: one reign of one controller
+CREATE TABLE IF NOT EXISTS {table} (
+  cluster STRING NOT NULL COMMENT 'Cluster',
+  incarnation INT NOT NULL COMMENT 'Incarnation of the cluster',
+  node INT COMMENT 'Broker id of the controller',
+  controller_epoch INT COMMENT 'Controller epoch',
+  elected_at TIMESTAMP COMMENT 'When it was elected; null: before these logs begin, or no time stamps',
+  resigned_at TIMESTAMP COMMENT 'When it said that it resigned; null: it did not say so (killed, still controller, or no log)',
+  inferred BOOLEAN NOT NULL COMMENT 'The election is in no log; the reign is known from lines written in its epoch',
+  record_id STRING COMMENT 'Record of the election, or the first one of that epoch'
+) USING delta
+LOCATION '{location}'
+COMMENT 'Who was controller, and when'

@@ -1,0 +1,24 @@
+-- about: one thing that one log record says; a record that names ten partitions gives ten rows
+CREATE TABLE IF NOT EXISTS {table} (
+  record_id STRING NOT NULL COMMENT 'Hash of cluster, node and text: the same for the same record of the same node wherever it is copied',
+  item INT NOT NULL COMMENT 'Number of the row among those of one record, from 0',
+  cluster STRING NOT NULL COMMENT 'Cluster that the logs were given for',
+  incarnation INT NOT NULL COMMENT '1, 2, ..: a cluster that was wiped and set up again under the same name starts a new one',
+  node INT COMMENT 'Broker id of the node that wrote the record',
+  file STRING NOT NULL COMMENT 'File that the record was first read from',
+  record_no BIGINT NOT NULL COMMENT 'Line of that file on which the record begins, from 1',
+  ts TIMESTAMP COMMENT 'Time stamp of the record, UTC, milliseconds; null where the layout prints none',
+  level STRING COMMENT 'log4j level',
+  logger STRING COMMENT 'Logger as printed',
+  layout STRING COMMENT 'Layout that the header has',
+  event_type STRING COMMENT 'Rule that claims the record; null: not recognised, or drifted',
+  says STRING COMMENT 'happened: the state is now this; requested: an intent or a message; failed: nothing changed; is: a report of the state',
+  drifted BOOLEAN NOT NULL COMMENT 'A rule knows the beginning of the text, but its pattern does not match',
+{vocabulary},
+  error_class STRING COMMENT 'Class of the exception that follows the line',
+  error_message STRING COMMENT 'Message of that exception',
+  raw STRING COMMENT 'The whole record with its stack trace; a record of 10,000 characters and more stands with its item 0 only'
+) USING delta
+CLUSTER BY (cluster, ts)
+LOCATION '{location}'
+COMMENT 'What the logs say: one row a record and item, never changed but for the incarnation'

@@ -1,0 +1,17 @@
+-- about: an interval in which a replica was in one state
+CREATE TABLE IF NOT EXISTS {table} (
+  cluster STRING NOT NULL COMMENT 'Cluster',
+  incarnation INT NOT NULL COMMENT 'Incarnation of the cluster',
+  topic STRING NOT NULL COMMENT 'Topic name',
+  partition INT NOT NULL COMMENT 'Partition id',
+  replica INT NOT NULL COMMENT 'Broker id of the replica',
+  step INT NOT NULL COMMENT '1, 2, 3 .. in order',
+  valid_from TIMESTAMP COMMENT 'Begin of the interval; null: before these logs begin, or no time stamps',
+  valid_to TIMESTAMP COMMENT 'End of the interval; null: still so',
+  state STRING NOT NULL COMMENT 'State of the controller''s replica state machine, NewReplica .. NonExistentReplica',
+  in_isr BOOLEAN COMMENT 'Whether the ISR held the replica at the end of the interval (now, where it is open); null: ISR not known',
+  inferred BOOLEAN NOT NULL COMMENT 'The state is derived from other lines; false: a line says it',
+  record_id STRING COMMENT 'Record that began the interval'
+) USING delta
+LOCATION '{location}'
+COMMENT 'In which state the controller held every replica'
