@@ -1,0 +1,1 @@
+"""Text to events: what can a Kafka log line say?"""
