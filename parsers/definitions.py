@@ -1,0 +1,201 @@
+"""What is wrong with the data files: rules, layouts, speakers, vocabulary, machines, checks, contracts."""
+
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import schemas
+from parsers.layouts import layouts
+from parsers.match import Matcher
+from parsers.patterns import DefinitionError, check_dialect, to_python
+from parsers.rules import ITEMS, RuleSet, fragments, lint, load
+
+CHECK_HEADER = ("severity", "title", "why", "do", "same")
+CHECK_COLUMNS = (
+    "cluster", "incarnation", "severity", "topic", "partition", "replica", "node",
+    "first_seen", "last_seen", "ended", "thing", "detail", "same", "evidence",
+)  # fmt: skip
+CONTRACT_KEYS = {"unique", "one_of", "never"}
+WORD_KEYS = {"type", "comment"}
+VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?")
+# what reading a data file of the wrong shape raises
+MALFORMED = (KeyError, TypeError, ValueError, AttributeError, re.error, tomllib.TOMLDecodeError, OSError)
+
+
+def problems(site: Path | None) -> list[str]:
+    """One sentence a problem, empty if all is sound. `site` is a folder of rule files of one's own."""
+    found: list[str] = []
+    if site is not None and not site.is_dir():
+        return [f"--rules {site}: no such folder"]
+    parts: list[tuple[str, Callable[[], list[str]]]] = [
+        ("schemas/vocabulary.toml", lambda: word_problems(schemas.vocabulary())),
+        ("rules", lambda: rule_problems(load(site))),
+        ("parsers/layouts.toml", layout_problems),
+        ("schemas/machines", lambda: machine_problems(schemas.machines(), schemas.moves())),
+        ("schemas/checks", lambda: check_problems(schemas.statements("checks"), severities())),
+        ("schemas/contracts.toml", lambda: contract_problems(schemas.contracts(), table_columns())),
+    ]
+    for where, part in parts:
+        try:
+            found += part()
+        except DefinitionError as error:
+            found.append(str(error))
+        except MALFORMED as error:
+            found.append(f"{where}: not of the right shape ({type(error).__name__}: {error})")
+    return found
+
+
+def severities() -> list[str]:
+    """The severities that a finding may have, the worst first."""
+    return list(schemas.contracts()["findings"]["one_of"]["severity"])
+
+
+def rule_problems(ruleset: RuleSet) -> list[str]:
+    """Rules and speakers. Samples are tried only where all patterns compile."""
+    found = []
+    for rule in ruleset.rules:
+        for pattern in [rule.pattern] + ([rule.each.pattern] if rule.each else []):
+            try:
+                check_dialect(pattern, f"{rule.file} [{rule.name}]")
+            except DefinitionError as error:
+                found.append(str(error))
+        known = {*schemas.vocabulary(), ITEMS}
+        found += [
+            f"{rule.file} [{rule.name}]: {name} is no word of schemas/vocabulary.toml"
+            for name in rule.columns
+            if name not in known
+        ]
+        for number, sample in enumerate(rule.samples, 1):
+            if "line" not in sample:
+                found.append(f"{rule.file} [{rule.name}] sample {number}: `line` is missing")
+            if unknown := set(sample) - {"line", "gives", "gives_each"}:
+                found.append(f"{rule.file} [{rule.name}] sample {number}: unknown key {', '.join(sorted(unknown))}")
+    for speaker in ruleset.speakers:
+        try:
+            check_dialect(speaker.pattern, f"speakers.toml [{speaker.name}]")
+            allowed = {"node", "controller", "controller_epoch", "topic", "partition"}
+            if unknown := set(to_python(speaker.pattern).groupindex) - allowed:
+                found.append(f"speakers.toml [{speaker.name}]: a speaker does not give {', '.join(sorted(unknown))}")
+            if speaker.is_controller and "node" not in to_python(speaker.pattern).groupindex:
+                found.append(f'speakers.toml [{speaker.name}]: `speaks = "controller"` needs a group named node')
+        except DefinitionError as error:
+            found.append(str(error))
+        if not speaker.samples:
+            found.append(f"speakers.toml [{speaker.name}]: no sample")
+    if found:
+        return found
+    unused = [name for name in fragments() if not re.fullmatch(r"[a-z][a-z0-9_]*", name)]
+    return [f"fragments.toml: {name} cannot be inserted, its name is not lower case" for name in unused] + lint(ruleset)
+
+
+def layout_problems() -> list[str]:
+    """Every layout has samples, and they parse to what `gives` says; no layout before it takes them."""
+    matcher, found = Matcher(), []
+    for layout in layouts():
+        where = f"parsers/layouts.toml [{layout.name}]"
+        if not layout.samples:
+            found.append(f"{where}: no sample")
+        for number, sample in enumerate(layout.samples, 1):
+            record = matcher.record(sample["line"])
+            if record is None or record.layout != layout.name:
+                taken = f"is taken by layout {record.layout}" if record else "has no known head"
+                found.append(f"{where} sample {number}: the line {taken}")
+                continue
+            for slot, wanted in sample.get("gives", {}).items():
+                got = getattr(record, slot, None)
+                if got != wanted:
+                    found.append(f"{where} sample {number}: {slot} is {got!r} instead of {wanted!r}")
+    return found
+
+
+def word_problems(words: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """Every word of the vocabulary has a known type and a comment."""
+    found = []
+    for name, word in words.items():
+        where = f"schemas/vocabulary.toml [{name}]"
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+            found.append(f"{where}: a column name is lower case")
+        if word.get("type") not in schemas.SPARK_TYPES:
+            found.append(f"{where}: type {word.get('type')!r} is none of {', '.join(schemas.SPARK_TYPES)}")
+        if not word.get("comment"):
+            found.append(f"{where}: no comment")
+        if unknown := set(word) - WORD_KEYS:
+            found.append(f"{where}: unknown key {', '.join(sorted(unknown))}")
+    return found
+
+
+def machine_problems(machines: Mapping[str, tuple[str, ...]], moves: Iterable[schemas.Move]) -> list[str]:
+    """Every state that a move names exists, nothing stands twice, `since` is a version."""
+    found = []
+    for machine, states in machines.items():
+        twice = sorted({state for state in states if states.count(state) > 1})
+        found += [f"schemas/machines/{machine}.toml: state {state} stands twice" for state in twice]
+    seen = set()
+    for move in moves:
+        where = f"schemas/machines/{move.machine}.toml"
+        named = f"{move.from_state} -> {move.to_state}"
+        for state in dict.fromkeys((move.from_state, move.to_state)):
+            if state not in machines.get(move.machine, ()):
+                found.append(f"{where}: {named}: there is no state {state}")
+        if (move.machine, move.from_state, move.to_state) in seen:
+            found.append(f"{where}: {named} stands twice")
+        seen.add((move.machine, move.from_state, move.to_state))
+        if not VERSION.fullmatch(str(move.since)):
+            found.append(f"{where}: {named}: since = {move.since!r} is no version")
+    return found
+
+
+def check_problems(checks: Iterable[schemas.Statement], known: list[str]) -> list[str]:
+    """Every check has its header, a severity that is known, and the columns that a finding is made of."""
+    found = []
+    for check in checks:
+        where = f"schemas/checks/{check.name}.sql"
+        found += [f"{where}: no `-- {key}:` at its head" for key in CHECK_HEADER if not check.header.get(key)]
+        severity = check.header.get("severity")
+        if severity and severity not in known:
+            found.append(f"{where}: severity {severity} is none of {', '.join(known)}")
+        if unknown := set(check.header) - set(CHECK_HEADER):
+            found.append(f"{where}: unknown header {', '.join(sorted(unknown))}")
+        body = re.sub(r"--[^\n]*", "", check.sql)
+        absent = [name for name in CHECK_COLUMNS if not re.search(rf"\b{name}\b", body)]
+        if absent:
+            found.append(f"{where}: the query does not give {', '.join(absent)}")
+    return found
+
+
+def table_columns() -> dict[str, list[str]]:
+    """Table -> its columns, as schemas/tables defines them."""
+    found = {}
+    for table in schemas.statements("tables"):
+        names: list[str] = []
+        for line in table.sql.splitlines():
+            if line.startswith("{vocabulary}"):
+                names += schemas.vocabulary()
+            elif column := re.match(r"  (\w+) [A-Z]", line):
+                names.append(column.group(1))
+        found[table.name] = names
+    return found
+
+
+def contract_problems(contracts: Mapping[str, Mapping[str, Any]], tables: Mapping[str, list[str]]) -> list[str]:
+    """Contracts are about tables and columns that there are."""
+    found = []
+    for table, contract in contracts.items():
+        where = f"schemas/contracts.toml [{table}]"
+        if table not in tables:
+            found.append(f"{where}: there is no such table")
+            continue
+        if unknown := set(contract) - CONTRACT_KEYS:
+            found.append(f"{where}: unknown key {', '.join(sorted(unknown))}")
+        for column in [*contract.get("unique", ()), *contract.get("one_of", {})]:
+            if column not in tables[table]:
+                found.append(f"{where}: the table has no column {column}")
+        for column, values in contract.get("one_of", {}).items():
+            if not values or len(values) != len(set(values)):
+                found.append(f"{where}: one_of.{column} is empty or names a value twice")
+        for name, query in contract.get("never", {}).items():
+            if "{batch}" not in query:
+                found.append(f"{where}: never.{name} does not read {{batch}}")
+    return found
