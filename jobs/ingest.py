@@ -1,0 +1,266 @@
+"""Files to records: which files are logs, whose they are, where a record begins and ends."""
+
+import contextlib
+import glob
+import gzip
+import re
+import shutil
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from jobs.config import Cluster
+from jobs.errors import InputError
+from parsers import compile as compiled
+from parsers.layouts import Layout, layouts
+from parsers.match import Matcher
+from parsers.patterns import to_python
+from parsers.rules import RuleSet
+
+LOOK = 256 * 1024
+LOOK_AT_MOST = 4 * 1024 * 1024
+NODE_FOLDER = re.compile(r"(?:broker|node|kafka|controller|server)[-_.]?(\d+)", re.IGNORECASE)
+# a stack trace may be long, but a million lines of prose between two records are none
+LONGEST_TAIL = 20_000
+STACK_TRACE = r"^(?:\s+at |\s*\.\.\. \d+ more|Caused by: |[\w.$]+\.[\w$]*(?:Exception|Error)(?::|$))"
+
+
+@dataclass(frozen=True)
+class LogFile:
+    """One file that was given. kind: `log`, `bare` (records without time stamps), `empty`, `unrelated`, `unreadable`."""
+
+    path: Path
+    size: int
+    kind: str
+    node: int | None = None
+    why: str = ""
+    cluster: str = ""
+    timezone: str = "UTC"
+
+    @property
+    def usable(self) -> bool:
+        """Whether records can be read from it."""
+        return self.kind in {"log", "bare"}
+
+
+def _expand(logs: Iterable[str]) -> list[Path]:
+    found: dict[Path, None] = {}
+    for given in logs:
+        path = Path(given)
+        if path.is_dir():
+            found |= dict.fromkeys(sorted(p for p in path.rglob("*") if not p.is_dir() and _regular(p)))
+        elif path.exists():
+            found[path] = None
+        else:
+            matches = [Path(p) for p in sorted(glob.glob(given, recursive=True))]
+            if not matches:
+                raise InputError(
+                    f"{given}: no such file or folder; give the folder that holds controller.log and state-change.log"
+                )
+            for match in matches:
+                found |= dict.fromkeys(_expand([str(match)]))
+    return list(found)
+
+
+def _regular(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def _beginning(path: Path) -> Iterator[bytes]:
+    """The file's content in pieces, unpacked. Raises OSError, EOFError or zlib.error where it cannot be read."""
+    opened = gzip.open(path) if path.suffix == ".gz" else path.open("rb")  # noqa: SIM115
+    with opened as stream:
+        while piece := stream.read(LOOK):
+            yield piece
+
+
+def _looks_like(text: str, heads: list[tuple[Layout, re.Pattern[str]]]) -> str | None:
+    bare = False
+    for line in text.split("\n"):
+        for layout, head in heads:
+            if head.match(line):
+                if not layout.bare:
+                    return "log"
+                bare = True
+    return "bare" if bare else None
+
+
+class Sniffer:
+    """Looks into files: is this a log, and whose?"""
+
+    def __init__(self) -> None:
+        self.heads = [(layout, to_python(layout.head)) for layout in layouts()]
+        self.matcher = Matcher()
+
+    def look(self, path: Path) -> LogFile:
+        """What the file is; never raises."""
+        try:
+            size = path.stat().st_size
+            if size == 0:
+                return LogFile(path, 0, "empty")
+            text, kind = "", None
+            for piece in _beginning(path):
+                if not text and piece[:2] in (b"\xff\xfe", b"\xfe\xff"):
+                    return LogFile(path, size, "unreadable", why="it is UTF-16; convert it: iconv -f UTF-16 -t UTF-8")
+                text += piece.decode("utf-8", "replace")
+                kind = _looks_like(text, self.heads)
+                if kind or len(text) >= LOOK_AT_MOST:
+                    break
+            if kind is None:
+                return LogFile(path, size, "unrelated" if text else "empty")
+            if path.suffix == ".gz":
+                for _ in _beginning(path):  # a truncated archive shows only at its end
+                    pass
+            return LogFile(path, size, kind, self._node(path, text))
+        except (OSError, EOFError, zlib.error) as error:
+            why = "the .gz is truncated" if isinstance(error, EOFError) else getattr(error, "strerror", None) or str(error)
+            return LogFile(path, 0, "unreadable", why=why)
+
+    def _node(self, path: Path, text: str) -> int | None:
+        """The id that the lines give, if they give one; else the folder's; else None."""
+        said: Counter[int] = Counter()
+        for line in text.split("\n"):
+            if any(head.match(line) for _, head in self.heads):
+                record = self.matcher.record(line)
+                node = self.matcher.speaker(record.speaker).get("node") if record and record.speaker else None
+                if node is not None:
+                    said[node] += 1
+        folders = [m.group(1) for part in path.resolve().parts[:-1] if (m := NODE_FOLDER.fullmatch(part))]
+        folder = int(folders[-1]) if folders else None
+        if len(said) == 1:
+            return next(iter(said))
+        if said:  # several speakers in one file: each line speaks for itself
+            return folder if folder in said else None
+        return folder
+
+
+def find(cluster: Cluster) -> list[LogFile]:
+    """Every file below what was given for a cluster, with what it is. Raises InputError where something given does not exist."""
+    sniffer = Sniffer()
+    with ThreadPoolExecutor(2) as pool:
+        looked = pool.map(sniffer.look, _expand(cluster.logs))
+        return [replace(file, cluster=cluster.name, timezone=cluster.timezone) for file in looked]
+
+
+@dataclass(frozen=True)
+class Staged:
+    """Log files linked under numbers, so that no name can mean anything to Spark; numbers follow the order of the paths."""
+
+    folder: Path
+    files: tuple[LogFile, ...]
+
+    def of_kind(self, kind: str) -> list[str]:
+        """Paths of the links of one kind."""
+        return [str(self.folder / _link_name(n, f)) for n, f in enumerate(self.files) if f.kind == kind]
+
+
+def _link_name(number: int, file: LogFile) -> str:
+    return f"{number:07d}.log" + (".gz" if file.path.suffix == ".gz" else "")
+
+
+@contextlib.contextmanager
+def staged(files: Iterable[LogFile], folder: Path) -> Iterator[Staged]:
+    """Links the readable logs into `folder`, which must be visible to all executors, and removes the links at the end."""
+    chosen = tuple(f for f in files if f.usable)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    try:
+        for number, file in enumerate(chosen):
+            (folder / _link_name(number, file)).symlink_to(file.path.resolve())
+        yield Staged(folder, chosen)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def lines(spark: SparkSession, paths: list[str], chosen: list[Layout]) -> tuple[DataFrame, int, int]:
+    """(lines, number of lines, number of those that begin no record).
+
+    out: file_no INT, line_no BIGINT (from 1), value STRING, begins BOOLEAN. Two passes: Spark numbers rows within a split only,
+    the first pass finds out where each split begins.
+    """
+    text = spark.read.text(paths)
+    placed = text.select(
+        F.split("_metadata.file_name", r"\.").getItem(0).cast("int").alias("file_no"),
+        F.col("_metadata.file_block_start").alias("block_start"),
+        F.monotonically_increasing_id().alias("row"),
+        compiled.clean(F.col("value")).alias("value"),
+    )
+    marked = placed.select("file_no", "block_start", "row", "value", compiled.is_head(F.col("value"), chosen).alias("begins"))
+    blocks = (
+        marked.groupBy("file_no", "block_start")
+        .agg(F.min("row").alias("first"), F.count("*").alias("n"), F.count_if(~F.col("begins")).alias("continued"))
+        .orderBy("file_no", "block_start")
+        .collect()
+    )
+    starts, before, file_no = [], 0, None
+    for block in blocks:
+        if block.file_no != file_no:
+            file_no, before = block.file_no, 0
+        starts.append((block.file_no, block.block_start, before + 1 - block.first))
+        before += block.n
+    total, continued = sum(b.n for b in blocks), sum(b.continued for b in blocks)
+    if not starts:
+        starts = [(-1, 0, 0)]
+    values = ", ".join(f"({f}, {b}L, {s}L)" for f, b, s in starts)
+    offsets = spark.sql(f"SELECT * FROM VALUES {values} AS t(file_no, block_start, shift)")
+    numbered = marked.join(F.broadcast(offsets), ["file_no", "block_start"]).select(
+        "file_no", (F.col("row") + F.col("shift")).alias("line_no"), "value", "begins"
+    )
+    return numbered, total, continued
+
+
+def records(numbered: DataFrame, continued: int, stack_traces_only: bool) -> DataFrame:
+    """Lines put together to records.
+
+    in: the output of `lines`. out: file_no INT, line_no BIGINT (of its first line), head STRING (first line), tail STRING (the
+    other lines, or null), raw STRING (all). Lines before a file's first record belong to none and are left out.
+    """
+    heads = numbered.filter("begins")
+    columns = ["file_no", "line_no", F.col("value").alias("head")]
+    if continued == 0:
+        return heads.select(*columns, F.lit(None).cast("string").alias("tail"), F.col("value").alias("raw"))
+    more = numbered.filter("NOT begins")
+    if stack_traces_only:
+        more = more.filter(F.col("value").rlike(STACK_TRACE))
+    in_file = Window.partitionBy("file_no").orderBy("line_no").rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    islands = more.select("file_no", "line_no", "value", (F.col("line_no") - F.row_number().over(in_file)).alias("island"))
+    tails = (
+        islands.groupBy("file_no", "island")
+        .agg(F.min("line_no").alias("first"), F.array_sort(F.collect_list(F.struct("line_no", "value"))).alias("all"))
+        .select(
+            "file_no",
+            (F.col("first") - 1).alias("line_no"),
+            F.array_join(F.slice("all", 1, LONGEST_TAIL).getField("value"), "\n").alias("tail"),
+        )
+    )
+    if continued < 200_000:
+        tails = F.broadcast(tails)
+    joined = heads.join(tails, ["file_no", "line_no"], "left")
+    return joined.select(*columns, "tail", F.concat_ws("\n", "value", "tail").alias("raw"))
+
+
+def read(spark: SparkSession, source: Staged, ruleset: RuleSet) -> tuple[DataFrame, int]:
+    """(records of all staged files with their headers parsed as `parsers.compile.parse` gives them, number of lines)."""
+    timed = [layout for layout in layouts() if not layout.bare]
+    bare = [layout for layout in layouts() if layout.bare]
+    parts, total = [], 0
+    for kind, chosen in (("log", timed), ("bare", bare)):
+        if paths := source.of_kind(kind):
+            numbered, count, continued = lines(spark, paths, chosen)
+            found = records(numbered, continued, stack_traces_only=kind == "bare")
+            parsed = compiled.parse(found, ruleset, chosen)
+            total += count
+            parts.append(parsed.select(*parsed.columns, F.lit(kind == "bare").alias("bare")))
+    together = parts[0]
+    for part in parts[1:]:
+        together = together.unionByName(part)
+    return together, total
