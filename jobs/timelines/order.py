@@ -1,0 +1,122 @@
+"""Time and identity that all timelines share: incarnations of a cluster, the order of its events."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+# clocks of two brokers may differ by this much before an epoch that falls back counts as a wiped cluster
+CLOCK_SKEW = timedelta(seconds=60)
+PARTITION = ("cluster", "incarnation", "topic", "partition")
+REPLICA = (*PARTITION, "replica")
+
+
+@dataclass(frozen=True)
+class Sign:
+    """One record that tells which life a cluster is in: an election with its controller epoch, or a node that names the cluster id."""
+
+    ts: datetime
+    controller_epoch: int | None = None
+    cluster_id: str | None = None
+
+
+def incarnation_starts(signs: Iterable[Sign]) -> list[datetime]:
+    """When the second, third, .. incarnation of a cluster began.
+
+    A cluster that is set up anew has a cluster id that was never seen before. Where no line names the id, its controller epochs start
+    again: /controller_epoch in ZooKeeper only grows, so an election in an epoch that was reached before, later than clocks can
+    differ, is one of another life.
+    """
+    starts: list[datetime] = []
+    ids: set[str] = set()
+    unnamed_start: datetime | None = None
+    reached, reached_at = 0, None
+    for sign in sorted(signs, key=lambda s: (s.ts, s.controller_epoch or 0)):
+        if sign.cluster_id is not None:
+            if ids and sign.cluster_id not in ids and unnamed_start is None:
+                starts.append(sign.ts)
+                reached, reached_at = 0, None
+            unnamed_start = None
+            ids.add(sign.cluster_id)
+        if sign.controller_epoch is None:
+            continue
+        if reached_at is not None and sign.controller_epoch <= reached:
+            later = sign.ts - reached_at
+            if later > CLOCK_SKEW or (sign.controller_epoch == 1 and later > CLOCK_SKEW / 12):
+                starts.append(sign.ts)
+                unnamed_start = sign.ts
+                reached, reached_at = 0, None
+        if sign.controller_epoch > reached:
+            reached, reached_at = sign.controller_epoch, sign.ts
+    return starts
+
+
+def incarnation(cluster: Column, ts: Column, starts: Mapping[str, Iterable[datetime]]) -> Column:
+    """1 and one more for every start of the cluster at or before `ts`; 1 where there is no time stamp."""
+    number = F.lit(1)
+    for name, moments in starts.items():
+        for start in moments:
+            number = number + F.when((cluster == name) & (ts >= F.lit(start)), 1).otherwise(0)
+    return number
+
+
+def signs(events: DataFrame) -> dict[str, list[Sign]]:
+    """Cluster -> what its events tell about its lives."""
+    elected = F.col("event_type").isin("controller_elected", "controller_epoch_incremented")
+    epoch = F.when(elected, F.col("controller_epoch"))
+    rows = (
+        events.filter(F.col("ts").isNotNull() & (epoch.isNotNull() | F.col("cluster_id").isNotNull()))
+        .select("cluster", "ts", epoch.alias("controller_epoch"), "cluster_id")
+        .collect()
+    )
+    found: dict[str, list[Sign]] = {}
+    for row in rows:
+        found.setdefault(row.cluster, []).append(Sign(row.ts, row.controller_epoch, row.cluster_id))
+    return found
+
+
+def in_order(events: DataFrame) -> DataFrame:
+    """Adds what orders events of one millisecond, however their logs were cut and renamed.
+
+    in: events. out: the same plus log INT (1 state-change.log, 2 controller.log, 3 server.log; 0 where one file holds them all) and
+    file_ts (first time stamp of the file: rotated files of one log follow one another). Order is `position()`: time, then node and
+    log, then file and place in the file. The lines of one thread never run back in time.
+    """
+    logger = F.coalesce("logger", F.lit(""))
+    log = F.when(logger.endswith("state.change.logger"), 1).when(logger.contains(".controller"), 2).otherwise(3)
+    files = events.groupBy("cluster", "file").agg(
+        F.min("ts").alias("file_ts"),
+        F.when(F.min(log) == F.max(log), F.min(log)).otherwise(0).alias("log"),
+    )  # fmt: skip
+    return events.join(F.broadcast(files), ["cluster", "file"]).select(*events.columns, "log", "file_ts")
+
+
+def position() -> list[Column]:
+    """Sort columns of the order of events."""
+    return [
+        F.asc_nulls_first("ts"),
+        F.asc_nulls_first("tie"),
+        F.asc_nulls_first("node"),
+        F.asc("log"),
+        F.asc_nulls_first("file_ts"),
+        F.asc("file"),
+        F.asc("record_no"),
+        F.asc("item"),
+    ]
+
+
+def up_to_here(*keys: str, order: list[Column] | None = None) -> Window:
+    """Window over all rows of the same keys from the first to this one."""
+    return Window.partitionBy(*keys).orderBy(*(order or [F.asc("pos")])).rowsBetween(Window.unboundedPreceding, Window.currentRow)
+
+
+def neighbours(*keys: str, order: list[Column] | None = None) -> Window:
+    """Window for lag and lead."""
+    return Window.partitionBy(*keys).orderBy(*(order or [F.asc("pos")]))
+
+
+def all_of(*keys: str) -> Window:
+    """Window over all rows of the same keys."""
+    return Window.partitionBy(*keys).rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)

@@ -1,0 +1,62 @@
+"""`reassignments`: from the written assignment that starts one to the one that ends it."""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from jobs.timelines.order import PARTITION, neighbours
+from jobs.timelines.partitions import LIFE, assignments, length
+
+
+def _same_set(one: str, other: str) -> Column:
+    return F.array_sort(one) == F.array_sort(other)
+
+
+def reassignments(told: DataFrame) -> DataFrame:
+    """One row a reassignment of a partition.
+
+    in: `partitions.observations`. out: the columns of `reassignments`.
+    KIP-455 (2.4 and later): a written assignment with adding or removing replicas starts one, with RS = target and then the
+    originals that go; the next written assignment ends it: with nothing to add or remove it is completed if it holds the target,
+    else cancelled; with something to add or remove it is a replacement. A mere change of order writes the same value twice and is
+    complete at once. Up to 2.3 only RS is written; the target is in `Handling reassignment .. to new replicas`.
+    """
+    in_life = neighbours(*LIFE)
+    written = assignments(told).select(
+        "*",
+        F.lag("replicas").over(in_life).alias("before"),
+        F.lead("replicas").over(in_life).alias("after"),
+        F.lead("ts").over(in_life).alias("after_ts"),
+        F.lead("pos").over(in_life).alias("after_pos"),
+        (length(F.lead("adding_replicas").over(in_life)) + length(F.lead("removing_replicas").over(in_life)) > 0).alias("after_moves"),
+        (length(F.lag("adding_replicas").over(in_life)) + length(F.lag("removing_replicas").over(in_life)) > 0).alias("before_moves"),
+    )  # fmt: skip
+    moves = length("adding_replicas") + length("removing_replicas") > 0
+    target = F.array_except("replicas", "removing_replicas")
+    original = F.when(
+        F.coalesce("before_moves", F.lit(False)) | F.col("before").isNull(), F.array_except("replicas", "adding_replicas")
+    )
+    started = written.filter(moves).select(
+        *LIFE, "pos", "ts", "record_id", "adding_replicas", "removing_replicas", "after", "after_ts", "after_pos", "after_moves",
+        F.coalesce(original, F.col("before")).alias("original_replicas"),
+        target.alias("target_replicas"),
+    )  # fmt: skip
+    caught = told.filter("caught_up").select(*LIFE, F.col("pos").alias("caught_pos"), F.col("ts").alias("caught_ts"))
+    during = (F.col("caught_pos") > F.col("pos")) & (F.col("after_pos").isNull() | (F.col("caught_pos") < F.col("after_pos")))
+    caught_up = (
+        started.join(caught, list(LIFE)).filter(during).groupBy(*LIFE, "pos").agg(F.min("caught_ts").alias("caught_up_at"))
+    )
+    outcome = (
+        F.when(F.col("after").isNull(), "in_progress")
+        .when(F.col("after_moves"), "replaced")
+        .when(_same_set("after", "target_replicas"), "completed")
+        .otherwise("cancelled")
+    )
+    return started.join(caught_up, [*LIFE, "pos"], "left").select(
+        *PARTITION,
+        F.col("ts").alias("started_at"),
+        "caught_up_at",
+        F.when(outcome == "completed", F.col("after_ts")).alias("completed_at"),
+        "original_replicas", "target_replicas", "adding_replicas", "removing_replicas",
+        outcome.alias("outcome"),
+        "record_id",
+    )  # fmt: skip
