@@ -1,0 +1,525 @@
+"""Reading the tables: one SQL query, and the story of a partition or topic. Writes nothing, takes no lock."""
+
+import difflib
+import json
+import math
+import os
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import schemas
+from jobs.errors import UsageError
+
+WIDTH = 100  # columns of a terminal that a story fits in
+CELL = 100  # characters of a cell of a text table
+MEASURED_ROWS = 1_000  # rows that decide about the widths of a text table; the rest is printed as it comes
+NEAR = 8  # names that are offered where one is not found
+READING = {"SELECT", "WITH", "SHOW", "DESCRIBE", "DESC", "EXPLAIN", "VALUES", "TABLE", "FROM"}
+_OPAQUE = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`|--[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+_WRITING = re.compile(
+    r"\b(INSERT\s+(?:INTO|OVERWRITE|WITH)|MERGE\s+(?:INTO|WITH)|DELETE\s+FROM|UPDATE\s+\S.*?\sSET)\b",
+    re.I | re.S,
+)
+
+Row = dict[str, Any]
+
+
+# -- opening -----------------------------------------------------------------------------------------------
+
+
+def present(root: Path) -> list[str]:
+    """Names of the tables that the folder holds. Raises UsageError where there is none."""
+    if not root.is_dir():
+        raise UsageError(f"--tables {root}: no such folder; give the one that `kafka-audit audit` wrote")
+    found = [t.name for t in schemas.statements("tables") if (root / t.name / "_delta_log").is_dir()]
+    if not found:
+        raise UsageError(f"--tables {root} holds no tables; give the folder that `kafka-audit audit` wrote")
+    return found
+
+
+def _opened(root: Path) -> Any:
+    """A session that knows the tables that are there, and the views that can be made of them, by name."""
+    from pyspark.errors import PySparkException
+
+    from jobs import session
+    from jobs.store import quoted
+
+    names = present(root)
+    spark = session.start(1000)
+    for name in names:
+        location = quoted(str((root / name).resolve()))
+        spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING delta LOCATION {location}")
+    for view in schemas.statements("views"):
+        try:
+            spark.sql(view.sql)
+        except PySparkException:
+            continue  # of a table that is not there
+    return spark
+
+
+def said(error: Exception) -> str:
+    """The first line of what Spark says about an error, safe for a terminal."""
+    java = getattr(error, "java_exception", None)
+    message = getattr(error, "getMessage", None)
+    try:
+        text = java.getMessage() if java is not None else message() if message is not None else None
+    except Exception:  # an error without a message has none of these
+        text = None
+    lines = [line for line in (text or str(error)).splitlines() if line.strip()]
+    return visible(lines[0].strip()) if lines else type(error).__name__
+
+
+# -- one query ---------------------------------------------------------------------------------------------
+
+
+def reading(query: str) -> str:
+    """The query without its last semicolon. Raises UsageError if it is not one statement that only reads."""
+    bare = _OPAQUE.sub(lambda found: " " if found.group()[0] in "-/" else "x" * len(found.group()), query)
+    statements = [part for part in bare.split(";") if part.strip()]
+    if not statements:
+        raise UsageError('No query given; for example: kafka-audit sql "SHOW TABLES" --tables DIR')
+    if len(statements) > 1:
+        raise UsageError("One query at a time: there is a semicolon between two statements")
+    word = re.match(r"[\s(]*([A-Za-z]+)", bare)
+    first = word.group(1).upper() if word else ""
+    if first not in READING:
+        raise UsageError(
+            f"Only reading statements are run, and this one begins with {visible(first) or 'no word'}; "
+            "begin with SELECT, WITH, FROM, VALUES, TABLE, SHOW, DESCRIBE or EXPLAIN"
+        )
+    if first != "EXPLAIN" and (writing := _WRITING.search(bare)):
+        raise UsageError(f"Only reading statements are run, and this one holds {writing.group(1).split()[0].upper()}")
+    return query.rstrip().rstrip(";").rstrip() if bare.rstrip().endswith(";") else query
+
+
+def sql(query: str, tables: Path, as_json: bool) -> int:
+    """Runs one query, prints its rows as an aligned table or JSON Lines. UsageError if it is wrong."""
+    statement = reading(query)
+    present(tables)
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    spark = _opened(tables)
+    try:
+        frame = spark.sql(statement)
+        names = frame.columns
+        without_zone = {f.name for f in frame.schema.fields if f.dataType.typeName() == "timestamp_ntz"}
+        rows = ([_zoned(v, n in without_zone) for n, v in zip(names, row, strict=True)] for row in frame.toLocalIterator())
+        for line in json_lines(names, rows) if as_json else text_table(names, rows):
+            print(line)
+    except (PySparkException, Py4JError) as error:
+        raise UsageError(f"The query does not run: {said(error)}") from None
+    return 0
+
+
+def _zoned(value: Any, without_zone: bool) -> Any:
+    """A TIMESTAMP comes as local time of this machine; a TIMESTAMP_NTZ is taken as UTC as it stands."""
+    return value.replace(tzinfo=UTC) if without_zone and isinstance(value, datetime) else value
+
+
+def moment(value: datetime) -> str:
+    """`2026-11-20 10:09:12.175`, UTC. A value without a zone is local time of this machine."""
+    with suppress(OverflowError, ValueError, OSError):  # years 1 and 9999
+        value = value.astimezone(UTC)
+    return value.replace(tzinfo=None).isoformat(" ", "milliseconds")
+
+
+def visible(text: str) -> str:
+    """The text with everything that a terminal would act on, or not show, as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else _escape(c) for c in text)
+
+
+def _escape(char: str) -> str:
+    short = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}.get(char)
+    code = ord(char)
+    return short or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")
+
+
+def columns_of(text: str) -> int:
+    """How many columns of a terminal the text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def cell(value: Any) -> str:
+    """A value as text: null empty, lists as [1,2,3], structs as {a: 1}."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, datetime):
+        return moment(value)
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, (bytes, bytearray)):
+        return value.hex()
+    if hasattr(value, "asDict"):
+        value = value.asDict()
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{cell(k)}: {_inner(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(_inner(item) for item in value) + "]"
+    return visible(str(value))
+
+
+def _inner(value: Any) -> str:
+    return "null" if value is None else cell(value)
+
+
+def cut(text: str, width: int) -> str:
+    """Not wider than `width` columns; a cut one ends with two dots."""
+    if columns_of(text) <= width:
+        return text
+    kept, used = [], 0
+    for char in text:
+        used += columns_of(char)
+        if used > width - 2:
+            break
+        kept.append(char)
+    return "".join(kept) + ".."
+
+
+def _filled(text: str, width: int, right: bool = False) -> str:
+    space = " " * max(0, width - columns_of(text))
+    return space + text if right else text + space
+
+
+def text_table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """Lines of an aligned table, numbers to the right. The first rows give the widths."""
+    source = iter(rows)
+    first = list(islice(source, MEASURED_ROWS))
+    heads = [cut(visible(name), CELL) for name in names]
+    numeric = [
+        any(row[at] is not None for row in first)
+        and all(row[at] is None or (isinstance(row[at], (int, float, Decimal)) and row[at] is not True) for row in first)
+        for at in range(len(names))
+    ]
+    shown = [[cut(cell(value), CELL) for value in row] for row in first]
+    widths = [max([columns_of(head), *(columns_of(row[at]) for row in shown)]) for at, head in enumerate(heads)]
+
+    def line(cells: Sequence[str]) -> str:
+        return "  ".join(map(_filled, cells, widths, numeric)).rstrip()
+
+    yield line(heads)
+    yield "  ".join("-" * width for width in widths)
+    for cells in chain(shown, ([cut(cell(value), CELL) for value in row] for row in source)):
+        yield line(cells)
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it: time stamps as `2026-11-20T10:09:12.175Z`."""
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, datetime):
+        return moment(value).replace(" ", "T") + "Z"
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, (bytes, bytearray)):
+        return value.hex()
+    if hasattr(value, "asDict"):
+        value = value.asDict()
+    if isinstance(value, dict):
+        return {key if isinstance(key, str) else str(plain(key)): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return str(value)
+
+
+def json_lines(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """One object a row, in ASCII; a column name that stands twice gets a number."""
+    keys: list[str] = []
+    for name in names:
+        key, number = name, 2
+        while key in keys:
+            key, number = f"{name}_{number}", number + 1
+        keys.append(key)
+    for row in rows:
+        yield json.dumps({key: plain(value) for key, value in zip(keys, row, strict=True)})
+
+
+# -- the story of a partition ------------------------------------------------------------------------------
+
+STORY_COLUMNS = (
+    "leader", "leader_epoch", "isr", "partition_epoch", "replicas", "adding_replicas", "removing_replicas",
+    "state", "reassignment_phase",
+)  # fmt: skip
+# column of partition_timeline -> its head in a story
+HEADS = {
+    "state": "state", "leader": "leader", "leader_epoch": "lep", "partition_epoch": "pep", "isr": "isr",
+    "replicas": "replicas", "adding_replicas": "adding", "removing_replicas": "removing",
+    "reassignment_phase": "ph",
+}  # fmt: skip
+PHASES = {"U": "assignment updated", "A": "replicas catch up", "B": "caught up, roles change hands"}
+
+
+@dataclass(frozen=True)
+class Story:
+    """What the tables say about a partition or topic of one cluster.
+
+    intervals: rows of partition_timeline, with file and record_no of what began them.
+    reigns, reassignments: rows of `controllers` and `reassignments`.
+    """
+
+    cluster: str
+    name: str
+    intervals: list[Row]
+    reigns: list[Row]
+    reassignments: list[Row]
+
+
+def ordered(intervals: Iterable[Row]) -> list[Row]:
+    """By incarnation and time, each partition in its own order; `changed` names what differs from before."""
+    by_partition: dict[tuple[Any, ...], list[Row]] = {}
+    for row in intervals:
+        by_partition.setdefault((row["incarnation"], row["topic"], row["partition"]), []).append(row)
+    keyed = []
+    for identity, rows in by_partition.items():
+        latest = ""
+        before: Row | None = None
+        for row in sorted(rows, key=lambda r: r["step"]):
+            latest = max(latest, moment(row["valid_from"]) if row["valid_from"] else "")
+            changed = [name for name in STORY_COLUMNS if before is not None and row[name] != before[name]]
+            keyed.append(((identity[0], latest, identity[2], row["step"]), row | {"changed": changed}))
+            before = row
+    return [row for _, row in sorted(keyed, key=lambda entry: entry[0])]
+
+
+def story_lines(story: Story, whole_topic: bool) -> list[str]:
+    """The story as text of at most WIDTH columns."""
+    rows = ordered(story.intervals)
+    shown = [name for name in HEADS if any(row[name] not in (None, []) for row in rows)]
+    heads = ["time (UTC)", *(["p"] if whole_topic else []), *[HEADS[name] for name in shown], "by record"]
+    paths = list(dict.fromkeys(row["file"] for row in rows if row.get("file")))
+    folder = _shared_folder(paths)
+    names = {path: visible(path.removeprefix(folder)) for path in paths}
+    notes = [f"files are under {visible(folder)}"] if folder else []
+    table = [_cells(row, shown, whole_topic, names) for row in rows]
+    widths = _widths([heads, *table])
+    if sum(widths) + len(widths) - 1 > WIDTH:  # files by number, and which is which below
+        numbers = {path: f"f{number}" for number, path in enumerate(paths, 1)}
+        notes = [f"{numbers[path]} {visible(path)}" for path in paths]
+        table = [_cells(row, shown, whole_topic, numbers) for row in rows]
+        widths = _widths([heads, *table])
+    while sum(widths) + len(widths) - 1 > WIDTH:  # the widest column gives way first; the times never do
+        at = max(range(1, len(widths)), key=lambda i: widths[i])
+        if widths[at] <= len("replicas"):
+            break
+        widths[at] -= 1
+
+    def line(cells: list[str]) -> str:
+        kept = [_tail(c, w) if at == len(cells) - 1 else cut(c, w) for at, (c, w) in enumerate(zip(cells, widths, strict=True))]
+        return " ".join(map(_filled, kept, widths)).rstrip()
+
+    lines = [cut(f"{visible(story.name)} of {visible(story.cluster)}", WIDTH), line(heads)]
+    marks = _marks(story, whole_topic)
+    day, incarnation = "", rows[0]["incarnation"] if rows else 1
+    for row, cells in zip(rows, table, strict=True):
+        now = (row["incarnation"], moment(row["valid_from"]) if row["valid_from"] else "")
+        while marks and (marks[0][0] <= now):
+            (_, when), text = marks.pop(0)
+            day = _new_day(lines, day, when)
+            lines.append(cut(f"{when[11:] or '-':<12} == {text}", WIDTH))
+        if row["incarnation"] != incarnation:
+            incarnation, day = row["incarnation"], ""
+            lines.append(f"==== incarnation {incarnation}: the cluster was wiped and set up again")
+        day = _new_day(lines, day, now[1])
+        lines.append(line(cells))
+    for (_, when), text in marks:
+        day = _new_day(lines, day, when)
+        lines.append(cut(f"{when[11:] or '-':<12} == {text}", WIDTH))
+    for row in _last(rows):
+        if row["valid_to"] is not None:
+            which = f"partition {row['partition']}" if whole_topic else "the story"
+            lines.append(f"{moment(row['valid_to'])[11:]} == {which} ends")
+    return [*lines, *_legend(rows, shown), *notes]
+
+
+def _widths(table: list[list[str]]) -> list[int]:
+    return [max(map(columns_of, column)) for column in zip(*table, strict=True)]
+
+
+def _shared_folder(paths: list[str]) -> str:
+    """The folder, with its last slash, that all files have in common; empty if there is none."""
+    try:
+        shared = os.path.commonpath([os.path.dirname(path) for path in paths])
+    except ValueError:
+        return ""
+    return shared.rstrip("/") + "/" if shared else ""
+
+
+def _last(rows: list[Row]) -> list[Row]:
+    """The last interval of each partition."""
+    return list({(row["incarnation"], row["topic"], row["partition"]): row for row in rows}.values())
+
+
+def _new_day(lines: list[str], day: str, when: str) -> str:
+    if when and when[:10] != day:
+        lines.append(f"-- {when[:10]} --")
+        return when[:10]
+    return day
+
+
+def _cells(row: Row, shown: list[str], whole_topic: bool, names: dict[str, str]) -> list[str]:
+    when = moment(row["valid_from"])[11:] if row["valid_from"] else "-"
+    texts = []
+    for name in shown:
+        value = row[name]
+        text = "" if value is None else ",".join(map(str, value)) if isinstance(value, list) else visible(str(value))
+        text = text.removesuffix("Partition") if name == "state" else "none" if name == "leader" and value == -1 else text
+        if name in row["changed"]:
+            text = f"*{text or '-'}"
+        texts.append(text)
+    place = f"{names[row['file']]}:{row['record_no']}" if row.get("file") else ""
+    mark = "~" if row["inferred"] else " "
+    return [f"{when:<12}{mark}", *([str(row["partition"])] if whole_topic else []), *texts, place]
+
+
+def _tail(text: str, width: int) -> str:
+    """The end of a place counts: `..roller.log:17`."""
+    return text if columns_of(text) <= width else ".." + text[-(width - 2) :]
+
+
+def _marks(story: Story, whole_topic: bool) -> list[tuple[tuple[int, str], str]]:
+    """((incarnation, time), text) of reigns and reassignments, in order."""
+    found = []
+    for reign in story.reigns:
+        who = f"controller {_or_unknown(reign['node'])}, epoch {_or_unknown(reign['controller_epoch'])}"
+        begin = moment(reign["elected_at"]) if reign["elected_at"] else ""
+        found.append(((reign["incarnation"], begin), f"{who}{' ~' if reign.get('inferred') else ''}"))
+        if reign["resigned_at"]:
+            found.append(((reign["incarnation"], moment(reign["resigned_at"])), f"{who} resigns"))
+    for row in story.reassignments:
+        which = f" of partition {row['partition']}" if whole_topic else ""
+        change = f"{_ids(row['original_replicas'])} -> {_ids(row['target_replicas'])}"
+        if row["started_at"]:
+            found.append(((row["incarnation"], moment(row["started_at"])), f"reassignment{which} begins: {change}"))
+        if row["completed_at"]:
+            ended = (row["incarnation"], moment(row["completed_at"]))
+            found.append((ended, f"reassignment{which} {visible(row['outcome'])}: {change}"))
+    return sorted(found)
+
+
+def _ids(ids: list[int] | None) -> str:
+    return "?" if ids is None else ",".join(map(str, ids)) or "none"
+
+
+def _or_unknown(value: Any) -> str:
+    return "?" if value is None else str(value)
+
+
+def _legend(rows: list[Row], shown: list[str]) -> list[str]:
+    notes = []
+    if any(row["changed"] for row in rows):
+        notes.append("* changed")
+    if any(row["inferred"] for row in rows):
+        notes.append("~ inferred")
+    if any(row["valid_from"] is None for row in rows):
+        notes.append("- before these logs, or not logged")
+    notes += [f"{HEADS[n]} {n}" for n in ("leader_epoch", "partition_epoch") if n in shown]
+    phases = [f"{p} {PHASES[p]}" for p in PHASES if any(row["reassignment_phase"] == p for row in rows)]
+    lines = ["", cut("; ".join(notes), WIDTH)] if notes else []
+    return [*lines, f"ph reassignment phase: {', '.join(phases)}"] if phases else lines
+
+
+def story_json(story: Story) -> Iterator[str]:
+    """One object an interval, with `changed`, `file` and `record_no`."""
+    for row in ordered(story.intervals):
+        yield json.dumps({name: plain(value) for name, value in row.items()})
+
+
+def near_names(asked: str, known: Iterable[tuple[str, int]]) -> list[str]:
+    """Topics and topic-partitions that are spelled like the one asked for."""
+    topics: dict[str, list[int]] = {}
+    for topic, partition in known:
+        topics.setdefault(topic, []).append(partition)
+    stem = re.sub(r"-\d+$", "", asked)
+    if stem in topics:
+        partitions = sorted(set(topics[stem]))
+        shown = [f"{stem}-{number}" for number in partitions[:NEAR]]
+        return [*shown, f"and {len(partitions) - NEAR} more"] if len(partitions) > NEAR else shown
+    lower = {topic.lower(): topic for topic in topics}
+    close = difflib.get_close_matches(stem.lower(), list(lower), n=NEAR, cutoff=0.5)
+    containing = [name for name in lower if stem.lower() in name and name not in close]
+    found = [lower[name] for name in close + sorted(containing)][:NEAR]
+    return found or sorted(topics)[:NEAR]
+
+
+def timeline(partition: str, tables: Path, cluster: str | None, as_json: bool) -> int:
+    """Prints the story of a partition (`orders-3`) or topic (`orders`). UsageError if it is not known."""
+    if "partition_timeline" not in present(tables):
+        raise UsageError(f"--tables {tables} holds no partition_timeline; run `kafka-audit audit` on it first")
+    spark = _opened(tables)
+    story, whole_topic = _gathered(spark, partition, tables, cluster)
+    for line in story_json(story) if as_json else story_lines(story, whole_topic):
+        print(line)
+    return 0
+
+
+def _gathered(spark: Any, asked: str, tables: Path, cluster: str | None) -> tuple[Story, bool]:
+    """The story, and whether of a topic. in: partition_timeline, events, controllers, reassignments."""
+    from pyspark.sql import functions as F
+
+    found = re.fullmatch(r"(.+)-(\d{1,9})", asked)
+    one = (F.col("topic") == found.group(1)) & (F.col("partition") == int(found.group(2))) if found else F.lit(False)
+    rows = [r.asDict() for r in spark.table("partition_timeline").filter(one | (F.col("topic") == asked)).collect()]
+    if cluster is not None:
+        rows = [row for row in rows if row["cluster"] == cluster]
+    exact = [row for row in rows if row["topic"] != asked]
+    rows, whole_topic = (exact, False) if exact else (rows, True)
+    if not rows:
+        raise UsageError(_not_found(spark, asked, tables, cluster))
+    clusters = sorted({row["cluster"] for row in rows})
+    if len(clusters) > 1:
+        named = ", ".join(visible(name) for name in clusters[:NEAR])
+        more = f" and {len(clusters) - NEAR} more" if len(clusters) > NEAR else ""
+        raise UsageError(f"{visible(asked)} is in {len(clusters)} clusters; say which one with --cluster: {named}{more}")
+    mine = F.col("cluster") == clusters[0]
+    places: dict[str, Row] = {}
+    ids = sorted({row["record_id"] for row in rows if row["record_id"]})
+    known = {row.tableName for row in spark.sql("SHOW TABLES").collect()}
+    if ids and "events" in known:
+        records = spark.createDataFrame([(i,) for i in ids], "record_id STRING") if len(ids) > 1_000 else None
+        events = spark.table("events").filter(mine & (F.col("item") == 0))
+        events = events.join(records, "record_id", "left_semi") if records else events.filter(F.col("record_id").isin(ids))
+        for row in events.select("record_id", "file", "record_no").collect():
+            places[row.record_id] = {"file": row.file, "record_no": row.record_no}
+    unknown = {"file": None, "record_no": None}
+    intervals = [row | places.get(row["record_id"], unknown) for row in rows]
+    partitions = {(row["incarnation"], row["topic"], row["partition"]) for row in rows}
+
+    def others(table: str) -> list[Row]:
+        return [r.asDict() for r in spark.table(table).filter(mine).collect()] if table in known else []
+
+    reassignments = [r for r in others("reassignments") if (r["incarnation"], r["topic"], r["partition"]) in partitions]
+    reigns = [r for r in others("controllers") if any(r["incarnation"] == p[0] for p in partitions)]
+    return Story(clusters[0], asked, intervals, reigns, reassignments), whole_topic
+
+
+def _not_found(spark: Any, asked: str, tables: Path, cluster: str | None) -> str:
+    """Says what there is instead."""
+    names = spark.table("partition_timeline").select("cluster", "topic", "partition").distinct().collect()
+    clusters = sorted({row["cluster"] for row in names})
+    if not names:
+        return f"The partition_timeline under {tables} is empty; no partition is known"
+    if cluster is not None and cluster not in clusters:
+        close = difflib.get_close_matches(cluster, clusters, n=NEAR, cutoff=0.3) or clusters[:NEAR]
+        return f"No cluster {visible(cluster)} under {tables}; there is {', '.join(map(visible, close))}"
+    known = [(row["topic"], row["partition"]) for row in names if cluster is None or row["cluster"] == cluster]
+    where = f" of cluster {visible(cluster)}" if cluster else ""
+    near = ", ".join(map(visible, near_names(asked, known)))
+    return f"No partition or topic {visible(asked)}{where} under {tables}; near names: {near}"

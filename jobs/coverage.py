@@ -1,0 +1,88 @@
+"""`coverage`: what the logs of each node and hour can show."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from jobs.timelines.order import all_of
+
+STATE_CHANGE = "state.change.logger"
+HOUR = ("cluster", "node", "hour")
+
+
+def _counted(events: DataFrame, passed_over: DataFrame) -> DataFrame:
+    """Records by node, hour, logger and what became of them."""
+    kept = events.filter("item = 0").select(
+        "cluster", "node", F.date_trunc("hour", "ts").alias("hour"), "logger",
+        F.col("event_type").isNotNull().cast("bigint").alias("recognised"),
+        (F.col("event_type").isNull() & ~F.col("drifted")).cast("bigint").alias("unrecognised"),
+        F.col("drifted").cast("bigint").alias("drifted"),
+        F.lit(0).cast("bigint").alias("out_of_scope"),
+        (F.col("level") == "TRACE").alias("trace"),
+    )  # fmt: skip
+    zero = F.lit(0).cast("bigint")
+    others = passed_over.select(
+        *HOUR, "logger", zero.alias("recognised"), zero.alias("unrecognised"), zero.alias("drifted"),
+        F.lit(1).cast("bigint").alias("out_of_scope"), F.lit(False).alias("trace"),
+    )  # fmt: skip
+    names = ("recognised", "unrecognised", "drifted", "out_of_scope")
+    return (
+        kept.unionByName(others)
+        .groupBy(*HOUR, "logger")
+        .agg(F.count("*").alias("records"), *[F.sum(name).alias(name) for name in names], F.max("trace").alias("trace"))
+    )
+
+
+def _hours_without_state_changes(counted: DataFrame) -> DataFrame:
+    """Hours in which a node of the cluster has no state-change record: rows with no records, so that a gap can be seen."""
+    of_cluster = (
+        counted.filter("hour IS NOT NULL").groupBy("cluster").agg(F.min("hour").alias("first"), F.max("hour").alias("last"))
+    )
+    nodes = counted.filter("node IS NOT NULL").select("cluster", "node").distinct()
+    hours = of_cluster.select("cluster", F.explode(F.sequence("first", "last", F.expr("INTERVAL 1 HOUR"))).alias("hour"))
+    present = counted.filter(F.col("logger") == STATE_CHANGE).select(*HOUR)
+    zero = F.lit(0).cast("bigint")
+    return (
+        nodes.join(hours, "cluster")
+        .join(present, list(HOUR), "left_anti")
+        .select(
+            *HOUR, F.lit(STATE_CHANGE).alias("logger"),
+            *[zero.alias(name) for name in ("records", "recognised", "unrecognised", "drifted", "out_of_scope")],
+            F.lit(False).alias("trace"),
+        )
+    )  # fmt: skip
+
+
+def coverage(events: DataFrame, passed_over: DataFrame) -> DataFrame:
+    """One row a node, hour and logger.
+
+    in: events and passed_over. out: the columns of `coverage`.
+    state.change.logger prints replica states at TRACE only (its default up to 2.5); at INFO they can be inferred. An hour without
+    any of its records is `no_file` outside of the time that the node's file spans; inside, nothing happened.
+    """
+    counted = _counted(events, passed_over)
+    rows = counted.unionByName(_hours_without_state_changes(counted))
+    node = all_of("cluster", "node")
+    is_state_change = F.col("logger") == STATE_CHANGE
+    has_records = is_state_change & (F.col("records") > 0)
+    first, last = (pick(F.when(has_records, F.col("hour"))).over(node) for pick in (F.min, F.max))
+    within = first.isNotNull() & F.col("hour").between(first, last)
+    traces = F.max(is_state_change & F.col("trace")).over(node)
+    tells = F.when(traces, "observed").otherwise("inferable")
+    controls = F.col("logger").startswith("kafka.controller")
+    replica_states = (
+        F.when(is_state_change & F.col("trace"), "observed")
+        .when(has_records & F.col("hour").isNull(), tells)
+        .when(has_records, F.when(traces, "observed").otherwise("inferable"))
+        .when(is_state_change, F.when(within, tells).otherwise("no_file"))
+        .when(controls, "inferable")
+        .otherwise("not_logged")
+    )
+    partition_changes = (
+        F.when(is_state_change, F.when(has_records | within, "observed").otherwise("no_file"))
+        .when(controls | F.col("logger").isin("kafka.cluster.Partition"), "observed")
+        .otherwise("not_logged")
+    )
+    return rows.select(
+        *HOUR, "logger", "records", "recognised", "unrecognised", "drifted", "out_of_scope",
+        replica_states.alias("replica_states"), partition_changes.alias("partition_changes"),
+    )  # fmt: skip

@@ -1,0 +1,444 @@
+"""The one entry: arguments, stages in order, verdict, exit code."""
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+import threading
+import time
+import traceback
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from datetime import UTC, date, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from jobs import config as configuration
+from jobs import errors
+from jobs.errors import AuditError, InputError, UsageError
+from jobs.progress import stage, warn
+
+EXAMPLES = """\
+examples:
+  kafka-audit audit /var/log/kafka --tables /data/audit
+  kafka-audit audit broker-1/ broker-2/ 'old/*.gz' --tables /tmp/audit --cluster payments --timezone Europe/Berlin
+  kafka-audit audit --config audit.toml --tables /data/audit --json
+  kafka-audit explain '[2026-03-01 12:00:00,123] INFO [Controller id=1] Resigned (kafka.controller.KafkaController)'
+  kafka-audit timeline orders-3 --tables /data/audit
+  kafka-audit sql "SELECT * FROM findings WHERE status <> 'resolved'" --tables /data/audit
+
+exit codes:
+  0 clean   1 findings at or above --fail-on   2 wrong usage or configuration   3 no log, nothing recognised, or a file unreadable
+  4 an alert could not be delivered   70 internal error or a broken table contract
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line (contract: names and exit codes are fixed)."""
+    top = argparse.ArgumentParser(
+        prog="kafka-audit",
+        description="Audits what Kafka's controller wrote about every partition and replica.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="version", version=f"kafka-audit {code_version()}")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    audit = commands.add_parser("audit", help="read logs, update the tables, give a verdict", epilog=EXAMPLES,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    audit.add_argument("logs", nargs="*", metavar="LOGS", help="files, globs or folders (searched in depth; .gz too)")
+    audit.add_argument("--tables", required=True, type=Path, metavar="DIR", help="folder of the Delta tables; made if missing")
+    audit.add_argument("--cluster", metavar="NAME", help="name of the cluster (default: the name of the folder given)")
+    audit.add_argument(
+        "--timezone", default=None, metavar="ZONE", help="zone of the time stamps: an IANA name or GMT+09:30 (default UTC)"
+    )
+    audit.add_argument("--kafka-version", metavar="V", help="Kafka version, where the lines do not tell it")
+    days = audit.add_mutually_exclusive_group()
+    days.add_argument("--day", metavar="D", help="only records of this day, 2026-03-01")
+    days.add_argument("--days", metavar="D..E", help="only records of these days, both included")
+    audit.add_argument("--config", type=Path, metavar="audit.toml", help="clusters and thresholds, instead of LOGS")
+    audit.add_argument("--report", type=Path, metavar="FILE.html", help="write a report that stands alone")
+    audit.add_argument("--json", action="store_true", help="the verdict as one JSON object")
+    audit.add_argument("--fail-on", choices=["critical", "error", "warning", "info"], default="error",
+                       help="exit with 1 from this severity on (default error)")  # fmt: skip
+    audit.add_argument(
+        "--now", metavar="TIME", help="the moment that `stuck for` is measured against (default: the newest time stamp)"
+    )
+
+    explain = commands.add_parser("explain", help="which rule claims a line, and what it captures")
+    explain.add_argument("line", nargs="?", default="-", metavar="LINE", help="a log line; '-' or nothing reads stdin")
+    explain.add_argument("--rules", type=Path, metavar="DIR", help="a folder of rule files of your own")
+
+    lint = commands.add_parser("lint", help="check rule, machine and check files; needs no JVM")
+    lint.add_argument("--rules", type=Path, metavar="DIR", help="a folder of rule files of your own, checked with ours")
+
+    timeline = commands.add_parser("timeline", help="the story of one partition or topic")
+    timeline.add_argument("partition", metavar="TOPIC[-PARTITION]")
+    timeline.add_argument("--tables", required=True, type=Path, metavar="DIR")
+    timeline.add_argument("--cluster", metavar="NAME")
+    timeline.add_argument("--json", action="store_true", help="JSON Lines")
+
+    sql = commands.add_parser("sql", help="one query over the tables and views")
+    sql.add_argument("query", metavar="QUERY")
+    sql.add_argument("--tables", required=True, type=Path, metavar="DIR")
+    sql.add_argument("--json", action="store_true", help="JSON Lines")
+    return top
+
+
+def code_version() -> str:
+    """Version of the installed product; from a zip, the one in its rules' company is not known."""
+    try:
+        return metadata.version("kafka-nightly-audit")
+    except metadata.PackageNotFoundError:
+        return "unpackaged"
+
+
+def rules_version() -> str:
+    """Hash of everything that decides what a line says."""
+    from importlib.resources import files
+
+    digest = hashlib.sha256()
+    root = files("parsers")
+    for entry in [*sorted(root.joinpath("events").iterdir(), key=lambda e: e.name), root.joinpath("fragments.toml"),
+                  root.joinpath("layouts.toml"), root.joinpath("speakers.toml")]:  # fmt: skip
+        if entry.name.endswith(".toml"):
+            digest.update(entry.name.encode() + b"\0" + entry.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _moment(text: str, what: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"{what} {text}: give a time such as 2026-03-01T04:00:00Z") from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+
+
+def _days(options: argparse.Namespace) -> tuple[date, date] | None:
+    if not (options.day or options.days):
+        return None
+    try:
+        first, _, last = (options.day or options.days).partition("..")
+        span = date.fromisoformat(first), date.fromisoformat(last or first)
+    except ValueError:
+        raise UsageError("--day takes 2026-03-01, --days 2026-03-01..2026-03-07") from None
+    if span[1] < span[0]:
+        raise UsageError(f"--days {options.days}: the last day is before the first")
+    return span
+
+
+def _configuration(options: argparse.Namespace) -> configuration.Config:
+    if options.config:
+        if options.logs:
+            raise UsageError("Give LOGS or --config, not both")
+        for name in ("cluster", "timezone", "kafka_version"):
+            if getattr(options, name):
+                raise UsageError(f"--{name.replace('_', '-')} does not go with --config; set it in {options.config}")
+        return configuration.load(options.config)
+    if not options.logs:
+        raise UsageError("No LOGS given; name the folder that holds controller.log and state-change.log, or --config audit.toml")
+    first = Path(options.logs[0])
+    name = options.cluster or (first.resolve().name if first.is_dir() else first.resolve().parent.name) or "cluster"
+    cluster = configuration.Cluster(
+        name, tuple(options.logs), configuration.check_timezone(options.timezone or "UTC"), options.kafka_version
+    )
+    return configuration.Config((cluster,))
+
+
+# below, the rows of all tables are held in memory while they are checked
+SMALL_NUMBER_OF_EVENTS = 200_000
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one cluster; the counts are those of the whole run."""
+
+    cluster: str
+    records: int
+    new: int
+    out_of_scope: int
+    unreadable: tuple[str, ...]
+    problem: str | None
+    now: datetime | None
+
+
+class Audit:
+    """One run of `kafka-audit audit`."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.config = _configuration(options)
+        self.days = _days(options)
+        self.now = _moment(options.now, "--now") if options.now else None
+        self.run_id = uuid.uuid4().hex[:16]
+        self.started_at = datetime.now(UTC)
+
+    def run(self) -> int:
+        """The exit code. Raises AuditError where nothing could be done."""
+        from jobs import contracts, ingest, session
+        from jobs.store import Store
+
+        with stage("find logs") as doing:
+            files = [file for cluster in self.config.clusters for file in ingest.find(cluster)]
+            doing.note(f"{sum(f.usable for f in files)} logs among {len(files)} files")
+        for file in files:
+            if file.kind == "unreadable":
+                warn(f"{file.path}: {file.why}; passed over, all other files are read")
+        if not any(f.usable for f in files):
+            raise InputError(_nothing_found(files))
+        warm_up = threading.Thread(target=contracts.preload, daemon=True)
+        warm_up.start()
+        root = self.options.tables.resolve()
+        with Store.sole_writer(root):
+            with stage("start Spark"):
+                spark = session.start(sum(f.size for f in files))
+            store = Store(spark, root)
+            outcomes = self._audit(store, files, warm_up)
+            return self._verdict(store, outcomes)
+
+    def _audit(self, store: Any, files: list[Any], warm_up: threading.Thread) -> list[Outcome]:
+        """All clusters at once: a stage costs the same for one or for many."""
+        from pyspark.sql import functions as F
+
+        import schemas
+        from jobs import checks, contracts, coverage, events, ingest, timelines
+        from jobs.store import at_once
+        from parsers.rules import built_in
+
+        spark, ruleset = store.spark, built_in()
+        names = [cluster.name for cluster in self.config.clusters]
+        with ingest.staged(files, store.root / "_staging" / self.run_id) as source:
+            with stage("open tables, count lines", spark):
+                opened = ThreadPoolExecutor(1).submit(store.open)
+                parsed, count = ingest.read(spark, source, ruleset)
+                opened.result()
+            with stage("read records", spark) as doing:
+                read = events.land(store, _within(parsed, self.days), source, ruleset)
+                doing.note(
+                    f"{count:,} lines, {read.records:,} records, {read.new:,} new, {read.out_of_scope:,} of loggers out of scope"
+                )
+        known = F.col("event_type").isNotNull()
+        rows = store.rows_of("events", names).groupBy("cluster").agg(
+            F.count_if(known).alias("recognised"),
+            F.max("ts").alias("newest"),
+            F.max_by("kafka_version", F.when(F.col("kafka_version").isNotNull(), F.col("ts"))).alias("version"),
+        )  # fmt: skip
+        summary = {row.cluster: row for row in rows.collect()}
+        outcomes = [self._outcome(cluster, files, summary.get(cluster.name), read) for cluster in self.config.clusters]
+        audited = [outcome.cluster for outcome in outcomes if outcome.problem is None]
+        if not audited:
+            return outcomes
+
+        def cover() -> None:
+            told = coverage.coverage(store.rows_of("events", audited), store.rows_of("passed_over", audited))
+            store.replace("coverage", audited, told)
+
+        if read.new:
+            with stage("timelines, coverage", spark):
+                at_once(lambda: timelines.rebuild(store, audited, ruleset), cover)
+        elif read.newly_counted:
+            with stage("coverage", spark):
+                cover()
+
+        def check() -> None:
+            checks.register(spark, written, self._clocks(written["controllers"], outcomes, summary))
+            before = store.rows_of("findings", audited)
+            settled = checks.settle(checks.violations(spark), before, spark.table("clocks"), self.run_id)
+            store.replace("findings", audited, settled)
+
+        held = []
+
+        def guard() -> None:
+            warm_up.join()
+            held.append(contracts.guard(written))
+
+        with stage("checks, contracts", spark) as doing:
+            small = sum(row.recognised for row in summary.values()) < SMALL_NUMBER_OF_EVENTS
+            tables = [name for name in schemas.contracts() if name != "findings"]
+            written = {name: store.rows_of(name, audited) for name in tables}
+            if small:  # checks and contracts read each table many times
+                written = {name: rows.localCheckpoint() for name, rows in written.items()}
+            at_once(check, guard)
+            held.append(contracts.guard({"findings": store.rows_of("findings", audited)}))
+            doing.note(f"{sum(held)} expectations hold")
+        return outcomes
+
+    def _outcome(self, cluster: configuration.Cluster, files: list[Any], summary: Any, read: Any) -> Outcome:
+        mine = [file for file in files if file.cluster == cluster.name]
+        unreadable = tuple(f"{f.path}: {f.why}" for f in mine if f.kind == "unreadable")
+        problem = None
+        if not any(file.usable for file in mine):
+            problem = _nothing_found(mine)
+        elif summary is None or not summary.recognised:
+            problem = "No statement of a Kafka controller or broker was recognised in its logs."
+        now = self.now.replace(tzinfo=None) if self.now else summary.newest if summary else None
+        return Outcome(cluster.name, read.records, read.new, read.out_of_scope, unreadable, problem, now)
+
+    def _clocks(self, controllers: Any, outcomes: list[Outcome], summary: dict[str, Any]) -> list[Any]:
+        from pyspark.sql import functions as F
+
+        from jobs.checks import Clock
+
+        reigns = controllers.groupBy("cluster").agg(F.max("incarnation").alias("last"))
+        last = {row.cluster: row["last"] for row in reigns.collect()}
+        versions = {cluster.name: cluster.kafka_version for cluster in self.config.clusters}
+        thresholds = self.config.thresholds
+        return [
+            Clock(
+                cluster=outcome.cluster,
+                now=outcome.now,
+                incarnation=last.get(outcome.cluster, 1),
+                kafka_version=versions[outcome.cluster] or summary[outcome.cluster].version,
+                leaderless_seconds=thresholds.leaderless_seconds,
+                reassignment_minutes=thresholds.reassignment_minutes,
+            )
+            for outcome in outcomes
+            if outcome.problem is None
+        ]
+
+    def _verdict(self, store: Any, outcomes: list[Outcome]) -> int:
+        from jobs import verdict
+
+        problems = [o for o in outcomes if o.problem or o.unreadable]
+        told = verdict.gather(store, [o.cluster for o in outcomes])
+        failing = verdict.at_or_above(told.findings, self.options.fail_on)
+        code = errors.INPUT if problems else errors.FINDINGS if failing else errors.CLEAN
+        status = {errors.INPUT: "input_problem", errors.FINDINGS: "findings", errors.CLEAN: "clean"}[code]
+        self._record(store, outcomes, status)
+        if self.options.report:
+            from jobs import report
+
+            with stage("report"):
+                report.write(self.options.report, told, outcomes, self.run_id)
+        if self.options.json:
+            print(json.dumps(verdict.as_json(told, outcomes, self.run_id, status, code), default=str))
+        else:
+            print(verdict.as_text(told, outcomes, self.options.tables))
+        return code
+
+    def _record(self, store: Any, outcomes: list[Outcome], status: str) -> None:
+        from jobs.store import quoted
+
+        shown = {key: str(value) if isinstance(value, Path) else value for key, value in vars(self.options).items()}
+        shown["clusters"] = [asdict(cluster) for cluster in self.config.clusters]
+        store.append(
+            "audit_runs",
+            store.spark.sql(
+                f"SELECT {quoted(self.run_id)} AS run_id, {_literal(self.started_at)} AS started_at, {_literal(datetime.now(UTC))} AS finished_at, "
+                f"{quoted(status)} AS status, {outcomes[0].records}L AS records_read, {outcomes[0].new}L AS records_new, "
+                f"{outcomes[0].out_of_scope}L AS records_out_of_scope, {quoted(rules_version())} AS rules_version, "
+                f"{quoted(code_version())} AS code_version, {quoted(json.dumps(shown))} AS parameters"
+            ),
+        )
+
+
+def _literal(moment: datetime) -> str:
+    return f"TIMESTAMP '{moment.astimezone(UTC).replace(tzinfo=None).isoformat(sep=' ', timespec='milliseconds')}'"
+
+
+def _within(parsed: Any, days: tuple[date, date] | None) -> Any:
+    """Only records of those days, in the zone of the log; records without a time stamp stay."""
+    if days is None:
+        return parsed
+    from pyspark.sql import functions as F
+
+    printed = F.substring("ts_text", 1, 10)
+    return parsed.filter(F.col("ts_text").isNull() | printed.between(days[0].isoformat(), days[1].isoformat()))
+
+
+def _nothing_found(files: list[Any]) -> str:
+    """Why there is nothing to audit, and what to do."""
+    if not files:
+        return "No file there. Give the folder that holds controller.log and state-change.log."
+    unreadable = [f for f in files if f.kind == "unreadable"]
+    empty = [f for f in files if f.kind == "empty"]
+    if unreadable:
+        return f"No readable log among {len(files)} file(s): {unreadable[0].path}: {unreadable[0].why}."
+    if len(empty) == len(files):
+        return f"{files[0].path} is empty." if len(files) == 1 else f"All {len(files)} files are empty."
+    other = next(f for f in files if f.kind == "unrelated")
+    return (
+        f"None of the {len(files)} file(s) holds a Kafka log record; {other.path}, for one, has no line with a header that is known. "
+        "Give the folder that holds controller.log and state-change.log; `kafka-audit explain LINE` tells about a line."
+    )
+
+
+def explain(options: argparse.Namespace) -> int:
+    """Prints what each record says."""
+    from parsers import explanation
+
+    text = sys.stdin.buffer.read().decode("utf-8", "replace") if options.line == "-" else options.line
+    if not text.strip():
+        raise UsageError("No line to explain; give one, or pipe it in")
+    print(explanation.explain(text, options.rules))
+    return errors.CLEAN
+
+
+def lint(options: argparse.Namespace) -> int:
+    """Prints what is wrong with the definitions."""
+    from parsers.definitions import problems
+
+    found = problems(options.rules)
+    for problem in found:
+        print(problem)
+    if not found:
+        print("All definitions are sound.")
+    return errors.USAGE if found else errors.CLEAN
+
+
+def query(options: argparse.Namespace) -> int:
+    """Runs one SELECT."""
+    from jobs import analysis
+
+    return analysis.sql(options.query, options.tables, options.json)
+
+
+def story(options: argparse.Namespace) -> int:
+    """Prints the story of a partition."""
+    from jobs import analysis
+
+    return analysis.timeline(options.partition, options.tables, options.cluster, options.json)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Console script; returns the exit code."""
+    options = parser().parse_args(arguments)
+    # naive times that Spark hands over are in the process's zone; ours are UTC
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    commands = {"audit": lambda o: Audit(o).run(), "explain": explain, "lint": lint, "timeline": story, "sql": query}
+    try:
+        return commands[options.command](options)
+    except AuditError as error:
+        print(f"kafka-audit: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("kafka-audit: interrupted; what was written stays, and the next run goes on from it", file=sys.stderr)
+        return errors.INTERNAL
+    except BrokenPipeError:
+        return errors.CLEAN
+    except Exception as error:
+        from parsers.patterns import DefinitionError
+
+        if isinstance(error, DefinitionError):
+            print(f"kafka-audit: {error}", file=sys.stderr)
+            return errors.USAGE
+        print(f"kafka-audit: internal error: {_first_line(error)}", file=sys.stderr)
+        if "KAFKA_AUDIT_DEBUG" in os.environ:
+            traceback.print_exc()
+        else:
+            print("  set KAFKA_AUDIT_DEBUG=1 for the whole stack trace", file=sys.stderr)
+        return errors.INTERNAL
+
+
+def _first_line(error: Exception) -> str:
+    java = getattr(error, "java_exception", None)
+    text = java.getMessage() if java is not None else str(error)
+    return f"{type(error).__name__}: {(text or '').splitlines()[0] if text else ''}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

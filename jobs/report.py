@@ -1,0 +1,255 @@
+"""The report: one HTML file that stands alone, for somebody who was woken by it."""
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, StrictUndefined, Template
+from markupsafe import Markup, escape
+
+import schemas
+from jobs.errors import UsageError
+
+if TYPE_CHECKING:  # it takes a second to import, and only the shape is needed
+    from jobs.verdict import Told
+
+FULL = 25  # findings of one check with detail and proof
+BRIEF = 500  # further ones by name
+TOP_LINES = 3  # of a record, before its stack trace is folded
+PROOF_LINES = 60
+PROOF_CHARACTERS = 4_000
+SHOWN_CHARACTERS = 2_000
+UNREADABLE = 200
+
+
+def write(path: Path, told: "Told", outcomes: list[Any], run_id: str) -> None:
+    """Writes the report; an old one stays until the new one is complete. UsageError if it cannot be written.
+
+    told: findings (rows of `findings`), counts and not_shown by cluster, proof (record_id -> record).
+    outcomes: cluster, records, new, out_of_scope, unreadable, problem, now.
+    """
+    page = rendered(told, outcomes, run_id)
+    target = path.resolve()
+    if os.path.exists(target) and not os.path.isfile(target):
+        raise UsageError(f"--report {path} is no file; give the name of a file, such as report.html")
+    if not os.path.isdir(target.parent):
+        raise UsageError(f"--report {path}: there is no folder {target.parent}; make it, or give another path")
+    part = target.with_name(f".{target.name[:100]}.{os.getpid()}.part")
+    try:
+        try:
+            part.write_text(page, "utf-8")
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        raise UsageError(f"--report {path} cannot be written: {error.strerror}; give another path") from None
+
+
+def rendered(told: "Told", outcomes: list[Any], run_id: str, now: datetime | None = None) -> str:
+    """The page."""
+    clusters = [_cluster(told, outcome) for outcome in outcomes]
+    current = [finding for finding in told.findings if finding["status"] != "resolved"]
+    first = outcomes[0] if outcomes else None
+    facts = [
+        ("Run", run_id),
+        ("Report written", f"{(now or datetime.now(UTC)).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"),
+        ("Records read", f"{first.records:,}" if first else "0"),
+        ("of them new", f"{first.new:,}" if first else "0"),
+        ("of loggers out of scope", f"{first.out_of_scope:,}" if first else "0"),
+    ]
+    names = ", ".join(outcome.cluster for outcome in outcomes)
+    return _template().render(
+        page_title=f"Kafka audit of {names[:100]}: {_counted(current) or 'no findings'}",
+        clusters=clusters,
+        facts=facts,
+        severities=", ".join(severities()),
+    )
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=False)
+    environment.filters["shown"] = shown
+    environment.filters["shown_lines"] = shown_lines
+    return environment.from_string(files("jobs").joinpath("report.html.j2").read_text("utf-8"))
+
+
+def severities() -> Sequence[str]:
+    """The worst first."""
+    return tuple(schemas.contracts()["findings"]["one_of"]["severity"])
+
+
+def shown(text: Any) -> Markup:
+    """Text of one line as HTML: escaped, and an escape for what is not printed or turns the line around."""
+    text = str(text)
+    if len(text) > SHOWN_CHARACTERS:
+        text = text[:SHOWN_CHARACTERS] + " .."
+    return _marked_up(text, keep="")
+
+
+def shown_lines(text: str) -> Markup:
+    """The same for text of several lines."""
+    return _marked_up(text, keep="\n\t")
+
+
+def _marked_up(text: str, keep: str) -> Markup:
+    if text.isprintable():
+        return escape(text)
+    parts: list[str] = []
+    plain: list[str] = []
+    for char in text:
+        if char.isprintable() or char in keep:
+            plain.append(char)
+            continue
+        code = ord(char)
+        name = f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+        parts.append(escape("".join(plain)) + Markup('<span class="esc">{}</span>').format(name))
+        plain = []
+    return Markup("").join([*parts, escape("".join(plain))])
+
+
+def _cluster(told: "Told", outcome: Any) -> dict[str, Any]:
+    """What the page says about one cluster."""
+    mine = [finding for finding in told.findings if finding["cluster"] == outcome.cluster]
+    current = [finding for finding in mine if finding["status"] != "resolved"]
+    resolved = [finding for finding in mine if finding["status"] == "resolved"]
+    not_shown = [text[:1].upper() + text[1:] + "." for text in told.not_shown.get(outcome.cluster, [])]
+    tone, verdict = _verdict(current, outcome)
+    missing = ["these logs cannot show everything"] if not_shown else []
+    missing += ["some files could not be read"] if outcome.unreadable else []
+    caveat = " and ".join(missing)
+    unreadable = list(outcome.unreadable[:UNREADABLE])
+    if len(outcome.unreadable) > UNREADABLE:
+        unreadable.append(f"and {len(outcome.unreadable) - UNREADABLE:,} more")
+    counts = told.counts.get(outcome.cluster, {})
+    facts = [(name[:1].upper() + name[1:], f"{counts[name]:,}") for name in counts if counts[name]]
+    if outcome.now is not None:
+        facts.append(("Measured against", f"{_moment(outcome.now)} (what `stuck for` refers to)"))
+    return {
+        "name": outcome.cluster,
+        "tone": tone,
+        "verdict": verdict,
+        "caveat": f"{caveat[:1].upper()}{caveat[1:]}; see below." if caveat and not outcome.problem else "",
+        "problem": outcome.problem,
+        "current": _groups(current, told),
+        "resolved": _groups(resolved, told),
+        "resolved_total": len(resolved),
+        "not_shown": not_shown,
+        "unreadable": unreadable,
+        "facts": facts or [("Records", "0")],
+    }
+
+
+def _verdict(current: list[dict[str, Any]], outcome: Any) -> tuple[str, str]:
+    """(tone, one sentence)."""
+    if outcome.problem:
+        return "problem", f"not audited. {outcome.problem}"
+    if not current:
+        return "ok", "no check is violated."
+    worst = _by_severity(current)[0]
+    new = sum(finding["status"] == "new" for finding in current)
+    news = "" if not new else "; new" if new == len(current) == 1 else f"; {'all' if new == len(current) else new} new"
+    lead = "" if len(current) == 1 else "The worst: "
+    return worst["severity"], f"{_counted(current)}{news}. {lead}{worst['title']}."
+
+
+def _counted(findings: list[dict[str, Any]]) -> str:
+    """`1 critical, 2 errors`."""
+    by_severity = Counter(finding["severity"] for finding in findings)
+    plural = {"error": "errors", "warning": "warnings"}
+    return ", ".join(
+        f"{by_severity[name]:,} {plural.get(name, name) if by_severity[name] > 1 else name}"
+        for name in severities()
+        if by_severity[name]
+    )
+
+
+def _by_severity(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    rank = {name: number for number, name in enumerate(severities())}
+    return sorted(
+        findings,
+        key=lambda f: (rank.get(f["severity"], len(rank)), f["status"] != "new", str(f["first_seen"])),
+    )
+
+
+def _groups(findings: list[dict[str, Any]], told: "Told") -> list[dict[str, Any]]:
+    """Findings by severity and check, the worst first, with what the check's file says about it."""
+    headers = {check.name: check.header for check in schemas.statements("checks")}
+    together: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for finding in _by_severity(findings):
+        together.setdefault((finding["severity"], finding["check_id"]), []).append(finding)
+    groups = []
+    for (severity, check_id), members in together.items():
+        header = headers.get(check_id, {})
+        ones = [_finding(finding, header.get("title"), told) for finding in members]
+        ones.sort(key=lambda one: one["proof"] is None)  # those with their log record first; else the order stays
+        groups.append(
+            {
+                "severity": severity,
+                "check_id": check_id,
+                "title": header.get("title") or check_id,
+                "why": header.get("why"),
+                "do": header.get("do"),
+                "total": len(ones),
+                "full": ones[:FULL],
+                "brief": ones[FULL : FULL + BRIEF],
+                "left": max(0, len(ones) - FULL - BRIEF),
+            }
+        )
+    return groups
+
+
+def _finding(finding: dict[str, Any], check_title: str | None, told: "Told") -> dict[str, Any]:
+    evidence = list(finding["evidence"] or [])
+    record = told.proof.get(evidence[0]) if evidence else None
+    title = finding["title"]
+    return {
+        "thing": title.removeprefix(f"{check_title}: ") if check_title else title,
+        "detail": finding["detail"],
+        "severity": finding["severity"],
+        "status": finding["status"],
+        "incarnation": finding["incarnation"] or 1,
+        "when": _span(finding["first_seen"], finding["last_seen"]),
+        "evidence": evidence,
+        "further": max(0, len(evidence) - 1),
+        "proof": _proof(record) if record else None,
+    }
+
+
+def _proof(record: dict[str, Any]) -> dict[str, Any]:
+    lines = record["raw"].split("\n")
+    raw = "\n".join(lines[:PROOF_LINES])
+    cut = raw[:PROOF_CHARACTERS]
+    left = ""
+    if len(raw) > len(cut):
+        left = f"The record goes on: {len(record['raw']) - len(cut):,} characters more."
+    elif len(lines) > PROOF_LINES:
+        left = f"The record goes on: {len(lines) - PROOF_LINES:,} lines more."
+    shown_now = cut.split("\n")
+    return {
+        "raw": "\n".join(shown_now[:TOP_LINES]),
+        "trace": "\n".join(shown_now[TOP_LINES:]),
+        "left": left,
+        "file": record["file"],
+        "line": record["record_no"],
+    }
+
+
+def _moment(value: datetime) -> str:
+    """A time of a table as UTC; one without a zone is UTC."""
+    value = value if value.tzinfo is None else value.astimezone(UTC)
+    return f"{value:%Y-%m-%d %H:%M:%S}"
+
+
+def _span(first: datetime | None, last: datetime | None) -> str:
+    if first is None:
+        return "These logs carry no time stamps" if last is None else f"Until {_moment(last)}"
+    if last is None or last == first:
+        return f"At {_moment(first)}"
+    same_day = _moment(first)[:10] == _moment(last)[:10]
+    return f"From {_moment(first)} to {_moment(last)[11:] if same_day else _moment(last)}"

@@ -1,0 +1,156 @@
+"""The verdict: short, for a person; or as one JSON object."""
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import functions as F
+
+from jobs.checks import SEVERITIES
+from jobs.store import Store
+
+SHOWN = 10
+# findings of one check in one cluster that come with their first record
+PROVEN = 25
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the tables hold after the run about the clusters of the run."""
+
+    findings: list[dict[str, Any]]
+    counts: dict[str, dict[str, int]]
+    not_shown: dict[str, list[str]]
+    proof: dict[str, dict[str, Any]]
+
+
+def gather(store: Store, clusters: list[str]) -> Told:
+    """Reads findings, counts and gaps of the clusters."""
+    mine = F.col("cluster").isin(*clusters)
+    rank = {name: number for number, name in enumerate(SEVERITIES)}
+    findings = [row.asDict() for row in store.table("findings").filter(mine).collect()]
+    findings.sort(key=lambda f: (f["status"] == "resolved", -rank[f["severity"]], str(f["first_seen"]), f["title"]))
+    counts: dict[str, dict[str, int]] = {name: {} for name in clusters}
+    partitions = store.table("partition_timeline").filter(mine).groupBy("cluster").agg(
+        F.count_distinct("incarnation", "topic", "partition").alias("partitions"), F.count("*").alias("intervals")
+    )  # fmt: skip
+    for row in partitions.collect():
+        counts[row.cluster] |= {"partitions": row.partitions, "intervals": row.intervals}
+    for table, name in (
+        ("reassignments", "reassignments"),
+        ("topic_deletions", "topic deletions"),
+        ("controllers", "controller reigns"),
+    ):
+        for row in store.table(table).filter(mine).groupBy("cluster").count().collect():
+            counts[row.cluster][name] = row["count"]
+    seen = store.table("coverage").filter(mine).groupBy("cluster").agg(
+        F.sum("records").alias("records"), F.sum("recognised").alias("recognised"), F.sum("unrecognised").alias("unrecognised"),
+        F.sum("drifted").alias("drifted"), F.sum("out_of_scope").alias("out_of_scope"),
+        F.count_if(F.col("replica_states") == "observed").alias("traced"),
+        F.array_sort(F.collect_set(F.when(F.col("replica_states") == "no_file", F.col("node")))).alias("no_file"),
+        F.count_if(F.col("node").isNull() & (F.col("records") > 0)).alias("no_node"),
+    )  # fmt: skip
+    not_shown: dict[str, list[str]] = {name: [] for name in clusters}
+    for row in seen.collect():
+        counts[row.cluster] |= {k: row[k] for k in ("records", "recognised", "unrecognised", "drifted", "out_of_scope")}
+        if not row.traced:
+            not_shown[row.cluster].append(
+                "replica states are inferred: state.change.logger is not at TRACE (log4j.logger.state.change.logger=TRACE shows them)"
+            )
+        if row.no_file:
+            not_shown[row.cluster].append(f"hours without a state-change.log of node(s) {', '.join(map(str, row.no_file))}")
+        if row.no_node:
+            not_shown[row.cluster].append("some records do not tell which node wrote them")
+    ids = []
+    so_far: Counter[tuple[str, str]] = Counter()
+    for finding in findings:
+        kind = (finding["cluster"], finding["check_id"])
+        so_far[kind] += 1
+        if so_far[kind] <= PROVEN:
+            ids += finding["evidence"][:1]
+    proof = {}
+    if ids:
+        rows = store.table("events").filter(F.col("record_id").isin(*ids) & (F.col("item") == 0))
+        proof = {row.record_id: row.asDict() for row in rows.select("record_id", "file", "record_no", "raw").collect()}
+    return Told(findings, counts, not_shown, proof)
+
+
+def at_or_above(findings: list[dict[str, Any]], severity: str) -> list[dict[str, Any]]:
+    """Findings that are not resolved and of that severity or a worse one."""
+    least = SEVERITIES.index(severity)
+    return [f for f in findings if f["status"] != "resolved" and SEVERITIES.index(f["severity"]) >= least]
+
+
+def printable(text: str, width: int) -> str:
+    """One line of a log for a terminal: no control characters, not longer than `width`."""
+    clean = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text.split("\n", 1)[0][: width + 1])
+    return clean if len(clean) <= width else clean[: width - 1] + "…"
+
+
+def _summary(counts: dict[str, int]) -> str:
+    names = ("partitions", "reassignments", "topic deletions", "controller reigns")
+    return ", ".join(
+        f"{counts[name]:,} {name if counts[name] != 1 else name.removesuffix('s')}" for name in names if counts.get(name)
+    )
+
+
+def as_text(told: Told, outcomes: list[Any], tables: Path) -> str:
+    """The verdict as lines."""
+    lines = []
+    current = [f for f in told.findings if f["status"] != "resolved"]
+    resolved = [f for f in told.findings if f["status"] == "resolved"]
+    for outcome in outcomes:
+        counts = told.counts[outcome.cluster]
+        if outcome.problem:
+            lines.append(f"{outcome.cluster}: not audited. {outcome.problem}")
+            continue
+        mine = Counter(f["severity"] for f in current if f["cluster"] == outcome.cluster)
+        words = ", ".join(f"{mine[name]} {name}" for name in reversed(SEVERITIES) if mine[name])
+        lines.append(f"{outcome.cluster}: {words or 'no findings'}")
+        lines.append(f"  {_summary(counts)}; {counts.get('records', 0):,} records, {counts.get('recognised', 0):,} recognised"
+                     f"{', ' + format(counts['unrecognised'], ',') + ' unrecognised' if counts.get('unrecognised') else ''}"
+                     f"{', ' + format(counts['drifted'], ',') + ' drifted' if counts.get('drifted') else ''}")  # fmt: skip
+    for heading, some in (("", current), ("Over by now:", resolved)):
+        if some and heading:
+            lines.append(heading)
+        for finding in some[:SHOWN]:
+            lines.append(
+                f"  [{finding['severity']}{', new' if finding['status'] == 'new' else ''}] {printable(finding['title'], 200)}"
+            )
+            lines.append(f"      {printable(finding['detail'] or '', 400)}")
+            proof = told.proof.get(finding["evidence"][0])
+            if proof:
+                lines.append(f"      {printable(proof['raw'], 150)}")
+                lines.append(f"      ({printable(proof['file'], 200)}, line {proof['record_no']})")
+        if len(some) > SHOWN:
+            lines.append(f'  and {len(some) - SHOWN} more: kafka-audit sql "SELECT * FROM findings" --tables {tables}')
+    for outcome in outcomes:
+        for text in told.not_shown.get(outcome.cluster, []):
+            lines.append(f"These logs cannot show everything about {outcome.cluster}: {text}.")
+        for text in outcome.unreadable:
+            lines.append(f"Not read: {printable(text, 300)}.")
+    return "\n".join(lines)
+
+
+def as_json(told: Told, outcomes: list[Any], run_id: str, status: str, code: int) -> dict[str, Any]:
+    """The verdict as one object."""
+    return {
+        "run_id": run_id,
+        "status": status,
+        "exit_code": code,
+        "clusters": [
+            {
+                "cluster": outcome.cluster,
+                "records_read": outcome.records,
+                "records_new": outcome.new,
+                "now": outcome.now,
+                "problem": outcome.problem,
+                "unreadable": list(outcome.unreadable),
+                "counts": told.counts[outcome.cluster],
+                "not_shown": told.not_shown[outcome.cluster],
+            }
+            for outcome in outcomes
+        ],
+        "findings": told.findings,
+    }
