@@ -1,0 +1,95 @@
+"""What all tests share: one JVM, tables of their own, the recordings beside this repository."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from jobs.store import Store
+
+SHARED = Path(__file__).parents[2] / "shared"
+SMALL_RUN = 1000
+Expectation = Callable[[Path, Iterable[Mapping[str, Any]]], None]
+
+# no deadline: a busy machine is not a defect; the same examples every time: a red build can be repeated
+settings.register_profile("audit", deadline=None, derandomize=True, database=None)
+settings.load_profile("audit")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`pytest --rewrite`: what the product says now becomes what is expected; review the diff like code."""
+    parser.addoption(
+        "--rewrite",
+        action="store_true",
+        help="write the expected *.jsonl anew instead of comparing with them",
+    )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Who asks for the fixture has the mark, and the other way round: `-m 'not spark'` starts no JVM."""
+    without_shared = pytest.mark.skip(reason=f"needs the recordings in {SHARED}, which are not part of this repository")
+    for item in items:
+        asked_for = getattr(item, "fixturenames", ())
+        if "spark" in asked_for:
+            item.add_marker("spark")
+        if "shared" in asked_for:
+            item.add_marker("shared")
+        if item.get_closest_marker("shared") and not SHARED.is_dir():
+            item.add_marker(without_shared)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The product's own session, with the settings of a small run."""
+    from jobs import session
+
+    started = session.start(input_bytes=SMALL_RUN)
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def tables(spark: SparkSession, tmp_path: Path) -> Iterator[Store]:
+    """Empty tables in a folder of the test's own. Their names are the session's: taken back at the end."""
+    import schemas
+    from jobs.store import Store
+
+    store = Store(spark, tmp_path / "tables")
+    store.open()
+    yield store
+    for view in schemas.statements("views"):
+        spark.sql(f"DROP VIEW IF EXISTS {view.name}")
+    for table in schemas.statements("tables"):
+        spark.sql(f"DROP TABLE IF EXISTS {table.name}")
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of recordings and corpora beside this repository; without it the test is skipped."""
+    return SHARED
+
+
+@pytest.fixture
+def expect(request: pytest.FixtureRequest) -> Expectation:
+    """Compares rows with an expected file, one JSON object a line; with `--rewrite` it writes the file."""
+
+    def compare(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+        told = [json.dumps(row, ensure_ascii=False, default=str) for row in rows]
+        if request.config.getoption("--rewrite"):
+            path.write_text("".join(line + "\n" for line in told), encoding="utf-8")
+            return
+        assert path.is_file(), f"{path} is missing; `pytest --rewrite` writes it"
+        expected = path.read_text(encoding="utf-8").splitlines()
+        assert [json.loads(line) for line in told] == [json.loads(line) for line in expected], (
+            f"differs from {path}; if that is right, run `pytest --rewrite` and review the diff"
+        )
+
+    return compare

@@ -1,0 +1,94 @@
+"""The samples of all rules, and where in a sample's line each captured value stands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import schemas
+from parsers.layouts import layouts
+from parsers.match import Matcher, Record
+from parsers.patterns import to_python
+from parsers.rules import ITEMS, Rule, built_in
+
+MATCHER = Matcher()
+NUMBER = re.compile(r"-?\d+")
+BROKER_STATE = re.compile(r"(?<=brokerId=)\d+")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One sample of one rule; `gives` has one entry an item."""
+
+    rule: Rule
+    line: str
+    gives: tuple[Mapping[str, Any], ...]
+
+    @property
+    def record(self) -> Record:
+        """Its header, understood."""
+        record = MATCHER.record(self.line)
+        assert record is not None, self.line
+        return record
+
+
+@dataclass(frozen=True)
+class Value:
+    """A captured value and its place in the line. item: of which item; None: of the whole record."""
+
+    column: str
+    item: int | None
+    start: int
+    end: int
+
+    @property
+    def kind(self) -> str:
+        """Its type in the vocabulary."""
+        return schemas.vocabulary()[self.column]["type"]
+
+
+def samples() -> list[Sample]:
+    """All samples of all built-in rules."""
+    return [
+        Sample(rule, sample["line"], tuple(sample.get("gives_each", [sample.get("gives", {})])))
+        for rule in built_in().rules
+        for sample in rule.samples
+    ]
+
+
+def values(sample: Sample) -> Iterator[Value]:
+    """Every value that the rule captures from the statement, in no order."""
+    first = sample.line.split("\n", 1)[0]
+    whole = "\n" in sample.line
+    header = next(
+        found
+        for layout in layouts()
+        if to_python(layout.head).match(first)
+        and (found := to_python(layout.record if whole else layout.line).fullmatch(sample.line))
+    )
+    at = header.start("statement")
+    statement = header.group("statement")
+    found = to_python(sample.rule.pattern).fullmatch(statement)
+    assert found is not None, statement
+    for column, text in found.groupdict().items():
+        if text and column != ITEMS:
+            yield Value(column, None, at + found.start(column), at + found.end(column))
+    if sample.rule.each is not None and found.group(ITEMS):
+        within = at + found.start(ITEMS)
+        for number, item in enumerate(to_python(sample.rule.each.pattern).finditer(found.group(ITEMS))):
+            for column, text in item.groupdict().items():
+                if text:
+                    yield Value(column, number, within + item.start(column), within + item.end(column))
+
+
+def leaders_of(number: int) -> str:
+    """A record that names so many partitions of one topic, 0 and up, 115 characters each."""
+    state = "(Leader:2,ISR:2,3,LeaderRecoveryState:RECOVERED,LeaderEpoch:2,ZkVersion:3,ControllerEpoch:1)"
+    states = ",".join(f"orders-{partition} -> {state}" for partition in range(number))
+    head = "[2026-11-20 10:19:53,006] TRACE [Controller id=3] All leaders ="
+    return f"{head} {states} (kafka.controller.KafkaController)"
+
+
+SAMPLES = samples()

@@ -1,0 +1,304 @@
+"""Whole runs: real logs in, verdict, tables and exit code out."""
+
+import gzip
+import json
+import shutil
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+import truth
+
+from jobs import errors
+from jobs.nightly_audit import main
+from jobs.store import Store
+
+SAMPLES = Path(__file__).parents[1] / "sample_logs"
+TRACE = SAMPLES / "3.3.2-trace" / "delete-topic-dead-broker"
+TABLES_OF_TIME = ("partition_timeline", "replica_timeline", "reassignments", "topic_deletions", "controllers")
+
+pytestmark = pytest.mark.spark
+
+
+def audit(capsys, logs, tables: Path, *more: str) -> tuple[int, dict, str]:
+    """(exit code, verdict as JSON, what was said on stderr)"""
+    code = main(["audit", *map(str, logs), "--tables", str(tables), "--json", *more])
+    said = capsys.readouterr()
+    return code, json.loads(said.out) if said.out.strip() else {}, said.err
+
+
+def rows(spark, tables: Path, table: str, order: str = "") -> list[dict]:
+    Store(spark, tables).open()
+    frame = spark.table(table)
+    return [row.asDict(recursive=True) for row in (frame.orderBy(*order.split(", ")) if order else frame).collect()]
+
+
+def fingerprint(spark, tables: Path) -> dict[str, list[str]]:
+    """All tables less what names files, runs and places in files."""
+    Store(spark, tables).open()
+    found = {}
+    for table in (*TABLES_OF_TIME, "coverage", "passed_over"):
+        found[table] = sorted(json.dumps(row.asDict(recursive=True), default=str) for row in spark.table(table).collect())
+    events = spark.table("events").drop("file", "record_no")
+    found["events"] = sorted(json.dumps(row.asDict(recursive=True), default=str) for row in events.collect())
+    findings = spark.table("findings").drop("run_id", "status")
+    found["findings"] = sorted(json.dumps(row.asDict(recursive=True), default=str) for row in findings.collect())
+    return found
+
+
+@pytest.fixture(scope="module")
+def audited(spark, tmp_path_factory):
+    """Tables of one run over the stuck deletion, at TRACE."""
+    tables = tmp_path_factory.mktemp("audited")
+    assert main(["audit", str(TRACE), "--tables", str(tables)]) == errors.CLEAN
+    return tables
+
+
+def test_every_replica_walks_the_path_of_its_broker(spark, audited):
+    paths = defaultdict(list)
+    for row in rows(spark, audited, "replica_timeline", "topic, partition, replica, step"):
+        if row["topic"] == "audit":
+            assert not row["inferred"]
+            paths[row["replica"]].append((row["partition"], row["state"]))
+    begin, end = ["NewReplica", "OnlineReplica"], ["ReplicaDeletionStarted", "ReplicaDeletionSuccessful", "NonExistentReplica"]
+    living = [*begin, "OfflineReplica", *end]
+    dead = [*begin, "OfflineReplica", "ReplicaDeletionIneligible", "OfflineReplica", "OnlineReplica", "OfflineReplica", *end]
+    for replica, expected in ((1, living), (2, living), (3, dead)):
+        for partition in (0, 1):
+            assert [state for p, state in paths[replica] if p == partition] == expected
+
+
+def test_a_held_up_deletion_is_over_when_the_broker_is_back(spark, audited):
+    (deletion,) = rows(spark, audited, "topic_deletions")
+    assert deletion["outcome"] == "completed"
+    assert deletion["completed_at"] is not None
+    assert deletion["blocked_by"] == [{"partition": 0, "replica": 3}, {"partition": 1, "replica": 3}]
+    (finding,) = [f for f in rows(spark, audited, "findings") if f["check_id"] == "topic_deletion_blocked"]
+    assert (finding["status"], finding["severity"], finding["node"]) == ("resolved", "error", 3)
+
+
+@pytest.mark.parametrize("level", ["3.3.2-trace", "3.3.2-default"])
+def test_a_deletion_that_waits_is_a_finding_until_it_is_completed(spark, capsys, tmp_path, level):
+    recording = SAMPLES / level / "delete-topic-dead-broker"
+    steps = [json.loads(line) for line in (recording / "steps.jsonl").read_text().splitlines()]
+    back = next(s["time"] for s in steps if s["step"] == "start broker" and s["time"] > next(
+        t["time"] for t in steps if t["step"].startswith("signal")))[:23].replace("T", " ")  # fmt: skip
+    for log in recording.glob("broker-*/*.log"):
+        text = log.read_text()
+        early = tmp_path / "early" / log.parent.name / log.name
+        early.parent.mkdir(parents=True, exist_ok=True)
+        kept, keep = [], True
+        for line in text.splitlines(keepends=True):
+            if line.startswith("[20"):
+                keep = line[1:24].replace(",", ".") < back
+            if keep:
+                kept.append(line)
+        early.write_text("".join(kept))
+    code, verdict, _ = audit(capsys, [tmp_path / "early"], tmp_path / "tables", "--cluster", "c")
+    assert code == errors.FINDINGS
+    (finding,) = [f for f in verdict["findings"] if f["check_id"] == "topic_deletion_blocked"]
+    assert (finding["status"], finding["topic"], finding["node"]) == ("new", "audit", 3)
+    assert "replica 3 of partition 0, replica 3 of partition 1" in finding["detail"]
+    (deletion,) = rows(spark, tmp_path / "tables", "topic_deletions")
+    assert (deletion["outcome"], deletion["completed_at"]) == ("blocked", None)
+
+    code, verdict, _ = audit(capsys, [recording], tmp_path / "tables", "--cluster", "c")
+    assert code == errors.CLEAN
+    (finding,) = [f for f in verdict["findings"] if f["check_id"] == "topic_deletion_blocked"]
+    assert finding["status"] == "resolved"
+    one = tmp_path / "one"
+    audit(capsys, [recording], one, "--cluster", "c")
+    assert fingerprint(spark, tmp_path / "tables") == fingerprint(spark, one)
+
+
+def test_twice_is_once(spark, capsys, tmp_path, audited):
+    before = fingerprint(spark, audited)
+    versions = {t: spark.sql(f"DESCRIBE HISTORY {t}").count() for t in ("events", *TABLES_OF_TIME)}
+    code, verdict, _ = audit(capsys, [TRACE], audited)
+    assert code == errors.CLEAN
+    assert verdict["clusters"][0]["records_new"] == 0
+    assert fingerprint(spark, audited) == before
+    for table in TABLES_OF_TIME:
+        assert spark.sql(f"DESCRIBE HISTORY {table}").count() == versions[table]
+
+    # split over two folders, renamed, gzipped, with an overlap
+    for log in TRACE.glob("broker-*/*.log"):
+        lines = log.read_text().splitlines(keepends=True)
+        heads = [n for n, line in enumerate(lines) if line.startswith("[20")]
+        middle = heads[len(heads) // 2] if heads else 0
+        overlap = heads[len(heads) // 3] if heads else 0
+        first = tmp_path / "copies" / "old" / log.parent.name / f"{log.name}.2026-11-20-10.gz"
+        second = tmp_path / "copies" / "new folder, 'quoted'" / log.parent.name / f"renamed-{log.name}"
+        for path in (first, second):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        with gzip.open(first, "wt") as packed:
+            packed.writelines(lines[:middle])
+        second.write_text("".join(lines[overlap:]))
+    code, verdict, _ = audit(capsys, [tmp_path / "copies"], audited, "--cluster", TRACE.name)
+    assert verdict["clusters"][0]["records_new"] == 0
+    assert fingerprint(spark, audited) == before
+    alone = tmp_path / "alone"
+    audit(capsys, [tmp_path / "copies"], alone, "--cluster", TRACE.name)
+    assert fingerprint(spark, alone) == before
+
+
+def test_coverage_says_what_the_level_shows(spark, capsys, tmp_path, audited):
+    traced = {r["node"]: r["replica_states"] for r in rows(spark, audited, "coverage") if r["logger"] == "state.change.logger"}
+    assert set(traced.values()) == {"observed"}
+    for row in rows(spark, audited, "coverage"):
+        assert row["records"] == row["recognised"] + row["unrecognised"] + row["drifted"] + row["out_of_scope"]
+    audit(capsys, [SAMPLES / "3.3.2-default" / "delete-topic-dead-broker"], tmp_path)
+    infer = {r["node"]: r["replica_states"] for r in rows(spark, tmp_path, "coverage") if r["logger"] == "state.change.logger"}
+    assert set(infer.values()) == {"inferable"}
+
+
+def test_all_tables_can_be_read_by_any_engine(spark, audited):
+    Store(spark, audited).open()
+    for table in audited.iterdir():
+        if (table / "_delta_log").is_dir():
+            assert spark.sql(f"DESCRIBE DETAIL delta.`{table}`").first().minReaderVersion == 1
+
+
+def judged(spark, tables: Path, recordings: dict[str, Path]) -> list[truth.Verdict]:
+    by_cluster = defaultdict(list)
+    for row in rows(spark, tables, "partition_timeline", "cluster, incarnation, topic, partition, step"):
+        for key in ("valid_from", "valid_to"):
+            row[key] = row[key].isoformat() + "Z" if row[key] else None
+        by_cluster[row["cluster"]].append(row)
+    verdicts = [truth.compare(path, by_cluster[name]) for name, path in recordings.items()]
+    print(truth.table(verdicts))
+    return verdicts
+
+
+def configuration(path: Path, recordings: dict[str, Path]) -> Path:
+    blocks = [
+        f"[[cluster]]\nname = {json.dumps(name)}\nlogs = [{json.dumps(str(folder))}]\n" for name, folder in recordings.items()
+    ]
+    path.write_text("\n".join(blocks))
+    return path
+
+
+def check_against_the_truth(spark, capsys, tmp_path, recordings: dict[str, Path]) -> None:
+    config = configuration(tmp_path / "audit.toml", recordings)
+    code = main(["audit", "--config", str(config), "--tables", str(tmp_path / "tables")])
+    capsys.readouterr()
+    assert code in (errors.CLEAN, errors.FINDINGS)
+    with capsys.disabled():
+        print()
+        verdicts = judged(spark, tmp_path / "tables", recordings)
+    for name, verdict in zip(recordings, verdicts, strict=True):
+        assert verdict.precise, truth.details(verdict)
+        if tuple(int(n) for n in name.split("-")[0].split("/")[-1].split(".")) >= (2, 8, 2):
+            assert not verdict.misses, truth.details(verdict)
+    illegal = [f for f in rows(spark, tmp_path / "tables", "findings") if f["check_id"].startswith("illegal")]
+    assert illegal == []
+
+
+def test_samples_against_the_truth(spark, capsys, tmp_path):
+    recordings = {f"{p.parent.parent.name}/{p.parent.name}": p.parent for p in sorted(SAMPLES.glob("*/*/truth-txn.jsonl"))}
+    assert len(recordings) >= 4
+    check_against_the_truth(spark, capsys, tmp_path, recordings)
+
+
+@pytest.mark.shared
+def test_all_recordings_against_the_truth(spark, capsys, tmp_path, shared):
+    found = sorted((shared / "recordings" / "zk").glob("*/*/truth-txn.jsonl"))
+    recordings = {f"{p.parent.parent.name}/{p.parent.name}": p.parent for p in found}
+    assert recordings
+    check_against_the_truth(spark, capsys, tmp_path, recordings)
+
+
+@pytest.mark.shared
+def test_the_log_that_a_document_prints(spark, capsys, tmp_path, shared):
+    (document,) = (shared / "seeds").glob("000*")
+    text = document.read_text()
+    log = tmp_path / "printed.log"
+    begin, end = (
+        text.index("Successfully updated assignment"),
+        text.index("Processing automatic preferred replica leader election"),
+    )
+    log.write_text(text[begin:end])
+    code, _, _ = audit(capsys, [log], tmp_path / "tables")
+    assert code == errors.CLEAN
+    steps = rows(spark, tmp_path / "tables", "partition_timeline", "step")
+    shown = [
+        (
+            set(s["replicas"]), set(s["adding_replicas"]), set(s["removing_replicas"]), s["leader"], frozenset(s["isr"]),
+        )
+        for s in steps
+    ]  # fmt: skip
+    both, old, new = {1, 2, 3, 4, 5, 6}, {1, 2, 3}, {4, 5, 6}
+    table = [
+        (old, set(), set(), 1, frozenset(old)),
+        (both, new, old, 1, frozenset(old)),
+        (both, new, old, 1, frozenset(both)),
+        (both, new, old, 4, frozenset(both)),
+        (both, new, old, 4, frozenset(new)),
+        (new, set(), set(), 4, frozenset(new)),
+    ]
+    remaining = iter(shown)
+    assert all(any(seen == wanted for seen in remaining) for wanted in table), shown
+    assert shown[0] == table[0]
+    assert shown[-1] == table[-1]
+    assert steps[0]["inferred"]
+    assert next(s["replicas"] for s in steps if s["adding_replicas"]) == [4, 5, 6, 1, 2, 3]
+    leaving = [frozenset(s["isr"]) for s in steps if s["leader"] == 4 and s["adding_replicas"]]
+    assert leaving == [frozenset(both), frozenset({2, 3, 4, 5, 6}), frozenset({3, 4, 5, 6}), frozenset(new)]
+    phases = [s["reassignment_phase"] for s in steps]
+    assert [p for n, p in enumerate(phases) if n == 0 or p != phases[n - 1]] == [None, "U", "A", "B", None]
+    (moved,) = rows(spark, tmp_path / "tables", "reassignments")
+    assert (moved["outcome"], moved["original_replicas"], moved["target_replicas"]) == ("completed", [1, 2, 3], [4, 5, 6])
+
+
+def test_a_reassignment_that_does_not_finish(spark, capsys, tmp_path):
+    log = tmp_path / "broker-1" / "controller.log"
+    log.parent.mkdir()
+    log.write_text(
+        "[2026-03-01 12:00:00,000] INFO [Controller id=1] 1 successfully elected as the controller. Epoch incremented to 1 and epoch zk "
+        "version is now 1 (kafka.controller.KafkaController)\n"
+        "[2026-03-01 12:00:01,000] INFO [Controller id=1] Successfully updated assignment of partition orders-0 to ReplicaAssignment("
+        "replicas=4,1,2, addingReplicas=4, removingReplicas=2) (kafka.controller.KafkaController)\n"
+    )
+    code, verdict, _ = audit(capsys, [log.parent], tmp_path / "tables", "--cluster", "c")
+    assert (code, verdict["findings"]) == (errors.CLEAN, [])
+    code, verdict, _ = audit(capsys, [log.parent], tmp_path / "tables", "--cluster", "c", "--now", "2026-03-01T14:00:00Z")
+    assert code == errors.FINDINGS
+    assert [f["check_id"] for f in verdict["findings"]] == ["reassignment_stalled"]
+    assert verdict["findings"][0]["evidence"]
+
+
+def test_every_illegal_pair_is_found_and_no_legal_one(spark, capsys, tmp_path):
+    import schemas
+
+    states = schemas.machines()["replica"]
+    legal = {(m.from_state, m.to_state) for m in schemas.moves() if m.machine == "replica"}
+    pairs = [(a, b) for a in states for b in states]
+    assert len(pairs) - len(legal) == 35
+    folder = tmp_path / "logs"
+    shutil.copytree(TRACE, folder)
+    with (folder / "broker-1" / "state-change.log").open("a") as log:
+        for number, (before, after) in enumerate(pairs):
+            log.write(
+                f"[2026-11-20 10:20:00,{number:03d}] TRACE [Controller id=1 epoch=1] Changed state of replica 2 for partition keep-0 "
+                f"from {before} to {after} (state.change.logger)\n"
+            )
+    code, verdict, _ = audit(capsys, [folder], tmp_path / "tables")
+    assert code == errors.FINDINGS
+    found = [f for f in verdict["findings"] if f["check_id"] == "illegal_replica_transition"]
+    assert {tuple(f["title"].split(": ", 2)[2].split(" -> ")) for f in found} == set(pairs) - legal
+    assert len(found) == 35
+    assert all(len(f["evidence"]) == 1 for f in found)
+
+
+def test_a_file_that_cannot_be_read_is_named_and_the_others_are_read(spark, capsys, tmp_path):
+    folder = tmp_path / "logs"
+    shutil.copytree(TRACE, folder)
+    log = folder / "broker-1" / "controller.log"
+    packed = gzip.compress(log.read_bytes())
+    (folder / "broker-1" / "controller.log.1.gz").write_bytes(packed[: len(packed) // 2])
+    code, verdict, said = audit(capsys, [folder], tmp_path / "tables")
+    assert code == errors.INPUT
+    assert "controller.log.1.gz" in said
+    assert "truncated" in said
+    assert verdict["clusters"][0]["unreadable"]
+    assert verdict["clusters"][0]["counts"]["partitions"] == 3

@@ -1,0 +1,105 @@
+"""`kafka-audit lint`: our own data files are sound, and each kind of fault is named."""
+
+from pathlib import Path
+
+import pytest
+
+import schemas
+from parsers.definitions import (
+    check_problems,
+    contract_problems,
+    machine_problems,
+    problems,
+    severities,
+    table_columns,
+    word_problems,
+)
+
+RULE = """loggers = ["own.Logger"]
+[own_rule]
+starts = "Own "
+pattern = '''Own (?<broker>\\d+)'''
+says = "is"
+[[own_rule.sample]]
+line = '''[2026-03-01 12:00:00,123] INFO Own 7 (own.Logger)'''
+gives = { broker = 7 }
+"""
+
+
+def test_ours_are_sound() -> None:
+    assert problems(None) == []
+
+
+def test_own_rules_are_linted_with_ours(tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text(RULE)
+    assert problems(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "named"),
+    [
+        ("broker = 7", "broker = 8", "item 0"),
+        ("(?<broker>", "(?<nobody>", "no word"),
+        ('says = "is"', 'says = "was"', "says"),
+        ('says = "is"', "", "`says` is missing"),
+        ('starts = "Own "', 'starts = "Other "', "does not begin"),
+        (r"\d+)", r"(?:\d?)+)", "repeated group"),
+        (r"\d+)", r"\d+", "unbalanced"),
+        ("Own (", "{unheard_of}Own (", "unknown fragment"),
+        ("line = ", "lime = ", "`line` is missing"),
+        ("[own_rule]", "[own_rule", "own.toml"),
+    ],
+)
+def test_faults_of_a_rule(tmp_path: Path, before: str, after: str, named: str) -> None:
+    assert before in RULE
+    (tmp_path / "own.toml").write_text(RULE.replace(before, after))
+    found = problems(tmp_path)
+    assert found
+    assert any(named in problem for problem in found), found
+
+
+def test_files_of_the_wrong_shape(tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_bytes(b"\xff\xfe")
+    assert problems(tmp_path)
+    (tmp_path / "own.toml").write_text('loggers = ["x"]\nstray = 1\n')
+    assert problems(tmp_path)
+    assert problems(tmp_path / "missing") == [f"--rules {tmp_path / 'missing'}: no such folder"]
+
+
+def test_faults_of_a_machine() -> None:
+    move = schemas.Move("m", "A", "B", "1.0")
+    assert machine_problems({"m": ("A", "B")}, [move]) == []
+    assert "stands twice" in machine_problems({"m": ("A", "B", "A")}, [move])[0]
+    assert "stands twice" in machine_problems({"m": ("A", "B")}, [move, move])[0]
+    assert "no state B" in machine_problems({"m": ("A",)}, [move])[0]
+    assert "no version" in machine_problems({"m": ("A", "B")}, [schemas.Move("m", "A", "B", "new")])[0]
+
+
+def test_faults_of_a_check() -> None:
+    check = schemas.statements("checks")[0]
+    assert check_problems([check], severities()) == []
+    header = dict(check.header, severity="loud")
+    del header["do"]
+    found = check_problems([schemas.Statement("c", header, "SELECT 1")], severities())
+    assert any("-- do:" in problem for problem in found)
+    assert any("severity loud" in problem for problem in found)
+    assert any("does not give" in problem and "evidence" in problem for problem in found)
+
+
+def test_faults_of_a_contract() -> None:
+    tables = table_columns()
+    assert "topic" in tables["events"]
+    assert "raw" in tables["events"]
+    assert "blocked_by" in tables["topic_deletions"]
+    contracts = {
+        "nowhere": {},
+        "events": {"unique": ["no_such"], "one_of": {"says": []}, "never": {"q": "SELECT 1"}, "x": 1},
+    }
+    found = " ".join(contract_problems(contracts, tables))
+    for named in ("no such table", "no column no_such", "one_of.says", "never.q", "unknown key x"):
+        assert named in found
+
+
+def test_faults_of_a_word() -> None:
+    assert word_problems({"a": {"type": "int", "comment": "x"}}) == []
+    assert len(word_problems({"A": {"type": "long", "note": "x"}})) == 4

@@ -1,0 +1,196 @@
+"""The report: escaped, complete, self-contained, written at once or not at all."""
+
+import re
+from datetime import UTC, datetime
+from html.parser import HTMLParser
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from jobs import report
+from jobs.errors import UsageError
+
+AT = datetime(2026, 11, 20, 10, 0)
+NASTY = "<script>alert('x')</script>\u202egnp\x1b[31m\x00\udcff&\""
+
+
+def finding(**changes: Any) -> dict[str, Any]:
+    row = {
+        "run_id": "r",
+        "cluster": "payments",
+        "incarnation": 1,
+        "check_id": "partition_leaderless",
+        "severity": "critical",
+        "status": "new",
+        "topic": "orders",
+        "partition": 3,
+        "replica": None,
+        "node": None,
+        "first_seen": AT,
+        "last_seen": AT,
+        "title": "Partition without a leader: orders-3",
+        "detail": "orders-3 has no leader.",
+        "fingerprint": "f",
+        "evidence": ["e1", "e2"],
+    }
+    return row | changes
+
+
+def told(*findings: dict[str, Any], **changes: Any) -> Any:
+    parts = {
+        "findings": list(findings),
+        "counts": {"payments": {"records": 12345, "partitions": 4}},
+        "not_shown": {"payments": []},
+        "proof": {
+            "e1": {
+                "file": "/logs/controller.log",
+                "record_no": 17,
+                "raw": "[2026] the line\n\tat a.B\n\tat c.D\n\tat e.F",
+            }
+        },
+    }
+    return SimpleNamespace(**(parts | changes))
+
+
+def outcome(**changes: Any) -> Any:
+    parts = {
+        "cluster": "payments",
+        "records": 12345,
+        "new": 7,
+        "out_of_scope": 1,
+        "unreadable": (),
+        "problem": None,
+        "now": AT,
+    }
+    return SimpleNamespace(**(parts | changes))
+
+
+class Page(HTMLParser):
+    """Tags, attributes and text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_what_a_woken_person_needs() -> None:
+    page = Page(report.rendered(told(finding()), [outcome()], "run-1"))
+    text = re.sub(r"\s+", " ", page.text)
+    assert "payments: 1 critical; new. Partition without a leader: orders-3." in text
+    assert "nobody can write to or read from the partition" in text  # why
+    assert "Start a broker of the last ISR" in text  # what to do
+    assert "[2026] the line" in text
+    assert "/logs/controller.log, line 17; 1 further record(s) prove it" in text
+    assert "12,345" in text
+    assert "run-1" in text
+
+
+def test_escapes_whatever_logs_hold() -> None:
+    dirty = told(
+        finding(title=f"Partition without a leader: {NASTY}", detail=NASTY, cluster=NASTY, check_id=NASTY),
+        counts={NASTY: {}},
+        not_shown={NASTY: [NASTY]},
+        proof={"e1": {"file": NASTY, "record_no": 1, "raw": NASTY + "\n" + NASTY}},
+    )
+    html = report.rendered(dirty, [outcome(cluster=NASTY, unreadable=(NASTY,))], NASTY)
+    page = Page(html)
+    html.encode("utf-8")
+    assert "script" not in page.tags
+    assert not re.search(r"[\u202a-\u202e\u2066-\u2069\x00-\x08\x0b-\x1f\x7f]", html)
+    assert "\\u202e" in page.text
+    assert "\\x1b" in page.text
+    dirty = told(counts={}, not_shown={})
+    assert "script" not in Page(report.rendered(dirty, [outcome(problem=NASTY)], "r")).tags
+
+
+def test_stands_alone() -> None:
+    page = Page(report.rendered(told(finding()), [outcome()], "r"))
+    assert not {"script", "link", "img", "iframe"} & set(page.tags)
+    assert not {"src", "href", "onclick"} & {name for name, _ in page.attributes}
+    html = report.rendered(told(), [outcome()], "r")
+    assert "prefers-color-scheme: dark" in html
+    assert "@media print" in html
+    assert "url(" not in html
+
+
+def test_the_worst_comes_first_and_the_resolved_are_folded() -> None:
+    page = report.rendered(
+        told(
+            finding(
+                severity="warning",
+                check_id="format_drift",
+                title="Log wording that the rules only half know: w",
+            ),
+            finding(),
+            finding(status="resolved", title="Partition without a leader: old-1"),
+        ),
+        [outcome()],
+        "r",
+    )
+    assert page.index("nobody can write to") < page.index("The beginning of these records")
+    assert page.index("Over by now: 1") < page.index("old-1")
+    assert "1 critical, 1 warning; all new. The worst: Partition" in page
+
+
+def test_many_findings_of_one_check() -> None:
+    many = [finding(title=f"Partition without a leader: orders-{n}", fingerprint=str(n)) for n in range(700)]
+    page = report.rendered(told(*many), [outcome()], "r")
+    assert page.count('class="finding critical"') == report.FULL
+    assert "675 more of the same check" in page
+    assert "and 175 more" in page
+    assert len(page) < 500_000
+
+
+def test_clean_partial_and_failed_clusters() -> None:
+    clean = Page(report.rendered(told(), [outcome()], "r")).text
+    assert "no check is violated." in clean
+    partly = told(not_shown={"payments": ["replica states are inferred"]})
+    page = Page(report.rendered(partly, [outcome(unreadable=("a.gz: not gzip",))], "r")).text
+    assert "These logs cannot show everything and some files could not be read; see below." in page
+    assert "Replica states are inferred." in page
+    assert "a.gz: not gzip" in page
+    failed = Page(report.rendered(told(), [outcome(problem="No file there.", now=None)], "r")).text
+    assert "not audited. No file there." in failed
+    assert report.rendered(told(), [], "r")
+
+
+def test_times() -> None:
+    shown = report.rendered(told(finding(first_seen=AT.replace(tzinfo=UTC), last_seen=AT.replace(hour=11))), [outcome()], "r")
+    assert "From 2026-11-20 10:00:00 to 11:00:00" in shown
+    assert "no time stamps" in report.rendered(told(finding(first_seen=None, last_seen=None)), [outcome()], "r")
+
+
+def test_long_records_are_cut() -> None:
+    proof = {"e1": {"file": "f", "record_no": 1, "raw": "x" * 1_000_000}}
+    page = report.rendered(told(finding(), proof=proof), [outcome()], "r")
+    assert len(page) < 50_000
+    assert "996,000 characters more" in page
+
+
+def test_is_written_at_once(tmp_path: Path) -> None:
+    target = tmp_path / "report.html"
+    target.write_text("old")
+    report.write(target, told(finding()), [outcome()], "r")
+    assert "orders-3" in target.read_text("utf-8")
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_where_it_cannot_be_written(tmp_path: Path) -> None:
+    for path in (tmp_path / "missing" / "r.html", tmp_path, Path("/dev/null")):
+        with pytest.raises(UsageError, match="--report"):
+            report.write(path, told(), [outcome()], "r")
+    with pytest.raises(UsageError, match="cannot be written"):
+        report.write(tmp_path / ("n" * 300), told(), [outcome()], "r")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,102 @@
+"""The README's cluster command: zip of the packages, jobs/nightly_audit.py, in local mode and on a standalone master."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from jobs import session
+
+ROOT = Path(__file__).parents[1]
+SAMPLE = ROOT / "sample_logs" / "3.3.2-trace" / "delete-topic-dead-broker"
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.skipif(not session.jar_files(), reason="Delta's jars are not set up: run `make setup`"),
+]
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory) -> Path:
+    """What `zip -qr kafka_audit.zip parsers schemas jobs` makes."""
+    target = tmp_path_factory.mktemp("zip") / "kafka_audit.zip"
+    with zipfile.ZipFile(target, "w") as packed:
+        for name in ("parsers", "schemas", "jobs"):
+            for path in sorted((ROOT / name).rglob("*")):
+                if path.is_file() and "__pycache__" not in path.parts:
+                    packed.write(path, path.relative_to(ROOT))
+    return target
+
+
+def environment() -> dict[str, str]:
+    import pyspark
+
+    return os.environ | {
+        "SPARK_HOME": str(Path(pyspark.__file__).parent),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYTHONPATH": "",
+    }
+
+
+def submit(packages: Path, master: str, tables: Path, cwd: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    home = environment()["SPARK_HOME"]
+    jars = ",".join(map(str, session.jar_files()))
+    command = [
+        *(f"{home}/bin/spark-submit", "--master", master, "--jars", jars, "--conf", "spark.ui.enabled=false"),
+        *("--conf", "spark.sql.shuffle.partitions=2", *more, "--py-files", str(packages)),
+        *(str(ROOT / "jobs" / "nightly_audit.py"), "audit", str(SAMPLE), "--tables", str(tables), "--json"),
+    ]
+    return subprocess.run(command, capture_output=True, text=True, env=environment(), cwd=cwd, timeout=900, check=False)
+
+
+def check(done: subprocess.CompletedProcess[str], tables: Path) -> None:
+    assert done.returncode == 0, done.stderr[-3000:]
+    verdict = json.loads(done.stdout.strip().splitlines()[-1])
+    assert verdict["clusters"][0]["counts"]["partitions"] == 3
+    assert [f["status"] for f in verdict["findings"] if f["check_id"] == "topic_deletion_blocked"] == ["resolved"]
+    assert (tables / "events" / "_delta_log").is_dir()
+
+
+def test_local_mode(packages, tmp_path):
+    check(submit(packages, "local[2]", tmp_path / "tables", tmp_path), tmp_path / "tables")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def test_standalone_master_with_two_workers(packages, tmp_path):
+    run = f"{environment()['SPARK_HOME']}/bin/spark-class"
+    port = _free_port()
+    log = (tmp_path / "cluster.log").open("wb")
+
+    def start(*arguments: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([run, *arguments], env=environment(), stdout=log, stderr=log, cwd=tmp_path)
+
+    daemons = [start("org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0")]
+    try:
+        worker = ("org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--webui-port", "0", "-c", "1", "-m", "1g")
+        daemons += [start(*worker, "-d", str(tmp_path / f"work-{n}"), f"spark://127.0.0.1:{port}") for n in (1, 2)]
+        deadline = time.monotonic() + 90
+        while (tmp_path / "cluster.log").read_text().count("Successfully registered with master") < 2:
+            assert time.monotonic() < deadline, (tmp_path / "cluster.log").read_text()[-2000:]
+            time.sleep(0.5)
+        done = submit(
+            packages, f"spark://127.0.0.1:{port}", tmp_path / "tables", tmp_path, "--conf", "spark.executor.memory=700m"
+        )
+        check(done, tmp_path / "tables")
+    finally:
+        for daemon in daemons:
+            daemon.terminate()
+        for daemon in daemons:
+            daemon.wait(30)
+        log.close()

@@ -1,0 +1,992 @@
+"""The judge: compares partition_timeline rows of one recording with the exact truth recorded beside its logs.
+
+    python tests/truth.py RECORDING_DIR ROWS.jsonl [--verbose]
+
+The truth of a ZooKeeper recording is its transaction log (truth-txn.jsonl), that of a KRaft recording its
+merged metadata log (timeline.jsonl; timeline-1.jsonl, timeline-2.jsonl where the cluster was wiped).
+Both become lives of partitions: the writes of leader, leader epoch, ISR, partition epoch, and of RS, AR, RR.
+
+Precision: every row that is not marked as inferred must agree with a true state and a true assignment in all
+fields it fills in; the rows must go through the truth in its order; none may begin before the truth did.
+    wrong         no state (or assignment) of this partition has ever been what the row says
+    early         it became true, but later than the row says (1 ms is forgiven; see STAMPED_AFTER_LOGGED)
+    out of order  it was true, but the rows around it do not let it be in its place
+    mixed         state and assignment were both true, but never at the same time
+    broken        steps do not count 1, 2, 3 …; or it ends before it begins; or begins before an earlier step
+Where a row fits several true values it gets the benefit: the rows are laid along the truth so that as many as
+possible are in place and on time, then in place at all, and then so that they show as much as possible.
+
+Recall: a true state is shown by an observed row with leader, leader epoch, ISR and partition epoch; a true
+assignment by one with RS, AR and RR. What no row shows is a miss, with the first reason that applies:
+    at_shutdown      written after the scenario was over (or while a cluster that was wiped later was stopped)
+    superseded       the next write to this partition, or its deletion, came within 0.5 s
+    being_deleted    the topic was queued for deletion (ZooKeeper)
+    no_live_replica  no broker that holds a replica was registered (KRaft: registered and unfenced)
+    missing          none of these: the logs may well have said it
+
+Exit code: 0 nothing wrong, early, out of order or broken; 1 otherwise; 2 unreadable input. Misses and mixed
+rows are counted, whoever reads them decides.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from statistics import median
+from typing import Any, Literal, TypeAlias
+
+ROUNDING = timedelta(milliseconds=1)
+CONTROLLER_BATCH = timedelta(milliseconds=500)
+# KRaft up to 3.6: the active controller prints what it decided before the record gets its time stamp.
+# Measured in 3.3.2 and 3.6.2: 23 lines, by at most 51 ms. None in 3.9.1 and later.
+STAMPED_AFTER_LOGGED = timedelta(milliseconds=60)
+
+Aspect = Literal["state", "assignment"]
+Kind = Literal["wrong", "early", "out of order", "mixed", "broken"]
+TopicPartition: TypeAlias = tuple[str, int]
+IncarnationPartition: TypeAlias = tuple[int, str, int]
+
+ASPECTS: tuple[Aspect, Aspect] = ("state", "assignment")
+REASONS = ("superseded", "at_shutdown", "being_deleted", "no_live_replica", "missing")
+STATE_FIELDS = ("leader", "leader_epoch", "isr", "partition_epoch")
+ASSIGNMENT_FIELDS = ("replicas", "adding_replicas", "removing_replicas")
+
+
+# -------------------------------------------------------------------------------- the truth
+
+
+@dataclass(frozen=True)
+class TrueState:
+    """One write of a partition's state; `order` is its place in the log it was written to."""
+
+    begun: datetime
+    leader: int
+    leader_epoch: int
+    isr: frozenset[int]
+    partition_epoch: int
+    order: int = 0
+    writer: Literal["controller", "leader"] = "controller"
+    circumstance: str = ""
+
+    def __str__(self) -> str:
+        isr = ",".join(map(str, sorted(self.isr)))
+        return (
+            f"partition epoch {self.partition_epoch}, leader {self.leader}, "
+            f"leader epoch {self.leader_epoch}, ISR [{isr}], by the {self.writer} at {clock(self.begun)}"
+        )
+
+    def fits(self, row: TimelineRow) -> bool:
+        """Does every state field that the row fills in have this value?"""
+        return (
+            row.leader in (None, self.leader)
+            and row.leader_epoch in (None, self.leader_epoch)
+            and row.partition_epoch in (None, self.partition_epoch)
+            and (row.isr is None or same_members(row.isr, self.isr))
+        )
+
+
+@dataclass(frozen=True)
+class TrueAssignment:
+    """RS, AR and RR from one write on until they change; RS has no stable order where `ordered` is false."""
+
+    begun: datetime
+    replicas: tuple[int, ...]
+    adding: frozenset[int] = frozenset()
+    removing: frozenset[int] = frozenset()
+    order: int = 0
+    ordered: bool = True
+    circumstance: str = ""
+
+    def __str__(self) -> str:
+        adding, removing = (",".join(map(str, sorted(ids))) for ids in (self.adding, self.removing))
+        unordered = "" if self.ordered else " in any order"
+        replicas = ",".join(map(str, self.replicas))
+        return f"RS [{replicas}]{unordered}, AR [{adding}], RR [{removing}] at {clock(self.begun)}"
+
+    def fits(self, row: TimelineRow) -> bool:
+        """Does every assignment field that the row fills in have this value?"""
+        return (
+            (row.replicas is None or self.has_replicas(row.replicas))
+            and (row.adding_replicas is None or same_members(row.adding_replicas, self.adding))
+            and (row.removing_replicas is None or same_members(row.removing_replicas, self.removing))
+        )
+
+    def has_replicas(self, replicas: tuple[int, ...]) -> bool:
+        return replicas == self.replicas if self.ordered else same_members(replicas, frozenset(self.replicas))
+
+    def continues(self, before: TrueAssignment) -> bool:
+        """Is nothing changed since the write before?"""
+        return (
+            (self.adding, self.removing, self.ordered) == (before.adding, before.removing, before.ordered)
+            and self.has_replicas(before.replicas)
+        )  # fmt: skip
+
+
+@dataclass
+class Life:
+    """A partition from its creation to its deletion; a re-created topic has new ones."""
+
+    incarnation: int
+    topic: str
+    partition: int
+    states: list[TrueState] = field(default_factory=list)
+    assignments: list[TrueAssignment] = field(default_factory=list)
+    ended: datetime | None = None
+    end_order: int | None = None
+    forgiven: timedelta = ROUNDING
+
+    @property
+    def since_birth(self) -> bool:
+        """False for a partition migrated from ZooKeeper: its first true state is older than its record."""
+        return not self.states or self.states[0].partition_epoch == 0
+
+    def end(self, at: datetime, order: int) -> None:
+        if self.ended is None:
+            self.ended, self.end_order = at, order
+
+
+@dataclass
+class Truth:
+    """All lives of one recording in the order of their births, and when each incarnation was shut down."""
+
+    lives: list[Life]
+    shut_down: dict[int, datetime]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A true value with the moment and the write that ended it."""
+
+    value: TrueState | TrueAssignment
+    life: Life
+    first: bool
+    until: datetime | None
+    until_order: int | None
+
+    def overlaps(self, other: Interval) -> bool:
+        return (
+            self.life is other.life
+            and (self.until_order is None or other.value.order < self.until_order)
+            and (other.until_order is None or self.value.order < other.until_order)
+        )
+
+
+def intervals(lives: Iterable[Life], aspect: Aspect) -> list[Interval]:
+    found = []
+    for life in lives:
+        values: Sequence[TrueState | TrueAssignment] = life.states if aspect == "state" else life.assignments
+        for position, value in enumerate(values):
+            after = values[position + 1] if position + 1 < len(values) else None
+            until = life.ended if after is None else after.begun
+            until_order = life.end_order if after is None else after.order
+            found.append(Interval(value, life, position == 0, until, until_order))
+    return found
+
+
+def same_members(listed: Sequence[int], members: frozenset[int]) -> bool:
+    return len(listed) == len(members) and frozenset(listed) == members
+
+
+def clock(moment: datetime | None) -> str:
+    return "unknown time" if moment is None else moment.strftime("%H:%M:%S.%f")[:-3]
+
+
+def moment_of(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                yield json.loads(line)
+            except json.JSONDecodeError as error:
+                raise ValueError(f"{path}:{number}: not JSON: {error}") from error
+
+
+def read_truth(recording: Path) -> Truth:
+    """The truth of a recording of either kind."""
+    transactions = recording / "truth-txn.jsonl"
+    if transactions.exists():
+        lives = ZooKeeperTruth(json_lines(transactions)).lives
+    else:
+        timelines = sorted(recording.glob("timeline*.jsonl"), key=lambda path: life_number(path.stem))
+        if not timelines:
+            raise FileNotFoundError(f"{recording} has neither truth-txn.jsonl nor timeline.jsonl: not a recording")
+        lives = []
+        for incarnation, timeline in enumerate(timelines, 1):
+            metadata_log = timeline.with_name(timeline.name.replace("timeline", "metadata-log"))
+            lives += kraft_lives(incarnation, json_lines(timeline), registrations(metadata_log))
+        if kafka_version(recording) < (3, 7):
+            for life in lives:
+                life.forgiven = STAMPED_AFTER_LOGGED
+    return Truth(lives, shutdown_moments(recording / "steps.jsonl"))
+
+
+def kafka_version(recording: Path) -> tuple[int, ...]:
+    """Of a KRaft recording; one that does not say it is taken for a new one."""
+    described = recording / "recording.json"
+    version = json.loads(described.read_text(encoding="utf-8"))["version"] if described.exists() else "9999"
+    return tuple(int(number) for number in version.split("."))
+
+
+def life_number(stem: str) -> int:
+    number = re.search(r"-(\d+)$", stem)
+    return int(number[1]) if number else 1
+
+
+def shutdown_moments(steps: Path) -> dict[int, datetime]:
+    """When each incarnation began to be stopped for good, as far as the steps say it."""
+    moments: dict[int, datetime] = {}
+    incarnation, over, stopping = 1, False, None
+    for step in json_lines(steps) if steps.exists() else ():
+        name, at = step.get("step") or step.get("action", ""), moment_of(step.get("time") or step["ts"])
+        if "wiped" in name or name.startswith("data deleted"):
+            incarnation, over, stopping = incarnation + 1, False, None
+        elif name.startswith("scenario over"):
+            moments[incarnation], over = at, True
+        elif over:
+            continue
+        elif "SIGTERM" in name:
+            stopping = stopping or at
+            moments[incarnation] = stopping
+        elif not name.endswith(("ended", "stopped")) and not name.startswith(("dumped", "kill -9 after")):
+            stopping = None
+            moments.pop(incarnation, None)
+    return moments
+
+
+class ZooKeeperTruth:
+    """Replays the transaction log of ZooKeeper: every write it accepted, in zxid order."""
+
+    def __init__(self, writes: Iterable[Mapping[str, Any]]) -> None:
+        self.lives: list[Life] = []
+        self.incarnation = 0
+        self.zxid = 0
+        self.set_up()
+        for order, write in enumerate(writes):
+            self.order, self.at = order, moment_of(write["time"])
+            zxid = int(write.get("zxid", "0x0"), 16)
+            if write["op"] == "cluster_wiped" or zxid < self.zxid:
+                self.wipe()
+            self.zxid = zxid
+            self.apply(write)
+
+    def set_up(self) -> None:
+        """An empty ZooKeeper."""
+        self.incarnation += 1
+        self.zxid = 0
+        self.open: dict[TopicPartition, Life] = {}
+        self.live_brokers: set[int] = set()
+        self.queued_for_deletion: set[str] = set()
+        self.targets: dict[TopicPartition, tuple[int, ...]] = {}
+        self.settled: dict[TopicPartition, tuple[int, ...]] = {}
+        self.controller_session: str | None = None
+
+    def wipe(self) -> None:
+        for life in self.open.values():
+            life.end(self.at, self.order)
+        self.set_up()
+
+    def apply(self, write: Mapping[str, Any]) -> None:
+        if write["op"] == "closeSession":
+            for path in write["removes"]:
+                self.vanished(path)
+            return
+        if write["op"] not in ("create", "setData", "delete"):
+            return
+        path, gone = write["path"], write["op"] == "delete"
+        value: Any = write.get("value")
+        match path.split("/")[1:]:
+            case ["controller"]:
+                self.controller_session = None if gone else write["session"]
+            case ["brokers", "ids", broker]:
+                (self.live_brokers.discard if gone else self.live_brokers.add)(int(broker))
+            case ["admin", "delete_topics", topic]:
+                (self.queued_for_deletion.discard if gone else self.queued_for_deletion.add)(topic)
+            case ["admin", "reassign_partitions"]:
+                self.reassignment_requested([] if gone else value["partitions"])
+            case ["brokers", "topics", topic]:
+                self.topic_deleted(topic) if gone else self.assignment_written(topic, value)
+            case ["brokers", "topics", topic, "partitions", partition, "state"]:
+                if not gone:
+                    self.state_written(topic, int(partition), write)
+                elif (topic, int(partition)) in self.open:
+                    self.open[topic, int(partition)].end(self.at, self.order)
+
+    def vanished(self, path: str) -> None:
+        if path == "/controller":
+            self.controller_session = None
+        elif path.startswith("/brokers/ids/"):
+            self.live_brokers.discard(int(path.rpartition("/")[2]))
+
+    def life(self, topic: str, partition: int) -> Life:
+        life = self.open.get((topic, partition))
+        if life is None or life.ended is not None:
+            life = Life(self.incarnation, topic, partition)
+            self.open[topic, partition] = life
+            self.lives.append(life)
+            self.settled.pop((topic, partition), None)
+        return life
+
+    def topic_deleted(self, topic: str) -> None:
+        for key in [key for key in self.open if key[0] == topic]:
+            self.open.pop(key).end(self.at, self.order)
+
+    def state_written(self, topic: str, partition: int, write: Mapping[str, Any]) -> None:
+        life, value = self.life(topic, partition), write["value"]
+        circumstance = ""
+        if topic in self.queued_for_deletion:
+            circumstance = "being_deleted"
+        elif life.assignments and not self.live_brokers & set(life.assignments[-1].replicas):
+            circumstance = "no_live_replica"
+        life.states.append(
+            TrueState(
+                begun=self.at,
+                leader=value["leader"],
+                leader_epoch=value["leader_epoch"],
+                isr=frozenset(value["isr"]),
+                partition_epoch=write["version"],
+                order=self.order,
+                writer="controller" if write["session"] == self.controller_session else "leader",
+                circumstance=circumstance,
+            )
+        )
+
+    def assignment_written(self, topic: str, value: Mapping[str, Any]) -> None:
+        """The topic znode says AR and RR from 2.4 on; before, they follow from the requested target."""
+        for name, listed in value["partitions"].items():
+            partition, replicas = int(name), tuple(listed)
+            if "adding_replicas" in value:
+                adding = frozenset(value["adding_replicas"].get(name, ()))
+                removing = frozenset(value["removing_replicas"].get(name, ()))
+                self.assigned(topic, partition, TrueAssignment(self.at, replicas, adding, removing, self.order))
+            else:
+                self.assigned(topic, partition, self.assignment_before_2_4(topic, partition, replicas))
+
+    def assignment_before_2_4(self, topic: str, partition: int, replicas: tuple[int, ...]) -> TrueAssignment:
+        key = (topic, partition)
+        life = self.life(topic, partition)
+        settled = frozenset(self.settled.setdefault(key, replicas))
+        target = frozenset(self.targets.get(key, ()))
+        running = bool(life.assignments) and not life.assignments[-1].ordered
+        if target - settled and frozenset(replicas) == settled | target and (not running or target != settled | target):
+            adding, removing = target - settled, settled - target
+            return TrueAssignment(self.at, replicas, adding, removing, self.order, ordered=False)
+        if running and frozenset(replicas) == frozenset(life.assignments[-1].replicas):
+            return life.assignments[-1]
+        self.settled[key] = replicas
+        return TrueAssignment(self.at, replicas, order=self.order)
+
+    def reassignment_requested(self, partitions: Iterable[Mapping[str, Any]]) -> None:
+        """Before 2.4 a reassignment that only adds replicas ends by leaving this list, not with a new RS."""
+        self.targets = {(one["topic"], one["partition"]): tuple(one["replicas"]) for one in partitions}
+        for key, life in self.open.items():
+            if key not in self.targets and life.assignments and not life.assignments[-1].ordered:
+                replicas = life.assignments[-1].replicas
+                self.settled[key] = replicas
+                self.assigned(*key, TrueAssignment(self.at, replicas, order=self.order))
+
+    def assigned(self, topic: str, partition: int, assignment: TrueAssignment) -> None:
+        assignments = self.life(topic, partition).assignments
+        if not assignments or not assignment.continues(assignments[-1]):
+            assignments.append(assignment)
+
+
+def registrations(metadata_log: Path) -> list[tuple[datetime, int, bool]]:
+    """When which broker of a KRaft cluster was unfenced or fenced."""
+    changes = []
+    for record in json_lines(metadata_log) if metadata_log.exists() else ():
+        kind, data = record["type"], record["data"]
+        at = moment_of(record["ts"])
+        if kind == "REGISTER_BROKER_RECORD":
+            changes.append((at, data["brokerId"], not data.get("fenced", True)))
+        elif kind == "BROKER_REGISTRATION_CHANGE_RECORD" and data.get("fenced"):
+            changes.append((at, data["brokerId"], data["fenced"] == -1))
+        elif kind == "UNREGISTER_BROKER_RECORD":
+            changes.append((at, data["brokerId"], False))
+    return changes
+
+
+def kraft_lives(
+    incarnation: int,
+    records: Iterable[Mapping[str, Any]],
+    broker_changes: Sequence[tuple[datetime, int, bool]],
+) -> list[Life]:
+    """Every record of KRaft gives a whole registration: a state each, an assignment where it changed."""
+    lives: list[Life] = []
+    open_lives: dict[TopicPartition, Life] = {}
+    live_brokers: set[int] = set()
+    applied = 0
+    for order, record in enumerate(records):
+        key, at = (record["topic"], record["partition"]), moment_of(record["ts"])
+        while applied < len(broker_changes) and broker_changes[applied][0] <= at:
+            _, broker, unfenced = broker_changes[applied]
+            (live_brokers.add if unfenced else live_brokers.discard)(broker)
+            applied += 1
+        if record.get("removed"):
+            open_lives.pop(key).end(at, order)
+            continue
+        if record.get("new") or key not in open_lives:
+            if key in open_lives:
+                open_lives[key].end(at, order)
+            open_lives[key] = Life(incarnation, *key)
+            lives.append(open_lives[key])
+        life, replicas = open_lives[key], tuple(record["replicas"])
+        circumstance = "" if not broker_changes or live_brokers & set(replicas) else "no_live_replica"
+        life.states.append(
+            TrueState(
+                begun=at,
+                leader=record["leader"],
+                leader_epoch=record["leaderEpoch"],
+                isr=frozenset(record["isr"]),
+                partition_epoch=record["partitionEpoch"],
+                order=order,
+                circumstance=circumstance,
+            )
+        )
+        adding, removing = frozenset(record["addingReplicas"]), frozenset(record["removingReplicas"])
+        assignment = TrueAssignment(at, replicas, adding, removing, order)
+        if not life.assignments or not assignment.continues(life.assignments[-1]):
+            life.assignments.append(assignment)
+    return lives
+
+
+# -------------------------------------------------------------------------------- the rows
+
+
+@dataclass(frozen=True)
+class TimelineRow:
+    """What one row of partition_timeline says, in types that compare."""
+
+    incarnation: int
+    topic: str
+    partition: int
+    step: int
+    valid_from: datetime | None
+    valid_to: datetime | None
+    leader: int | None
+    leader_epoch: int | None
+    isr: tuple[int, ...] | None
+    partition_epoch: int | None
+    replicas: tuple[int, ...] | None
+    adding_replicas: tuple[int, ...] | None
+    removing_replicas: tuple[int, ...] | None
+    state: str | None
+    inferred: bool
+    record_id: str | None
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> TimelineRow:
+        try:
+            return cls(
+                incarnation=whole_number(row["incarnation"]),
+                topic=row["topic"],
+                partition=whole_number(row["partition"]),
+                step=whole_number(row["step"]),
+                valid_from=row_moment(row.get("valid_from")),
+                valid_to=row_moment(row.get("valid_to")),
+                inferred=yes_or_no(row["inferred"]),
+                state=row.get("state"),
+                record_id=row.get("record_id"),
+                leader=optional_number(row.get("leader")),
+                leader_epoch=optional_number(row.get("leader_epoch")),
+                isr=optional_ids(row.get("isr")),
+                partition_epoch=optional_number(row.get("partition_epoch")),
+                replicas=optional_ids(row.get("replicas")),
+                adding_replicas=optional_ids(row.get("adding_replicas")),
+                removing_replicas=optional_ids(row.get("removing_replicas")),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"not a row of partition_timeline ({error!r}): {row}") from error
+
+    @property
+    def key(self) -> IncarnationPartition:
+        return self.incarnation, self.topic, self.partition
+
+    def lacks(self, aspect: Aspect) -> list[str]:
+        names = STATE_FIELDS if aspect == "state" else ASSIGNMENT_FIELDS
+        return [name for name in names if getattr(self, name) is None]
+
+    def asserts(self, aspect: Aspect) -> bool:
+        return len(self.lacks(aspect)) < len(STATE_FIELDS if aspect == "state" else ASSIGNMENT_FIELDS)
+
+    def __str__(self) -> str:
+        said = []
+        for name in (*STATE_FIELDS, *ASSIGNMENT_FIELDS):
+            value = getattr(self, name)
+            if value is not None:
+                said.append(f"{name} {list(value) if isinstance(value, tuple) else value}")
+        where = f"{self.topic}-{self.partition} incarnation {self.incarnation} step {self.step}"
+        return f"{where} from {clock(self.valid_from)} {self.state or ''}: {', '.join(said) or 'nothing'}"
+
+
+def whole_number(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{value!r} is not a whole number")
+    return value
+
+
+def optional_number(value: Any) -> int | None:
+    return None if value is None else whole_number(value)
+
+
+def optional_ids(value: Any) -> tuple[int, ...] | None:
+    if isinstance(value, str):
+        raise TypeError(f"{value!r} is not a list of broker ids")
+    return None if value is None else tuple(whole_number(broker) for broker in value)
+
+
+def yes_or_no(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{value!r} is neither true nor false")
+    return value
+
+
+def row_moment(value: Any) -> datetime | None:
+    if value is None:
+        return None
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    return moment_of(value)
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """partition_timeline rows from JSON Lines, as Spark or any other writer leaves them."""
+    return list(json_lines(path))
+
+
+# -------------------------------------------------------------------------------- the comparison
+
+
+@dataclass(frozen=True)
+class Problem:
+    kind: Kind
+    about: str
+    row: TimelineRow
+    detail: str
+
+
+@dataclass(frozen=True)
+class Miss:
+    about: Aspect
+    interval: Interval
+    reason: str
+    seen: str
+
+    def __str__(self) -> str:
+        life = self.interval.life
+        return (
+            f"{self.reason}: {life.topic}-{life.partition} incarnation {life.incarnation} {self.about} "
+            f"{self.interval.value}, until {clock(self.interval.until)}; {self.seen}"
+        )
+
+
+@dataclass
+class Verdict:
+    """How the rows of one recording stand against its truth."""
+
+    recording: str
+    true_states: int = 0
+    true_assignments: int = 0
+    observed_rows: int = 0
+    inferred_rows: int = 0
+    inferred_never_true: int = 0
+    unjudged_rows: int = 0
+    problems: list[Problem] = field(default_factory=list)
+    misses: list[Miss] = field(default_factory=list)
+    delays: list[float] = field(default_factory=list)
+
+    def rows(self, kind: Kind) -> int:
+        """How many rows have a problem of this kind."""
+        return len({id(problem.row) for problem in self.problems if problem.kind == kind})
+
+    @property
+    def wrong_rows(self) -> int:
+        return self.rows("wrong")
+
+    @property
+    def early_rows(self) -> int:
+        return self.rows("early")
+
+    @property
+    def out_of_order_rows(self) -> int:
+        return self.rows("out of order")
+
+    @property
+    def mixed_rows(self) -> int:
+        return self.rows("mixed")
+
+    @property
+    def broken_rows(self) -> int:
+        return self.rows("broken")
+
+    @property
+    def precise(self) -> bool:
+        return not (self.wrong_rows or self.early_rows or self.out_of_order_rows or self.broken_rows)
+
+    @property
+    def shown_states(self) -> int:
+        return self.true_states - sum(miss.about == "state" for miss in self.misses)
+
+    @property
+    def shown_assignments(self) -> int:
+        return self.true_assignments - sum(miss.about == "assignment" for miss in self.misses)
+
+    @property
+    def recall(self) -> float:
+        """Share of the true states that are shown, in per cent."""
+        return 100.0 * self.shown_states / self.true_states if self.true_states else 100.0
+
+    @property
+    def assignment_recall(self) -> float:
+        return 100.0 * self.shown_assignments / self.true_assignments if self.true_assignments else 100.0
+
+    def misses_by_reason(self, about: Aspect = "state") -> dict[str, int]:
+        counted = Counter(miss.reason for miss in self.misses if miss.about == about)
+        return {reason: counted[reason] for reason in REASONS}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A row with the true values it agrees with, by their positions."""
+
+    row: TimelineRow
+    fits: tuple[int, ...]
+    on_time: frozenset[int]
+    full: bool
+
+
+def compare(recording: Path, rows: Iterable[Mapping[str, Any]]) -> Verdict:
+    """Judges the partition_timeline rows of one recording."""
+    return compare_with(read_truth(recording), rows, "/".join(recording.resolve().parts[-3:]))
+
+
+def compare_with(truth: Truth, rows: Iterable[Mapping[str, Any]], recording: str = "") -> Verdict:
+    verdict = Verdict(recording)
+    lives: dict[IncarnationPartition, list[Life]] = defaultdict(list)
+    for life in truth.lives:
+        lives[life.incarnation, life.topic, life.partition].append(life)
+    timelines: dict[IncarnationPartition, list[TimelineRow]] = defaultdict(list)
+    clusters = set()
+    for given in rows:
+        clusters.add(given.get("cluster"))
+        row = TimelineRow.of(given)
+        timelines[row.key].append(row)
+    if len(clusters) > 1:
+        raise ValueError(f"these rows are of several clusters, a recording is one: {sorted(map(str, clusters))}")
+    for key in sorted(lives.keys() | timelines.keys()):
+        timeline = sorted(timelines[key], key=lambda row: row.step)
+        check_steps(timeline, verdict)
+        judge_partition(timeline, lives[key], truth.shut_down.get(key[0]), verdict)
+    return verdict
+
+
+def check_steps(timeline: Sequence[TimelineRow], verdict: Verdict) -> None:
+    begun: datetime | None = None
+    for number, row in enumerate(timeline, 1):
+        detail = ""
+        if row.step != number:
+            detail = f"step {row.step} where {number} was due"
+        elif row.valid_from and row.valid_to and row.valid_to < row.valid_from:
+            detail = f"ends at {clock(row.valid_to)}, before it begins"
+        elif row.valid_from and begun and row.valid_from < begun:
+            detail = f"begins before a step before it, which began at {clock(begun)}"
+        if detail:
+            verdict.problems.append(Problem("broken", "interval", row, detail))
+        begun = row.valid_from or begun
+
+
+def judge_partition(timeline: Sequence[TimelineRow], lives: Sequence[Life], shut_down: datetime | None, verdict: Verdict) -> None:
+    states, assignments = intervals(lives, "state"), intervals(lives, "assignment")
+    verdict.true_states += len(states)
+    verdict.true_assignments += len(assignments)
+    observed = []
+    for row in timeline:
+        if lives and is_older_than_truth(row, lives[0]):
+            verdict.unjudged_rows += 1
+        elif row.inferred:
+            verdict.inferred_rows += 1
+            verdict.inferred_never_true += not could_be(row, states, assignments)
+        elif not lives:
+            verdict.observed_rows += 1
+            verdict.problems.append(Problem("wrong", "partition", row, "there was no such partition"))
+        elif row.asserts("state") or row.asserts("assignment"):
+            verdict.observed_rows += 1
+            observed.append(row)
+    judge_aspect("state", observed, states, timeline=timeline, shut_down=shut_down, verdict=verdict)
+    judge_aspect("assignment", observed, assignments, timeline=timeline, shut_down=shut_down, verdict=verdict)
+    for row in observed:
+        judge_together(row, states, assignments, verdict)
+
+
+def could_be(row: TimelineRow, states: Sequence[Interval], assignments: Sequence[Interval]) -> bool:
+    """Does the row agree with some state and some assignment of its partition, whenever that was?"""
+    return all(
+        not row.asserts(aspect) or any(interval.value.fits(row) for interval in truths)
+        for aspect, truths in zip(ASPECTS, (states, assignments), strict=True)
+    )
+
+
+def is_older_than_truth(row: TimelineRow, life: Life) -> bool:
+    """Does the row speak of the time before a migration, of which the metadata log knows nothing?"""
+    if life.since_birth:
+        return False
+    if row.partition_epoch is not None:
+        return row.partition_epoch < life.states[0].partition_epoch
+    return row.valid_from is None or row.valid_from < life.states[0].begun
+
+
+def judge_aspect(
+    aspect: Aspect,
+    observed: Sequence[TimelineRow],
+    truths: Sequence[Interval],
+    *,
+    timeline: Sequence[TimelineRow],
+    shut_down: datetime | None,
+    verdict: Verdict,
+) -> None:
+    readings = [read_against(row, aspect, truths) for row in observed if row.asserts(aspect)]
+    places = align(readings)
+    shown: set[int] = set()
+    in_part: dict[int, list[str]] = {}
+    for reading, place in zip(readings, places, strict=True):
+        row = reading.row
+        if place is None:
+            if reading.fits:
+                detail = f"was true as {truths[reading.fits[0]].value}"
+                verdict.problems.append(Problem("out of order", aspect, row, detail))
+            else:
+                verdict.problems.append(Problem("wrong", aspect, row, nearest(row, aspect, truths)))
+            continue
+        begun = truths[place].value.begun
+        if place not in reading.on_time and row.valid_from is not None:
+            seconds = (begun - row.valid_from).total_seconds()
+            detail = f"{seconds:.3f} s before {truths[place].value}"
+            verdict.problems.append(Problem("early", aspect, row, detail))
+        if reading.full:
+            if place not in shown and aspect == "state" and row.valid_from is not None:
+                verdict.delays.append((row.valid_from - begun).total_seconds())
+            shown.add(place)
+        else:
+            in_part.setdefault(place, row.lacks(aspect))
+    for place, interval in enumerate(truths):
+        if place in shown:
+            continue
+        if place in in_part:
+            seen = f"shown without {', '.join(in_part[place])}"
+        else:
+            alike = [row for row in timeline if not row.lacks(aspect) and interval.value.fits(row)]
+            derived = any(row.inferred for row in alike)
+            seen = "inferred" if derived else "shown out of place" if alike else "shown nowhere"
+        verdict.misses.append(Miss(aspect, interval, reason_of(interval, shut_down), seen))
+
+
+def judge_together(row: TimelineRow, states: Sequence[Interval], assignments: Sequence[Interval], verdict: Verdict) -> None:
+    if not (row.asserts("state") and row.asserts("assignment")):
+        return
+    fitting_states = [interval for interval in states if interval.value.fits(row)]
+    fitting_assignments = [interval for interval in assignments if interval.value.fits(row)]
+    if not fitting_states or not fitting_assignments:
+        return
+    if not any(state.overlaps(assignment) for state in fitting_states for assignment in fitting_assignments):
+        detail = f"{fitting_assignments[0].value} never went with {fitting_states[0].value}"
+        verdict.problems.append(Problem("mixed", "state and assignment", row, detail))
+
+
+def read_against(row: TimelineRow, aspect: Aspect, truths: Sequence[Interval]) -> Reading:
+    fits = tuple(place for place, interval in enumerate(truths) if interval.value.fits(row))
+    on_time = frozenset(place for place in fits if not begins_early(row, truths[place]))
+    return Reading(row, fits, on_time, full=not row.lacks(aspect))
+
+
+def begins_early(row: TimelineRow, interval: Interval) -> bool:
+    if row.valid_from is None or (interval.first and not interval.life.since_birth):
+        return False
+    return row.valid_from < interval.value.begun - interval.life.forgiven
+
+
+Trail: TypeAlias = "tuple[int, int, Trail] | None"
+
+
+def align(readings: Sequence[Reading]) -> list[int | None]:
+    """Lays rows along the truth, never going back: most rows on time, then most in place, then most shown."""
+    best: dict[tuple[int, bool], tuple[tuple[int, int, int], Trail]] = {(-1, False): ((0, 0, 0), None)}
+    for number, reading in enumerate(readings):
+        grown = dict(best)
+        for place in reading.fits:
+            timely = place in reading.on_time
+            for (last, shown_already), ((right, late, shown), trail) in best.items():
+                if last > place:
+                    continue
+                shown_before = last == place and shown_already
+                news = reading.full and not shown_before
+                score = (right + timely, late + (not timely), shown + news)
+                ending = (place, reading.full or shown_before)
+                if ending not in grown or score > grown[ending][0]:
+                    grown[ending] = (score, (number, place, trail))
+        best = grown
+    places: list[int | None] = [None] * len(readings)
+    trail = max(best.values(), key=lambda scored: scored[0])[1]
+    while trail is not None:
+        number, place, trail = trail
+        places[number] = place
+    return places
+
+
+def nearest(row: TimelineRow, aspect: Aspect, truths: Sequence[Interval]) -> str:
+    """The true value that the row most likely means."""
+    if not truths:
+        return "nothing of the kind was ever written"
+    for interval in truths:
+        value = interval.value
+        if isinstance(value, TrueState) and value.partition_epoch == row.partition_epoch:
+            return f"in truth {value}"
+    at = row.valid_from
+    before = [interval for interval in truths if at is None or interval.value.begun <= at] or list(truths[:1])
+    return f"at that time in truth {before[-1].value}"
+
+
+def reason_of(interval: Interval, shut_down: datetime | None) -> str:
+    begun = interval.value.begun
+    if shut_down is not None and begun >= shut_down:
+        return "at_shutdown"
+    if interval.until is not None and interval.until - begun < CONTROLLER_BATCH:
+        return "superseded"
+    return interval.value.circumstance or "missing"
+
+
+# -------------------------------------------------------------------------------- a perfect timeline
+
+
+def perfect_rows(recording: Path) -> list[dict[str, Any]]:
+    """The partition_timeline that somebody would write who had the truth itself."""
+    return rows_of_truth(read_truth(recording))
+
+
+def rows_of_truth(truth: Truth) -> list[dict[str, Any]]:
+    timelines: dict[IncarnationPartition, list[dict[str, Any]]] = defaultdict(list)
+    for life in truth.lives:
+        timeline = timelines[life.incarnation, life.topic, life.partition]
+        known = dict.fromkeys((*STATE_FIELDS, *ASSIGNMENT_FIELDS, "state"))
+        writes: dict[int, list[TrueState | TrueAssignment]] = defaultdict(list)
+        for assignment in life.assignments:
+            writes[assignment.order].append(assignment)
+        for state in life.states:
+            writes[state.order].append(state)
+        for order in sorted(writes):
+            for write in writes[order]:
+                known |= said_by(write)
+            timeline.append({"valid_from": writes[order][0].begun, **known})
+        if life.ended is not None:
+            gone = dict.fromkeys(known) | {"state": "NonExistentPartition"}
+            timeline.append({"valid_from": life.ended, **gone})
+    rows = []
+    for (incarnation, topic, partition), timeline in timelines.items():
+        ends = [row["valid_from"] for row in timeline[1:]] + [None]
+        for step, (row, valid_to) in enumerate(zip(timeline, ends, strict=True), 1):
+            key = {"incarnation": incarnation, "topic": topic, "partition": partition, "step": step}
+            rows.append({**key, **row, "valid_to": valid_to, "inferred": False, "record_id": None})
+    return rows
+
+
+def said_by(write: TrueState | TrueAssignment) -> dict[str, Any]:
+    if isinstance(write, TrueState):
+        return {
+            "leader": write.leader,
+            "leader_epoch": write.leader_epoch,
+            "isr": sorted(write.isr),
+            "partition_epoch": write.partition_epoch,
+            "state": "OfflinePartition" if write.leader < 0 else "OnlinePartition",
+        }
+    return {
+        "replicas": list(write.replicas),
+        "adding_replicas": sorted(write.adding),
+        "removing_replicas": sorted(write.removing),
+    }
+
+
+# -------------------------------------------------------------------------------- print
+
+
+COLUMNS = "recording|true|shown|recall|rows|wrong|early|order|mixed|broken|assigned|p50 s|max s|misses by reason"
+
+
+def table(verdicts: Sequence[Verdict]) -> str:
+    """One line per recording."""
+    lines = [COLUMNS.split("|"), *(table_line(verdict) for verdict in verdicts)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    text = []
+    for line in lines:
+        padded = [cell.rjust(width) for cell, width in zip(line[1:-1], widths[1:-1], strict=True)]
+        text.append("  ".join([line[0].ljust(widths[0]), *padded, line[-1]]))
+    return "\n".join(text)
+
+
+def table_line(verdict: Verdict) -> list[str]:
+    notes = []
+    for about in ASPECTS:
+        reasons = [f"{reason} {count}" for reason, count in verdict.misses_by_reason(about).items() if count]
+        notes += [f"{about}s: {', '.join(reasons)}"] if reasons else []
+    if verdict.inferred_rows:
+        notes.append(f"({verdict.inferred_rows} rows inferred, {verdict.inferred_never_true} of them never true)")
+    if verdict.unjudged_rows:
+        notes.append(f"({verdict.unjudged_rows} rows older than the truth)")
+    return [
+        verdict.recording,
+        str(verdict.true_states),
+        str(verdict.shown_states),
+        percent(verdict.recall),
+        str(verdict.observed_rows),
+        str(verdict.wrong_rows),
+        str(verdict.early_rows),
+        str(verdict.out_of_order_rows),
+        str(verdict.mixed_rows),
+        str(verdict.broken_rows),
+        f"{verdict.shown_assignments}/{verdict.true_assignments}",
+        f"{median(verdict.delays):.3f}" if verdict.delays else "-",
+        f"{max(verdict.delays):.3f}" if verdict.delays else "-",
+        "; ".join(notes) or "-",
+    ]
+
+
+def percent(value: float) -> str:
+    """Rounded down: 100 % is said of all only."""
+    return f"{int(value * 10) / 10:.1f} %"
+
+
+def details(verdict: Verdict) -> str:
+    """Every problem and every miss."""
+    lines = [f"{problem.kind} {problem.about}: {problem.row}\n    {problem.detail}" for problem in verdict.problems]
+    return "\n".join([*lines, *(f"{miss.about} missed, {miss}" for miss in verdict.misses)])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Compares partition_timeline rows with the truth of a recording.")
+    parser.add_argument("recording", type=Path, help="folder with truth-txn.jsonl or timeline.jsonl")
+    parser.add_argument("rows", type=Path, help="partition_timeline of that recording, JSON Lines")
+    parser.add_argument("--verbose", action="store_true", help="name every wrong row and every miss")
+    given = parser.parse_args(arguments)
+    try:
+        verdict = compare(given.recording, read_rows(given.rows))
+    except (OSError, ValueError) as error:
+        print(f"truth: {error}", file=sys.stderr)
+        return 2
+    print(table([verdict]))
+    if given.verbose and (verdict.problems or verdict.misses):
+        print(details(verdict))
+    return 0 if verdict.precise else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
