@@ -41,8 +41,8 @@ def typed(text: str, kind: str) -> Any:
     if kind == "boolean":
         return {"true": True, "false": False, "1": True, "0": False}.get(text.lower())
     if kind == "int_list":
-        digits = re.sub(r"brokerEpoch=-?\d+|[^0-9,\-]", "", text)
-        return [int(n) for n in digits.split(",") if re.fullmatch(r"-?\d+", n) and abs(int(n)) < 2**31]
+        ids = re.findall(r"-?\d+", re.sub(r"brokerEpoch=-?\d+", "", text), re.ASCII)
+        return [int(n) for n in ids if abs(int(n)) < 2**31]
     return int(text) if re.fullmatch(r"-?\d+", text) and abs(int(text)) < _INT_RANGE[kind] else None
 
 

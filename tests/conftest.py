@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,6 +53,9 @@ def spark() -> Iterator[SparkSession]:
     """The product's own session, with the settings of a small run."""
     from jobs import session
 
+    os.environ[session.LONG_LIVED] = "1"
+    os.environ["TZ"] = "UTC"
+    time.tzset()
     started = session.start(input_bytes=SMALL_RUN)
     yield started
     started.stop()
