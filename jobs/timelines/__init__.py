@@ -22,7 +22,7 @@ def kept_columns(spark: SparkSession, ruleset: RuleSet) -> DataFrame:
 def in_incarnations(store: Store, clusters: list[str], events: DataFrame) -> tuple[DataFrame, dict[str, list[datetime]]]:
     """(events with their incarnation, when each incarnation but the first began); corrects `events.incarnation` where it differs."""
     starts = {cluster: order.incarnation_starts(some) for cluster, some in order.signs(events).items()}
-    number = order.incarnation(F.col("cluster"), F.col("ts"), starts)
+    number = order.incarnation(starts)
     if any(starts.values()) or not events.filter("incarnation > 1").isEmpty():
         from delta.tables import DeltaTable
 

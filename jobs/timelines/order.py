@@ -7,6 +7,8 @@ from datetime import datetime, timedelta
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from jobs.store import quoted
+
 # clocks of two brokers may differ by this much before an epoch that falls back counts as a wiped cluster
 CLOCK_SKEW = timedelta(seconds=60)
 PARTITION = ("cluster", "incarnation", "topic", "partition")
@@ -53,13 +55,22 @@ def incarnation_starts(signs: Iterable[Sign]) -> list[datetime]:
     return starts
 
 
-def incarnation(cluster: Column, ts: Column, starts: Mapping[str, Iterable[datetime]]) -> Column:
-    """1 and one more for every start of the cluster at or before `ts`; 1 where there is no time stamp."""
-    number = F.lit(1)
-    for name, moments in starts.items():
-        for start in moments:
-            number = number + F.when((cluster == name) & (ts >= F.lit(start)), 1).otherwise(0)
-    return number
+def starts_of_cluster(starts: Mapping[str, Iterable[datetime]]) -> Column:
+    """ARRAY<TIMESTAMP>: the starts of the row's cluster, null where it has but one incarnation. One flat expression, however many."""
+
+    def literals(moments: Iterable[datetime]) -> str:
+        return ", ".join(f"TIMESTAMP {quoted(start.isoformat(sep=' '))}" for start in moments)
+
+    cells = [f"{quoted(cluster)}, array({literals(moments)})" for cluster, moments in starts.items() if moments]
+    if not cells:
+        return F.lit(None).cast("array<timestamp>")
+    return F.expr(f"try_element_at(map({', '.join(cells)}), cluster)")
+
+
+def incarnation(starts: Mapping[str, Iterable[datetime]]) -> Column:
+    """1 and one more for every start of the row's cluster at or before its `ts`; 1 where there is no time stamp."""
+    passed = F.filter(starts_of_cluster(starts), lambda start: start <= F.col("ts"))
+    return F.lit(1) + F.coalesce(F.size(passed), F.lit(0))
 
 
 def signs(events: DataFrame) -> dict[str, list[Sign]]:

@@ -11,7 +11,7 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from jobs.timelines.order import PARTITION, neighbours, position, up_to_here
+from jobs.timelines.order import PARTITION, neighbours, position, starts_of_cluster, up_to_here
 
 LIFE = (*PARTITION, "life")
 LEADER_DURING_DELETE = -2
@@ -439,11 +439,7 @@ def close_ended_incarnations(intervals: DataFrame, starts: Mapping[str, Iterable
 
     in and out: a timeline with cluster, incarnation, valid_from, valid_to. starts: when each incarnation but the first began.
     """
-    end = F.lit(None).cast("timestamp")
-    for cluster, moments in starts.items():
-        for number, start in enumerate(moments, 1):
-            ended = (F.col("cluster") == cluster) & (F.col("incarnation") == number)
-            end = F.when(ended, F.lit(start)).otherwise(end)
+    end = F.get(starts_of_cluster(starts), F.col("incarnation") - 1)
     return intervals.select(
         *[F.coalesce("valid_to", end).alias("valid_to") if name == "valid_to" else F.col(name) for name in intervals.columns]
     )
