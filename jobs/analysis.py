@@ -17,6 +17,7 @@ from typing import Any
 
 import schemas
 from jobs.errors import UsageError
+from parsers.explanation import visible
 
 WIDTH = 100  # columns of a terminal that a story fits in
 CELL = 100  # characters of a cell of a text table
@@ -130,19 +131,6 @@ def moment(value: datetime) -> str:
     with suppress(OverflowError, ValueError, OSError):  # years 1 and 9999
         value = value.astimezone(UTC)
     return value.replace(tzinfo=None).isoformat(" ", "milliseconds")
-
-
-def visible(text: str) -> str:
-    """The text with everything that a terminal would act on, or not show, as an escape."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else _escape(c) for c in text)
-
-
-def _escape(char: str) -> str:
-    short = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}.get(char)
-    code = ord(char)
-    return short or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")
 
 
 def columns_of(text: str) -> int:

@@ -12,13 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import schemas
 from jobs.errors import UsageError
-
-RESERVED_NAMES = ("_staging", "_lock")
-
-
-def quoted(text: str) -> str:
-    """A SQL string literal."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+from parsers.compile import quoted
 
 
 def at_once(*tasks: Callable[[], None]) -> None:

@@ -66,7 +66,7 @@ def header(head: Column, raw: Column, has_tail: Column, layouts: Iterable[Layout
     return F.split(cases, SEPARATOR)
 
 
-def _literal(text: str) -> str:
+def quoted(text: str) -> str:
     """A Spark SQL string literal. Hundreds of branches are built as SQL text: as Column calls they take seconds."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
@@ -78,7 +78,7 @@ def _case(branches: Iterable[tuple[str, str]], otherwise: str = "CAST(NULL AS ST
 
 
 def _rewritten(column: str, pattern: str, layout: str) -> str:
-    return f"regexp_replace({column}, {_literal(pattern)}, {_literal(layout)})"
+    return f"regexp_replace({column}, {quoted(pattern)}, {quoted(layout)})"
 
 
 def speaker_slots(speaker: str, ruleset: RuleSet) -> Column:
@@ -90,7 +90,7 @@ def speaker_slots(speaker: str, ruleset: RuleSet) -> Column:
             numbers = {"controller": numbers["node"]} | numbers
         layout = SEPARATOR.join(f"${numbers[slot]}" if slot in numbers else "" for slot in SPEAKER_SLOTS)
         pattern = _whole(entry.pattern)
-        branches.append((f"{speaker} RLIKE {_literal(pattern)}", _rewritten(speaker, pattern, layout)))
+        branches.append((f"{speaker} RLIKE {quoted(pattern)}", _rewritten(speaker, pattern, layout)))
     return F.when(F.col(speaker) != "", F.split(F.expr(_case(branches)), SEPARATOR))
 
 
@@ -109,7 +109,7 @@ def statement_slots(statement: str, ruleset: RuleSet) -> Column:
     branches = []
     for char in sorted({start[0] for rule in others for start in rule.starts}):
         rules = [rule for rule in others if any(start[0] == char for start in rule.starts)]
-        branches.append((f"substring({statement}, 1, 1) = {_literal(char)}", _claimed(statement, rules)))
+        branches.append((f"substring({statement}, 1, 1) = {quoted(char)}", _claimed(statement, rules)))
     return F.split(F.expr(f"coalesce({_case(branches)}, {_claimed(statement, anywhere)})"), SEPARATOR)
 
 
@@ -117,9 +117,9 @@ def _claimed(statement: str, rules: list[Rule]) -> str:
     """The statement laid out by the first of the rules that claims it; unchanged where its pattern does not match."""
     branches = []
     for rule in rules:
-        claims = " OR ".join(f"startswith({statement}, {_literal(start)})" for start in rule.starts)
+        claims = " OR ".join(f"startswith({statement}, {quoted(start)})" for start in rule.starts)
         if rule.contains is not None:
-            claims = f"({claims}) AND contains({statement}, {_literal(rule.contains)})"
+            claims = f"({claims}) AND contains({statement}, {quoted(rule.contains)})"
         marks = {name: _as_text(value) for name, value in rule.implies.items()}
         marks |= {"event_type": rule.name, "says": rule.says}
         branches.append((claims, _rewritten(statement, _whole(rule.pattern), replacement(rule.pattern, rule_slots(), marks))))
@@ -142,9 +142,9 @@ def item_slots(event_type: str, items: str, ruleset: RuleSet) -> Column:
     branches = []
     for source, rules in by_pattern.items():
         pattern = f"(?s){to_java(source)}"
-        found = f"regexp_extract_all({items}, {_literal(pattern)}, 0)"
+        found = f"regexp_extract_all({items}, {quoted(pattern)}, 0)"
         laid_out = f"transform({found}, item -> {_rewritten('item', pattern, replacement(source, names))})"
-        branches.append((f"{event_type} IN ({', '.join(map(_literal, rules))})", laid_out))
+        branches.append((f"{event_type} IN ({', '.join(map(quoted, rules))})", laid_out))
     return F.when(F.col(items) != "", F.expr(_case(branches, "CAST(NULL AS ARRAY<STRING>)")))
 
 

@@ -1,7 +1,8 @@
 """Layouts: where a log line keeps its time stamp, level, logger and message.
 
 A layout is made from log4j's own ConversionPattern (org.apache.log4j.PatternLayout, log4j2 PatternLayout, Logback).
-Every layout yields the same slots, so that all of them compile to one expression: see HEADER.
+Every layout yields the same slots (date, clock, fraction, zone, level, logger, thread, speaker, statement), so that all of them
+compile to one expression.
 """
 
 import re
@@ -14,9 +15,6 @@ from typing import Any
 
 from parsers.patterns import DefinitionError, check_dialect
 
-# slots of a header; date and clock are put together to `yyyy-MM-dd HH:mm:ss.SSS[zone]`
-HEADER = ("date", "clock", "fraction", "zone", "level", "logger", "thread", "speaker", "statement")
-
 # what a component puts before its statement: `[Controller id=1 epoch=5] `, `Controller 1 epoch 5 `, `[Kafka Server 3], `
 SPEAKER = r"(?<speaker>(?:\[[^\]]{1,300}\][:,]* ?)?(?:(?:Controller|Broker) \d+ (?:epoch \d+ )?)?)"
 STATEMENT = r"(?<statement>.*)"
@@ -25,10 +23,7 @@ LEVEL = r"(?<level>TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL)"
 
 _CONVERSION = re.compile(r"%(-?\d*(?:\.-?\d+)?)([a-zA-Z]+|%)((?:\{[^}]*\})*)")
 _DATE_FORMATS = {"": "yyyy-MM-dd HH:mm:ss,SSS", "ISO8601": "yyyy-MM-dd HH:mm:ss,SSS", "DEFAULT": "yyyy-MM-dd HH:mm:ss,SSS"}
-_DATE_LETTERS = {
-    "yyyy": r"\d{4}", "MM": r"\d{2}", "dd": r"\d{2}", "HH": r"\d{2}", "mm": r"\d{2}", "ss": r"\d{2}",
-    "SSS": r"\d{3}", "XXX": r"(?:Z|[+\-]\d{2}:\d{2})", "Z": r"[+\-]\d{4}", "X": r"(?:Z|[+\-]\d{2})",
-}  # fmt: skip
+_DATE_LETTERS = {"SSS": r"\d{3}", "XXX": r"(?:Z|[+\-]\d{2}:\d{2})", "Z": r"[+\-]\d{4}", "X": r"(?:Z|[+\-]\d{2})"}
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import schemas
@@ -131,9 +130,3 @@ class Matcher:
             return [event]
         items = list(self._items[rule.name].finditer(found.group(ITEMS) or ""))
         return [event | columns(item.groupdict()) | {"item": number} for number, item in enumerate(items)] or [event]
-
-
-def timestamp(text: str) -> datetime:
-    """A printed time stamp as UTC, for tests; a missing zone counts as UTC."""
-    moment = datetime.fromisoformat(text)
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
