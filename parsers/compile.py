@@ -63,7 +63,13 @@ def header(head: Column, raw: Column, has_tail: Column, layouts: Iterable[Layout
         spanning = F.regexp_replace(raw, _whole(layout.record), _header_replacement(layout, layout.record))
         begins = head.rlike(rf"\A(?:{to_java(layout.head)})")
         cases = F.when(begins, F.when(has_tail, spanning).otherwise(one_line)).otherwise(cases)
-    return F.split(cases, SEPARATOR)
+    return _once(F.split(cases, SEPARATOR))
+
+
+def _once(column: Column) -> Column:
+    """The column, evaluated once: the optimizer moves filters below a projection by copying what they are made of, unless it is
+    not deterministic. A partition's number is never negative."""
+    return F.when(F.spark_partition_id() >= 0, column)
 
 
 def quoted(text: str) -> str:
@@ -133,7 +139,10 @@ def _as_text(value: object) -> str:
 
 
 def item_slots(event_type: str, items: str, ruleset: RuleSet) -> Column:
-    """ARRAY<STRING>: each item of a record that names many, its columns joined by U+0001; null for all other records."""
+    """ARRAY<STRING>: each item of a record that names many, its columns joined by U+0001; null for all other records.
+
+    event_type, items: SQL expressions.
+    """
     names = tuple(schemas.vocabulary())
     by_pattern: dict[str, list[str]] = {}
     for rule in ruleset.rules:
@@ -145,7 +154,7 @@ def item_slots(event_type: str, items: str, ruleset: RuleSet) -> Column:
         found = f"regexp_extract_all({items}, {quoted(pattern)}, 0)"
         laid_out = f"transform({found}, item -> {_rewritten('item', pattern, replacement(source, names))})"
         branches.append((f"{event_type} IN ({', '.join(map(quoted, rules))})", laid_out))
-    return F.when(F.col(items) != "", F.expr(_case(branches, "CAST(NULL AS ARRAY<STRING>)")))
+    return F.when(F.expr(items) != "", F.expr(_case(branches, "CAST(NULL AS ARRAY<STRING>)")))
 
 
 def typed(text: Column, kind: str) -> Column:
@@ -172,7 +181,7 @@ def parse(records: DataFrame, ruleset: RuleSet, layouts: Iterable[Layout]) -> Da
     fits = F.size("h") == len(HEADER_SLOTS)
     slots = [F.when(fits, F.nullif(F.get("h", F.lit(n)), F.lit(""))).alias(name) for n, name in enumerate(HEADER_SLOTS)]
     named = split.select(*kept, *slots)
-    class_name = F.regexp_replace(F.element_at(F.split("logger", r"\."), -1), r"\$+$", "")
+    class_name = F.rtrim(F.substring_index("logger", ".", -1), F.lit("$"))
     key = F.when(F.col("logger").endswith("state.change.logger"), F.lit("state.change.logger")).otherwise(class_name)
     in_scope = F.col("logger").isNull() | key.isin(*sorted(logger_key(name) for name in ruleset.loggers))
     spoken = speaker_slots("speaker", ruleset)
@@ -195,20 +204,17 @@ def say(parsed: DataFrame, ruleset: RuleSet) -> DataFrame:
     words = schemas.vocabulary()
     kept = [name for name in parsed.columns if name not in {"spoken", "statement"}]
     slot_of = {name: number for number, name in enumerate(rule_slots())}
-    sliced = parsed.select(*kept, F.col("spoken").alias("s"), statement_slots("statement", ruleset).alias("r"))
     known = F.size("r") == len(rule_slots())
-    judged = sliced.select(
-        *kept, "s",
-        F.when(known, F.slice("r", 1, len(rule_slots()) - 1)).alias("r"),
-        (F.col("r").isNotNull() & ~known).alias("drifted"),
+    items = item_slots("get(r, 0)", f"get(r, {slot_of[ITEMS]})", ruleset)
+    matched = parsed.select(*kept, F.col("spoken").alias("s"), _once(statement_slots("statement", ruleset)).alias("r"))
+    exploded = matched.select(*kept, "s", "r", F.posexplode_outer(items).alias("item", "i"))
+    split = exploded.select(
+        *kept, "s", "r",
+        F.coalesce("item", F.lit(0)).cast("int").alias("item"),
+        F.when(F.col("i").isNotNull(), F.split("i", SEPARATOR)).alias("i"),
         F.when(known, F.get("r", F.lit(0))).alias("event_type"),
-        F.when(known, F.get("r", F.lit(slot_of[ITEMS]))).alias("listed"),
+        (F.col("r").isNotNull() & ~known).alias("drifted"),
     )  # fmt: skip
-    exploded = judged.select(
-        *kept, "s", "r", "drifted", "event_type",
-        F.posexplode_outer(item_slots("event_type", "listed", ruleset)).alias("item", "i"),
-    )  # fmt: skip
-    split = exploded.select(*kept, "s", "r", "drifted", "event_type", "item", F.split("i", SEPARATOR).alias("i"))
     listed = {name for rule in ruleset.rules if rule.each for name in group_names(rule.each.pattern)}
     spoken = {name: F.get("s", F.lit(number)) for number, name in enumerate(SPEAKER_SLOTS)}
     columns = []
@@ -220,7 +226,7 @@ def say(parsed: DataFrame, ruleset: RuleSet) -> DataFrame:
     thrown = F.col("tail").isNotNull()
     return split.select(
         *kept,
-        F.coalesce("item", F.lit(0)).cast("int").alias("item"),
+        "item",
         "event_type",
         F.get("r", F.lit(slot_of["says"])).alias("says"),
         "drifted",
