@@ -47,7 +47,7 @@ def identify(parsed: DataFrame, names: DataFrame) -> DataFrame:
     """
     node = F.coalesce(compiled.spoken_node(), F.col("file_node"))
     local = F.col("ts_text").try_cast("timestamp")
-    has_zone = F.col("ts_text").rlike(r"(?:Z|[+\-]\d\d:?\d\d)\z")
+    has_zone = ~F.col("ts_text").rlike(r"\A\S+ [\d:.]+\z")
     ts = F.when(has_zone | (F.col("timezone") == "UTC"), local).otherwise(F.to_utc_timestamp(local, F.col("timezone")))
     placed = parsed.join(F.broadcast(names), "file_no").select(
         "*", node.alias("node"), ts.alias("ts"), F.col("line_no").alias("record_no")

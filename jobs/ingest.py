@@ -7,9 +7,11 @@ import re
 import shutil
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession, Window
@@ -18,9 +20,9 @@ from pyspark.sql import functions as F
 from jobs.config import Cluster
 from jobs.errors import InputError
 from parsers import compile as compiled
-from parsers.layouts import Layout, layouts
+from parsers.layouts import Layout, Wrapper
 from parsers.match import Matcher
-from parsers.patterns import to_python
+from parsers.patterns import GROUP, to_python
 from parsers.rules import RuleSet
 
 LOOK = 256 * 1024
@@ -83,23 +85,27 @@ def _beginning(path: Path) -> Iterator[bytes]:
             yield piece
 
 
-def _looks_like(text: str, heads: list[tuple[Layout, re.Pattern[str]]]) -> str | None:
-    bare = False
-    for line in text.split("\n"):
-        for layout, head in heads:
-            if head.match(line):
-                if not layout.bare:
-                    return "log"
-                bare = True
-    return "bare" if bare else None
-
-
 class Sniffer:
     """Looks into files: is this a log, and whose?"""
 
-    def __init__(self) -> None:
-        self.heads = [(layout, to_python(layout.head)) for layout in layouts()]
-        self.matcher = Matcher()
+    def __init__(self, ruleset: RuleSet | None = None) -> None:
+        self.matcher = Matcher(ruleset)
+        known = self.matcher.ruleset.layouts
+        self.timed, self.bare = (
+            to_python("|".join(GROUP.sub("(?:", layout.head) for layout in known if layout.bare == bare))
+            for bare in (False, True)
+        )
+
+    def _lines(self, text: str) -> Iterator[str]:
+        return map(self.matcher.unwrapped, text.split("\n"))
+
+    def _looks_like(self, text: str) -> str | None:
+        bare = False
+        for line in self._lines(text):
+            if self.timed.match(line):
+                return "log"
+            bare = bare or self.bare.match(line) is not None
+        return "bare" if bare else None
 
     def look(self, path: Path) -> LogFile:
         """What the file is; never raises."""
@@ -107,12 +113,13 @@ class Sniffer:
             size = path.stat().st_size
             if size == 0:
                 return LogFile(path, 0, "empty")
-            text, kind = "", None
+            text, looked_at, kind = "", 0, None
             for piece in _beginning(path):
                 if not text and piece[:2] in (b"\xff\xfe", b"\xfe\xff"):
                     return LogFile(path, size, "unreadable", why="it is UTF-16; convert it: iconv -f UTF-16 -t UTF-8")
                 text += piece.decode("utf-8", "replace")
-                kind = _looks_like(text, self.heads)
+                kind = self._looks_like(text[looked_at:])
+                looked_at = text.rfind("\n") + 1
                 if kind or len(text) >= LOOK_AT_MOST:
                     break
             if kind is None:
@@ -120,16 +127,17 @@ class Sniffer:
             if path.suffix == ".gz":
                 for _ in _beginning(path):  # a truncated archive shows only at its end
                     pass
-            return LogFile(path, size, kind, self._node(path, text))
+            return LogFile(path, size, kind, self._node(path, text, kind))
         except (OSError, EOFError, zlib.error) as error:
             why = "the .gz is truncated" if isinstance(error, EOFError) else getattr(error, "strerror", None) or str(error)
             return LogFile(path, 0, "unreadable", why=why)
 
-    def _node(self, path: Path, text: str) -> int | None:
+    def _node(self, path: Path, text: str, kind: str) -> int | None:
         """The id that the lines give, if they give one; else the folder's; else None."""
         said: Counter[int] = Counter()
-        for line in text.split("\n"):
-            if any(head.match(line) for _, head in self.heads):
+        heads = self.timed if kind == "log" else self.bare
+        for line in self._lines(text):
+            if heads.match(line):
                 record = self.matcher.record(line)
                 node = self.matcher.speaker(record.speaker).get("node") if record and record.speaker else None
                 if node is not None:
@@ -143,9 +151,9 @@ class Sniffer:
         return folder
 
 
-def find(cluster: Cluster) -> list[LogFile]:
+def find(cluster: Cluster, ruleset: RuleSet | None = None) -> list[LogFile]:
     """Every file below what was given for a cluster, with what it is. Raises InputError where something given does not exist."""
-    sniffer = Sniffer()
+    sniffer = Sniffer(ruleset)
     with ThreadPoolExecutor(2) as pool:
         looked = pool.map(sniffer.look, _expand(cluster.logs))
         return [replace(file, cluster=cluster.name, timezone=cluster.timezone) for file in looked]
@@ -181,26 +189,33 @@ def staged(files: Iterable[LogFile], folder: Path) -> Iterator[Staged]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def lines(spark: SparkSession, paths: list[str], chosen: list[Layout]) -> tuple[DataFrame, int, int]:
-    """(lines, number of lines, number of those that begin no record).
+def lines(
+    spark: SparkSession, paths: list[str], chosen: list[Layout], wrappers: Sequence[Wrapper] = ()
+) -> tuple[DataFrame, int, int, list[Layout]]:
+    """(lines, number of lines, number of those that begin no record, those of the layouts that the lines need).
 
     out: file_no INT, line_no BIGINT (from 1), value STRING, begins BOOLEAN. Two passes: Spark numbers rows within a split only,
-    the first pass finds out where each split begins.
+    the first pass finds out where each split begins, and which layouts there are.
     """
     text = spark.read.text(paths)
     placed = text.select(
         F.split("_metadata.file_name", r"\.").getItem(0).cast("int").alias("file_no"),
         F.col("_metadata.file_block_start").alias("block_start"),
         F.monotonically_increasing_id().alias("row"),
-        compiled.clean(F.col("value")).alias("value"),
+        compiled.clean(F.col("value"), wrappers).alias("value"),
     )
-    marked = placed.select("file_no", "block_start", "row", "value", compiled.is_head(F.col("value"), chosen).alias("begins"))
+    headed = placed.select("file_no", "block_start", "row", compiled.heads_of(F.col("value"), chosen).alias("heads"))
     blocks = (
-        marked.groupBy("file_no", "block_start")
-        .agg(F.min("row").alias("first"), F.count("*").alias("n"), F.count_if(~F.col("begins")).alias("continued"))
+        headed.groupBy("file_no", "block_start")
+        .agg(
+            F.min("row").alias("first"), F.count("*").alias("n"), F.count_if(F.col("heads") == 0).alias("continued"),
+            F.bit_or("heads").alias("heads"),
+        )
         .orderBy("file_no", "block_start")
         .collect()
-    )
+    )  # fmt: skip
+    used = compiled.that_took(chosen, reduce(or_, (block.heads for block in blocks), 0))
+    marked = placed.select("file_no", "block_start", "row", "value", compiled.is_head(F.col("value"), used).alias("begins"))
     starts, before, file_no = [], 0, None
     for block in blocks:
         if block.file_no != file_no:
@@ -215,7 +230,7 @@ def lines(spark: SparkSession, paths: list[str], chosen: list[Layout]) -> tuple[
     numbered = marked.join(F.broadcast(offsets), ["file_no", "block_start"]).select(
         "file_no", (F.col("row") + F.col("shift")).alias("line_no"), "value", "begins"
     )
-    return numbered, total, continued
+    return numbered, total, continued, used
 
 
 def records(numbered: DataFrame, continued: int, stack_traces_only: bool) -> DataFrame:
@@ -250,14 +265,13 @@ def records(numbered: DataFrame, continued: int, stack_traces_only: bool) -> Dat
 
 def read(spark: SparkSession, source: Staged, ruleset: RuleSet) -> tuple[DataFrame, int]:
     """(records of all staged files with their headers parsed as `parsers.compile.parse` gives them, number of lines)."""
-    timed = [layout for layout in layouts() if not layout.bare]
-    bare = [layout for layout in layouts() if layout.bare]
     parts, total = [], 0
-    for kind, chosen in (("log", timed), ("bare", bare)):
+    for kind in ("log", "bare"):
         if paths := source.of_kind(kind):
-            numbered, count, continued = lines(spark, paths, chosen)
+            chosen = [layout for layout in ruleset.layouts if layout.bare == (kind == "bare")]
+            numbered, count, continued, used = lines(spark, paths, chosen, ruleset.wrappers)
             found = records(numbered, continued, stack_traces_only=kind == "bare")
-            parsed = compiled.parse(found, ruleset, chosen)
+            parsed = compiled.parse(found, ruleset, used)
             total += count
             parts.append(parsed.select(*parsed.columns, F.lit(kind == "bare").alias("bare")))
     together = parts[0]

@@ -4,24 +4,42 @@ The regex captures, the replacement lays out the row: every rule rewrites its st
 so that one `split` and one cast a column serve all rules. `spark.sql.codegen.hugeMethodLimit=8000` keeps it compiled.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
 
 import schemas
-from parsers.layouts import Layout
-from parsers.patterns import SEPARATOR, capture_numbers, group_names, replacement, to_java
-from parsers.rules import ITEMS, Rule, RuleSet, logger_key
+from parsers.layouts import (
+    EPOCH_INSTANT,
+    EPOCH_MILLIS,
+    EPOCH_SECONDS,
+    ISO_WHOLE,
+    JSON_SLOTS,
+    LEVELS,
+    SPEAKER,
+    Layout,
+    Wrapper,
+    wrapping,
+)
+from parsers.patterns import GROUP, SEPARATOR, capture_numbers, group_names, replacement, to_java
+from parsers.rules import CUT_STATE_CHANGE, ITEMS, STATE_CHANGE, STATE_CHANGE_SPEAKER, Rule, RuleSet, logger_key
 
-HEADER_SLOTS = ("layout", "ts_text", "level", "logger", "thread", "speaker", "statement")
+HEADER_SLOTS = ("layout", "ts_text", "level", "logger", "thread", "speaker", "statement", "thrown")
 SPEAKER_SLOTS = ("node", "controller", "controller_epoch", "topic", "partition")
 THROWABLE = r"(?m)^(?:Caused by: )?([\w.$]+\.[\w$]*(?:Exception|Error|Throwable)[\w$]*)(?:: (.*))?$"
 _ESC = "\x1b"
+_COLOUR = r"\x1B\[[0-9;]*[A-Za-z]"
 
 
 def _whole(pattern: str) -> str:
     return rf"(?s)\A(?:{to_java(pattern)})\z"
+
+
+def _begins(pattern: str) -> str:
+    return rf"\A(?:{GROUP.sub('(?:', pattern)})"
 
 
 def _header_replacement(layout: Layout, pattern: str) -> str:
@@ -30,40 +48,134 @@ def _header_replacement(layout: Layout, pattern: str) -> str:
     def slot(name: str) -> str:
         return f"${numbers[name]}" if name in numbers else ""
 
-    ts = ""
-    if "date" in numbers:
-        ts = slot("date") + " " + slot("clock") + ("." + slot("fraction") if "fraction" in numbers else "") + slot("zone")
-    cells = [layout.name, ts, slot("level"), slot("logger"), slot("thread"), slot("speaker"), slot("statement")]
-    return SEPARATOR.join(cells)
+    ts = re.sub(r"\{(\w+)\}", lambda found: slot(found[1]), layout.time)
+    return SEPARATOR.join([layout.name, ts, *(slot(name) for name in HEADER_SLOTS[2:])])
 
 
-def clean(line: Column) -> Column:
-    """A line without what no log prints but crashes and terminals leave: NUL padding, colours, CR, our own separator."""
+def clean(line: Column, wrappers: Sequence[Wrapper] = ()) -> Column:
+    """A line without what no layout prints: NUL padding, colours, CR, our own separator, what collectors put before it."""
     odd = line.contains("\x00") | line.contains(SEPARATOR) | line.contains(_ESC)
-    plain = F.regexp_replace(line, "[\\x00\\x01]|\\x1B\\[[0-9;]*[A-Za-z]", "")
+    plain = F.regexp_replace(line, f"[\\x00\\x01]|{_COLOUR}", "")
+    if wrappers:
+        any_of = "|".join(GROUP.sub("(?:", wrapper.pattern) for wrapper in wrappers)
+        # a default line and a line of a stack trace are told by their beginning
+        usual = line.startswith("[2") | line.startswith("\t")
+        odd = odd | (~usual & line.rlike(rf"\A(?:{any_of})"))
+        plain = F.regexp_replace(plain, rf"\A{GROUP.sub('(?:', wrapping(wrappers))}", "")
     return F.rtrim(F.when(odd, plain).otherwise(line), F.lit("\r"))
 
 
 def is_head(line: Column, layouts: Iterable[Layout]) -> Column:
     """Whether a line begins a record in one of the layouts."""
-    found = F.lit(False)
-    for layout in layouts:
-        found = found | line.rlike(rf"\A(?:{to_java(layout.head)})")
+    heads = dict.fromkeys(GROUP.sub("(?:", layout.head) for layout in layouts)
+    return line.rlike(rf"\A(?:{'|'.join(heads)})") if heads else F.lit(False)
+
+
+def heads_of(line: Column, layouts: Sequence[Layout]) -> Column:
+    """BIGINT, bit n: the line may begin a record of layout n; 0: it begins none.
+
+    Where all layouts are ours, a line that the first one's head takes has its bit alone: `that_took` knows which go with it.
+    """
+    bits = [F.when(line.rlike(_begins(layout.head)), 1 << n).otherwise(0).cast("bigint") for n, layout in enumerate(layouts)]
+    every = bits[0]
+    for bit in bits[1:]:
+        every = every.bitwiseOR(bit)
+    found = F.when(is_head(line, layouts), every).otherwise(F.lit(0).cast("bigint"))
+    if all(layout.built_in for layout in layouts):
+        found = F.when(line.rlike(_begins(layouts[0].head)), F.lit(1).cast("bigint")).otherwise(found)
     return found
 
 
+def that_took(layouts: Sequence[Layout], heads: int) -> list[Layout]:
+    """The layouts that are needed for lines of which `heads_of`, or-ed, is this."""
+    first = layouts[0].head
+    return [lay for n, lay in enumerate(layouts) if heads >> n & 1 or (heads & 1 and lay.head.startswith(first))]
+
+
+def _laid_out(text: Column, layouts: Iterable[Layout], spanning: bool) -> Column:
+    """The text as the first layout that takes the whole of it lays it out; what is laid out, no further layout takes."""
+    for layout in layouts:
+        if not layout.json and (pattern := layout.record if spanning else layout.line):
+            text = F.regexp_replace(text, _whole(pattern), _header_replacement(layout, pattern))
+    return text
+
+
 def header(head: Column, raw: Column, has_tail: Column, layouts: Iterable[Layout]) -> Column:
-    """ARRAY<STRING> of HEADER_SLOTS for a record, or of one element where no layout fits the whole of it.
+    """ARRAY<STRING> of HEADER_SLOTS for a record, or of one element (or null) where no layout fits the whole of it.
 
     head: the record's first line; raw: all its lines; has_tail: whether there are more than one.
     """
-    cases = F.lit(None).cast("string")
-    for layout in reversed(list(layouts)):
-        one_line = F.regexp_replace(head, _whole(layout.line), _header_replacement(layout, layout.line))
-        spanning = F.regexp_replace(raw, _whole(layout.record), _header_replacement(layout, layout.record))
-        begins = head.rlike(rf"\A(?:{to_java(layout.head)})")
-        cases = F.when(begins, F.when(has_tail, spanning).otherwise(one_line)).otherwise(cases)
-    return F.split(cases, SEPARATOR)
+    known = list(layouts)
+    first = _laid_out(raw, known, spanning=False)
+    laid_out = F.when(has_tail, _laid_out(first, known, spanning=True)).otherwise(first)
+    for layout in reversed(known):
+        if layout.json:
+            laid_out = F.when(head.startswith("{") & head.rlike(_begins(layout.head)), _json_laid_out(head, layout)).otherwise(
+                laid_out
+            )
+    return F.split(laid_out, SEPARATOR)
+
+
+def time_text(text: Column) -> Column:
+    """`yyyy-MM-dd HH:mm:ss.SSS` and the zone, of ISO text or a count since 1970; null of other text."""
+    numbers = capture_numbers(ISO_WHOLE)
+    iso = "${date} ${clock}${fraction}${zone}"
+    iso = re.sub(r"\{(\w+)\}", lambda found: str(numbers[found[1]]), iso)
+    instant = _whole(EPOCH_INSTANT)
+
+    def part(number: int) -> Column:
+        return F.nullif(F.regexp_extract(text, instant, number), F.lit("")).try_cast("bigint")
+
+    millis = (
+        F.when(text.rlike(_whole(EPOCH_MILLIS)), text.try_cast("bigint"))
+        .when(text.rlike(_whole(EPOCH_SECONDS)), text.try_cast("bigint") * 1000)
+        .when(text.rlike(instant), part(1) * 1000 + F.floor(F.coalesce(part(2), F.lit(0)) / 1_000_000))
+    )
+    # no zone of a session in between: days and a rest
+    day, rest = F.floor(millis / 86_400_000), F.pmod(millis, F.lit(86_400_000))
+    seconds = F.floor(rest / 1000)
+    clock = F.format_string(
+        "%02d:%02d:%02d.%03dZ", F.floor(seconds / 3600), F.floor(seconds / 60) % 60, seconds % 60, F.pmod(rest, F.lit(1000))
+    )
+    counted = F.concat_ws(" ", F.date_from_unix_date(day.cast("int")).cast("string"), clock)
+    return F.when(text.rlike(_whole(ISO_WHOLE)), F.regexp_replace(text, _whole(ISO_WHOLE), iso)).when(millis.isNotNull(), counted)
+
+
+def _json_laid_out(line: Column, layout: Layout) -> Column:
+    """The slots of a JSON record, joined; null where it is no JSON, or has no time, level and message."""
+    assert layout.json is not None
+    paths = [path for slot in JSON_SLOTS for path in layout.json[slot]]
+    keys = dict.fromkeys(key for path in paths for key in (path, path.partition(".")[0]))
+    schema = StructType([StructField(key, StringType()) for key in keys])
+    options = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
+
+    def laid_out(content: Column) -> Column:
+        def at(path: str) -> Column:
+            value = F.nullif(content[path], F.lit(""))
+            outer, dot, inner = path.partition(".")
+            return F.coalesce(value, F.nullif(F.get_json_object(content[outer], f"$['{inner}']"), F.lit(""))) if dot else value
+
+        def first(slot: str, text: bool = False) -> Column:
+            values = [at(path) for path in (layout.json or {})[slot]]
+            if text:
+                values = [F.when(~value.rlike(r"\A[\[{]"), value) for value in values]
+            return F.coalesce(*values, F.lit(None).cast("string"))
+
+        said = F.concat(F.lit(": "), first("error_message"))
+        thrown = F.coalesce(first("stack_trace", True), F.concat(first("error_class"), F.coalesce(said, F.lit(""))))
+        message = F.rtrim(F.replace(first("message"), F.lit(SEPARATOR), F.lit("")), F.lit("\r\n"))
+        spoken = F.regexp_replace(message, rf"(?s)\A{to_java(SPEAKER)}(.*)\z", f"$1{SEPARATOR}$2")
+        level = F.upper(first("level"))
+        ts = time_text(first("time"))
+
+        def plain(value: Column) -> Column:
+            return F.coalesce(F.replace(value, F.lit(SEPARATOR), F.lit("")), F.lit(""))
+
+        slots = [F.lit(layout.name), ts, level, plain(first("logger")), plain(first("thread")), spoken, plain(thrown)]
+        return F.when(level.isin(*LEVELS), F.concat(*[part for slot in slots for part in (F.lit(SEPARATOR), slot)][1:]))
+
+    # bound to a name, so that it is read once
+    return F.get(F.transform(F.array(F.from_json(line, schema, options)), laid_out), F.lit(0))
 
 
 def quoted(text: str) -> str:
@@ -167,17 +279,39 @@ def parse(records: DataFrame, ruleset: RuleSet, layouts: Iterable[Layout]) -> Da
     SPEAKER_SLOTS (null where the speaker is not known). A record of which no layout takes the whole has a null logger and is in
     scope: it is kept and counted.
     """
+    layouts = list(layouts)
     kept = [name for name in records.columns if name != "head"]
     split = records.select(*kept, header(F.col("head"), F.col("raw"), F.col("tail").isNotNull(), layouts).alias("h"))
     fits = F.size("h") == len(HEADER_SLOTS)
-    slots = [F.when(fits, F.nullif(F.get("h", F.lit(n)), F.lit(""))).alias(name) for n, name in enumerate(HEADER_SLOTS)]
-    named = split.select(*kept, *slots)
-    class_name = F.regexp_replace(F.element_at(F.split("logger", r"\."), -1), r"\$+$", "")
-    key = F.when(F.col("logger").endswith("state.change.logger"), F.lit("state.change.logger")).otherwise(class_name)
+    slots = {name: F.when(fits, F.nullif(F.get("h", F.lit(n)), F.lit(""))) for n, name in enumerate(HEADER_SLOTS)}
+    slots["ts_text"] = F.replace(slots["ts_text"], F.lit(","), F.lit("."))
+    if any(layout.json or "(?<thrown>" in layout.line for layout in layouts):
+        more = F.nullif(F.concat_ws("\n", slots["thrown"], F.col("tail")), F.lit(""))
+        columns = [more.alias("tail") if name == "tail" else F.col(name) for name in kept]
+    else:
+        columns = [F.col(name) for name in kept]
+    named = split.select(*columns, *[slot.alias(name) for name, slot in slots.items() if name != "thrown"])
+    if cutting := [layout.name for layout in layouts if layout.cuts]:
+        named = named.withColumn("logger", F.when(F.col("layout").isin(*cutting), _full_name(ruleset)).otherwise(F.col("logger")))
+    key = F.when(F.col("logger").endswith(STATE_CHANGE), F.lit(STATE_CHANGE)).otherwise(_class_name())
     in_scope = F.col("logger").isNull() | key.isin(*sorted(logger_key(name) for name in ruleset.loggers))
     spoken = speaker_slots("speaker", ruleset)
-    shown = [name for name in HEADER_SLOTS if name != "speaker"]
+    shown = [name for name in HEADER_SLOTS if name not in {"speaker", "thrown"}]
     return named.select(*kept, *shown, in_scope.alias("in_scope"), spoken.alias("spoken"))
+
+
+def _class_name() -> Column:
+    return F.regexp_replace(F.element_at(F.split("logger", r"\."), -1), r"\$+$", "")
+
+
+def _full_name(ruleset: RuleSet) -> Column:
+    """The logger in full where a layout has abbreviated it; see `parsers.rules.full_name`."""
+    logger = F.col("logger")
+    named = F.create_map(*[F.lit(text) for pair in ruleset.full_names.items() for text in pair])
+    is_state_change = logger.rlike(_whole(CUT_STATE_CHANGE)) | (
+        (logger == "logger") & F.coalesce(F.col("speaker"), F.lit("")).rlike(_whole(STATE_CHANGE_SPEAKER))
+    )
+    return F.when(is_state_change, STATE_CHANGE).otherwise(F.coalesce(F.try_element_at(named, _class_name()), logger))
 
 
 def spoken_node() -> Column:
