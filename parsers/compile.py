@@ -5,7 +5,7 @@ so that one `split` and one cast a column serve all rules. `spark.sql.codegen.hu
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -116,66 +116,75 @@ def header(head: Column, raw: Column, has_tail: Column, layouts: Iterable[Layout
     return F.split(laid_out, SEPARATOR)
 
 
+def _bound(value: Column, then: Callable[[Column], Column]) -> Column:
+    """`then` of the value, which is computed once and stands in the plan once, however often it is used."""
+    return F.get(F.transform(F.array(value), then), F.lit(0))
+
+
 def time_text(text: Column) -> Column:
     """`yyyy-MM-dd HH:mm:ss.SSS` and the zone, of ISO text or a count since 1970; null of other text."""
     numbers = capture_numbers(ISO_WHOLE)
-    iso = "${date} ${clock}${fraction}${zone}"
-    iso = re.sub(r"\{(\w+)\}", lambda found: str(numbers[found[1]]), iso)
+    iso = re.sub(r"\{(\w+)\}", lambda found: f"${numbers[found[1]]}", "{date} {clock}{fraction}{zone}")
     instant = _whole(EPOCH_INSTANT)
 
-    def part(number: int) -> Column:
-        return F.nullif(F.regexp_extract(text, instant, number), F.lit("")).try_cast("bigint")
+    def counted(millis: Column) -> Column:
+        # no zone of a session in between: days and a rest
+        second = F.pmod(F.floor(millis / 1000), F.lit(86_400))
+        day = F.date_from_unix_date(F.floor(millis / 86_400_000).cast("int")).cast("string")
+        clock = (F.floor(second / 3600), F.floor(second / 60) % 60, second % 60, F.pmod(millis, F.lit(1000)))
+        return F.when(millis.isNotNull(), F.concat(day, F.format_string(" %02d:%02d:%02d.%03dZ", *clock)))
 
-    millis = (
-        F.when(text.rlike(_whole(EPOCH_MILLIS)), text.try_cast("bigint"))
-        .when(text.rlike(_whole(EPOCH_SECONDS)), text.try_cast("bigint") * 1000)
-        .when(text.rlike(instant), part(1) * 1000 + F.floor(F.coalesce(part(2), F.lit(0)) / 1_000_000))
-    )
-    # no zone of a session in between: days and a rest
-    day, rest = F.floor(millis / 86_400_000), F.pmod(millis, F.lit(86_400_000))
-    seconds = F.floor(rest / 1000)
-    clock = F.format_string(
-        "%02d:%02d:%02d.%03dZ", F.floor(seconds / 3600), F.floor(seconds / 60) % 60, seconds % 60, F.pmod(rest, F.lit(1000))
-    )
-    counted = F.concat_ws(" ", F.date_from_unix_date(day.cast("int")).cast("string"), clock)
-    return F.when(text.rlike(_whole(ISO_WHOLE)), F.regexp_replace(text, _whole(ISO_WHOLE), iso)).when(millis.isNotNull(), counted)
+    def of(text: Column) -> Column:
+        seconds, nanos = (F.regexp_extract(text, instant, number).try_cast("bigint") for number in (1, 2))
+        millis = (
+            F.when(text.rlike(_whole(EPOCH_MILLIS)), text.try_cast("bigint"))
+            .when(text.rlike(_whole(EPOCH_SECONDS)), text.try_cast("bigint") * 1000)
+            .when(text.rlike(instant), seconds * 1000 + F.floor(F.coalesce(nanos, F.lit(0)) / 1_000_000))
+        )
+        whole = _whole(ISO_WHOLE)
+        return F.when(text.rlike(whole), F.regexp_replace(text, whole, iso)).otherwise(_bound(millis, counted))
+
+    return _bound(text, of)
 
 
 def _json_laid_out(line: Column, layout: Layout) -> Column:
     """The slots of a JSON record, joined; null where it is no JSON, or has no time, level and message."""
-    assert layout.json is not None
-    paths = [path for slot in JSON_SLOTS for path in layout.json[slot]]
-    keys = dict.fromkeys(key for path in paths for key in (path, path.partition(".")[0]))
-    schema = StructType([StructField(key, StringType()) for key in keys])
+    keys = layout.json or {}
+    paths = dict.fromkeys(path for slot in JSON_SLOTS for path in keys[slot])
+    schema = StructType([StructField(key, StringType()) for key in {name: 0 for p in paths for name in (p, p.partition(".")[0])}])
     options = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 
-    def laid_out(content: Column) -> Column:
-        def at(path: str) -> Column:
-            value = F.nullif(content[path], F.lit(""))
-            outer, dot, inner = path.partition(".")
-            return F.coalesce(value, F.nullif(F.get_json_object(content[outer], f"$['{inner}']"), F.lit(""))) if dot else value
+    def at(content: Column, path: str) -> Column:
+        """Text at a path: a key, or key b of object a for `a.b`; null where nothing stands, or an empty text."""
+        outer, dot, inner = path.partition(".")
+        value = F.nullif(content[path], F.lit(""))
+        return F.coalesce(value, F.nullif(F.get_json_object(content[outer], f"$['{inner}']"), F.lit(""))) if dot else value
 
-        def first(slot: str, text: bool = False) -> Column:
-            values = [at(path) for path in (layout.json or {})[slot]]
-            if text:
-                values = [F.when(~value.rlike(r"\A[\[{]"), value) for value in values]
-            return F.coalesce(*values, F.lit(None).cast("string"))
+    def values(content: Column) -> Column:
+        return F.struct(*[at(content, path).alias(f"p{n}") for n, path in enumerate(paths)])
 
-        said = F.concat(F.lit(": "), first("error_message"))
-        thrown = F.coalesce(first("stack_trace", True), F.concat(first("error_class"), F.coalesce(said, F.lit(""))))
-        message = F.rtrim(F.replace(first("message"), F.lit(SEPARATOR), F.lit("")), F.lit("\r\n"))
-        spoken = F.regexp_replace(message, rf"(?s)\A{to_java(SPEAKER)}(.*)\z", f"$1{SEPARATOR}$2")
-        level = F.upper(first("level"))
-        ts = time_text(first("time"))
+    def laid_out(found: Column) -> Column:
+        columns = {path: found[f"p{n}"] for n, path in enumerate(paths)}
+
+        def first(slot: str) -> Column:
+            some = [columns[path] for path in keys[slot]]
+            if slot == "stack_trace":
+                some = [F.when(~value.rlike(r"\A[\[{]"), value) for value in some]
+            return F.coalesce(*some, F.lit(None).cast("string"))
 
         def plain(value: Column) -> Column:
             return F.coalesce(F.replace(value, F.lit(SEPARATOR), F.lit("")), F.lit(""))
 
+        said = F.coalesce(F.concat(F.lit(": "), first("error_message")), F.lit(""))
+        thrown = F.coalesce(first("stack_trace"), F.concat(first("error_class"), said))
+        message = F.rtrim(F.replace(first("message"), F.lit(SEPARATOR), F.lit("")), F.lit("\r\n"))
+        spoken = F.regexp_replace(message, rf"(?s)\A{to_java(SPEAKER)}(.*)\z", f"$1{SEPARATOR}$2")
+        level = F.upper(first("level"))
+        ts = time_text(first("time"))
         slots = [F.lit(layout.name), ts, level, plain(first("logger")), plain(first("thread")), spoken, plain(thrown)]
         return F.when(level.isin(*LEVELS), F.concat(*[part for slot in slots for part in (F.lit(SEPARATOR), slot)][1:]))
 
-    # bound to a name, so that it is read once
-    return F.get(F.transform(F.array(F.from_json(line, schema, options)), laid_out), F.lit(0))
+    return _bound(_bound(F.from_json(line, schema, options), values), laid_out)
 
 
 def quoted(text: str) -> str:
