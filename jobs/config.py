@@ -36,6 +36,7 @@ class Config:
 
     clusters: tuple[Cluster, ...]
     thresholds: Thresholds = field(default_factory=Thresholds)
+    rules: Path | None = None
 
 
 def check_timezone(name: str) -> str:
@@ -71,14 +72,14 @@ def _typed(value: Any, kind: type, where: str) -> Any:
 
 
 def load(path: Path) -> Config:
-    """Reads audit.toml; `logs` are relative to its folder. Raises UsageError."""
+    """Reads audit.toml; `logs` and `rules` are relative to its folder. Raises UsageError."""
     try:
         content = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise UsageError(f"--config {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"--config {path}: {error}") from None
-    _only_known(content, ("cluster", "thresholds"), str(path))
+    _only_known(content, ("cluster", "thresholds", "rules"), str(path))
     clusters = []
     for number, entry in enumerate(_typed(content.get("cluster", []), list, f"{path}: cluster"), 1):
         where = f"{path}: cluster {number}"
@@ -108,4 +109,5 @@ def load(path: Path) -> Config:
     _only_known(thresholds, known, f"{path}: thresholds")
     for key, value in thresholds.items():
         _typed(value, int, f"{path}: thresholds.{key}")
-    return Config(tuple(clusters), Thresholds(**thresholds))
+    rules = path.parent / _typed(content["rules"], str, f"{path}: rules") if "rules" in content else None
+    return Config(tuple(clusters), Thresholds(**thresholds), rules)

@@ -10,9 +10,10 @@ HOUR = ("cluster", "node", "hour")
 
 
 def _counted(events: DataFrame, passed_over: DataFrame) -> DataFrame:
-    """Records by node, hour, logger and what became of them."""
+    """Records by node, hour, logger and what became of them, and how many each layout took."""
+    layout = F.coalesce("layout", F.lit("-")).alias("layout")
     kept = events.filter("item = 0").select(
-        "cluster", "node", F.date_trunc("hour", "ts").alias("hour"), "logger",
+        "cluster", "node", F.date_trunc("hour", "ts").alias("hour"), "logger", layout,
         F.col("event_type").isNotNull().cast("bigint").alias("recognised"),
         (F.col("event_type").isNull() & ~F.col("drifted")).cast("bigint").alias("unrecognised"),
         F.col("drifted").cast("bigint").alias("drifted"),
@@ -21,14 +22,20 @@ def _counted(events: DataFrame, passed_over: DataFrame) -> DataFrame:
     )  # fmt: skip
     zero = F.lit(0).cast("bigint")
     others = passed_over.select(
-        *HOUR, "logger", zero.alias("recognised"), zero.alias("unrecognised"), zero.alias("drifted"),
+        *HOUR, "logger", layout, zero.alias("recognised"), zero.alias("unrecognised"), zero.alias("drifted"),
         F.lit(1).cast("bigint").alias("out_of_scope"), F.lit(False).alias("trace"),
     )  # fmt: skip
     names = ("recognised", "unrecognised", "drifted", "out_of_scope")
     return (
         kept.unionByName(others)
-        .groupBy(*HOUR, "logger")
+        .groupBy(*HOUR, "logger", "layout")
         .agg(F.count("*").alias("records"), *[F.sum(name).alias(name) for name in names], F.max("trace").alias("trace"))
+        .groupBy(*HOUR, "logger")
+        .agg(
+            *[F.sum(name).alias(name) for name in ("records", *names)],
+            F.max("trace").alias("trace"),
+            F.map_from_entries(F.array_sort(F.collect_list(F.struct("layout", "records")))).alias("layouts"),
+        )
     )
 
 
@@ -47,7 +54,7 @@ def _hours_without_state_changes(counted: DataFrame) -> DataFrame:
         .select(
             *HOUR, F.lit(STATE_CHANGE).alias("logger"),
             *[zero.alias(name) for name in ("records", "recognised", "unrecognised", "drifted", "out_of_scope")],
-            F.lit(False).alias("trace"),
+            F.lit(False).alias("trace"), F.create_map().cast("map<string,bigint>").alias("layouts"),
         )
     )  # fmt: skip
 
@@ -83,6 +90,6 @@ def coverage(events: DataFrame, passed_over: DataFrame) -> DataFrame:
         .otherwise("not_logged")
     )
     return rows.select(
-        *HOUR, "logger", "records", "recognised", "unrecognised", "drifted", "out_of_scope",
+        *HOUR, "logger", "records", "recognised", "unrecognised", "drifted", "out_of_scope", "layouts",
         replica_states.alias("replica_states"), partition_changes.alias("partition_changes"),
     )  # fmt: skip

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import schemas
 from jobs.store import columns_of
-from parsers.layouts import layouts
+from parsers.layouts import Layout, Wrapper
 from parsers.rules import built_in
 
 README = Path(__file__).parents[1] / "README.md"
@@ -58,9 +58,16 @@ def rules() -> str:
 
 
 def shapes() -> str:
-    """The layouts, with their first sample."""
-    rows = [f"| `{layout.name}` | `{_cell(str(layout.samples[0]['line']).splitlines()[0][:90])}…` |" for layout in layouts()]
-    return "| layout | for instance |\n|---|---|\n" + "\n".join(rows)
+    """The layouts with their ConversionPattern, and the wrappers, with their first sample."""
+
+    def sample(entry: Layout | Wrapper) -> str:
+        return f"`{_cell(str(entry.samples[0]['line']).splitlines()[0][:90])}…`"
+
+    known = built_in()
+    rows = [f"| `{one.name}` | {f'`{_cell(one.pattern)}`' if one.pattern else 'JSON'} | {sample(one)} |" for one in known.layouts]
+    table = "| layout | ConversionPattern | for instance |\n|---|---|---|\n" + "\n".join(rows)
+    rows = [f"| `{one.name}` | {sample(one)} |" for one in known.wrappers]
+    return table + "\n\nand before any of them:\n\n| collector | for instance |\n|---|---|\n" + "\n".join(rows)
 
 
 PARTS = {"dictionary": dictionary, "checks": checks, "rules": rules, "layouts": shapes}

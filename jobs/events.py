@@ -15,6 +15,8 @@ from parsers.rules import BEGINNING, RuleSet
 
 # a longer record is stored with its first item only: a LeaderAndIsr request may name 50,000 partitions in 10 MB
 LONG_RECORD = 10_000
+# of what no rule reads: enough to write one
+LONG_STATEMENT = 2_000
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ def identify(parsed: DataFrame, names: DataFrame) -> DataFrame:
     """
     node = F.coalesce(compiled.spoken_node(), F.col("file_node"))
     local = F.col("ts_text").try_cast("timestamp")
-    has_zone = F.col("ts_text").rlike(r"(?:Z|[+\-]\d\d:?\d\d)\z")
+    has_zone = ~F.col("ts_text").rlike(r"\A\S+ [\d:.]+\z")
     ts = F.when(has_zone | (F.col("timezone") == "UTC"), local).otherwise(F.to_utc_timestamp(local, F.col("timezone")))
     placed = parsed.join(F.broadcast(names), "file_no").select(
         "*", node.alias("node"), ts.alias("ts"), F.col("line_no").alias("record_no")
@@ -89,20 +91,22 @@ def first_copies(identified: DataFrame) -> DataFrame:
 
 def to_events(unique: DataFrame, ruleset: RuleSet) -> DataFrame:
     """Events of records in scope, as the table `events` has them (incarnation 1: `incarnations` comes later)."""
-    said = compiled.say(unique, ruleset)
+    said = compiled.say(unique.withColumn("unread", F.substring("statement", 1, LONG_STATEMENT)), ruleset)
     return said.select(
         "record_id", "item", "cluster", F.lit(1).alias("incarnation"), "node", "file", "record_no", "ts", "level",
         "logger", "layout", "event_type", "says", "drifted", *schemas.vocabulary(), "error_class", "error_message",
+        F.when(F.col("event_type").isNull(), F.col("unread")).alias("statement"),
         F.when((F.col("item") == 0) | (F.length("raw") < LONG_RECORD), F.col("raw")).alias("raw"),
     )  # fmt: skip
 
 
 def passed_over(identified: DataFrame) -> DataFrame:
-    """Records out of scope. out: cluster, node, hour, logger, record (hash); one row a record, copies once."""
+    """Records out of scope. out: cluster, node, hour, logger, layout, record (hash); one row a record, copies once."""
     rows = identified.filter("NOT in_scope").select(
-        "cluster", "node", F.date_trunc("hour", "ts").alias("hour"), "logger", F.xxhash64("node", "raw").alias("record")
-    )
-    return rows.groupBy("cluster", "node", "hour", "logger", "record").agg(F.count("*").alias("copies"))
+        "cluster", "node", F.date_trunc("hour", "ts").alias("hour"), "logger", "layout",
+        F.xxhash64("node", "raw").alias("record"),
+    )  # fmt: skip
+    return rows.groupBy("cluster", "node", "hour", "logger", "layout", "record").agg(F.count("*").alias("copies"))
 
 
 def land(store: Store, parsed: DataFrame, source: Staged, ruleset: RuleSet) -> Read:
@@ -122,7 +126,7 @@ def land(store: Store, parsed: DataFrame, source: Staged, ruleset: RuleSet) -> R
     added = Observation("added")
     counted = Observation("counted")
     others = passed_over(identified).observe(counted, F.sum("copies").alias("records"))
-    columns = ["cluster", "node", "hour", "logger", "record"]
+    columns = ["cluster", "node", "hour", "logger", "layout", "record"]
     before = store.rows_of("passed_over", clusters)
     keys = ["cluster", "hour", "logger", "record"]
     fresh_others = others.join(before.select(*keys), keys, "left_anti").select(*columns)

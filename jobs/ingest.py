@@ -7,25 +7,34 @@ import re
 import shutil
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from jobs.config import Cluster
 from jobs.errors import InputError
 from parsers import compile as compiled
-from parsers.layouts import Layout, layouts
+from parsers.layouts import Layout, Wrapper
 from parsers.match import Matcher
-from parsers.patterns import to_python
+from parsers.patterns import GROUP, SEPARATOR, to_python
 from parsers.rules import RuleSet
 
 LOOK = 256 * 1024
 LOOK_AT_MOST = 4 * 1024 * 1024
 NODE_FOLDER = re.compile(r"(?:broker|node|kafka|controller|server)[-_.]?(\d+)", re.IGNORECASE)
+# a link of a staged file is named by so many digits
+LINK_DIGITS = 7
+# an ISO time stamp in a header begins before
+LONGEST_TIME = 80
+DAY = r"\d{4}-\d\d-\d\d"
+# more are no words of Kafka's, and not worth a rule each
+MOST_BEGINNINGS = 20_000
 # a stack trace may be long, but a million lines of prose between two records are none
 LONGEST_TAIL = 20_000
 STACK_TRACE = r"^(?:\s+at |\s*\.\.\. \d+ more|Caused by: |[\w.$]+\.[\w$]*(?:Exception|Error)(?::|$))"
@@ -83,23 +92,27 @@ def _beginning(path: Path) -> Iterator[bytes]:
             yield piece
 
 
-def _looks_like(text: str, heads: list[tuple[Layout, re.Pattern[str]]]) -> str | None:
-    bare = False
-    for line in text.split("\n"):
-        for layout, head in heads:
-            if head.match(line):
-                if not layout.bare:
-                    return "log"
-                bare = True
-    return "bare" if bare else None
-
-
 class Sniffer:
     """Looks into files: is this a log, and whose?"""
 
-    def __init__(self) -> None:
-        self.heads = [(layout, to_python(layout.head)) for layout in layouts()]
-        self.matcher = Matcher()
+    def __init__(self, ruleset: RuleSet | None = None) -> None:
+        self.matcher = Matcher(ruleset)
+        known = self.matcher.ruleset.layouts
+        self.timed, self.bare = (
+            to_python("|".join(GROUP.sub("(?:", layout.head) for layout in known if layout.bare == bare))
+            for bare in (False, True)
+        )
+
+    def _lines(self, text: str) -> Iterator[str]:
+        return map(self.matcher.unwrapped, text.split("\n"))
+
+    def _looks_like(self, text: str) -> str | None:
+        bare = False
+        for line in self._lines(text):
+            if self.timed.match(line):
+                return "log"
+            bare = bare or self.bare.match(line) is not None
+        return "bare" if bare else None
 
     def look(self, path: Path) -> LogFile:
         """What the file is; never raises."""
@@ -107,12 +120,13 @@ class Sniffer:
             size = path.stat().st_size
             if size == 0:
                 return LogFile(path, 0, "empty")
-            text, kind = "", None
+            text, looked_at, kind = "", 0, None
             for piece in _beginning(path):
                 if not text and piece[:2] in (b"\xff\xfe", b"\xfe\xff"):
                     return LogFile(path, size, "unreadable", why="it is UTF-16; convert it: iconv -f UTF-16 -t UTF-8")
                 text += piece.decode("utf-8", "replace")
-                kind = _looks_like(text, self.heads)
+                kind = self._looks_like(text[looked_at:])
+                looked_at = text.rfind("\n") + 1
                 if kind or len(text) >= LOOK_AT_MOST:
                     break
             if kind is None:
@@ -120,16 +134,17 @@ class Sniffer:
             if path.suffix == ".gz":
                 for _ in _beginning(path):  # a truncated archive shows only at its end
                     pass
-            return LogFile(path, size, kind, self._node(path, text))
+            return LogFile(path, size, kind, self._node(path, text, kind))
         except (OSError, EOFError, zlib.error) as error:
             why = "the .gz is truncated" if isinstance(error, EOFError) else getattr(error, "strerror", None) or str(error)
             return LogFile(path, 0, "unreadable", why=why)
 
-    def _node(self, path: Path, text: str) -> int | None:
+    def _node(self, path: Path, text: str, kind: str) -> int | None:
         """The id that the lines give, if they give one; else the folder's; else None."""
         said: Counter[int] = Counter()
-        for line in text.split("\n"):
-            if any(head.match(line) for _, head in self.heads):
+        heads = self.timed if kind == "log" else self.bare
+        for line in self._lines(text):
+            if heads.match(line):
                 record = self.matcher.record(line)
                 node = self.matcher.speaker(record.speaker).get("node") if record and record.speaker else None
                 if node is not None:
@@ -143,9 +158,9 @@ class Sniffer:
         return folder
 
 
-def find(cluster: Cluster) -> list[LogFile]:
+def find(cluster: Cluster, ruleset: RuleSet | None = None) -> list[LogFile]:
     """Every file below what was given for a cluster, with what it is. Raises InputError where something given does not exist."""
-    sniffer = Sniffer()
+    sniffer = Sniffer(ruleset)
     with ThreadPoolExecutor(2) as pool:
         looked = pool.map(sniffer.look, _expand(cluster.logs))
         return [replace(file, cluster=cluster.name, timezone=cluster.timezone) for file in looked]
@@ -164,7 +179,7 @@ class Staged:
 
 
 def _link_name(number: int, file: LogFile) -> str:
-    return f"{number:07d}.log" + (".gz" if file.path.suffix == ".gz" else "")
+    return f"{number:0{LINK_DIGITS}d}.log" + (".gz" if file.path.suffix == ".gz" else "")
 
 
 @contextlib.contextmanager
@@ -181,41 +196,104 @@ def staged(files: Iterable[LogFile], folder: Path) -> Iterator[Staged]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def lines(spark: SparkSession, paths: list[str], chosen: list[Layout]) -> tuple[DataFrame, int, int]:
-    """(lines, number of lines, number of those that begin no record).
+@dataclass(frozen=True)
+class Survey:
+    """What the first pass over all lines of one kind of files found out.
+
+    lines, continued: how many there are, how many of them begin no record.  layouts: those that the lines need.
+    beginnings: of all statements; None where they are too many, or only the whole header tells them.
+    first_day, last_day: of the records as printed (yyyy-MM-dd), None where one prints none.
+    repeated: hash BIGINT, of first lines that stand more than once; None where there are none.
+    """
+
+    lines: int
+    continued: int
+    layouts: list[Layout]
+    beginnings: frozenset[str] | None
+    first_day: str | None
+    last_day: str | None
+    repeated: DataFrame | None
+
+    @property
+    def records(self) -> int:
+        """How many records begin."""
+        return self.lines - self.continued
+
+
+def line_hash() -> Column:
+    """BIGINT: tells copies of the first line of a record, column `value`."""
+    return F.xxhash64("value")
+
+
+def lines(
+    spark: SparkSession, paths: list[str], chosen: list[Layout], wrappers: Sequence[Wrapper] = ()
+) -> tuple[DataFrame, Survey]:
+    """(lines, what they are).
 
     out: file_no INT, line_no BIGINT (from 1), value STRING, begins BOOLEAN. Two passes: Spark numbers rows within a split only,
-    the first pass finds out where each split begins.
+    the first pass finds out where each split begins, and everything else that is worth knowing before the lines are parsed.
     """
     text = spark.read.text(paths)
     placed = text.select(
-        F.split("_metadata.file_name", r"\.").getItem(0).cast("int").alias("file_no"),
+        F.substring("_metadata.file_name", 1, LINK_DIGITS).cast("int").alias("file_no"),
         F.col("_metadata.file_block_start").alias("block_start"),
         F.monotonically_increasing_id().alias("row"),
-        compiled.clean(F.col("value")).alias("value"),
+        compiled.clean(F.col("value"), wrappers).alias("value"),
     )
-    marked = placed.select("file_no", "block_start", "row", "value", compiled.is_head(F.col("value"), chosen).alias("begins"))
-    blocks = (
-        marked.groupBy("file_no", "block_start")
-        .agg(F.min("row").alias("first"), F.count("*").alias("n"), F.count_if(~F.col("begins")).alias("continued"))
-        .orderBy("file_no", "block_start")
-        .collect()
+    headed = placed.select(*placed.columns, compiled.once(compiled.heads_of(F.col("value"), chosen)).alias("heads"))
+    begins = F.col("heads") != 0
+    looked_at = headed.select(
+        "file_no", "block_start", "row", "heads",
+        F.when(begins, line_hash()).alias("hash"),
+        compiled.beginnings(F.col("value"), F.col("heads"), chosen).alias("beginning"),
+        F.when(begins, F.regexp_extract(F.substring("value", 1, LONGEST_TIME), DAY, 0)).alias("day"),
+    )  # fmt: skip
+    keys = ("file_no", "block_start", "hash", "beginning")
+    kind = F.when(F.grouping_id() == 0b0011, "block").when(F.grouping_id() == 0b1101, "line").otherwise("beginning")
+    of_line, of_statement = F.col("kind") == "line", F.col("kind") == "beginning"
+    grouped = (
+        looked_at.groupingSets([["file_no", "block_start"], ["hash"], ["beginning"]], *keys)
+        .agg(
+            kind.alias("kind"), F.min("row").alias("first"), F.count("*").alias("n"),
+            F.count_if(F.col("heads") == 0).alias("continued"), F.bit_or("heads").alias("heads"),
+            F.min("day").alias("first_day"), F.max("day").alias("last_day"),
+        )
+        .filter(~of_line | (F.col("hash").isNotNull() & (F.col("n") > 1)))
+        .localCheckpoint()
+    )  # fmt: skip
+    block = F.struct("file_no", "block_start", "first", "n", "continued", "heads", "first_day", "last_day")
+    found = grouped.agg(
+        F.array_sort(F.collect_list(F.when(F.col("kind") == "block", block))).alias("blocks"),
+        F.slice(F.collect_list(F.when(of_statement, F.col("beginning"))), 1, MOST_BEGINNINGS + 1).alias("beginnings"),
+        F.count_if(of_line).alias("repeated"),
+    ).first()
+    assert found is not None
+    begun = {text for joined in found.beginnings for text in joined.split(SEPARATOR)}
+    days = [day for block in found.blocks if block.n > block.continued for day in (block.first_day, block.last_day)]
+    survey = Survey(
+        lines=sum(block.n for block in found.blocks),
+        continued=sum(block.continued for block in found.blocks),
+        layouts=compiled.that_took(chosen, reduce(or_, (block.heads for block in found.blocks), 0)),
+        beginnings=None if len(found.beginnings) > MOST_BEGINNINGS or compiled.UNTOLD in begun else frozenset(begun),
+        first_day=min(days) or None if days else None,
+        last_day=max(days) if days and min(days) else None,
+        repeated=grouped.filter(of_line).select("hash") if found.repeated else None,
     )
-    starts, before, file_no = [], 0, None
-    for block in blocks:
+    marked = placed.select(
+        "file_no", "block_start", "row", "value", compiled.is_head(F.col("value"), survey.layouts).alias("begins")
+    )
+    shifts, before, file_no = [], 0, None
+    for block in found.blocks:
         if block.file_no != file_no:
             file_no, before = block.file_no, 0
-        starts.append((block.file_no, block.block_start, before + 1 - block.first))
+        shifts.append((block.file_no, block.block_start, before + 1 - block.first))
         before += block.n
-    total, continued = sum(b.n for b in blocks), sum(b.continued for b in blocks)
-    if not starts:
-        starts = [(-1, 0, 0)]
-    values = ", ".join(f"({f}, {b}L, {s}L)" for f, b, s in starts)
+    values = ", ".join(f"({f}, {b}L, {s}L)" for f, b, s in shifts or [(-1, 0, 0)])
     offsets = spark.sql(f"SELECT * FROM VALUES {values} AS t(file_no, block_start, shift)")
     numbered = marked.join(F.broadcast(offsets), ["file_no", "block_start"]).select(
         "file_no", (F.col("row") + F.col("shift")).alias("line_no"), "value", "begins"
     )
-    return numbered, total, continued
+    return numbered, survey
 
 
 def records(numbered: DataFrame, continued: int, stack_traces_only: bool) -> DataFrame:
@@ -248,19 +326,22 @@ def records(numbered: DataFrame, continued: int, stack_traces_only: bool) -> Dat
     return joined.select(*columns, "tail", F.concat_ws("\n", "value", "tail").alias("raw"))
 
 
-def read(spark: SparkSession, source: Staged, ruleset: RuleSet) -> tuple[DataFrame, int]:
-    """(records of all staged files with their headers parsed as `parsers.compile.parse` gives them, number of lines)."""
-    timed = [layout for layout in layouts() if not layout.bare]
-    bare = [layout for layout in layouts() if layout.bare]
-    parts, total = [], 0
-    for kind, chosen in (("log", timed), ("bare", bare)):
+@dataclass(frozen=True)
+class Part:
+    """All files of one kind. records: as the function `records` gives them; bare: they carry no time stamps."""
+
+    records: DataFrame
+    survey: Survey
+    bare: bool
+
+
+def read(spark: SparkSession, source: Staged, ruleset: RuleSet) -> list[Part]:
+    """The records of all staged files, files with time stamps and files without apart."""
+    parts = []
+    for kind in ("log", "bare"):
         if paths := source.of_kind(kind):
-            numbered, count, continued = lines(spark, paths, chosen)
-            found = records(numbered, continued, stack_traces_only=kind == "bare")
-            parsed = compiled.parse(found, ruleset, chosen)
-            total += count
-            parts.append(parsed.select(*parsed.columns, F.lit(kind == "bare").alias("bare")))
-    together = parts[0]
-    for part in parts[1:]:
-        together = together.unionByName(part)
-    return together, total
+            bare = kind == "bare"
+            chosen = [layout for layout in ruleset.layouts if layout.bare == bare]
+            numbered, survey = lines(spark, paths, chosen, ruleset.wrappers)
+            parts.append(Part(records(numbered, survey.continued, stack_traces_only=bare), survey, bare))
+    return parts

@@ -20,6 +20,7 @@ from jobs import config as configuration
 from jobs import errors
 from jobs.errors import AuditError, InputError, UsageError
 from jobs.progress import stage, warn
+from parsers.rules import RuleSet, built_in, load
 
 EXAMPLES = """\
 examples:
@@ -68,6 +69,8 @@ def parser() -> argparse.ArgumentParser:
         "--now", metavar="TIME", help="the moment that `stuck for` is measured against (default: the newest time stamp)"
     )
 
+    audit.add_argument("--rules", type=Path, metavar="DIR", help="a folder of rule files and layouts of your own, read with ours")
+
     explain = commands.add_parser("explain", help="which rule claims a line, and what it captures")
     explain.add_argument("line", nargs="?", default="-", metavar="LINE", help="a log line; '-' or nothing reads stdin")
     explain.add_argument("--rules", type=Path, metavar="DIR", help="a folder of rule files of your own")
@@ -96,14 +99,15 @@ def code_version() -> str:
         return "unpackaged"
 
 
-def rules_version() -> str:
-    """Hash of everything that decides what a line says."""
+def rules_version(site: Path | None = None) -> str:
+    """Hash of everything that decides what a line says: our rules and layouts, and a site's own."""
     from importlib.resources import files
 
     digest = hashlib.sha256()
     root = files("parsers")
+    own = sorted(site.glob("*.toml")) if site is not None else []
     for entry in [*sorted(root.joinpath("events").iterdir(), key=lambda e: e.name), root.joinpath("fragments.toml"),
-                  root.joinpath("layouts.toml"), root.joinpath("speakers.toml")]:  # fmt: skip
+                  root.joinpath("layouts.toml"), root.joinpath("speakers.toml"), *own]:  # fmt: skip
         if entry.name.endswith(".toml"):
             digest.update(entry.name.encode() + b"\0" + entry.read_bytes())
     return digest.hexdigest()[:16]
@@ -148,6 +152,19 @@ def _configuration(options: argparse.Namespace) -> configuration.Config:
     return configuration.Config((cluster,))
 
 
+def _ruleset(site: Path | None) -> RuleSet:
+    """Our rules, and those of a site's own folder once it is found to be sound. Raises UsageError naming file and rule."""
+    if site is None:
+        return built_in()
+    from parsers.definitions import problems
+
+    if found := problems(site):
+        more = f" ({len(found) - SHOWN_PROBLEMS} more: kafka-audit lint --rules {site})" if len(found) > SHOWN_PROBLEMS else ""
+        raise UsageError("; ".join(found[:SHOWN_PROBLEMS]) + more)
+    return load(site)
+
+
+SHOWN_PROBLEMS = 5
 # below, the rows of all tables are held in memory while they are checked
 SMALL_NUMBER_OF_EVENTS = 200_000
 
@@ -171,6 +188,8 @@ class Audit:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
         self.config = _configuration(options)
+        self.rules = options.rules or self.config.rules
+        self.ruleset = _ruleset(self.rules)
         self.days = _days(options)
         self.now = _moment(options.now, "--now") if options.now else None
         self.run_id = uuid.uuid4().hex[:16]
@@ -182,7 +201,7 @@ class Audit:
         from jobs.store import Store
 
         with stage("find logs") as doing:
-            files = [file for cluster in self.config.clusters for file in ingest.find(cluster)]
+            files = [file for cluster in self.config.clusters for file in ingest.find(cluster, self.ruleset)]
             doing.note(f"{sum(f.usable for f in files)} logs among {len(files)} files")
         for file in files:
             if file.kind == "unreadable":
@@ -206,9 +225,8 @@ class Audit:
         import schemas
         from jobs import checks, contracts, coverage, events, ingest, timelines
         from jobs.store import at_once
-        from parsers.rules import built_in
 
-        spark, ruleset = store.spark, built_in()
+        spark, ruleset = store.spark, self.ruleset
         names = [cluster.name for cluster in self.config.clusters]
         with ingest.staged(files, store.root / "_staging" / self.run_id) as source:
             with stage("open tables, count lines", spark):
@@ -329,7 +347,7 @@ class Audit:
             store.spark.sql(
                 f"SELECT {quoted(self.run_id)} AS run_id, {_literal(self.started_at)} AS started_at, {_literal(datetime.now(UTC))} AS finished_at, "
                 f"{quoted(status)} AS status, {outcomes[0].records}L AS records_read, {outcomes[0].new}L AS records_new, "
-                f"{outcomes[0].out_of_scope}L AS records_out_of_scope, {quoted(rules_version())} AS rules_version, "
+                f"{outcomes[0].out_of_scope}L AS records_out_of_scope, {quoted(rules_version(self.rules))} AS rules_version, "
                 f"{quoted(code_version())} AS code_version, {quoted(json.dumps(shown))} AS parameters"
             ),
         )

@@ -25,6 +25,7 @@ PROOF_LINES = 60
 PROOF_CHARACTERS = 4_000
 SHOWN_CHARACTERS = 2_000
 UNREADABLE = 200
+SHOWN_UNKNOWN = 10
 
 
 def write(path: Path, told: "Told", outcomes: list[Any], run_id: str) -> None:
@@ -141,6 +142,7 @@ def _cluster(told: "Told", outcome: Any) -> dict[str, Any]:
         "resolved_total": len(resolved),
         "not_shown": not_shown,
         "unreadable": unreadable,
+        "unknown": told.unknown.get(outcome.cluster, [])[:SHOWN_UNKNOWN],
         "facts": facts or [("Records", "0")],
     }
 

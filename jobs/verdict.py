@@ -1,7 +1,7 @@
 """The verdict: short, for a person; or as one JSON object."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,9 @@ from jobs.store import Store
 SHOWN = 10
 # findings of one check in one cluster that come with their first record
 PROVEN = 25
+# kinds of text that no rule reads
+UNKNOWN = 50
+SHOWN_UNKNOWN = 3
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,8 @@ class Told:
     counts: dict[str, dict[str, int]]
     not_shown: dict[str, list[str]]
     proof: dict[str, dict[str, Any]]
+    # rows of the view unknown_statements by cluster, the most frequent first
+    unknown: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
 
 def gather(store: Store, clusters: list[str]) -> Told:
@@ -73,7 +78,12 @@ def gather(store: Store, clusters: list[str]) -> Told:
     if ids:
         rows = store.table("events").filter(F.col("record_id").isin(*ids) & (F.col("item") == 0))
         proof = {row.record_id: row.asDict() for row in rows.select("record_id", "file", "record_no", "raw").collect()}
-    return Told(findings, counts, not_shown, proof)
+    unknown: dict[str, list[dict[str, Any]]] = {}
+    for name in clusters:
+        if counts[name].get("unrecognised") or counts[name].get("drifted"):
+            rows = store.table("unknown_statements").filter(F.col("cluster") == name).limit(UNKNOWN)
+            unknown[name] = [row.asDict() for row in rows.collect()]
+    return Told(findings, counts, not_shown, proof, unknown)
 
 
 def at_or_above(findings: list[dict[str, Any]], severity: str) -> list[dict[str, Any]]:
@@ -128,6 +138,13 @@ def as_text(told: Told, outcomes: list[Any], tables: Path) -> str:
     for outcome in outcomes:
         for text in told.not_shown.get(outcome.cluster, []):
             lines.append(f"These logs cannot show everything about {outcome.cluster}: {text}.")
+        unknown = told.unknown.get(outcome.cluster, [])
+        if unknown:
+            lines.append(
+                f"Text of {outcome.cluster} that no rule reads, the most frequent (view unknown_statements has all of it):"
+            )
+        for row in unknown[:SHOWN_UNKNOWN]:
+            lines.append(f"  {row['records']:,} {row['status']}, {row['logger'] or 'no logger'}: {printable(row['masked'], 150)}")
         for text in outcome.unreadable:
             lines.append(f"Not read: {printable(text, 300)}.")
     return "\n".join(lines)
@@ -149,6 +166,10 @@ def as_json(told: Told, outcomes: list[Any], run_id: str, status: str, code: int
                 "unreadable": list(outcome.unreadable),
                 "counts": told.counts[outcome.cluster],
                 "not_shown": told.not_shown[outcome.cluster],
+                "unknown_statements": [
+                    {name: value for name, value in row.items() if name != "cluster"}
+                    for row in told.unknown.get(outcome.cluster, [])
+                ],
             }
             for outcome in outcomes
         ],

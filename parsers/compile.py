@@ -4,24 +4,45 @@ The regex captures, the replacement lays out the row: every rule rewrites its st
 so that one `split` and one cast a column serve all rules. `spark.sql.codegen.hugeMethodLimit=8000` keeps it compiled.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
 
 import schemas
-from parsers.layouts import Layout
-from parsers.patterns import SEPARATOR, capture_numbers, group_names, replacement, to_java
-from parsers.rules import ITEMS, Rule, RuleSet, logger_key
+from parsers.layouts import (
+    EPOCH_INSTANT,
+    EPOCH_MILLIS,
+    EPOCH_SECONDS,
+    ISO_WHOLE,
+    JSON_SLOTS,
+    LEVELS,
+    SPEAKER,
+    Layout,
+    Wrapper,
+    wrapping,
+)
+from parsers.patterns import GROUP, SEPARATOR, capture_numbers, group_names, replacement, to_java
+from parsers.rules import BEGINNING, CUT_STATE_CHANGE, ITEMS, STATE_CHANGE, STATE_CHANGE_SPEAKER, Rule, RuleSet, logger_key
 
-HEADER_SLOTS = ("layout", "ts_text", "level", "logger", "thread", "speaker", "statement")
+HEADER_SLOTS = ("layout", "ts_text", "level", "logger", "thread", "speaker", "statement", "thrown")
 SPEAKER_SLOTS = ("node", "controller", "controller_epoch", "topic", "partition")
 THROWABLE = r"(?m)^(?:Caused by: )?([\w.$]+\.[\w$]*(?:Exception|Error|Throwable)[\w$]*)(?:: (.*))?$"
 _ESC = "\x1b"
+# what stands before a statement is shorter
+LONGEST_HEAD = 700
+UNTOLD = "\x02"
+_COLOUR = r"\x1B\[[0-9;]*[A-Za-z]"
 
 
 def _whole(pattern: str) -> str:
     return rf"(?s)\A(?:{to_java(pattern)})\z"
+
+
+def _begins(pattern: str) -> str:
+    return rf"\A(?:{GROUP.sub('(?:', pattern)})"
 
 
 def _header_replacement(layout: Layout, pattern: str) -> str:
@@ -30,46 +51,170 @@ def _header_replacement(layout: Layout, pattern: str) -> str:
     def slot(name: str) -> str:
         return f"${numbers[name]}" if name in numbers else ""
 
-    ts = ""
-    if "date" in numbers:
-        ts = slot("date") + " " + slot("clock") + ("." + slot("fraction") if "fraction" in numbers else "") + slot("zone")
-    cells = [layout.name, ts, slot("level"), slot("logger"), slot("thread"), slot("speaker"), slot("statement")]
-    return SEPARATOR.join(cells)
+    ts = re.sub(r"\{(\w+)\}", lambda found: slot(found[1]), layout.time)
+    return SEPARATOR.join([layout.name, ts, *(slot(name) for name in HEADER_SLOTS[2:])])
 
 
-def clean(line: Column) -> Column:
-    """A line without what no log prints but crashes and terminals leave: NUL padding, colours, CR, our own separator."""
+def clean(line: Column, wrappers: Sequence[Wrapper] = ()) -> Column:
+    """A line without what no layout prints: NUL padding, colours, CR, our own separator, what collectors put before it."""
     odd = line.contains("\x00") | line.contains(SEPARATOR) | line.contains(_ESC)
-    plain = F.regexp_replace(line, "[\\x00\\x01]|\\x1B\\[[0-9;]*[A-Za-z]", "")
+    plain = F.regexp_replace(line, f"[\\x00\\x01]|{_COLOUR}", "")
+    if wrappers:
+        any_of = "|".join(GROUP.sub("(?:", wrapper.pattern) for wrapper in wrappers)
+        # a default line and a line of a stack trace are told by their beginning
+        usual = line.startswith("[2") | line.startswith("\t")
+        odd = odd | (~usual & line.rlike(rf"\A(?:{any_of})"))
+        plain = F.regexp_replace(plain, rf"\A{GROUP.sub('(?:', wrapping(wrappers))}", "")
     return F.rtrim(F.when(odd, plain).otherwise(line), F.lit("\r"))
 
 
 def is_head(line: Column, layouts: Iterable[Layout]) -> Column:
     """Whether a line begins a record in one of the layouts."""
-    found = F.lit(False)
-    for layout in layouts:
-        found = found | line.rlike(rf"\A(?:{to_java(layout.head)})")
+    heads = dict.fromkeys(GROUP.sub("(?:", layout.head) for layout in layouts)
+    return line.rlike(rf"\A(?:{'|'.join(heads)})") if heads else F.lit(False)
+
+
+def heads_of(line: Column, layouts: Sequence[Layout]) -> Column:
+    """BIGINT, bit n: the line may begin a record of layout n; 0: it begins none.
+
+    Where all layouts are ours, a line that the first one's head takes has its bit alone: `that_took` knows which go with it.
+    """
+    bits = [F.when(line.rlike(_begins(layout.head)), 1 << n).otherwise(0).cast("bigint") for n, layout in enumerate(layouts)]
+    every = bits[0]
+    for bit in bits[1:]:
+        every = every.bitwiseOR(bit)
+    found = F.when(is_head(line, layouts), every).otherwise(F.lit(0).cast("bigint"))
+    if all(layout.built_in for layout in layouts):
+        found = F.when(line.rlike(_begins(layouts[0].head)), F.lit(1).cast("bigint")).otherwise(found)
     return found
 
 
+def beginnings(line: Column, heads: Column, layouts: Sequence[Layout]) -> Column:
+    """STRING: how the statement of a record begins that this line begins (BEGINNING characters), as each layout of `heads_of` reads
+    it, joined by U+0001; null for other lines. UNTOLD stands for what only the whole header tells."""
+    found = [F.when(heads.bitwiseAND(F.lit(1 << n)) != 0, _beginning(line, layout)) for n, layout in enumerate(layouts)]
+    several = F.concat_ws(SEPARATOR, *found)
+    return F.when(heads == 1, _beginning(line, layouts[0])).when(heads != 0, several)
+
+
+def _beginning(line: Column, layout: Layout) -> Column:
+    speaker = GROUP.sub("(?:", SPEAKER)
+    if layout.json:
+        keys = "|".join(re.escape(key.rpartition(".")[2]) for key in layout.json["message"])
+        texts = F.regexp_extract_all(line, F.lit(rf'"(?:{keys})" ?: ?"{speaker}([^"]{{0,{BEGINNING}}})'), F.lit(1))
+        joined = F.array_join(texts, SEPARATOR)
+        return F.when(joined.contains("\\"), UNTOLD).otherwise(joined)
+    if layout.bare:
+        numbers = capture_numbers(layout.line)
+        return F.substring(F.regexp_extract(line, _whole(layout.line), numbers["statement"]), 1, BEGINNING)
+    return F.regexp_extract(F.substring(line, 1, LONGEST_HEAD), rf"{_begins(layout.head)}{speaker}(.{{0,{BEGINNING}}})", 1)
+
+
+def that_took(layouts: Sequence[Layout], heads: int) -> list[Layout]:
+    """The layouts that are needed for lines of which `heads_of`, or-ed, is this."""
+    first = layouts[0].head
+    return [lay for n, lay in enumerate(layouts) if heads >> n & 1 or (heads & 1 and lay.head.startswith(first))]
+
+
+def _laid_out(text: Column, layouts: Iterable[Layout], spanning: bool) -> Column:
+    """The text as the first layout that takes the whole of it lays it out; what is laid out, no further layout takes."""
+    for layout in layouts:
+        if not layout.json and (pattern := layout.record if spanning else layout.line):
+            text = F.regexp_replace(text, _whole(pattern), _header_replacement(layout, pattern))
+    return text
+
+
 def header(head: Column, raw: Column, has_tail: Column, layouts: Iterable[Layout]) -> Column:
-    """ARRAY<STRING> of HEADER_SLOTS for a record, or of one element where no layout fits the whole of it.
+    """ARRAY<STRING> of HEADER_SLOTS for a record, or of one element (or null) where no layout fits the whole of it.
 
     head: the record's first line; raw: all its lines; has_tail: whether there are more than one.
     """
-    cases = F.lit(None).cast("string")
-    for layout in reversed(list(layouts)):
-        one_line = F.regexp_replace(head, _whole(layout.line), _header_replacement(layout, layout.line))
-        spanning = F.regexp_replace(raw, _whole(layout.record), _header_replacement(layout, layout.record))
-        begins = head.rlike(rf"\A(?:{to_java(layout.head)})")
-        cases = F.when(begins, F.when(has_tail, spanning).otherwise(one_line)).otherwise(cases)
-    return _once(F.split(cases, SEPARATOR))
+    known = list(layouts)
+    first = _laid_out(raw, known, spanning=False)
+    laid_out = F.when(has_tail, _laid_out(first, known, spanning=True)).otherwise(first)
+    for layout in reversed(known):
+        if layout.json:
+            laid_out = F.when(head.startswith("{") & head.rlike(_begins(layout.head)), _json_laid_out(head, layout)).otherwise(
+                laid_out
+            )
+    return once(F.split(laid_out, SEPARATOR))
 
 
-def _once(column: Column) -> Column:
+def once(column: Column) -> Column:
     """The column, evaluated once: the optimizer moves filters below a projection by copying what they are made of, unless it is
     not deterministic. A partition's number is never negative."""
     return F.when(F.spark_partition_id() >= 0, column)
+
+
+def _bound(value: Column, then: Callable[[Column], Column]) -> Column:
+    """`then` of the value, which is computed once and stands in the plan once, however often it is used."""
+    return F.get(F.transform(F.array(value), then), F.lit(0))
+
+
+def time_text(text: Column) -> Column:
+    """`yyyy-MM-dd HH:mm:ss.SSS` and the zone, of ISO text or a count since 1970; null of other text."""
+    numbers = capture_numbers(ISO_WHOLE)
+    iso = re.sub(r"\{(\w+)\}", lambda found: f"${numbers[found[1]]}", "{date} {clock}{fraction}{zone}")
+    instant = _whole(EPOCH_INSTANT)
+
+    def counted(millis: Column) -> Column:
+        # no zone of a session in between: days and a rest
+        second = F.pmod(F.floor(millis / 1000), F.lit(86_400))
+        day = F.date_from_unix_date(F.floor(millis / 86_400_000).cast("int")).cast("string")
+        clock = (F.floor(second / 3600), F.floor(second / 60) % 60, second % 60, F.pmod(millis, F.lit(1000)))
+        return F.when(millis.isNotNull(), F.concat(day, F.format_string(" %02d:%02d:%02d.%03dZ", *clock)))
+
+    def of(text: Column) -> Column:
+        seconds, nanos = (F.regexp_extract(text, instant, number).try_cast("bigint") for number in (1, 2))
+        millis = (
+            F.when(text.rlike(_whole(EPOCH_MILLIS)), text.try_cast("bigint"))
+            .when(text.rlike(_whole(EPOCH_SECONDS)), text.try_cast("bigint") * 1000)
+            .when(text.rlike(instant), seconds * 1000 + F.floor(F.coalesce(nanos, F.lit(0)) / 1_000_000))
+        )
+        whole = _whole(ISO_WHOLE)
+        return F.when(text.rlike(whole), F.regexp_replace(text, whole, iso)).otherwise(_bound(millis, counted))
+
+    return _bound(text, of)
+
+
+def _json_laid_out(line: Column, layout: Layout) -> Column:
+    """The slots of a JSON record, joined; null where it is no JSON, or has no time, level and message."""
+    keys = layout.json or {}
+    paths = dict.fromkeys(path for slot in JSON_SLOTS for path in keys[slot])
+    schema = StructType([StructField(key, StringType()) for key in {name: 0 for p in paths for name in (p, p.partition(".")[0])}])
+    options = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
+
+    def at(content: Column, path: str) -> Column:
+        """Text at a path: a key, or key b of object a for `a.b`; null where nothing stands, or an empty text."""
+        outer, dot, inner = path.partition(".")
+        value = F.nullif(content[path], F.lit(""))
+        return F.coalesce(value, F.nullif(F.get_json_object(content[outer], f"$['{inner}']"), F.lit(""))) if dot else value
+
+    def values(content: Column) -> Column:
+        return F.struct(*[at(content, path).alias(f"p{n}") for n, path in enumerate(paths)])
+
+    def laid_out(found: Column) -> Column:
+        columns = {path: found[f"p{n}"] for n, path in enumerate(paths)}
+
+        def first(slot: str) -> Column:
+            some = [columns[path] for path in keys[slot]]
+            if slot == "stack_trace":
+                some = [F.when(~value.rlike(r"\A[\[{]"), value) for value in some]
+            return F.coalesce(*some, F.lit(None).cast("string"))
+
+        def plain(value: Column) -> Column:
+            return F.coalesce(F.replace(value, F.lit(SEPARATOR), F.lit("")), F.lit(""))
+
+        said = F.coalesce(F.concat(F.lit(": "), first("error_message")), F.lit(""))
+        thrown = F.coalesce(first("stack_trace"), F.concat(first("error_class"), said))
+        message = F.rtrim(F.replace(first("message"), F.lit(SEPARATOR), F.lit("")), F.lit("\r\n"))
+        spoken = F.regexp_replace(message, rf"(?s)\A{to_java(SPEAKER)}(.*)\z", f"$1{SEPARATOR}$2")
+        level = F.upper(first("level"))
+        ts = time_text(first("time"))
+        slots = [F.lit(layout.name), ts, level, plain(first("logger")), plain(first("thread")), spoken, plain(thrown)]
+        return F.when(level.isin(*LEVELS), F.concat(*[part for slot in slots for part in (F.lit(SEPARATOR), slot)][1:]))
+
+    return _bound(_bound(F.from_json(line, schema, options), values), laid_out)
 
 
 def quoted(text: str) -> str:
@@ -100,9 +245,10 @@ def speaker_slots(speaker: str, ruleset: RuleSet) -> Column:
     return F.when(F.col(speaker) != "", F.split(F.expr(_case(branches)), SEPARATOR))
 
 
-def rule_slots() -> tuple[str, ...]:
-    """Slots that every rule fills, in order."""
-    return ("event_type", "says", *schemas.vocabulary(), ITEMS)
+def rule_slots(ruleset: RuleSet) -> tuple[str, ...]:
+    """Slots that every rule lays its statement out to, in order: what any of them captures."""
+    captured = {name for rule in ruleset.rules for name in rule.columns}
+    return ("event_type", "says", *(name for name in schemas.vocabulary() if name in captured), ITEMS)
 
 
 def statement_slots(statement: str, ruleset: RuleSet) -> Column:
@@ -110,16 +256,17 @@ def statement_slots(statement: str, ruleset: RuleSet) -> Column:
 
     Two dispatches, each a flat CASE: by the first character, then by the literal that the statement begins with.
     """
+    slots = rule_slots(ruleset)
     anywhere = [rule for rule in ruleset.rules if "" in rule.starts]
     others = [rule for rule in ruleset.rules if "" not in rule.starts]
     branches = []
     for char in sorted({start[0] for rule in others for start in rule.starts}):
         rules = [rule for rule in others if any(start[0] == char for start in rule.starts)]
-        branches.append((f"substring({statement}, 1, 1) = {quoted(char)}", _claimed(statement, rules)))
-    return F.split(F.expr(f"coalesce({_case(branches)}, {_claimed(statement, anywhere)})"), SEPARATOR)
+        branches.append((f"substring({statement}, 1, 1) = {quoted(char)}", _claimed(statement, rules, slots)))
+    return F.split(F.expr(f"coalesce({_case(branches)}, {_claimed(statement, anywhere, slots)})"), SEPARATOR)
 
 
-def _claimed(statement: str, rules: list[Rule]) -> str:
+def _claimed(statement: str, rules: list[Rule], slots: Sequence[str]) -> str:
     """The statement laid out by the first of the rules that claims it; unchanged where its pattern does not match."""
     branches = []
     for rule in rules:
@@ -128,7 +275,7 @@ def _claimed(statement: str, rules: list[Rule]) -> str:
             claims = f"({claims}) AND contains({statement}, {quoted(rule.contains)})"
         marks = {name: _as_text(value) for name, value in rule.implies.items()}
         marks |= {"event_type": rule.name, "says": rule.says}
-        branches.append((claims, _rewritten(statement, _whole(rule.pattern), replacement(rule.pattern, rule_slots(), marks))))
+        branches.append((claims, _rewritten(statement, _whole(rule.pattern), replacement(rule.pattern, slots, marks))))
     return _case(branches)
 
 
@@ -138,12 +285,18 @@ def _as_text(value: object) -> str:
     return str(value)
 
 
+def item_columns(ruleset: RuleSet) -> tuple[str, ...]:
+    """What items of records that name many are laid out to."""
+    captured = {name for rule in ruleset.rules if rule.each for name in group_names(rule.each.pattern)}
+    return tuple(name for name in schemas.vocabulary() if name in captured)
+
+
 def item_slots(event_type: str, items: str, ruleset: RuleSet) -> Column:
     """ARRAY<STRING>: each item of a record that names many, its columns joined by U+0001; null for all other records.
 
     event_type, items: SQL expressions.
     """
-    names = tuple(schemas.vocabulary())
+    names = item_columns(ruleset)
     by_pattern: dict[str, list[str]] = {}
     for rule in ruleset.rules:
         if rule.each is not None:
@@ -176,17 +329,39 @@ def parse(records: DataFrame, ruleset: RuleSet, layouts: Iterable[Layout]) -> Da
     SPEAKER_SLOTS (null where the speaker is not known). A record of which no layout takes the whole has a null logger and is in
     scope: it is kept and counted.
     """
+    layouts = list(layouts)
     kept = [name for name in records.columns if name != "head"]
     split = records.select(*kept, header(F.col("head"), F.col("raw"), F.col("tail").isNotNull(), layouts).alias("h"))
     fits = F.size("h") == len(HEADER_SLOTS)
-    slots = [F.when(fits, F.nullif(F.get("h", F.lit(n)), F.lit(""))).alias(name) for n, name in enumerate(HEADER_SLOTS)]
-    named = split.select(*kept, *slots)
-    class_name = F.rtrim(F.substring_index("logger", ".", -1), F.lit("$"))
-    key = F.when(F.col("logger").endswith("state.change.logger"), F.lit("state.change.logger")).otherwise(class_name)
+    slots = {name: F.when(fits, F.nullif(F.get("h", F.lit(n)), F.lit(""))) for n, name in enumerate(HEADER_SLOTS)}
+    slots["ts_text"] = F.replace(slots["ts_text"], F.lit(","), F.lit("."))
+    if any(layout.json or "(?<thrown>" in layout.line for layout in layouts):
+        more = F.nullif(F.concat_ws("\n", slots["thrown"], F.col("tail")), F.lit(""))
+        columns = [more.alias("tail") if name == "tail" else F.col(name) for name in kept]
+    else:
+        columns = [F.col(name) for name in kept]
+    named = split.select(*columns, *[slot.alias(name) for name, slot in slots.items() if name != "thrown"])
+    if cutting := [layout.name for layout in layouts if layout.cuts]:
+        named = named.withColumn("logger", F.when(F.col("layout").isin(*cutting), _full_name(ruleset)).otherwise(F.col("logger")))
+    key = F.when(F.col("logger").endswith(STATE_CHANGE), F.lit(STATE_CHANGE)).otherwise(_class_name())
     in_scope = F.col("logger").isNull() | key.isin(*sorted(logger_key(name) for name in ruleset.loggers))
     spoken = speaker_slots("speaker", ruleset)
-    shown = [name for name in HEADER_SLOTS if name != "speaker"]
+    shown = [name for name in HEADER_SLOTS if name not in {"speaker", "thrown"}]
     return named.select(*kept, *shown, in_scope.alias("in_scope"), spoken.alias("spoken"))
+
+
+def _class_name() -> Column:
+    return F.rtrim(F.substring_index("logger", ".", -1), F.lit("$"))
+
+
+def _full_name(ruleset: RuleSet) -> Column:
+    """The logger in full where a layout has abbreviated it; see `parsers.rules.full_name`."""
+    logger = F.col("logger")
+    named = F.create_map(*[F.lit(text) for pair in ruleset.full_names.items() for text in pair])
+    is_state_change = logger.rlike(_whole(CUT_STATE_CHANGE)) | (
+        (logger == "logger") & F.coalesce(F.col("speaker"), F.lit("")).rlike(_whole(STATE_CHANGE_SPEAKER))
+    )
+    return F.when(is_state_change, STATE_CHANGE).otherwise(F.coalesce(F.try_element_at(named, _class_name()), logger))
 
 
 def spoken_node() -> Column:
@@ -203,24 +378,24 @@ def say(parsed: DataFrame, ruleset: RuleSet) -> DataFrame:
     """
     words = schemas.vocabulary()
     kept = [name for name in parsed.columns if name not in {"spoken", "statement"}]
-    slot_of = {name: number for number, name in enumerate(rule_slots())}
-    known = F.size("r") == len(rule_slots())
-    items = item_slots("get(r, 0)", f"get(r, {slot_of[ITEMS]})", ruleset)
-    matched = parsed.select(*kept, F.col("spoken").alias("s"), _once(statement_slots("statement", ruleset)).alias("r"))
+    slot_of = {name: F.get("r", F.lit(number)) for number, name in enumerate(rule_slots(ruleset))}
+    known = F.size("r") == len(slot_of)
+    items = item_slots("get(r, 0)", f"get(r, {len(slot_of) - 1})", ruleset)
+    matched = parsed.select(*kept, F.col("spoken").alias("s"), once(statement_slots("statement", ruleset)).alias("r"))
     exploded = matched.select(*kept, "s", "r", F.posexplode_outer(items).alias("item", "i"))
     split = exploded.select(
         *kept, "s", "r",
         F.coalesce("item", F.lit(0)).cast("int").alias("item"),
         F.when(F.col("i").isNotNull(), F.split("i", SEPARATOR)).alias("i"),
-        F.when(known, F.get("r", F.lit(0))).alias("event_type"),
+        F.when(known, slot_of["event_type"]).alias("event_type"),
         (F.col("r").isNotNull() & ~known).alias("drifted"),
     )  # fmt: skip
-    listed = {name for rule in ruleset.rules if rule.each for name in group_names(rule.each.pattern)}
-    spoken = {name: F.get("s", F.lit(number)) for number, name in enumerate(SPEAKER_SLOTS)}
+    # the item's own value, else the record's, else the speaker's
+    places = [{name: F.get("i", F.lit(number)) for number, name in enumerate(item_columns(ruleset))}, slot_of]
+    places += [{name: F.get("s", F.lit(number)) for number, name in enumerate(SPEAKER_SLOTS)}]
     columns = []
-    for number, (name, word) in enumerate(words.items()):
-        texts = [F.get("i", F.lit(number))] if name in listed else []
-        texts += [F.get("r", F.lit(slot_of[name]))] + ([spoken[name]] if name in spoken else [])
+    for name, word in words.items():
+        texts = [place[name] for place in places if name in place] or [F.lit(None).cast("string")]
         text = F.coalesce(*[F.nullif(one, F.lit("")) for one in texts]) if len(texts) > 1 else texts[0]
         columns.append(typed(text, word["type"]).alias(name))
     thrown = F.col("tail").isNotNull()
@@ -228,7 +403,7 @@ def say(parsed: DataFrame, ruleset: RuleSet) -> DataFrame:
         *kept,
         "item",
         "event_type",
-        F.get("r", F.lit(slot_of["says"])).alias("says"),
+        slot_of["says"].alias("says"),
         "drifted",
         *columns,
         F.when(thrown, F.nullif(F.regexp_extract("tail", THROWABLE, 1), F.lit(""))).alias("error_class"),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import schemas
-from parsers.layouts import layouts
+from parsers.layouts import BUILT_IN, Layout, Wrapper
 from parsers.match import Matcher
 from parsers.patterns import DefinitionError, check_dialect, to_python
 from parsers.rules import ITEMS, RuleSet, fragments, lint, load
@@ -32,7 +32,7 @@ def problems(site: Path | None) -> list[str]:
     parts: list[tuple[str, Callable[[], list[str]]]] = [
         ("schemas/vocabulary.toml", lambda: word_problems(schemas.vocabulary())),
         ("rules", lambda: rule_problems(load(site))),
-        ("parsers/layouts.toml", layout_problems),
+        ("layouts.toml", lambda: layout_problems(load(site))),
         ("schemas/machines", lambda: machine_problems(schemas.machines(), schemas.moves())),
         ("schemas/checks", lambda: check_problems(schemas.statements("checks"), severities())),
         ("schemas/contracts.toml", lambda: contract_problems(schemas.contracts(), table_columns())),
@@ -90,23 +90,33 @@ def rule_problems(ruleset: RuleSet) -> list[str]:
     return [f"fragments.toml: {name} cannot be inserted, its name is not lower case" for name in unused] + lint(ruleset)
 
 
-def layout_problems() -> list[str]:
-    """Every layout has samples, and they parse to what `gives` says; no layout before it takes them."""
-    matcher, found = Matcher(), []
-    for layout in layouts():
-        where = f"parsers/layouts.toml [{layout.name}]"
-        if not layout.samples:
+def layout_problems(ruleset: RuleSet) -> list[str]:
+    """Samples of layouts and wrappers parse to what `gives` says, no layout before takes them; ours all have samples."""
+    matcher, found = Matcher(ruleset), []
+    entries: list[Layout | Wrapper] = [*ruleset.layouts, *ruleset.wrappers]
+    for entry in entries:
+        where = f"{BUILT_IN if entry.built_in else 'layouts.toml'} [{entry.name}]"
+        if entry.built_in and not entry.samples:
             found.append(f"{where}: no sample")
-        for number, sample in enumerate(layout.samples, 1):
+        for number, sample in enumerate(entry.samples, 1):
+            if unknown := set(sample) - {"line", "gives"}:
+                found.append(f"{where} sample {number}: unknown key {', '.join(sorted(unknown))}")
+            wanted = {"layout": entry.name} if isinstance(entry, Layout) else {}
+            wanted |= sample.get("gives", {})
             record = matcher.record(sample["line"])
-            if record is None or record.layout != layout.name:
-                taken = f"is taken by layout {record.layout}" if record else "has no known head"
-                found.append(f"{where} sample {number}: the line {taken}")
-                continue
-            for slot, wanted in sample.get("gives", {}).items():
-                got = getattr(record, slot, None)
-                if got != wanted:
-                    found.append(f"{where} sample {number}: {slot} is {got!r} instead of {wanted!r}")
+            if record is None:
+                found.append(f"{where} sample {number}: the line has no known head")
+            elif record.layout != wanted.get("layout", record.layout):
+                found.append(f"{where} sample {number}: the line is taken by layout {record.layout}")
+            elif not record.fits:
+                found.append(f"{where} sample {number}: the head is known, but the layout does not take the whole record")
+            else:
+                got = {slot: getattr(record, slot, None) for slot in wanted}
+                found += [
+                    f"{where} sample {number}: {slot} is {got[slot]!r} instead of {value!r}"
+                    for slot, value in wanted.items()
+                    if got[slot] != value
+                ]
     return found
 
 

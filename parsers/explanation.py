@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import lru_cache
@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import schemas
-from parsers.layouts import Layout, layouts
 from parsers.match import Matcher, Record
 from parsers.patterns import DefinitionError, to_python
 from parsers.rules import Rule, built_in, load
 
 SHOWN_RULES = 5
+SHOWN_LAYOUTS = 3
 SHOWN_ITEMS = 20
 SHOWN_CELLS = 300  # characters of one value
 WIDTH = 100  # characters of a statement around its mark
@@ -195,15 +195,16 @@ def _value(value: Any) -> str:
 # -- records -----------------------------------------------------------------------------------------------
 
 
-def records(text: str, known: Iterable[Layout]) -> Iterator[tuple[int, bool, str]]:
+def records(text: str, matcher: Matcher) -> Iterator[tuple[int, bool, str]]:
     """(number of its first line, has a known head, record).
 
     A record begins at a line with a layout's head, other lines belong to it. Lines before the first head come
     as one, with False. Layouts without a time stamp count only where no other is found.
     """
-    lines = [line.removesuffix("\r") for line in text.replace("\x00", "").replace("\x01", "").split("\n")]
+    lines = [matcher.unwrapped(line) for line in text.split("\n")]
     while lines and not lines[-1].strip():
         lines.pop()
+    known = matcher.ruleset.layouts
     heads = [to_python(layout.head) for layout in known if not layout.bare]
     begins = [any(head.match(line) for head in heads) for line in lines]
     if not any(begins):
@@ -224,29 +225,36 @@ def explain(text: str, site: Path | None) -> str:
     if site is not None and not site.is_dir():
         raise DefinitionError(f"--rules {site}: no such folder")
     matcher = Matcher(load(site) if site is not None else built_in())
-    found = list(records(text, layouts()))
+    found = list(records(text, matcher))
     parts: list[str] = []
     for line_no, is_record, part in found[:MOST_RECORDS]:
         title = [f"line {line_no:,}"] if len(found) > 1 else []
-        parts.append("\n".join(title + (_told(matcher, part) if is_record else _headless(part))))
+        parts.append("\n".join(title + (_told(matcher, part) if is_record else _headless(matcher, part))))
     if len(found) > MOST_RECORDS:
         parts.append(f"and {len(found) - MOST_RECORDS:,} records more; `kafka-audit audit` reads whole files")
     return "\n\n".join(parts) if parts else "Nothing but blank lines."
 
 
-def _headless(text: str) -> list[str]:
-    """Says that no layout knows the first line, and how far each layout's head got."""
+def _headless(matcher: Matcher, text: str) -> list[str]:
+    """Says that no layout knows the first line, and how far the heads got that got furthest."""
     first, _, rest = text.partition("\n")
     first = first[:LONGEST]
-    lines = ["No layout has a line with such a head:"]
-    for layout in layouts():
-        got = reach(to_python(layout.head), first)
-        lines += ["", _row("layout", visible(layout.name)), *marked(first, got.at, "    ")]
+    known = matcher.ruleset.layouts
+    lines = [f"No layout has a line with such a head. The nearest of {len(known)}:"]
+    reached = [(layout, reach(to_python(layout.head), first)) for layout in known]
+    reached.sort(key=lambda entry: (entry[0].bare, -entry[1].at))  # text of any kind goes far in a bare one
+    for layout, got in reached[:SHOWN_LAYOUTS]:
+        shown = f"{layout.name}   {layout.pattern or 'JSON'}"
+        lines += ["", _row("layout", visible(shown)), *marked(first, got.at, "    ")]
         if got.expected:
             lines.append(f"    expected next: {visible(got.expected)}")
     if rest:
         lines += ["", f"  and {rest.count(chr(10)) + 1:,} further line(s) before a line with a known head"]
-    lines += ["", "  In a log file, such lines belong to the record before them (a stack trace)."]
+    lines += [
+        "",
+        "  In a log file, such lines belong to the record before them (a stack trace).",
+        '  A layout of your own is one line of layouts.toml in the folder of --rules: [name] conversion_pattern = "..", as in log4j.',
+    ]
     return lines
 
 
@@ -257,10 +265,12 @@ def _told(matcher: Matcher, text: str) -> list[str]:
     text = first + newline + rest
     record = matcher.record(text)
     if record is None:
-        return _headless(text)
+        return _headless(matcher, text)
     lines = _header(matcher, record)
-    if record.logger is None and record.ts is None:
-        layout = next(lay for lay in layouts() if lay.name == record.layout)
+    if not record.fits:
+        layout = next(lay for lay in matcher.ruleset.layouts if lay.name == record.layout)
+        if layout.json:
+            return [*lines, _row("unrecognised", "it is no JSON (is it cut off?), or has no time, level and message")]
         got = reach(to_python(layout.line), first[:LONGEST])
         lines += [
             _row(
@@ -286,10 +296,10 @@ def _told(matcher: Matcher, text: str) -> list[str]:
 
 
 def _header(matcher: Matcher, record: Record) -> list[str]:
-    zoned = record.ts is not None and re.search(r"(?:Z|[+\-]\d\d:?\d*)$", record.ts[19:])
+    zoned = record.ts is not None and re.search(r"[^\d.]", record.ts[19:])
     zone = "" if record.ts is None or zoned else " (in the zone of --timezone: the line names none)"
     if record.logger is None:
-        scope = "not found"
+        scope = "none in this layout: all of its records are in scope" if record.fits else "not found"
     elif matcher.ruleset.in_scope(record.logger):
         scope = f"{cut(record.logger)} (in scope)"
     else:

@@ -1,29 +1,39 @@
-"""Layouts: where a log line keeps its time stamp, level, logger and message.
+"""Layouts: where a log line keeps its time stamp, level, logger and message; and wrappers: what a collector puts before it.
 
-A layout is made from log4j's own ConversionPattern (org.apache.log4j.PatternLayout, log4j2 PatternLayout, Logback).
-Every layout yields the same slots (date, clock, fraction, zone, level, logger, thread, speaker, statement), so that all of them
-compile to one expression.
+A layout is made from log4j's own ConversionPattern (org.apache.log4j.PatternLayout, log4j2 PatternLayout, Logback), or it is
+JSON with one record a line. Every layout yields the same slots (time, level, logger, thread, speaker, statement, thrown), so
+that all of them compile to one expression.
 """
 
 import re
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from parsers.patterns import DefinitionError, check_dialect
 
 # what a component puts before its statement: `[Controller id=1 epoch=5] `, `Controller 1 epoch 5 `, `[Kafka Server 3], `
 SPEAKER = r"(?<speaker>(?:\[[^\]]{1,300}\][:,]* ?)?(?:(?:Controller|Broker) \d+ (?:epoch \d+ )?)?)"
-STATEMENT = r"(?<statement>.*)"
 LOGGER = r"(?<logger>[\w.$\-]+)"
-LEVEL = r"(?<level>TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL)"
-
-_CONVERSION = re.compile(r"%(-?\d*(?:\.-?\d+)?)([a-zA-Z]+|%)((?:\{[^}]*\})*)")
-_DATE_FORMATS = {"": "yyyy-MM-dd HH:mm:ss,SSS", "ISO8601": "yyyy-MM-dd HH:mm:ss,SSS", "DEFAULT": "yyyy-MM-dd HH:mm:ss,SSS"}
-_DATE_LETTERS = {"SSS": r"\d{3}", "XXX": r"(?:Z|[+\-]\d{2}:\d{2})", "Z": r"[+\-]\d{4}", "X": r"(?:Z|[+\-]\d{2})"}
+# before the message, a word and a colon are no logger yet: `INFO Registered: ..`
+DOTTED_LOGGER = r"(?<logger>[\w$\-]+\.[\w.$\-]+)"
+LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "WARNING", "ERROR", "FATAL")
+LEVEL = rf"(?<level>{'|'.join(LEVELS)})"
+# with neither time nor level, nothing but Kafka's own loggers tells a line from prose
+KAFKAS_LOGGER = r"(?<logger>state\.change\.logger|kafka\.[\w.$]+|org\.apache\.kafka\.[\w.$]+)"
+# `%m%ex`: an exception begins on the line of its message
+THROWN = r"(?: (?<thrown>[\w.$]+\.[\w$]*(?:Exception|Error|Throwable)[\w$]*(?:: [^\n]*)?))?"
+# the lines after the first
+REST = r"[ \t]*(?:\n.*)?"
+JSON_SLOTS = ("time", "level", "logger", "thread", "message", "stack_trace", "error_class", "error_message")
+BUILT_IN = "parsers/layouts.toml"
+_KEYS = {"conversion_pattern", "json", "wrapper", "prefix", "sample"}
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 @dataclass(frozen=True)
@@ -31,95 +41,440 @@ class Layout:
     """One layout.
 
     head: regex of a record's first line, from its start up to the message (what tells a record from a continuation).
-    line: regex of a whole record of one line.  record: the same where more lines follow.
+    line: regex of a whole record whose message is one line.  record: the same where the message may be of several lines, empty
+    where nothing tells its end.
+    pattern: the ConversionPattern that it is made from; empty for JSON.
+    time: what the time stamp is put together from, groups in braces, as `{date} {clock}{fraction}{zone}`; empty where the
+    layout prints none.  cuts: the logger may be abbreviated, `k.c.KafkaController`; to at most `width` characters, if given.
+    json: where a JSON layout keeps each of JSON_SLOTS: keys, the first that is there counts; `a.b` is key b of object a, too.
     """
 
     name: str
     head: str
     line: str
     record: str
-    bare: bool
-    samples: tuple[Mapping[str, Any], ...]
+    pattern: str = ""
+    time: str = ""
+    cuts: bool = False
+    width: int | None = None
+    json: Mapping[str, tuple[str, ...]] | None = None
+    samples: tuple[Mapping[str, Any], ...] = ()
+    built_in: bool = True
+
+    @property
+    def bare(self) -> bool:
+        """Whether its lines carry no time stamp; such a layout is tried only on files in which no other one is found."""
+        return not self.time
 
 
-def _date(spec: str, where: str) -> str:
-    form = spec.strip("{}").split("}{", maxsplit=1)[0]
-    form = _DATE_FORMATS.get(form, form).replace("''", "").replace("'T'", "T")
-    found = re.fullmatch(r"(yyyy-MM-dd)(T| )(HH:mm:ss)(?:([,.])(SSS))?( ?)(XXX|X|Z)?", form)
-    if not found:
-        raise DefinitionError(f"{where}: date format {spec} is not supported; it must be yyyy-MM-dd HH:mm:ss[,SSS][zone]")
-    _, between, _, point, millis, blank, zone = found.groups()
-    parts = [r"(?<date>\d{4}-\d\d-\d\d)", between, r"(?<clock>\d\d:\d\d:\d\d)"]
-    if millis:
-        parts.append(rf"[,.](?<fraction>{_DATE_LETTERS[millis]})" if point else "")
-    if zone:
-        parts.append(f"{blank}(?<zone>{_DATE_LETTERS[zone]})")
-    return "".join(parts)
+@dataclass(frozen=True)
+class Wrapper:
+    """What a collector of logs puts before every line, and the `layout` of its samples under it."""
+
+    name: str
+    pattern: str
+    samples: tuple[Mapping[str, Any], ...] = ()
+    built_in: bool = True
 
 
-def from_conversion_pattern(pattern: str, where: str) -> tuple[str, str, str]:
-    """(head, line, record) for a ConversionPattern. Raises DefinitionError naming an unsupported conversion."""
-    head, tail, in_tail, at = "", "", False, 0
-    seen: set[str] = set()
-    for found in _CONVERSION.finditer(pattern):
-        literal = re.escape(pattern[at : found.start()]).replace(r"\ ", " +" if not in_tail and found.group(1) else " ")
-        at = found.end()
-        width, word, options = found.groups()
-        piece = {
-            "d": "date", "date": "date", "p": "level", "level": "level", "c": "logger", "logger": "logger", "lo": "logger",
-            "m": "message", "msg": "message", "message": "message", "t": "thread", "thread": "thread", "tn": "thread",
-            "n": "end", "F": "any", "L": "digits", "C": "any", "M": "any", "class": "any", "method": "any", "file": "any",
-            "line": "digits", "x": "any", "X": "any", "mdc": "any", "MDC": "any", "r": "digits", "pid": "digits",
-            "ex": "nothing", "throwable": "nothing", "xEx": "nothing", "wEx": "nothing", "%": "percent",
-        }.get(word)  # fmt: skip
-        if piece is None:
-            raise DefinitionError(f"{where}: conversion %{word} is not supported")
-        if piece in seen and piece in {"date", "level", "logger", "message"}:
-            raise DefinitionError(f"{where}: %{word} stands twice")
-        seen.add(piece)
-        padding = " *" if width.lstrip("-").split(".")[0] else ""
-        regex = {
-            "date": _date(options, where) if piece == "date" else "",
-            "level": padding + LEVEL + padding,
-            "logger": padding + LOGGER + padding,
-            "message": SPEAKER + STATEMENT,
-            "thread": padding + r"(?<thread>[^\]]*?)" + padding,
-            "digits": padding + r"\d+" + padding,
-            "any": r"\S*?",
-            "end": "",
-            "nothing": "",
-            "percent": "%",
-        }[piece]
-        if piece == "message":
-            head += literal
-            in_tail = True
-        elif in_tail:
-            tail += literal + regex
+@dataclass(frozen=True)
+class Shapes:
+    """All layouts in the order in which they are tried, all wrappers from the outermost to the innermost."""
+
+    layouts: tuple[Layout, ...]
+    wrappers: tuple[Wrapper, ...]
+
+
+def literal(text: str) -> str:
+    """A regex that takes just this text."""
+    return re.sub(r"([\\.*+?()\[\]{}|^$\-])", r"\\\1", text)
+
+
+# -- dates -------------------------------------------------------------------------------------------------
+
+_DATE_FORMATS = {
+    "": "yyyy-MM-dd HH:mm:ss,SSS",
+    "DEFAULT": "yyyy-MM-dd HH:mm:ss,SSS",
+    "DEFAULT_MICROS": "yyyy-MM-dd HH:mm:ss,SSSSSS",
+    "DEFAULT_NANOS": "yyyy-MM-dd HH:mm:ss,SSSSSSSSS",
+    "DEFAULT_PERIOD": "yyyy-MM-dd HH:mm:ss.SSS",
+    "ISO8601": "yyyy-MM-dd HH:mm:ss,SSS",
+    "ISO8601_BASIC": "yyyyMMdd'T'HHmmss,SSS",
+    "ISO8601_BASIC_PERIOD": "yyyyMMdd'T'HHmmss.SSS",
+    "ISO8601_OFFSET_DATE_TIME_HH": "yyyy-MM-dd'T'HH:mm:ss,SSSX",
+    "ISO8601_OFFSET_DATE_TIME_HHMM": "yyyy-MM-dd'T'HH:mm:ss,SSSXX",
+    "ISO8601_OFFSET_DATE_TIME_HHCMM": "yyyy-MM-dd'T'HH:mm:ss,SSSXXX",
+    "ISO8601_PERIOD": "yyyy-MM-dd'T'HH:mm:ss.SSS",
+    "ISO8601_PERIOD_MICROS": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+    "COMPACT": "yyyyMMddHHmmssSSS",
+}
+_NO_TIME = {
+    "ABSOLUTE": "it has no date",
+    "DATE": "it has names of months",
+    "US_MONTH_DAY_YEAR2_TIME": "month and day cannot be told apart",
+    "US_MONTH_DAY_YEAR4_TIME": "month and day cannot be told apart",
+    "UNIX": "it is no date, but a number of seconds",
+    "UNIX_MILLIS": "it is no date, but a number of milliseconds",
+}
+_ZONE = r"Z|[+\-]\d\d(?::?\d\d)?"
+_ISO = re.compile(r"yyyy-MM-dd(?:'T'|T| )HH:mm:ss(?:[,.]S+)?( ?(?:X+|x+|Z+))?")
+# T or blank, comma or point or no fraction, zone or none: what one appender of a site prints one way, another prints the other
+ISO_TIME = r"(?<date>\d{4}-\d\d-\d\d)[T ](?<clock>\d\d:\d\d:\d\d)(?:(?<fraction>[,.]\d{3})\d{0,6})?"
+ISO_ZONE = rf"(?: ?(?<zone>{_ZONE}))?"
+ISO_WHOLE = ISO_TIME + ISO_ZONE
+EPOCH_MILLIS = r"\d{12,14}"
+EPOCH_SECONDS = r"\d{9,11}"
+EPOCH_INSTANT = r'\{"epochSecond": ?(?<seconds>\d{9,11})(?:, ?"nanoOfSecond": ?(?<nanos>\d{1,9}))?\}'
+_DATE_PIECE = re.compile(r"'([^']*)'|(yyyy-MM-dd)|(HH:mm:ss)|([,.]?)(S+)|(([A-Za-z])\7*)|(.)", re.DOTALL)
+_NUMBERS = {"M": "month", "d": "day", "H": "hour", "m": "minute", "s": "second"}
+
+
+def fixed_zone(name: str, where: str) -> str:
+    """The zone as a time stamp carries it: `Z`, `+08:00`, ` Europe/Berlin`. Raises DefinitionError."""
+    if found := re.fullmatch(r"(?:GMT|UTC)?([+\-])(\d{1,2})(?::?(\d\d))?", name):
+        return f"{found[1]}{int(found[2]):02d}:{found[3] or '00'}"
+    if name in {"UTC", "GMT", "Z"}:
+        return "Z"
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise DefinitionError(f"{where}: there is no time zone {name}") from None
+    return f" {name}"
+
+
+def _date(options: list[str], where: str) -> tuple[str, str]:
+    """(regex, template of the time) for the options of %d."""
+    form = options[0].strip().strip('"') if options else ""
+    zone = options[1] if len(options) > 1 else ""
+    if logback := re.fullmatch(r'(.*?)"?, *((?:UTC|GMT)[+\-:\d]*|[A-Z]\w+/[\w/]+)', form):
+        form, zone = logback.groups()
+    fixed = fixed_zone(zone, where) if zone else ""
+    asked, form = form, _DATE_FORMATS.get(form, form)
+    if iso := _ISO.fullmatch(form):
+        free = ISO_ZONE if iso[1] or not fixed else ""
+        return ISO_TIME + free, "{date} {clock}{fraction}" + ("{zone}" if free else fixed)
+    groups: set[str] = set()
+    regex, century = "", ""
+
+    def unsupported(why: str) -> DefinitionError:
+        return DefinitionError(f"{where}: date format {{{asked}}} is not supported: {why}")
+
+    if asked in _NO_TIME:
+        raise unsupported(_NO_TIME[asked])
+    for quoted, date, clock, point, fraction, run, letter, other in _DATE_PIECE.findall(form):
+        if date:
+            name, piece = "date", r"\d{4}-\d\d-\d\d"
+        elif clock:
+            name, piece = "clock", r"\d\d:\d\d:\d\d"
+        elif fraction:
+            name, piece = "fraction" if point else "digits", ("[,.]" if point else "") + rf"\d{{{min(len(fraction), 3)}}}"
+        elif letter in {"y", "u"} and len(run) in {2, 4}:
+            name, piece, century = "year", rf"\d{{{len(run)}}}", "20" if len(run) == 2 else ""
+        elif letter in _NUMBERS and len(run) <= 2:
+            name, piece = _NUMBERS[letter], r"\d\d" if len(run) == 2 else r"\d{1,2}"
+        elif letter in {"X", "x", "Z"}:
+            name, piece = "zone", _ZONE
+        elif letter == "z":  # a name tells no offset (CST): --timezone does
+            regex += r"[\w+:\-/]{1,40}"
+            continue
+        elif letter == "T" and run == "T":
+            regex += "T"
+            continue
+        elif letter:
+            raise unsupported(f"{run} is no number of year, month, day, hour (0-23), minute, second or fraction, and no zone")
         else:
-            head += literal + regex
-    tail += re.escape(pattern[at:]).replace(r"\ ", " ")
+            regex += literal(quoted or other)
+            continue
+        if name in groups:
+            raise unsupported(f"{name} stands twice")
+        groups.add(name)
+        regex += f"(?<{name}>{piece})" + (rf"\d{{{len(fraction) - 3}}}" if len(fraction) > 3 else "")
+    if "date" not in groups and not groups >= {"year", "month", "day"}:
+        raise unsupported("it has no date")
+    if "clock" not in groups and not groups >= {"hour", "minute", "second"}:
+        raise unsupported("it has no time of day to the second")
+    time = "{date}" if "date" in groups else century + "{year}-{month}-{day}"
+    time += " {clock}" if "clock" in groups else " {hour}:{minute}:{second}"
+    time += "{fraction}" if "fraction" in groups else ".{digits}" if "digits" in groups else ""
+    return regex, time + ("{zone}" if "zone" in groups else fixed)
+
+
+# -- conversion patterns -----------------------------------------------------------------------------------
+
+_SLOTS = {
+    "date": ("d", "date"),
+    "level": ("p", "le", "level"),
+    "logger": ("c", "lo", "logger"),
+    "thread": ("t", "tn", "thread", "threadName"),
+    "message": ("m", "msg", "message"),
+}
+_OTHERS = {
+    r"\d+": ("r", "relative", "pid", "processId", "T", "tid", "threadId", "tp", "threadPriority", "sn", "sequenceNumber", "N", "nano"),
+    r"[\d?]+": ("L", "line"),
+    r"[\w.$?<>\-]*": ("F", "file", "C", "class", "M", "method"),
+    r"[\w.$?<>\-]*(?:\([^()]{0,300}\))?": ("l", "location"),
+    r"(?:\[[^\]\n\x01]{0,300}\]|[^\]\n\x01]{0,300}?)": ("x", "NDC"),
+    r"[^\]\n\x01]{0,300}?": ("X", "mdc", "MDC", "K", "map", "MAP", "marker", "markerSimpleName", "cn", "contextName",
+                               "property", "u", "uuid", "h", "host", "hostName"),
+    r"(?:true|false)": ("endOfBatch",),
+}  # fmt: skip
+# what is inside is printed, in a colour or changed a little
+_AROUND = ("highlight", "style", "clr", "enc", "encode", "replace", "maxLen", "maxLength", "black", "red", "green", "yellow", "blue",
+           "magenta", "cyan", "white", "gray", "boldRed", "boldGreen", "boldYellow", "boldBlue", "boldMagenta", "boldCyan", "boldWhite",
+           "faint")  # fmt: skip
+_THROWABLE = ("ex", "exception", "throwable", "xEx", "xException", "xThrowable", "rEx", "rException", "rThrowable", "wEx", "xwEx",
+              "wex", "xwex", "rootException")  # fmt: skip
+_WORDS: dict[str, str] = {
+    **{word: slot for slot, words in _SLOTS.items() for word in words},
+    **{word: regex for regex, words in _OTHERS.items() for word in words},
+    **dict.fromkeys(_AROUND, "around"),
+    **dict.fromkeys(("notEmpty", "varsNotEmpty", "variablesNotEmpty"), "optional"),
+    **dict.fromkeys(_THROWABLE, "thrown"),
+    **dict.fromkeys(("nopex", "nopexception"), ""),
+    "n": "end",
+}
+_MODIFIERS = re.compile(r"%(-?)(0?)(\d*)(?:\.(-?)(\d+))?")
+_LETTERS = re.compile(r"[A-Za-z]*")
+_LONGEST_LEVEL = 5
+_PADDING = " {0,60}"
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A piece of a pattern: the slot that it fills, or none, and its regex."""
+
+    slot: str
+    regex: str
+
+
+@dataclass
+class _Facts:
+    """What a pattern says besides its regex."""
+
+    time: str = ""
+    cuts: bool = False
+    width: int | None = None
+
+
+def _lookups(pattern: str, where: str) -> str:
+    """The pattern with `${NAME:-default}` replaced by its default. Raises DefinitionError where there is none."""
+    for _ in range(20):
+        found = re.search(r"\$\{([^${}]*)\}", pattern)
+        if not found:
+            return pattern
+        name, has_default, default = found[1].partition(":-")
+        if not has_default:
+            raise DefinitionError(f"{where}: ${{{name}}} stands for something that is not known here; put its value in its place")
+        pattern = pattern[: found.start()] + default + pattern[found.end() :]
+    raise DefinitionError(f"{where}: too many ${{..}}")
+
+
+def _braced(pattern: str, at: int, pair: str, where: str) -> tuple[str, int]:
+    """(what is inside the brackets that open at `at`, position after them)."""
+    depth, begin = 0, at
+    while at < len(pattern):
+        if pattern[at] == "\\":
+            at += 1
+        elif pattern[at] == pair[0]:
+            depth += 1
+        elif pattern[at] == pair[1]:
+            depth -= 1
+            if depth == 0:
+                return pattern[begin + 1 : at], at + 1
+        at += 1
+    raise DefinitionError(f"{where}: {pair[0]} is not closed in {pattern[begin:]}")
+
+
+def _pieces(pattern: str, facts: _Facts, where: str) -> Iterator[_Piece]:
+    """The pieces of a conversion pattern, in order. Raises DefinitionError."""
+    at = 0
+    while at < len(pattern):
+        char = pattern[at]
+        if char == "\\" and at + 1 < len(pattern):
+            escaped = pattern[at + 1]
+            yield _Piece("end", "") if escaped == "n" else _Piece("", "\\t" if escaped == "t" else literal(escaped))
+            at += 2
+            continue
+        if char != "%":
+            yield _Piece("", literal(char))
+            at += 1
+            continue
+        if pattern.startswith("%%", at):
+            yield _Piece("", "%")
+            at += 2
+            continue
+        modifiers = _MODIFIERS.match(pattern, at)
+        assert modifiers is not None
+        at = modifiers.end()
+        width, most = modifiers[3], modifiers[5]
+        padding = _PADDING if width or modifiers[2] else ""
+        before, after = ("", padding) if modifiers[1] else (padding, "")
+        if pattern.startswith("(", at):  # Logback: a group
+            content, at = _braced(pattern, at, "()", where)
+            yield from [_Piece("", before), *_pieces(content, facts, where), _Piece("", after)]
+            continue
+        word = _LETTERS.match(pattern, at)[0]  # type: ignore[index]
+        if word not in _WORDS:
+            raise DefinitionError(f"{where}: conversion %{word or pattern[at : at + 1]} is not supported")
+        at += len(word)
+        kind = _WORDS[word]
+        options: list[str] = []
+        if kind in {"around", "optional"} and pattern.startswith("(", at):
+            content, at = _braced(pattern, at, "()", where)
+            options.append(content)
+        while pattern.startswith("{", at):
+            content, at = _braced(pattern, at, "{}", where)
+            options.append(content)
+        if kind in {"around", "optional"}:
+            if not options:
+                raise DefinitionError(f"{where}: %{word} has nothing in braces")
+            inner = list(_pieces(options[0], facts, where))
+            if kind == "optional":
+                if any(piece.slot == "message" for piece in inner):
+                    raise DefinitionError(f"{where}: the message may not be inside %{word}")
+                regex = "".join(f"(?<{p.slot}>{p.regex})" if p.slot == "thread" else p.regex for p in inner)
+                inner = [_Piece("", f"(?:{regex})?")]
+            yield from [_Piece("", before), *inner, _Piece("", after)]
+            continue
+        if kind == "date":
+            regex, facts.time = _date(options, where)
+        elif kind == "level":
+            if options or (most and int(most) < _LONGEST_LEVEL):
+                raise DefinitionError(f"{where}: %{word} changes the names of the levels, which is not supported")
+            regex, before, after = LEVEL, padding, padding
+        elif kind == "logger":
+            facts.cuts, facts.width = bool(options or most), int(most) if most else None
+            regex = LOGGER
+        elif kind == "thread":
+            regex = r"[^\]\n\x01]{0,300}?"
+        else:
+            regex = "" if kind in {"message", "end", "thrown"} else kind
+        slot = kind if kind in {*_SLOTS, "end", "thrown"} else ""
+        yield from [_Piece("", before), _Piece(slot, regex), _Piece("", after)]
+
+
+def from_conversion_pattern(pattern: str, where: str, name: str = "", prefix: str = "") -> Layout:
+    """The layout of a ConversionPattern. Raises DefinitionError naming what is not supported.
+
+    prefix: a regex for what stands before it.
+    """
+    facts = _Facts()
+    head, tail = prefix, ""
+    seen: set[str] = set()
+    for piece in _pieces(_lookups(pattern, where), facts, where):
+        if piece.slot in seen and piece.slot in _SLOTS:
+            raise DefinitionError(f"{where}: %{_SLOTS[piece.slot][0]} stands twice")
+        seen.add(piece.slot)
+        if piece.slot == "message":
+            if "end" in seen:
+                raise DefinitionError(f"{where}: %n before %m is not supported: the head of a record is one line")
+            continue
+        if piece.slot == "thrown":
+            if "message" in seen and "end" not in seen:
+                tail += THROWN
+            continue
+        if piece.slot == "end" or not piece.regex:
+            continue
+        if "end" in seen:
+            raise DefinitionError(f"{where}: text after %n is not supported")
+        regex = f"(?<thread>{piece.regex})" if piece.slot == "thread" else piece.regex
+        if "message" in seen:
+            tail += regex
+        else:
+            head += regex
     if "message" not in seen:
         raise DefinitionError(f"{where}: no %m in the pattern")
-    lazy = STATEMENT.replace(".*", ".*?") if tail else STATEMENT.replace(".*", r"[^\n]*")
-    return head, head + SPEAKER + STATEMENT + tail, head + SPEAKER + lazy + tail + r"\s*?(?:\n.*)?"
+    if not seen & {"date", "level", "logger"}:
+        raise DefinitionError(f"{where}: with no time stamp, level or logger, nothing tells a record from other text")
+    any_text = r"[^\n]*"
+    bare_line = not seen & {"date", "level"}
+    if bare_line:
+        head, tail = head.replace(LOGGER, KAFKAS_LOGGER), tail.replace(LOGGER, KAFKAS_LOGGER)
+    if not facts.time:  # what another layout has laid out already stays as it is
+        any_text = r"[^\n\x01]*"
+    if not facts.cuts:
+        head = head.replace(LOGGER, DOTTED_LOGGER)
+    lazy = "?" if tail == THROWN else ""
+    first = f"{head}{SPEAKER}(?<statement>{any_text}{lazy}){tail}"
+    line = first + REST
+    record = f"{head}{SPEAKER}(?<statement>.*?){tail}{REST}" if tail not in {"", THROWN} and not bare_line else ""
+    for part in (head, line, record):
+        check_dialect(part, where)
+    return Layout(name, first if bare_line else head, line, record, pattern, facts.time, facts.cuts, facts.width)
+
+
+# -- JSON --------------------------------------------------------------------------------------------------
+
+
+def from_json(keys: Mapping[str, Any], where: str, name: str = "") -> Layout:
+    """A layout of one JSON object a line. Raises DefinitionError."""
+    if unknown := set(keys) - set(JSON_SLOTS):
+        raise DefinitionError(f"{where}: unknown slot {', '.join(sorted(unknown))}; there are {', '.join(JSON_SLOTS)}")
+    slots = {slot: (value,) if isinstance(value, str) else tuple(value) for slot, value in keys.items()}
+    for slot in ("time", "level", "message"):
+        if not slots.get(slot):
+            raise DefinitionError(f"{where}: json names no key of the {slot}")
+    last = sorted({literal(path.rsplit(".", 1)[-1]) for path in slots["level"]} | {literal(path) for path in slots["level"]})
+    level = rf'"(?:{"|".join(last)})" {{0,5}}: {{0,5}}"[A-Za-z]{{4,7}}"'
+    head = rf'\{{ {{0,5}}"[^\n]*{level}'
+    check_dialect(head, where)
+    return Layout(name, head, head, "", time="{json}", json={slot: slots.get(slot, ()) for slot in JSON_SLOTS})
+
+
+# -- files -------------------------------------------------------------------------------------------------
+
+
+def _entries(text: str, file: str, built_in: bool) -> Iterator[Layout | Wrapper]:
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise DefinitionError(f"{file}: {error}") from None
+    for name, entry in content.items():
+        where = f"{file} [{name}]"
+        if not isinstance(entry, dict):
+            raise DefinitionError(f"{where}: a layout is a table with a `conversion_pattern`")
+        if not _NAME.fullmatch(name):
+            raise DefinitionError(f"{where}: a name is of small letters, digits and _, and begins with a letter")
+        if unknown := set(entry) - _KEYS:
+            raise DefinitionError(f"{where}: unknown key {', '.join(sorted(unknown))}; there are {', '.join(sorted(_KEYS))}")
+        kinds = [kind for kind in ("conversion_pattern", "json", "wrapper") if kind in entry]
+        if len(kinds) != 1:
+            raise DefinitionError(f"{where}: give one of conversion_pattern, json, wrapper")
+        samples = tuple(entry.get("sample", ()))
+        if kinds == ["wrapper"]:
+            check_dialect(entry["wrapper"], where)
+            yield Wrapper(name, entry["wrapper"], samples, built_in)
+            continue
+        if kinds == ["json"]:
+            layout = from_json(entry["json"], where, name)
+        else:
+            layout = from_conversion_pattern(entry["conversion_pattern"], where, name, entry.get("prefix", ""))
+        yield replace(layout, samples=samples, built_in=built_in)
 
 
 @cache
+def shapes(site: Path | None = None) -> Shapes:
+    """The built-in layouts and wrappers; before them those of `layouts.toml` in a site's own folder. Raises DefinitionError.
+
+    A site's entry takes the place of the built-in one of the same name.
+    """
+    ours = files(__name__.split(".")[0]).joinpath("layouts.toml").read_text("utf-8")
+    found = list(_entries(ours, BUILT_IN, True))
+    if site is not None and (site / "layouts.toml").is_file():
+        own = list(_entries((site / "layouts.toml").read_text("utf-8"), "layouts.toml", False))
+        names = {entry.name for entry in own}
+        found = own + [entry for entry in found if entry.name not in names]
+    return Shapes(
+        tuple(entry for entry in found if isinstance(entry, Layout)),
+        tuple(entry for entry in found if isinstance(entry, Wrapper)),
+    )
+
+
 def layouts() -> tuple[Layout, ...]:
     """All built-in layouts in the order in which they are tried. Raises DefinitionError."""
-    found = []
-    for name, entry in tomllib.loads(files(__name__.split(".")[0]).joinpath("layouts.toml").read_text("utf-8")).items():
-        where = f"layout {name}"
-        if unknown := set(entry) - {"conversion_pattern", "prefix", "bare", "sample"}:
-            raise DefinitionError(f"{where}: unknown key {', '.join(sorted(unknown))}")
-        head, line, record = from_conversion_pattern(entry["conversion_pattern"], where)
-        prefix = entry.get("prefix", "")
-        bare = entry.get("bare", False)
-        if bare:  # nothing but Kafka's own loggers tells such a line from prose
-            known = r"(?<logger>state\.change\.logger|kafka\.[\w.$]+|org\.apache\.kafka\.[\w.$]+)"
-            line, record = line.replace(LOGGER, known), record.replace(LOGGER, known)
-            head = line
-        for part in (head, line, record):
-            check_dialect(prefix + part, where)
-        found.append(Layout(name, prefix + head, prefix + line, prefix + record, bare, tuple(entry.get("sample", ()))))
-    return tuple(found)
+    return shapes().layouts
+
+
+def wrapping(wrappers: Iterable[Wrapper]) -> str:
+    """Regex of everything that collectors put before a line; it matches every line, most of them with nothing."""
+    return "".join(f"(?:{wrapper.pattern})?" for wrapper in wrappers)

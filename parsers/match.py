@@ -1,14 +1,16 @@
 """Reference matcher: what a record says, on Python's `re`. Samples, lint and `explain` use it; Spark must agree with it."""
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import schemas
-from parsers.layouts import layouts
-from parsers.patterns import to_python
-from parsers.rules import ITEMS, Rule, RuleSet, built_in
+from parsers.layouts import EPOCH_INSTANT, EPOCH_MILLIS, EPOCH_SECONDS, ISO_WHOLE, LEVELS, SPEAKER, Layout, Wrapper, wrapping
+from parsers.patterns import GROUP, to_python
+from parsers.rules import ITEMS, Rule, RuleSet, built_in, full_name
 
 # first line of a stack trace: `kafka.common.StateChangeFailedException: Failed to elect leader ..`
 THROWABLE = r"(?:Caused by: )?([\w.$]+\.[\w$]*(?:Exception|Error|Throwable)[\w$]*)(?:: (.*))?"
@@ -19,7 +21,11 @@ _INT_RANGE = {"int": 2**31, "bigint": 2**63}
 
 @dataclass(frozen=True)
 class Record:
-    """A record whose header was understood. `ts` is as printed, `yyyy-MM-dd HH:mm:ss.SSS`, in no zone of its own."""
+    """A record whose head is known. `ts` is `yyyy-MM-dd HH:mm:ss.SSS` and the zone, if the line or the layout names one.
+
+    rest: the lines after the first, or the stack trace inside of it. fits: whether the layout takes all of it; if not, its slots
+    are empty and the statement is the first line.
+    """
 
     layout: str
     ts: str | None
@@ -29,6 +35,7 @@ class Record:
     speaker: str
     statement: str
     rest: str
+    fits: bool = True
 
 
 def typed(text: str, kind: str) -> Any:
@@ -45,41 +52,127 @@ def typed(text: str, kind: str) -> Any:
     return int(text) if re.fullmatch(r"-?\d+", text) and abs(int(text)) < _INT_RANGE[kind] else None
 
 
+class Unwrapper:
+    """Takes from a line what no layout prints: control characters, colours, what a collector put before it."""
+
+    def __init__(self, wrappers: Iterable[Wrapper]) -> None:
+        self._pattern = to_python(GROUP.sub("(?:", wrapping(wrappers)))
+
+    def __call__(self, line: str) -> str:
+        line = NOT_PRINTED.sub("", line).rstrip("\r")
+        found = self._pattern.match(line)
+        return line[found.end() :] if found else line
+
+
+def _not_json(text: str) -> float:
+    raise ValueError(text)
+
+
+_DECODER = json.JSONDecoder(parse_constant=_not_json)
+_ISO_WHOLE, _MILLIS, _SECONDS = to_python(ISO_WHOLE), to_python(EPOCH_MILLIS), to_python(EPOCH_SECONDS)
+_INSTANT, _SPEAKER = to_python(EPOCH_INSTANT), to_python(SPEAKER)
+
+
+def _at(content: Mapping[str, Any], path: str) -> str | None:
+    """What stands at a path as text: a key, or key b of object a for `a.b`; None where nothing does, or an empty text."""
+    value = content.get(path)
+    outer, dot, inner = path.partition(".")
+    if value is None and dot:
+        value = content.get(outer)
+        value = value.get(inner) if isinstance(value, dict) else None
+    if value is None or isinstance(value, str):
+        return value or None
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def time_text(text: str) -> str | None:
+    """`yyyy-MM-dd HH:mm:ss.SSS` and the zone, of ISO text or a count since 1970; None of other text."""
+    if found := _ISO_WHOLE.fullmatch(text):
+        values = {name: value or "" for name, value in found.groupdict().items()}
+        return "{date} {clock}{fraction}{zone}".format_map(values).replace(",", ".")
+    millis = None
+    if _MILLIS.fullmatch(text):
+        millis = int(text)
+    elif _SECONDS.fullmatch(text):
+        millis = int(text) * 1000
+    elif found := _INSTANT.fullmatch(text):
+        millis = int(found["seconds"]) * 1000 + int(found["nanos"] or 0) // 1_000_000
+    if millis is None:
+        return None
+    return f"{datetime.fromtimestamp(millis // 1000, UTC):%Y-%m-%d %H:%M:%S}.{millis % 1000:03d}Z"
+
+
+def json_slots(layout: Layout, line: str) -> dict[str, str | None] | None:
+    """The slots of a JSON record; None where it is no JSON, or has no time, level and message."""
+    assert layout.json is not None
+    try:
+        content, _ = _DECODER.raw_decode(line)
+    except (ValueError, RecursionError):
+        return None
+    keys = layout.json
+
+    def first(slot: str, text: bool = False) -> str | None:
+        found = [value for path in keys[slot] if (value := _at(content, path)) and not (text and value[0] in "[{")]
+        return found[0] if found else None
+
+    time, level, message = first("time"), (first("level") or "").upper(), first("message")
+    ts = time_text(time) if time else None
+    if ts is None or level not in LEVELS or message is None:
+        return None
+    thrown = first("stack_trace", text=True)
+    if thrown is None and (error_class := first("error_class")):
+        thrown = error_class + (f": {said}" if (said := first("error_message")) else "")
+    message = message.replace("\x01", "").rstrip("\r\n")
+    speaker = _SPEAKER.match(message)
+    at = speaker.end() if speaker else 0
+    slots = {"logger": first("logger"), "thread": first("thread"), "thrown": thrown}
+    slots = {name: value and value.replace("\x01", "") for name, value in slots.items()}
+    return {"json": ts, "level": level, "speaker": message[:at], "statement": message[at:], **slots}
+
+
 class Matcher:
     """A rule set compiled for Python."""
 
     def __init__(self, ruleset: RuleSet | None = None) -> None:
         self.ruleset = ruleset or built_in()
-        self._layouts = [(lay, to_python(lay.head), to_python(lay.line), to_python(lay.record)) for lay in layouts()]
+        self.unwrapped = Unwrapper(self.ruleset.wrappers)
+        self._layouts = [(lay, to_python(lay.head), to_python(lay.line)) for lay in self.ruleset.layouts]
+        self._spanning = [(lay, head, to_python(lay.record)) for lay, head, _ in self._layouts if lay.record]
         self._rules = {rule.name: (rule, to_python(rule.pattern)) for rule in self.ruleset.rules}
         self._items = {rule.name: to_python(rule.each.pattern) for rule in self.ruleset.rules if rule.each}
         self._speakers = [(speaker, to_python(speaker.pattern)) for speaker in self.ruleset.speakers]
 
     def record(self, text: str, bare: bool = True) -> Record | None:
         """The header of a record (its lines joined by newlines), or None if no layout has such a line."""
-        text = NOT_PRINTED.sub("", text).rstrip("\r\n")
+        text = "\n".join(self.unwrapped(line) for line in text.rstrip("\r\n").split("\n"))
         first, newline, rest = text.partition("\n")
-        for layout, head, line, whole in self._layouts:
-            if (layout.bare and not bare) or not head.match(first):
-                continue
-            found = line.fullmatch(first) if not newline else whole.fullmatch(text)
-            found = found or (line.fullmatch(first) if newline else None)
-            slots: Mapping[str, str | None] = found.groupdict() if found else {}
-            ts = None
-            if slots.get("date"):
-                fraction = slots.get("fraction")
-                ts = f"{slots['date']} {slots['clock']}" + (f".{fraction}" if fraction else "") + (slots.get("zone") or "")
-            return Record(
-                layout.name,
-                ts,
-                slots.get("level"),
-                slots.get("logger"),
-                slots.get("thread"),
-                slots.get("speaker") or "",
-                slots.get("statement") or ("" if found else first),
-                rest,
-            )
-        return None
+        begun = [(layout, line) for layout, head, line in self._layouts if (bare or not layout.bare) and head.match(first)]
+        if not begun:
+            return None
+        for layout, line in begun:
+            if layout.json:
+                if said := json_slots(layout, first):
+                    return self._record(layout, said, rest)
+            elif found := line.fullmatch(text):
+                return self._record(layout, found.groupdict(), rest)
+        for layout, head, record in self._spanning if newline else ():
+            if (bare or not layout.bare) and head.match(first) and (found := record.fullmatch(text)):
+                return self._record(layout, found.groupdict(), rest)
+        return Record(begun[0][0].name, None, None, None, None, "", first, rest, fits=False)
+
+    def _record(self, layout: Layout, slots: Mapping[str, str | None], rest: str) -> Record:
+        values = {name: value or "" for name, value in slots.items()}
+        logger, speaker = values.get("logger") or None, values.get("speaker", "")
+        return Record(
+            layout=layout.name,
+            ts=layout.time.format_map(values).replace(",", ".") or None,
+            level=values.get("level") or None,
+            logger=full_name(logger, speaker, self.ruleset) if logger and layout.cuts else logger,
+            thread=values.get("thread") or None,
+            speaker=speaker,
+            statement=values["statement"],
+            rest="\n".join(filter(None, (values.get("thrown"), rest))),
+        )
 
     def speaker(self, text: str) -> dict[str, Any]:
         """node, controller, controller_epoch, topic, partition as the speaker gives them."""
@@ -97,7 +190,7 @@ class Matcher:
 
     def claimant(self, record: Record) -> Rule | None:
         """The rule that the dispatch chooses, or None where the logger is out of scope or no rule knows the text."""
-        if not self.ruleset.in_scope(record.logger):
+        if not record.fits or (record.logger is not None and not self.ruleset.in_scope(record.logger)):
             return None
         return next((rule for rule in self.ruleset.rules if rule.claims(record.statement)), None)
 

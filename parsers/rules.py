@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import schemas
+from parsers.layouts import Layout, Wrapper, shapes
 from parsers.patterns import DefinitionError, check_dialect, expand, group_names, to_python
 
 SAYS = ("happened", "requested", "failed", "is")
@@ -84,6 +85,10 @@ class RuleSet:
     rules: tuple[Rule, ...]
     speakers: tuple[Speaker, ...]
     loggers: frozenset[str]
+    layouts: tuple[Layout, ...] = ()
+    wrappers: tuple[Wrapper, ...] = ()
+    # what layouts that abbreviate print of a logger, by logger_key -> its name in full
+    full_names: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def that_may_claim(self, beginnings: Iterable[str]) -> "RuleSet":
         """Only the rules that one of these beginnings of statements (BEGINNING characters each) can be dispatched to.
@@ -100,6 +105,31 @@ class RuleSet:
     def in_scope(self, logger: str | None) -> bool:
         """Whether records of this logger are kept. A logger may be printed in full or by its class name alone."""
         return logger is not None and logger_key(logger) in self.loggers
+
+
+STATE_CHANGE = "state.change.logger"
+# `%c{2}`, `%c{1.}`, Spring Boot: change.logger, s.c.logger
+CUT_STATE_CHANGE = r"(?:.*\.)?c\w*\.logger"
+# `%c{1}` prints `logger` for kafka.authorizer.logger and kafka.request.logger, too; those name no controller and no broker
+STATE_CHANGE_SPEAKER = r"\[?(?:Controller|Broker) [^\n]*"
+
+
+def full_name(logger: str, speaker: str, ruleset: RuleSet) -> str:
+    """The logger in full where a layout has abbreviated it and its class is one that rules are about; else as printed."""
+    if re.fullmatch(CUT_STATE_CHANGE, logger) or (logger == "logger" and re.fullmatch(STATE_CHANGE_SPEAKER, speaker)):
+        return STATE_CHANGE
+    return ruleset.full_names.get(logger_key(logger), logger)
+
+
+def _full_names(loggers: Iterable[str], layouts: Iterable[Layout]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    widths = {layout.width for layout in layouts if layout.width}
+    for name in sorted(loggers):
+        key = logger_key(name)
+        if key != STATE_CHANGE:
+            for cut in (key, *(key[-width:] for width in widths if len(key) > width)):
+                found.setdefault(cut, name)
+    return found
 
 
 def logger_key(logger: str) -> str:
@@ -120,12 +150,15 @@ def fragments() -> dict[str, str]:
     return _read("fragments.toml")
 
 
-def _rules_of(file: str, text: str, pieces: Mapping[str, str]) -> list[Rule]:
+def _rules_of(file: str, text: str, pieces: Mapping[str, str], names: set[str]) -> list[Rule]:
+    """The rules of a file; the loggers that it names are added to `names`."""
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise DefinitionError(f"{file}: {error}") from None
-    loggers = frozenset(logger_key(name) for name in content.pop("loggers", ()))
+    spelt_out = content.pop("loggers", ())
+    names |= set(spelt_out)
+    loggers = frozenset(map(logger_key, spelt_out))
     if not loggers:
         raise DefinitionError(f"{file}: `loggers` is missing")
     found = []
@@ -166,26 +199,34 @@ def _dispatch_order(rule: Rule) -> tuple[bool, bool, int, str]:
 
 
 def load(site: Path | None = None) -> RuleSet:
-    """The built-in rules and, after them, those of a site's own folder of rule files. Raises DefinitionError."""
+    """The built-in rules and, after them, those of a site's own folder of rule files. Raises DefinitionError.
+
+    The folder may hold a `fragments.toml`, and a `layouts.toml` whose layouts are tried before the built-in ones.
+    """
     pieces = dict(fragments())
     rules: list[Rule] = []
+    names: set[str] = set()
     for entry in sorted(files(__name__.split(".")[0]).joinpath("events").iterdir(), key=lambda e: e.name):
         if entry.name.endswith(".toml"):
-            rules += _rules_of(entry.name, entry.read_text("utf-8"), pieces)
+            rules += _rules_of(entry.name, entry.read_text("utf-8"), pieces, names)
     if site is not None:
         if (site / "fragments.toml").is_file():
             pieces |= tomllib.loads((site / "fragments.toml").read_text("utf-8"))
         for path in sorted(site.glob("*.toml")):
             if path.name not in {"fragments.toml", "layouts.toml"}:
-                rules += _rules_of(path.name, path.read_text("utf-8"), pieces)
+                rules += _rules_of(path.name, path.read_text("utf-8"), pieces, names)
     speakers = tuple(
         Speaker(name, expand(entry["pattern"], pieces), entry.get("speaks") == "controller", tuple(entry["sample"]))
         for name, entry in _read("speakers.toml").items()
     )
+    known = shapes(site)
     return RuleSet(
         rules=tuple(sorted(rules, key=_dispatch_order)),
         speakers=speakers,
         loggers=frozenset(logger for rule in rules for logger in rule.loggers),
+        layouts=known.layouts,
+        wrappers=known.wrappers,
+        full_names=_full_names(names, known.layouts),
     )
 
 

@@ -60,13 +60,10 @@ def samples() -> list[Sample]:
 
 def values(sample: Sample) -> Iterator[Value]:
     """Every value that the rule captures from the statement, in no order."""
-    first = sample.line.split("\n", 1)[0]
-    whole = "\n" in sample.line
     header = next(
         found
-        for layout in layouts()
-        if to_python(layout.head).match(first)
-        and (found := to_python(layout.record if whole else layout.line).fullmatch(sample.line))
+        for pattern in [layout.line for layout in layouts()] + [layout.record for layout in layouts() if layout.record]
+        if (found := to_python(pattern).fullmatch(sample.line))
     )
     at = header.start("statement")
     statement = header.group("statement")

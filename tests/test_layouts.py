@@ -2,57 +2,98 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from samples import MATCHER
 
-from parsers.layouts import from_conversion_pattern, layouts
-from parsers.patterns import DefinitionError, check_dialect, to_python
+from jobs.ingest import STACK_TRACE, Sniffer
+from parsers import compile as compiled
+from parsers.layouts import Layout, from_conversion_pattern, from_json, shapes
+from parsers.match import Matcher, Record, json_slots, time_text
+from parsers.patterns import DefinitionError, to_python
+from parsers.rules import built_in, load
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 STATEMENT = "Changed partition audit-0 state from NonExistentPartition to NewPartition with assigned replicas 1,2,3"
-SLOTS = {"date": "2026-11-20", "clock": "10:09:12", "level": "INFO", "logger": "state.change.logger"}
+MESSAGE = f"[Controller id=1 epoch=1] {STATEMENT}"
+TRACE = "kafka.common.StateChangeFailedException: no leader\n\tat kafka.controller.A.run(A.scala:1)"
+ENTRIES = [*shapes().layouts, *shapes().wrappers]
 
+# pattern -> (what log4j prints with it, the time that is read)
 PRINTED = {
-    "[%d] %p %m (%c)%n": "[{day} {time},175] INFO {message} (state.change.logger)",
-    "[%d] [%p] [%t] [%c] - %m%n": ("[{day} {time},175] [INFO] [event-thread] [state.change.logger] - {message}"),
-    "%d{ISO8601} %p %m (%c) [%t]%n": "{day} {time},175 INFO {message} (state.change.logger) [event-thread]",
-    "%d{ISO8601} %p %c: %m%n": "{day} {time},175 INFO state.change.logger: {message}",
-    "%d %-5p [%t] %c{2}: %m%n": "{day} {time},175 INFO  [main] state.change.logger: {message}",
-    "[%d{yyyy-MM-dd HH:mm:ss.SSS}] %5p %c - %m%n": "[{day} {time}.175]  INFO state.change.logger - {message}",
-    "%d{yyyy-MM-dd'T'HH:mm:ss.SSSXXX} %level %logger %msg%n": ("{day}T{time}.175+01:00 INFO state.change.logger {message}"),
-    "%d{yyyy-MM-dd HH:mm:ss,SSS}{GMT+9} %p %m (%c:%L)%n": ("{day} {time},175 INFO {message} (state.change.logger:7)"),
-}
+    "[%d] %p %m (%c)%n": ("[2026-11-20 10:09:12,175] INFO {} (state.change.logger)", ".175"),
+    "[%d] %p %m (%c:%L)%n": ("[2026-11-20 10:09:12,175] INFO {} (state.change.logger:7)", ".175"),
+    "[%d] [%p] [%t] [%c] - %m%n": ("[2026-11-20 10:09:12,175] [INFO] [main] [state.change.logger] - {}", ".175"),
+    "[%d] (%c) [%t] %p - %m%n": ("[2026-11-20 10:09:12,175] (state.change.logger) [main] INFO - {}", ".175"),
+    "%d{ISO8601} %p %m (%c) [%t]%n": ("2026-11-20 10:09:12,175 INFO {} (state.change.logger) [main]", ".175"),
+    "%d{ISO8601} %p %c: %m%n": ("2026-11-20T10:09:12,175 INFO state.change.logger: {}", ".175"),
+    "%d %-5p [%t] %c{2}: %m%n": ("2026-11-20 10:09:12,175 INFO  [main] change.logger: {}", ".175"),
+    "[%d{yyyy-MM-dd HH:mm:ss.SSS}] %5p %c - %m%n": ("[2026-11-20 10:09:12.175]  INFO state.change.logger - {}", ".175"),
+    "%d{yyyy-MM-dd'T'HH:mm:ss.SSSXXX} %level %logger %msg%n": (
+        "2026-11-20T10:09:12.175+01:00 INFO state.change.logger {}", ".175+01:00"),
+    "%d{yyyy-MM-dd HH:mm:ss,SSS}{GMT+9} %p %m (%c:%L)%n": (
+        "2026-11-20 10:09:12,175 INFO {} (state.change.logger:7)", ".175+09:00"),
+    "%d{yyyy-MM-dd HH:mm:ss,SSS}{Europe/Berlin} %p %m (%c)%n": (
+        "2026-11-20 10:09:12,175 INFO {} (state.change.logger)", ".175 Europe/Berlin"),
+    '%d{"yyyy-MM-dd HH:mm:ss,SSS", UTC} %p %m (%c)%n': ("2026-11-20 10:09:12,175 INFO {} (state.change.logger)", ".175Z"),
+    "%d{yyyy-MM-dd HH:mm:ss,SSS Z} %p %m (%c)%n": ("2026-11-20 10:09:12,175 +0930 INFO {} (state.change.logger)", ".175+0930"),
+    "%d{yyyy-MM-dd HH:mm:ss z} %p %m (%c)%n": ("2026-11-20 10:09:12 CET INFO {} (state.change.logger)", ""),
+    "%d{ISO8601_BASIC} %p %m (%c)%n": ("20261120T100912,175 INFO {} (state.change.logger)", ".175"),
+    "%d{COMPACT} %p %m (%c)%n": ("20261120100912175 INFO {} (state.change.logger)", ".175"),
+    "%d{ISO8601_PERIOD_MICROS} %p %m (%c)%n": ("2026-11-20T10:09:12.175999 INFO {} (state.change.logger)", ".175"),
+    "%d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n": ("26/11/20 10:09:12 INFO logger: {}", ""),
+    "%d{dd.MM.yyyy HH:mm:ss.SSS} %p %c - %m%n": ("20.11.2026 10:09:12.175 INFO state.change.logger - {}", ".175"),
+    "%p %d %c{1.} %m%n": ("INFO 2026-11-20 10:09:12,175 s.c.logger {}", ".175"),
+    "%d [%t] %highlight{%-5level} %style{%logger{36}}{cyan} - %msg%n%throwable": (
+        "2026-11-20 10:09:12,175 [main] INFO  state.change.logger - {}", ".175"),
+    "%d %p %notEmpty{[%X{host}] }%c - %m%xEx{full}%n": ("2026-11-20 10:09:12,175 INFO [node-1] state.change.logger - {}", ".175"),
+    "%d %p %c %M(%F:%L) %X{a} %x %r %pid - %replace{%m}{secret}{***}%n": (
+        "2026-11-20 10:09:12,175 INFO state.change.logger run(A.scala:7) b [] 17 4711 - {}", ".175"),
+    "%d %p %c: 100%% %m%n": ("2026-11-20 10:09:12,175 INFO state.change.logger: 100% {}", ".175"),
+    "${PRE:-[}%d${POST:-]} %p %m (%c)%n": ("[2026-11-20 10:09:12,175] INFO {} (state.change.logger)", ".175"),
+    "%black(%d) %highlight(%-5level) [%blue(%t)] %yellow(%C{1}): %c{0} %msg%n": (
+        "2026-11-20 10:09:12,175 INFO  [main] A: logger {}", ".175"),
+}  # fmt: skip
 
 
-def printed_by(pattern: str) -> str:
-    """What log4j prints with a ConversionPattern."""
-    message = f"[Controller id=1 epoch=1] {STATEMENT}"
-    return PRINTED[pattern].format(day="2026-11-20", time="10:09:12", message=message)
+def matcher_of(*layouts: Layout) -> Matcher:
+    """A matcher that knows only these layouts."""
+    from dataclasses import replace
+
+    return Matcher(replace(built_in(), layouts=layouts, rules=(), speakers=()))
+
+
+def read_by(pattern: str, text: str) -> Record | None:
+    return matcher_of(from_conversion_pattern(pattern, "test", "test")).record(text)
 
 
 @pytest.mark.parametrize("pattern", PRINTED)
-def test_what_a_conversion_pattern_prints_is_read(pattern: str) -> None:
-    head, line, record = from_conversion_pattern(pattern, "test")
-    text = printed_by(pattern)
-    found = to_python(line).fullmatch(text)
-    assert found is not None
-    slots = found.groupdict()
-    assert {name: slots[name] for name in SLOTS} == SLOTS
-    assert slots["speaker"] == "[Controller id=1 epoch=1] "
-    assert slots["statement"] == STATEMENT
-    assert slots["fraction"] == "175"
-    assert to_python(head).match(text)
-    for part in (head, line, record):
-        check_dialect(part, "test")
+@pytest.mark.parametrize("trace", ["", "\n" + TRACE], ids=["", "stack trace"])
+def test_what_a_conversion_pattern_prints_is_read(pattern: str, trace: str) -> None:
+    printed, fraction = PRINTED[pattern]
+    record = read_by(pattern, printed.replace("{}", MESSAGE) + trace)
+    assert record is not None
+    assert record.fits
+    assert record.ts == "2026-11-20 10:09:12" + fraction
+    assert (record.level, record.logger) == ("INFO", "state.change.logger")
+    assert (record.speaker, record.statement) == ("[Controller id=1 epoch=1] ", STATEMENT)
+    assert record.thread == ("main" if "main" in printed else None)
+    assert record.rest == trace.lstrip()
+    assert not any(read_by(pattern, line) for line in TRACE.split("\n"))
 
 
-@pytest.mark.parametrize("pattern", PRINTED)
-def test_lines_after_the_first_belong_to_the_record(pattern: str) -> None:
-    head, _, record = from_conversion_pattern(pattern, "test")
-    trace = "kafka.common.StateChangeFailedException: no leader\n\tat kafka.controller.A.run(A.scala:1)"
-    found = to_python(record).fullmatch(printed_by(pattern) + "\n" + trace)
-    assert found is not None
-    assert found.group("statement") == STATEMENT
-    assert not any(to_python(head).match(line) for line in trace.split("\n"))
+def test_an_exception_on_the_line_of_its_message() -> None:
+    record = read_by("%d %p %c: %m%ex%n", f"2026-11-20 10:09:12,175 INFO state.change.logger: {MESSAGE} {TRACE}")
+    assert record is not None
+    assert (record.statement, record.rest) == (STATEMENT, TRACE)
 
 
 def test_message_of_many_lines() -> None:
@@ -62,24 +103,34 @@ def test_message_of_many_lines() -> None:
     assert (record.logger, record.level) == ("kafka.server.KafkaConfig", "INFO")
 
 
-def test_zone_is_kept_with_the_time() -> None:
-    _, line, _ = from_conversion_pattern("%d{yyyy-MM-dd HH:mm:ss,SSS Z} %p %m (%c)%n", "test")
-    found = to_python(line).fullmatch("2026-11-20 10:09:12,175 +0930 INFO starting (kafka.server.KafkaServer)")
-    assert found is not None
-    assert found.group("zone") == "+0930"
-
-
 @pytest.mark.parametrize(
     ("pattern", "complaint"),
     [
-        ("[%d] %p %highlight %m%n", "%highlight is not supported"),
-        ("[%d] %q %m%n", "%q is not supported"),
+        ("[%d] %q %m%n", "conversion %q is not supported"),
+        ("[%d] %caller{2} %m%n", "conversion %caller is not supported"),
+        ("[%d] %p %highlight %m%n", "%highlight has nothing in braces"),
         ("[%d] %p (%c)%n", "no %m in the pattern"),
         ("[%d] %d %p %m%n", "%d stands twice"),
         ("%m %m%n", "%m stands twice"),
-        ("[%d{dd.MM.yyyy HH:mm}] %p %m%n", "date format {dd.MM.yyyy HH:mm} is not supported"),
-        ("[%d{ABSOLUTE}] %p %m%n", "date format {ABSOLUTE} is not supported"),
-        ("[%d{UNIX_MILLIS}] %p %m%n", "date format {UNIX_MILLIS} is not supported"),
+        (
+            "[%d{dd.MM.yyyy HH:mm}] %p %m%n",
+            "date format {dd.MM.yyyy HH:mm} is not supported: it has no time of day to the second",
+        ),
+        ("[%d{dd MMM yyyy HH:mm:ss}] %p %m%n", "is not supported: MMM is no number"),
+        ("[%d{yyyy-MM-dd hh:mm:ss a}] %p %m%n", "is not supported: hh is no number"),
+        ("[%d{yyyy-MM-dd HH:mm:ss dd}{UTC}{de}] %p %d %m%n", "%d stands twice"),
+        ("[%d{ABSOLUTE}] %p %m%n", "date format {ABSOLUTE} is not supported: it has no date"),
+        ("[%d{UNIX_MILLIS}] %p %m%n", "date format {UNIX_MILLIS} is not supported: it is no date"),
+        ("[%d{yyyy-MM-dd HH:mm:ss}{Moon/Base}] %p %m%n", "there is no time zone Moon/Base"),
+        ("%d %p%n%m%n", "%n before %m is not supported"),
+        ("%d %p %m%n -- %c", "text after %n is not supported"),
+        ("%d %level{length=1} %m%n", "%level changes the names of the levels"),
+        ("%d %.1p %m%n", "%p changes the names of the levels"),
+        ("%d %notEmpty{%m}%n", "the message may not be inside %notEmpty"),
+        ("%d{yyyy-MM-dd %m%n", "{ is not closed"),
+        ("${LOG_PATTERN}%m%n", "${LOG_PATTERN} stands for something that is not known here"),
+        ("%m%n", "nothing tells a record from other text"),
+        ("%t %m%n", "nothing tells a record from other text"),
         ("", "no %m in the pattern"),
     ],
 )
@@ -90,14 +141,286 @@ def test_unsupported_conversions_are_named(pattern: str, complaint: str) -> None
     assert complaint in str(told.value)
 
 
-def test_samples_of_the_built_in_layouts() -> None:
-    for layout in layouts():
-        assert layout.samples, f"layout {layout.name} has no sample"
+# -- any pattern -------------------------------------------------------------------------------------------
+
+threads = st.sampled_from(["main", "controller-event-thread", "kafka-request-handler-7", "127.0.0.1:51286"])
+conversions = {
+    "level": st.sampled_from([("%p", "{level}"), ("%-5p", "{level:<5}"), ("%5level", "{level:>5}"), ("[%-5p]", "[{level:<5}]")]),
+    "thread": st.sampled_from([("[%t]", "[{thread}]"), ("[%15.15t]", "[{thread:>15.15}]"), ("<%thread>", "<{thread}>")]),
+    "logger": st.sampled_from([("%c", "{logger}"), ("(%c:%L)", "({logger}:12)"), ("[%c]", "[{logger}]"), ("%-40c:", "{logger:<40}:")]),
+    "other": st.sampled_from([("%X{id}", "x-1"), ("%r", "3980"), ("[%x]", "[]"), ("%notEmpty{<%X>}", ""), ("%%", "%"), ("---", "---")]),
+}  # fmt: skip
+
+
+@settings(max_examples=60)
+@given(
+    st.sampled_from([("%d", "2026-11-20 10:09:12,175"), ("[%d{ISO8601}]", "[2026-11-20T10:09:12,175]"),
+                     ("%d{yyyy/MM/dd HH:mm:ss.SSS}", "2026/11/20 10:09:12.175")]),
+    st.permutations(["level", "thread", "logger", "other", "other"]),
+    st.data(),
+)  # fmt: skip
+def test_any_pattern_reads_what_it_prints(date: tuple[str, str], order: list[str], data: st.DataObject) -> None:
+    values = {"level": data.draw(st.sampled_from(["INFO", "WARN", "TRACE", "ERROR"])), "thread": data.draw(threads),
+              "logger": data.draw(st.sampled_from(["state.change.logger", "kafka.controller.KafkaController"]))}  # fmt: skip
+    pieces = [date, *(data.draw(conversions[name]) for name in order)]
+    # what may be anything cannot be told from the end of a message
+    at = data.draw(st.integers(max(n for n, name in enumerate(order, 2) if name == "other"), len(pieces)))
+    pattern = " ".join([*(p for p, _ in pieces[:at]), "%m", *(p for p, _ in pieces[at:])]) + "%n"
+    printed = " ".join([*(p.format(**values) for _, p in pieces[:at]), MESSAGE, *(p.format(**values) for _, p in pieces[at:])])
+    record = read_by(pattern, printed)
+    assert record is not None, (pattern, printed)
+    assert record.fits, (pattern, printed)
+    assert record.ts == "2026-11-20 10:09:12.175"
+    assert (record.level, record.logger) == (values["level"], values["logger"])
+    shown = values["thread"][:15] if "%15.15t" in pattern else values["thread"]
+    # after the message, padding cannot be told from blanks at its end
+    assert (record.thread, record.speaker, record.statement.rstrip()) == (shown, "[Controller id=1 epoch=1] ", STATEMENT)
+
+
+@given(st.text(st.sampled_from("%dpctmnLX{}[]() -.5,yMHs:'\\$"), max_size=25))
+def test_any_text_is_a_layout_or_a_definition_error(pattern: str) -> None:
+    try:
+        layout = from_conversion_pattern(pattern, "here", "any")
+    except DefinitionError:
+        return
+    for part in (layout.head, layout.line, layout.record):
+        to_python(part)
+
+
+# -- built-in layouts --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+def test_samples_of_the_built_in_layouts(entry: Any) -> None:
+    assert entry.samples
+    for sample in entry.samples:
+        record = MATCHER.record(sample["line"])
+        assert record is not None, sample["line"]
+        wanted = ({"layout": entry.name} if isinstance(entry, Layout) else {}) | sample["gives"] | {"fits": True}
+        assert {name: getattr(record, name) for name in wanted} == wanted
+
+
+def test_layouts_that_a_file_needs_are_among_those_that_are_kept() -> None:
+    """As `parsers.compile.heads_of` and `that_took` do it for the lines of a run."""
+    for layout in shapes().layouts:
+        known = [other for other in shapes().layouts if other.bare == layout.bare]
         for sample in layout.samples:
-            record = MATCHER.record(sample["line"])
-            assert record is not None, sample["line"]
-            assert record.layout == layout.name
-            assert {name: getattr(record, name) for name in sample["gives"]} == dict(sample["gives"])
+            first = sample["line"].split("\n")[0]
+            heads = sum(1 << n for n, other in enumerate(known) if to_python(other.head).match(first))
+            assert layout in compiled.that_took(known, 1 if heads & 1 else heads)
+
+
+@pytest.mark.shared
+def test_every_record_of_the_wild_has_its_header(shared: Path) -> None:
+    """100 % of the records of every excerpt; what is no record is a line of a stack trace or of a message."""
+    sniffer = Sniffer()
+    for path in sorted((shared / "corpus" / "layouts").iterdir()):
+        kind = sniffer.look(path).kind
+        assert kind in {"log", "bare"}, path.name
+        counted: Counter[str] = Counter()
+        begun: list[list[str]] = []
+        heads = sniffer.timed if kind == "log" else sniffer.bare
+        for line in path.read_text("utf-8").splitlines():
+            unwrapped = MATCHER.unwrapped(line)
+            if heads.match(unwrapped):
+                begun.append([line])
+            elif unwrapped.strip():
+                assert begun, (path.name, line)
+                continues = to_python(STACK_TRACE.replace("^", "")).match(unwrapped) or unwrapped[:1] in " \t"
+                assert continues or line == "Shutdown completed", (path.name, line)
+                begun[-1].append(line)
+        for lines in begun:
+            record = MATCHER.record("\n".join(lines), bare=kind == "bare")
+            assert record is not None
+            assert record.fits, (path.name, lines[0])
+            counted[record.layout] += 1
+        assert sum(counted.values()) == len(begun) > 0
+        assert len(counted) == 1, (path.name, counted)
+
+
+def test_a_layout_may_change_in_the_middle_of_a_file() -> None:
+    one = "[2026-11-20 10:09:12,175] INFO starting (kafka.server.KafkaServer)"
+    for other in (sample["line"] for layout in shapes().layouts if not layout.bare for sample in layout.samples):
+        for text in (one, other, one + "\n" + TRACE, other.split("\n")[0]):
+            record = MATCHER.record(text)
+            assert record is not None, text
+
+
+@pytest.mark.parametrize("layout", [lay for lay in shapes().layouts if not lay.bare], ids=lambda layout: layout.name)
+def test_what_an_exception_quotes_is_no_record(layout: Layout) -> None:
+    """A line of any layout inside of a line of a stack trace begins nothing; one that is cut off at its header neither."""
+    for sample in layout.samples:
+        first = sample["line"].split("\n")[0]
+        for forged in (
+            "\tat " + first,
+            "java.io.IOException: " + first,
+            "Caused by: a.B: " + first,
+            "  " + first,
+            ">" + first,
+            first[:20],
+        ):
+            assert MATCHER.record(forged, bare=False) is None, forged
+
+
+def test_wrappers_are_taken_off_every_line_and_from_any_layout() -> None:
+    wrapped = ["kafka-1  | ", "\x1b[36mkafka_1  |\x1b[0m ", "2026-11-20T10:09:12.175Z stderr F ", "2026-11-20T10:09:12.175999999Z ",
+               "kafka-1  | 2026-11-20T10:09:12.175999999Z ", "[pod/kafka-0/kafka] ", "STDOUT: ",
+               "2026-11-20 10:09:12,175 INFO  t.c.Log - STDOUT: ", "Nov  2 10:09:12 node-1 kafka[7]: "]  # fmt: skip
+    for layout in shapes().layouts:
+        for text in (sample["line"] for sample in layout.samples):
+            for wrapper in wrapped:
+                told = MATCHER.record("\n".join(wrapper + line for line in text.split("\n")))
+                assert told == MATCHER.record(text), wrapper + text
+
+
+def test_what_looks_like_a_wrapper_in_the_middle_stays() -> None:
+    for text in ("[2026-11-20 10:09:12,175] INFO a kafka-1  | b STDOUT: c (kafka.server.KafkaServer)", '{"a": 1} | STDOUT: x'):
+        assert MATCHER.unwrapped(text) == text
+
+
+@pytest.mark.parametrize(
+    ("cut", "speaker", "full"),
+    [
+        ("KafkaController", "", "kafka.controller.KafkaController"),
+        ("k.c.KafkaController", "", "kafka.controller.KafkaController"),
+        ("k.controller.KafkaController", "", "kafka.controller.KafkaController"),
+        ("change.logger", "", "state.change.logger"),
+        ("s.c.logger", "", "state.change.logger"),
+        ("logger", "[Broker id=1] ", "state.change.logger"),
+        ("logger", "Controller 1 epoch 5 ", "state.change.logger"),
+        ("logger", "", "logger"),
+        ("k.a.logger", "", "k.a.logger"),
+        ("request.logger", "", "request.logger"),
+        ("Unheard", "", "Unheard"),
+    ],
+)
+def test_abbreviated_loggers(cut: str, speaker: str, full: str) -> None:
+    record = read_by("%d %p %c{1} - %m%n", f"2026-11-20 10:09:12,175 INFO {cut} - {speaker}text")
+    assert record is not None
+    assert record.logger == full
+    assert built_in().in_scope(record.logger) == (full.startswith(("kafka.", "state.")))
+
+
+# -- JSON --------------------------------------------------------------------------------------------------
+
+JSON = next(layout for layout in shapes().layouts if layout.json)
+SAID = {"timeMillis": 1795169352175, "level": "INFO", "loggerName": "state.change.logger", "message": MESSAGE}
+
+
+def spoilt() -> list[str]:
+    """JSON that is cut, garbled, lacks something, or is of other types than expected."""
+    whole = json.dumps(SAID)
+    found = [whole[:at] for at in range(60, len(whole), 7)]
+    for key in SAID:
+        found.append(json.dumps({name: value for name, value in SAID.items() if name != key}))
+        found += [json.dumps(SAID | {key: value}) for value in ("", None, {}, [], 7, True, {"a": [1]}, "NaN", "\x01", "a\nb")]
+    for thrown in ({}, [], "", 7, None, {"name": 5}, {"name": None, "message": "x"}, {"name": "a.B", "message": {"c": 1}},
+                   {"extendedStackTrace": "a.BError: c\n\tat d"}, {"name": "a.BError", "extendedStackTrace": [1]}):  # fmt: skip
+        found.append(json.dumps(SAID | {"thrown": thrown, "exception": thrown}))
+    for text in (
+        "99999999999999999999",
+        "2026-11-20",
+        "2026-11-20T10:09:12",
+        "2026-11-20T10:09:12,1+02",
+        "12345678901",
+        "1795169352",
+        "-1",
+    ):
+        found.append(json.dumps({"@timestamp": text, **{k: v for k, v in SAID.items() if k != "timeMillis"}}))
+    found += [whole + "}", whole + " and more", whole.replace(": ", ":NaN, "), whole.replace('"', "'"), whole.replace("INFO", "info"),
+              whole.replace("INFO", "NOTICE"), whole.replace('"level"', '"level": "WARN", "level"'), whole.replace("Controller", "\t"),
+              whole.replace("Controller", "\\u0001\\u0000$1\\\\"), whole.replace("Controller", "\\x"), whole.replace("1795", "01795")]  # fmt: skip
+    return found
+
+
+def test_broken_json_is_no_exception() -> None:
+    for text in spoilt():
+        record = MATCHER.record(text)
+        assert record is None or record.fits or record.logger is None
+    assert json_slots(JSON, "{" * 100_000) is None
+
+
+def test_times_of_json() -> None:
+    assert time_text("1795169352175") == "2026-11-20 10:09:12.175Z"
+    assert time_text("1795169352") == "2026-11-20 10:09:12.000Z"
+    assert time_text('{"epochSecond":1795169352,"nanoOfSecond":5000000}') == "2026-11-20 10:09:12.005Z"
+    assert time_text("2026-11-20 10:09:12,175") == "2026-11-20 10:09:12.175"
+    assert time_text("2026-11-20T10:09:12.175999Z") == "2026-11-20 10:09:12.175Z"
+    assert time_text("yesterday") is None
+
+
+def test_json_keys_are_checked() -> None:
+    with pytest.raises(DefinitionError, match="here: unknown slot when"):
+        from_json({"when": "t"}, "here")
+    with pytest.raises(DefinitionError, match="here: json names no key of the time"):
+        from_json({"level": "l", "message": "m"}, "here")
+
+
+# -- a site's own ------------------------------------------------------------------------------------------
+
+
+def test_a_layout_of_ones_own_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "layouts.toml").write_text('[ours]\nconversion_pattern = "%d|%p|%t|%c|%m%n"\n[pod]\nwrapper = "<\\\\d+>"\n')
+    record = Matcher(load(tmp_path)).record(f"<7>2026-11-20 10:09:12,175|INFO|main|state.change.logger|{MESSAGE}")
+    assert record is not None
+    assert (record.layout, record.logger, record.statement) == ("ours", "state.change.logger", STATEMENT)
+    assert [layout.name for layout in load(tmp_path).layouts[1:]] == [layout.name for layout in shapes().layouts]
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("[ours", "layouts.toml: "),
+        ("ours = 1", "layouts.toml [ours]: a layout is a table"),
+        ('[ours]\nconversion_pattern = "%q"', "layouts.toml [ours]: conversion %q is not supported"),
+        ('[ours]\npattern = "%m"', "layouts.toml [ours]: unknown key pattern"),
+        ("[ours]\nprefix = ''", "layouts.toml [ours]: give one of conversion_pattern, json, wrapper"),
+        ('["Our own"]\nwrapper = "x"', "a name is of small letters"),
+        ('[ours]\nwrapper = "(a|b)*"', "layouts.toml [ours]: a repeated group"),
+    ],
+)
+def test_faults_of_a_layout_of_ones_own(tmp_path: Path, text: str, complaint: str) -> None:
+    (tmp_path / "layouts.toml").write_text(text)
+    with pytest.raises(DefinitionError) as told:
+        load(tmp_path)
+    assert complaint in str(told.value)
+
+
+# -- Spark -------------------------------------------------------------------------------------------------
+
+
+def headers(spark: SparkSession, texts: list[str], folder: Path) -> list[Any]:
+    """What Spark reads of each record."""
+    from pyspark.sql import functions as F
+
+    ruleset = built_in()
+    path = folder / "records.json"
+    path.write_text("".join(json.dumps({"n": n, "lines": text.split("\n")}) + "\n" for n, text in enumerate(texts)))
+    read = spark.read.json(str(path), "n INT, lines ARRAY<STRING>")
+    cleaned = read.select("n", F.transform("lines", lambda line: compiled.clean(line, ruleset.wrappers)).alias("lines"))
+    records = cleaned.select(
+        "n", F.get("lines", F.lit(0)).alias("head"), F.array_join("lines", "\n").alias("raw"),
+        F.when(F.size("lines") > 1, F.array_join(F.slice("lines", 2, 1000), "\n")).alias("tail"),
+    )  # fmt: skip
+    heads = compiled.heads_of(F.col("head"), [lay for lay in ruleset.layouts if not lay.bare]) > 0
+    parsed = compiled.parse(records.withColumn("begins", heads), ruleset, ruleset.layouts)
+    return sorted(parsed.collect(), key=lambda row: row.n)
+
+
+def test_spark_reads_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    texts = [sample["line"] for entry in ENTRIES for sample in entry.samples] + spoilt()
+    texts += [printed.replace("{}", MESSAGE) for printed, _ in PRINTED.values()]
+    wrong = []
+    for text, row in zip(texts, headers(spark, texts, tmp_path), strict=True):
+        record = MATCHER.record(text)
+        begins = record is not None and MATCHER.record(text, bare=False) is not None
+        if record is None or not record.fits:
+            record = Record(None, None, None, None, None, "", "", text.partition("\n")[2])  # type: ignore[arg-type]
+        told = (row.layout, row.ts_text, row.level, row.logger, row.thread, row.statement or "", row.tail or "", row.begins)
+        wanted = (record.layout, record.ts, record.level, record.logger, record.thread, record.statement, record.rest, begins)
+        if told != wanted:
+            wrong.append((text, told, wanted))
+    assert wrong == []
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,7 @@ def told(*findings: dict[str, Any], **changes: Any) -> Any:
         "findings": list(findings),
         "counts": {"payments": {"records": 12345, "partitions": 4}},
         "not_shown": {"payments": []},
+        "unknown": {},
         "proof": {
             "e1": {
                 "file": "/logs/controller.log",
@@ -103,6 +104,7 @@ def test_escapes_whatever_logs_hold() -> None:
         counts={NASTY: {}},
         not_shown={NASTY: [NASTY]},
         proof={"e1": {"file": NASTY, "record_no": 1, "raw": NASTY + "\n" + NASTY}},
+        unknown={NASTY: [{"records": 1, "status": "drifted", "logger": NASTY, "masked": NASTY, "example": NASTY + "\n" + NASTY}]},
     )
     html = report.rendered(dirty, [outcome(cluster=NASTY, unreadable=(NASTY,))], NASTY)
     page = Page(html)

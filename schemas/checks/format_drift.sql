@@ -14,7 +14,7 @@ SELECT
   concat_ws('|', e.logger, e.masked) AS same,
   slice(array_sort(collect_set(e.record_id)), 1, 20) AS evidence
 FROM (
-  SELECT *, regexp_replace(substring(regexp_replace(raw, '^.{0,60}?(TRACE|DEBUG|INFO|WARN|ERROR|FATAL) +', ''), 1, 60), '[0-9]+', '#') AS masked
+  SELECT *, regexp_replace(substring(coalesce(statement, raw), 1, 60), '[0-9]+', '#') AS masked
   FROM audited_events WHERE drifted
 ) e
 GROUP BY e.cluster, e.incarnation, e.logger, e.masked

@@ -9,6 +9,7 @@ CREATE TABLE IF NOT EXISTS {table} (
   unrecognised BIGINT NOT NULL COMMENT 'of them known to no rule',
   drifted BIGINT NOT NULL COMMENT 'of them known by their beginning only: the wording has changed',
   out_of_scope BIGINT NOT NULL COMMENT 'of them counted, but not stored: no rule is about this logger',
+  layouts MAP<STRING, BIGINT> COMMENT 'of them by layout; under - those whose header was not understood',
   replica_states STRING NOT NULL COMMENT 'observed (TRACE lines), inferable (from INFO and DEBUG lines), not_logged, or no_file',
   partition_changes STRING NOT NULL COMMENT 'observed, inferable, not_logged, or no_file'
 ) USING delta

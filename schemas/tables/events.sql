@@ -9,7 +9,7 @@ CREATE TABLE IF NOT EXISTS {table} (
   record_no BIGINT NOT NULL COMMENT 'Line of that file on which the record begins, from 1',
   ts TIMESTAMP COMMENT 'Time stamp of the record, UTC, milliseconds; null where the layout prints none',
   level STRING COMMENT 'log4j level',
-  logger STRING COMMENT 'Logger as printed',
+  logger STRING COMMENT 'Logger; in full where the layout abbreviates it and rules are about it',
   layout STRING COMMENT 'Layout that the header has',
   event_type STRING COMMENT 'Rule that claims the record; null: not recognised, or drifted',
   says STRING COMMENT 'happened: the state is now this; requested: an intent or a message; failed: nothing changed; is: a report of the state',
@@ -17,6 +17,7 @@ CREATE TABLE IF NOT EXISTS {table} (
 {vocabulary},
   error_class STRING COMMENT 'Class of the exception that follows the line',
   error_message STRING COMMENT 'Message of that exception',
+  statement STRING COMMENT 'Where event_type is null: what no rule reads, without header and speaker, the first 2,000 characters',
   raw STRING COMMENT 'The whole record with its stack trace; a record of 10,000 characters and more stands with its item 0 only'
 ) USING delta
 CLUSTER BY (cluster, ts)

@@ -4,6 +4,7 @@ CREATE TABLE IF NOT EXISTS {table} (
   node INT COMMENT 'Node that wrote the record',
   hour TIMESTAMP COMMENT 'Hour of the record, UTC',
   logger STRING COMMENT 'Logger as printed',
+  layout STRING COMMENT 'Layout that the header has',
   record BIGINT NOT NULL COMMENT 'Hash of its text, so that a copy is counted once'
 ) USING delta
 LOCATION '{location}'
