@@ -60,21 +60,19 @@ def _row(clock: Clock) -> str:
 
 def violations(spark: SparkSession) -> DataFrame:
     """What violates a check now. out: the columns of `findings` less run_id and status, plus ended BOOLEAN."""
-    found = None
+    # one text: every frame that is put together call by call is analysed again from its leaves
+    selects = []
     for check in schemas.statements("checks"):
-        title = check.header["title"]
-        rows = spark.sql(check.sql).select(
-            "cluster", "incarnation",
-            F.lit(check.name).alias("check_id"),
-            "severity", "topic", "partition", "replica", "node", "first_seen", "last_seen",
-            F.concat(F.lit(f"{title}: "), "thing").alias("title"),
-            "detail",
-            F.sha2(F.concat_ws("|", F.lit(check.name), "cluster", "incarnation", "same"), 256).alias("fingerprint"),
-            "evidence", "ended",
-        )  # fmt: skip
-        found = rows if found is None else found.unionByName(rows)
-    assert found is not None
-    return found
+        name = quoted(check.name)
+        selects.append(
+            f"""SELECT cluster, incarnation, {name} AS check_id, severity, topic, partition, replica, node, first_seen, last_seen,
+              concat({quoted(check.header["title"] + ": ")}, thing) AS title, detail,
+              sha2(concat_ws('|', {name}, cluster, incarnation, same), 256) AS fingerprint, evidence, ended
+            FROM (
+            {check.sql}
+            )"""
+        )
+    return spark.sql("\nUNION ALL\n".join(selects))
 
 
 def settle(found: DataFrame, before: DataFrame, clocks: DataFrame, run_id: str) -> DataFrame:

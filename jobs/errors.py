@@ -25,3 +25,9 @@ class ContractError(AuditError):
     """A written table does not keep its contract."""
 
     exit_code = INTERNAL
+
+
+class ConservationError(AuditError):
+    """Records were lost or counted twice between reading and writing."""
+
+    exit_code = INTERNAL

@@ -1,17 +1,18 @@
 """Records to events: identity, time, order; what is new goes into `events`, what is out of scope is counted."""
 
 from dataclasses import dataclass
+from datetime import date, timedelta
 
 from pyspark.sql import Column, DataFrame, Observation, SparkSession, Window
 from pyspark.sql import functions as F
 
 import schemas
-from jobs.ingest import Staged
-from jobs.session import SMALL_INPUT
-from jobs.store import Store, at_once, quoted
+from jobs.errors import ConservationError
+from jobs.ingest import Part, Staged, Survey, line_hash
+from jobs.store import Store, quoted
 from parsers import compile as compiled
 from parsers.patterns import SEPARATOR
-from parsers.rules import BEGINNING, RuleSet
+from parsers.rules import RuleSet
 
 # a longer record is stored with its first item only: a LeaderAndIsr request may name 50,000 partitions in 10 MB
 LONG_RECORD = 10_000
@@ -21,10 +22,13 @@ LONG_STATEMENT = 2_000
 
 @dataclass(frozen=True)
 class Read:
-    """What one run read."""
+    """What one run read. new = recognised + unrecognised + drifted; records = new + known before + out_of_scope."""
 
     records: int
     new: int
+    recognised: int
+    unrecognised: int
+    drifted: int
     out_of_scope: int
     newly_counted: int
 
@@ -42,8 +46,9 @@ def file_names(spark: SparkSession, source: Staged) -> DataFrame:
 def identify(parsed: DataFrame, names: DataFrame) -> DataFrame:
     """Gives every record its cluster, node, time and identity.
 
-    in: parsed records (`parsers.compile.parse`) with file_no, line_no, bare; and `file_names`.
-    out: record_id, cluster, node, file, file_no, record_no, ts (UTC), level, logger, layout, tail, raw, statement, spoken, in_scope.
+    in: parsed records (`parsers.compile.parse`) with file_no, line_no; and `file_names`.
+    out: record_id, cluster, node, file, file_no, record_no, ts (UTC), day (as printed), level, logger, layout, tail, raw, statement,
+    spoken, in_scope.
     A record with a time stamp is told by node and text alone, so that no cut of a log can make two of it. Where the layout
     prints no time, the same text is said many times: there its count within the file is part of the identity.
     """
@@ -56,7 +61,8 @@ def identify(parsed: DataFrame, names: DataFrame) -> DataFrame:
     )
     return placed.select(
         _record_id(F.lit("")).alias("record_id"), "cluster", "node", "file", "file_no",
-        "record_no", "ts", "level", "logger", "layout", "tail", "raw", "statement", "spoken", "in_scope", "bare",
+        "record_no", "ts", "level", "logger", "layout", "tail", "raw", "statement", "spoken", "in_scope",
+        F.substring("ts_text", 1, 10).alias("day"),
     )  # fmt: skip
 
 
@@ -78,15 +84,16 @@ def count_repetitions(identified: DataFrame) -> DataFrame:
     return numbered.select(_record_id(F.col("occurrence")).alias("record_id"), *columns)
 
 
-def first_copies(identified: DataFrame) -> DataFrame:
-    """Every record once, at its first place: rotated and overlapping copies of a log hold the same records.
+def copies(identified: DataFrame, known: DataFrame) -> DataFrame:
+    """Records that stand elsewhere already: all but the first of those that are told by the same id, and all that are known.
 
-    in and out: as `identify` gives them.
+    in: as `identify` gives them; known: record_id. out: file_no, record_no.
     """
-    copies = Window.partitionBy("record_id").orderBy("file_no", "record_no")
-    first = copies.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    ranked = identified.select("*", F.row_number().over(first).alias("copy"))
-    return ranked.filter("copy = 1").select(*identified.columns)
+    same = Window.partitionBy("record_id").orderBy("file_no", "record_no")
+    so_far = same.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    ranked = identified.select("file_no", "record_no", "record_id", F.row_number().over(so_far).alias("copy"))
+    told = known.select("record_id", F.lit(True).alias("known"))
+    return ranked.join(told, "record_id", "left").filter("copy > 1 OR known").select("file_no", "record_no")
 
 
 def to_events(unique: DataFrame, ruleset: RuleSet) -> DataFrame:
@@ -109,31 +116,124 @@ def passed_over(identified: DataFrame) -> DataFrame:
     return rows.groupBy("cluster", "node", "hour", "logger", "layout", "record").agg(F.count("*").alias("copies"))
 
 
-def land(store: Store, parsed: DataFrame, source: Staged, ruleset: RuleSet) -> Read:
-    """Appends what is new to `events` and `passed_over`. Running it again adds nothing."""
+def _known(store: Store, clusters: list[str], survey: Survey) -> DataFrame:
+    """Records that earlier runs have landed and this one may meet again. out: record_id, raw."""
+    rows = store.rows_of("events", clusters).filter("item = 0")
+    if survey.first_day and survey.last_day:  # a zone moves a day by one at most
+        first, last = survey.first_day - timedelta(days=2), survey.last_day + timedelta(days=3)
+        rows = rows.filter(F.col("ts").isNull() | F.col("ts").between(F.lit(first), F.lit(last)))
+    return rows.select("record_id", "raw")
+
+
+def _suspects(part: Part, known: DataFrame | None) -> DataFrame | None:
+    """Records whose first line stands elsewhere, too; None where there are none. in and out: as `jobs.ingest.records` gives them.
+
+    Most nights bring nothing twice: a hash of the first lines says so, long before records are parsed and compared.
+    """
+    hashes = part.survey.repeated
+    if known is not None:
+        first_lines = known.select(F.substring_index("raw", "\n", 1).alias("value")).select(line_hash().alias("hash"))
+        met = part.records.select(F.col("head").alias("value")).select(line_hash().alias("hash"))
+        again = met.join(first_lines, "hash", "left_semi").distinct().localCheckpoint()
+        if not again.isEmpty():
+            hashes = again if hashes is None else hashes.unionByName(again).distinct()
+    if hashes is None:
+        return None
+    keyed = part.records.select("*", F.col("head").alias("value")).select("*", line_hash().alias("hash"))
+    return keyed.join(hashes, "hash", "left_semi").select(*part.records.columns)
+
+
+def _new_records(part: Part, names: DataFrame, known: DataFrame | None, ruleset: RuleSet) -> tuple[DataFrame, int]:
+    """(identified records without those in scope that stand elsewhere already, how many these are)."""
+
+    def identified(records: DataFrame) -> DataFrame:
+        parsed = compiled.parse(records, ruleset, part.survey.layouts)
+        found = identify(parsed, names)
+        return count_repetitions(found) if part.bare else found
+
+    # without time stamps the same text is said many times: only a count within its file tells
+    suspects = part.records if part.bare else _suspects(part, known)
+    if suspects is None:
+        return identified(part.records), 0
+    nothing = names.select(F.lit("").alias("record_id")).limit(0)
+    held = copies(identified(suspects).filter("in_scope"), nothing if known is None else known).localCheckpoint()
+    count = held.count()
+    rows = identified(part.records)
+    return (rows.join(held, ["file_no", "record_no"], "left_anti") if count else rows), count
+
+
+def _in_days(days: tuple[date, date] | None) -> Column:
+    """Whether a record is of these days, in the zone of its log; one without a time stamp is."""
+    if days is None:
+        return F.lit(True)
+    return F.col("day").isNull() | F.col("day").between(*(day.isoformat() for day in days))
+
+
+def land(store: Store, parts: list[Part], source: Staged, ruleset: RuleSet, days: tuple[date, date] | None = None) -> Read:
+    """Appends what is new to `events` and `passed_over`; running it again adds nothing.
+
+    days: only records of these, both included. Raises ConservationError where records were lost on the way.
+    """
     clusters = sorted({file.cluster for file in source.files})
-    identified = identify(parsed, file_names(store.spark, source))
-    in_scope = identified.filter("in_scope")
-    if source.of_kind("bare"):
-        in_scope = in_scope.filter("NOT bare").unionByName(count_repetitions(in_scope.filter("bare")))
-    if sum(file.size for file in source.files) < SMALL_INPUT:
-        beginnings = parsed.filter("in_scope").select(F.substring("statement", 1, BEGINNING).alias("beginning")).distinct()
-        ruleset = ruleset.that_may_claim(row.beginning or "" for row in beginnings.collect())
-    seen = Observation("seen")
-    unique = first_copies(in_scope.observe(seen, F.count("*").alias("records")))
-    known = store.rows_of("events", clusters).filter("item = 0").select("record_id")
-    fresh = unique.join(known, "record_id", "left_anti")
-    added = Observation("added")
-    counted = Observation("counted")
-    others = passed_over(identified).observe(counted, F.sum("copies").alias("records"))
-    columns = ["cluster", "node", "hour", "logger", "layout", "record"]
-    before = store.rows_of("passed_over", clusters)
-    keys = ["cluster", "hour", "logger", "record"]
-    fresh_others = others.join(before.select(*keys), keys, "left_anti").select(*columns)
-    counted_now = Observation("counted_now")
-    at_once(
-        lambda: store.append("events", to_events(fresh.observe(added, F.count("*").alias("records")), ruleset)),
-        lambda: store.append("passed_over", fresh_others.observe(counted_now, F.count("*").alias("records"))),
+    begun = [part.survey.beginnings for part in parts]
+    if all(some is not None for some in begun):
+        ruleset = ruleset.that_may_claim(text for some in begun for text in some or ())
+    names = file_names(store.spark, source)
+    frames, held = [], 0
+    for part in parts:
+        known = None if store.is_blank("events") else _known(store, clusters, part.survey)
+        rows, count = _new_records(part, names, known, ruleset)
+        frames.append(rows)
+        held += count
+    identified = frames[0]
+    for frame in frames[1:]:
+        identified = identified.unionByName(frame)
+    in_days = identified.select("*", _in_days(days).alias("in_days"))
+    seen, landed = Observation("seen"), Observation("landed")
+    counts = {
+        "records": F.count("*"),
+        "in_scope": F.count_if(F.expr("in_scope AND in_days")),
+        "out_of_scope": F.count_if(F.expr("NOT in_scope AND in_days")),
+    }
+    observed = in_days.observe(seen, *[count.alias(name) for name, count in counts.items()])
+    whole = F.col("item") == 0
+    written = to_events(observed.filter("in_scope AND in_days"), ruleset).observe(
+        landed,
+        F.count_if(whole & F.col("event_type").isNotNull()).alias("recognised"),
+        F.count_if(whole & F.col("drifted")).alias("drifted"),
+        F.count_if(whole & F.col("event_type").isNull() & ~F.col("drifted")).alias("unrecognised"),
     )
-    out_of_scope = counted.get["records"] or 0
-    return Read(seen.get["records"] + out_of_scope, added.get["records"], out_of_scope, counted_now.get["records"])
+    store.append("events", written)
+    met, told = seen.get, landed.get
+    conserve("records read", sum(part.survey.records for part in parts), met["records"] + held)
+    conserve("new records in scope", met["in_scope"], told["recognised"] + told["unrecognised"] + told["drifted"])
+    newly_counted = 0
+    if met["out_of_scope"]:
+        newly_counted = _count(store, clusters, in_days.filter("in_days"), met["out_of_scope"])
+    return Read(
+        records=met["in_scope"] + met["out_of_scope"] + held,
+        new=met["in_scope"],
+        recognised=told["recognised"],
+        unrecognised=told["unrecognised"],
+        drifted=told["drifted"],
+        out_of_scope=met["out_of_scope"],
+        newly_counted=newly_counted,
+    )
+
+
+def _count(store: Store, clusters: list[str], identified: DataFrame, expected: int) -> int:
+    """Counts records out of scope, copies once, in `passed_over`; returns how many are new there."""
+    counted, fresh = Observation("counted"), Observation("fresh")
+    others = passed_over(identified).observe(counted, F.sum("copies").alias("records"))
+    keys = ["cluster", "hour", "logger", "record"]
+    before = store.rows_of("passed_over", clusters).select(*keys)
+    new = others.join(before, keys, "left_anti").select("cluster", "node", "hour", "logger", "layout", "record")
+    store.append("passed_over", new.observe(fresh, F.count("*").alias("records")))
+    conserve("records out of scope", expected, counted.get["records"])
+    return int(fresh.get["records"])
+
+
+def conserve(what: str, expected: int, found: int) -> None:
+    """Raises ConservationError unless the numbers are the same: no record may be lost, nor be counted twice."""
+    if found != expected:
+        raise ConservationError(f"{expected:,} {what}, but {found:,} of them accounted for; please report this with the log")

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from datetime import date
 from functools import reduce
 from operator import or_
 from pathlib import Path
@@ -202,7 +203,7 @@ class Survey:
 
     lines, continued: how many there are, how many of them begin no record.  layouts: those that the lines need.
     beginnings: of all statements; None where they are too many, or only the whole header tells them.
-    first_day, last_day: of the records as printed (yyyy-MM-dd), None where one prints none.
+    first_day, last_day: of the records as printed, None where one prints none.
     repeated: hash BIGINT, of first lines that stand more than once; None where there are none.
     """
 
@@ -210,14 +211,21 @@ class Survey:
     continued: int
     layouts: list[Layout]
     beginnings: frozenset[str] | None
-    first_day: str | None
-    last_day: str | None
+    first_day: date | None
+    last_day: date | None
     repeated: DataFrame | None
 
     @property
     def records(self) -> int:
         """How many records begin."""
         return self.lines - self.continued
+
+
+def _span(printed: list[str]) -> tuple[date | None, date | None]:
+    try:
+        return date.fromisoformat(min(printed)), date.fromisoformat(max(printed))
+    except ValueError:  # none, or the 31st of February
+        return None, None
 
 
 def line_hash() -> Column:
@@ -269,14 +277,16 @@ def lines(
     ).first()
     assert found is not None
     begun = {text for joined in found.beginnings for text in joined.split(SEPARATOR)}
-    days = [day for block in found.blocks if block.n > block.continued for day in (block.first_day, block.last_day)]
+    used = compiled.that_took(chosen, reduce(or_, (block.heads for block in found.blocks), 0))
+    printed = [day for block in found.blocks if block.n > block.continued for day in (block.first_day, block.last_day)]
+    first_day, last_day = _span(printed) if all("{date}" in layout.time for layout in used) else (None, None)
     survey = Survey(
         lines=sum(block.n for block in found.blocks),
         continued=sum(block.continued for block in found.blocks),
-        layouts=compiled.that_took(chosen, reduce(or_, (block.heads for block in found.blocks), 0)),
+        layouts=used,
         beginnings=None if len(found.beginnings) > MOST_BEGINNINGS or compiled.UNTOLD in begun else frozenset(begun),
-        first_day=min(days) or None if days else None,
-        last_day=max(days) if days and min(days) else None,
+        first_day=first_day,
+        last_day=last_day,
         repeated=grouped.filter(of_line).select("hash") if found.repeated else None,
     )
     marked = placed.select(

@@ -12,6 +12,7 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -165,8 +166,8 @@ def _ruleset(site: Path | None) -> RuleSet:
 
 
 SHOWN_PROBLEMS = 5
-# below, the rows of all tables are held in memory while they are checked
-SMALL_NUMBER_OF_EVENTS = 200_000
+# up to so many bytes of Parquet in `events`, some 200,000 of them, rows stay in memory from reading to verdict
+KEPT_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -230,14 +231,16 @@ class Audit:
         names = [cluster.name for cluster in self.config.clusters]
         with ingest.staged(files, store.root / "_staging" / self.run_id) as source:
             with stage("open tables, count lines", spark):
-                opened = ThreadPoolExecutor(1).submit(store.open)
-                parsed, count = ingest.read(spark, source, ruleset)
+                opened = ThreadPoolExecutor(1).submit(store.open, with_views=False)
+                parts = ingest.read(spark, source, ruleset)
                 opened.result()
             with stage("read records", spark) as doing:
-                read = events.land(store, _within(parsed, self.days), source, ruleset)
+                read = events.land(store, parts, source, ruleset, self.days)
                 doing.note(
-                    f"{count:,} lines, {read.records:,} records, {read.new:,} new, {read.out_of_scope:,} of loggers out of scope"
+                    f"{sum(part.survey.lines for part in parts):,} lines, {read.records:,} records, {read.new:,} new, {read.out_of_scope:,} of loggers out of scope"
                 )
+        store.keeps_rows = store.bytes_of("events") < KEPT_BYTES
+        store.keep("events", names)
         known = F.col("event_type").isNotNull()
         rows = store.rows_of("events", names).groupBy("cluster").agg(
             F.count_if(known).alias("recognised"),
@@ -261,27 +264,17 @@ class Audit:
             with stage("coverage", spark):
                 cover()
 
-        def check() -> None:
+        with stage("checks, contracts", spark) as doing:
+            tables = [name for name in schemas.contracts() if name != "findings"]
+            at_once(*[partial(store.keep, name, audited) for name in tables])
+            written = {name: store.rows_of(name, audited) for name in tables}
             checks.register(spark, written, self._clocks(written["controllers"], outcomes, summary))
             before = store.rows_of("findings", audited)
             settled = checks.settle(checks.violations(spark), before, spark.table("clocks"), self.run_id)
             store.replace("findings", audited, settled)
-
-        held = []
-
-        def guard() -> None:
             warm_up.join()
-            held.append(contracts.guard(written))
-
-        with stage("checks, contracts", spark) as doing:
-            small = sum(row.recognised for row in summary.values()) < SMALL_NUMBER_OF_EVENTS
-            tables = [name for name in schemas.contracts() if name != "findings"]
-            written = {name: store.rows_of(name, audited) for name in tables}
-            if small:  # checks and contracts read each table many times
-                written = {name: rows.localCheckpoint() for name, rows in written.items()}
-            at_once(check, guard)
-            held.append(contracts.guard({"findings": store.rows_of("findings", audited)}))
-            doing.note(f"{sum(held)} expectations hold")
+            count = contracts.guard(spark, written | {"findings": store.rows_of("findings", audited)})
+            doing.note(f"{count} rules hold")
         return outcomes
 
     def _outcome(self, cluster: configuration.Cluster, files: list[Any], summary: Any, read: Any) -> Outcome:
@@ -355,16 +348,6 @@ class Audit:
 
 def _literal(moment: datetime) -> str:
     return f"TIMESTAMP '{moment.astimezone(UTC).replace(tzinfo=None).isoformat(sep=' ', timespec='milliseconds')}'"
-
-
-def _within(parsed: Any, days: tuple[date, date] | None) -> Any:
-    """Only records of those days, in the zone of the log; records without a time stamp stay."""
-    if days is None:
-        return parsed
-    from pyspark.sql import functions as F
-
-    printed = F.substring("ts_text", 1, 10)
-    return parsed.filter(F.col("ts_text").isNull() | printed.between(days[0].isoformat(), days[1].isoformat()))
 
 
 def _nothing_found(files: list[Any]) -> str:

@@ -104,8 +104,13 @@ def settings(input_bytes: int | None = None) -> dict[str, str]:
         return conf
     cores = min(os.cpu_count() or 1, 8)
     java_options = f"-Dlog4j2.configurationFile=file:{_log4j2_file()} -Duser.timezone=UTC"
+    memory = os.environ.get("KAFKA_AUDIT_MEMORY", "2g")
+    # C1 alone has 48 MB for its code by default, fills them, throws code away and compiles it again
+    java_options += " -XX:ReservedCodeCacheSize=240m"
     if small:
         java_options += "" if LONG_LIVED in os.environ else " -XX:TieredStopAtLevel=1"
+        # a run allocates little more than the whole heap and loads 25,000 classes: no collection while either grows to its size
+        java_options += f" -Xms{memory} -XX:MetaspaceSize=400m"
     archive = class_archive()
     if archive.is_file():
         java_options += f" -XX:SharedArchiveFile={archive} -Xshare:auto"
@@ -116,7 +121,7 @@ def settings(input_bytes: int | None = None) -> dict[str, str]:
         "spark.master": os.environ.get("KAFKA_AUDIT_MASTER", f"local[{cores}]"),
         "spark.app.name": "kafka-audit",
         "spark.ui.enabled": "false",
-        "spark.driver.memory": os.environ.get("KAFKA_AUDIT_MEMORY", "2g"),
+        "spark.driver.memory": memory,
         "spark.sql.shuffle.partitions": str(cores if small else 4 * cores),
         "spark.sql.adaptive.enabled": "false" if small else "true",
         "spark.driver.extraJavaOptions": java_options,

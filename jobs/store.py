@@ -41,6 +41,11 @@ class Store:
     def __init__(self, spark: SparkSession, root: Path) -> None:
         self.spark = spark
         self.root = root
+        # whether rows that were written or read once are kept, for all that asks for them afterwards
+        self.keeps_rows = False
+        self._kept: dict[str, tuple[frozenset[str], DataFrame]] = {}
+        # tables without a row, created in this run: what is known to be empty need not be read
+        self._blank: set[str] = set()
 
     def path(self, table: str) -> Path:
         """Folder of a table."""
@@ -50,7 +55,7 @@ class Store:
         """Whether the table has been created."""
         return (self.path(table) / "_delta_log").is_dir()
 
-    def open(self) -> None:
+    def open(self, with_views: bool = True) -> None:
         """Creates missing tables, registers all of them and the views. Raises UsageError where a column's type differs.
 
         Columns that a newer version of the product has are added; nothing is ever dropped.
@@ -61,14 +66,22 @@ class Store:
         self.spark.sql(f"USE {space}")
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(self._open, schemas.statements("tables")))
-        for view in schemas.statements("views"):
-            self.spark.sql(view.sql)
+        if with_views:
+            for view in schemas.statements("views"):
+                self.spark.sql(view.sql)
+
+    def view(self, name: str) -> DataFrame:
+        """A view as it is now, also where `open` was told to leave them out."""
+        (definition,) = (view for view in schemas.statements("views") if view.name == name)
+        self.spark.sql(definition.sql)
+        return self.spark.table(name)
 
     def _open(self, definition: schemas.Statement) -> None:
         location = quoted(str(self.path(definition.name)))
         if not self.exists(definition.name):
             sql = definition.sql.replace("{table}", definition.name).replace("'{location}'", location)
             self.spark.sql(sql.replace("{vocabulary}", vocabulary_ddl()))
+            self._blank.add(definition.name)
             return
         self.spark.sql(f"CREATE TABLE IF NOT EXISTS {definition.name} USING delta LOCATION {location}")
         wanted = columns_of(definition)
@@ -89,21 +102,57 @@ class Store:
         """The table as it is now."""
         return self.spark.table(name)
 
+    def bytes_of(self, table: str) -> int:
+        """Bytes of a table's files, old versions included."""
+        return sum(path.stat().st_size for path in self.path(table).rglob("*.parquet"))
+
+    def is_blank(self, table: str) -> bool:
+        """Whether the table is known to hold no row, having been created in this run."""
+        return table in self._blank
+
     def append(self, table: str, rows: DataFrame) -> None:
         """Adds rows; columns by name."""
+        self._kept.pop(table, None)
         rows.write.format("delta").mode("append").save(str(self.path(table)))
+        self._blank.discard(table)
 
     def rows_of(self, table: str, clusters: Iterable[str]) -> DataFrame:
-        """The rows of some clusters."""
-        return self.table(table).filter(in_clusters(clusters))
+        """The rows of some clusters: those kept, if they are."""
+        wanted = frozenset(clusters)
+        if table in self._blank:
+            return self.table(table).limit(0)
+        if table in self._kept:
+            of, rows = self._kept[table]
+            if wanted <= of:
+                return rows if wanted == of else rows.filter(in_clusters(wanted))
+        return self.table(table).filter(in_clusters(wanted))
+
+    def keep(self, table: str, clusters: Iterable[str]) -> None:
+        """Reads the rows of some clusters once and for all, unless there are too many or they are kept already.
+
+        Every query over a Delta table first asks its log for the files, which takes longer than reading some thousand rows.
+        """
+        wanted = frozenset(clusters)
+        if self.keeps_rows and not (table in self._kept and wanted <= self._kept[table][0]):
+            self._kept[table] = wanted, self.rows_of(table, wanted).localCheckpoint()
+
+    def forget(self, table: str) -> None:
+        """The table was changed by another way than these: it is read again when rows are asked for."""
+        self._kept.pop(table, None)
 
     def replace(self, table: str, clusters: Iterable[str], rows: DataFrame) -> None:
         """Replaces all rows of some clusters in one commit."""
-        condition = in_clusters(clusters)
-        if self.spark.table(table).limit(1).isEmpty():
+        wanted = frozenset(clusters)
+        if self.keeps_rows:
+            rows = rows.localCheckpoint()
+        if table not in self._blank:
+            condition = in_clusters(wanted)
+            self._kept.pop(table, None)
+            rows.write.format("delta").mode("overwrite").option("replaceWhere", condition).save(str(self.path(table)))
+        elif not (self.keeps_rows and rows.isEmpty()):
             self.append(table, rows)
-            return
-        rows.write.format("delta").mode("overwrite").option("replaceWhere", condition).save(str(self.path(table)))
+        if self.keeps_rows:
+            self._kept[table] = wanted, rows
 
     @staticmethod
     @contextmanager

@@ -32,40 +32,42 @@ class Told:
 
 def gather(store: Store, clusters: list[str]) -> Told:
     """Reads findings, counts and gaps of the clusters."""
-    mine = F.col("cluster").isin(*clusters)
     rank = {name: number for number, name in enumerate(SEVERITIES)}
-    findings = [row.asDict() for row in store.table("findings").filter(mine).collect()]
+    findings = [row.asDict() for row in store.rows_of("findings", clusters).collect()]
     findings.sort(key=lambda f: (f["status"] == "resolved", -rank[f["severity"]], str(f["first_seen"]), f["title"]))
-    counts: dict[str, dict[str, int]] = {name: {} for name in clusters}
-    partitions = store.table("partition_timeline").filter(mine).groupBy("cluster").agg(
+    # one row a table and cluster, in one query
+    counted = store.rows_of("partition_timeline", clusters).groupBy("cluster").agg(
         F.count_distinct("incarnation", "topic", "partition").alias("partitions"), F.count("*").alias("intervals")
     )  # fmt: skip
-    for row in partitions.collect():
-        counts[row.cluster] |= {"partitions": row.partitions, "intervals": row.intervals}
     for table, name in (
         ("reassignments", "reassignments"),
         ("topic_deletions", "topic deletions"),
         ("controllers", "controller reigns"),
     ):
-        for row in store.table(table).filter(mine).groupBy("cluster").count().collect():
-            counts[row.cluster][name] = row["count"]
-    seen = store.table("coverage").filter(mine).groupBy("cluster").agg(
-        F.sum("records").alias("records"), F.sum("recognised").alias("recognised"), F.sum("unrecognised").alias("unrecognised"),
-        F.sum("drifted").alias("drifted"), F.sum("out_of_scope").alias("out_of_scope"),
+        some = store.rows_of(table, clusters).groupBy("cluster").agg(F.count("*").alias(name))
+        counted = counted.unionByName(some, allowMissingColumns=True)
+    numbers = ("records", "recognised", "unrecognised", "drifted", "out_of_scope")
+    seen = store.rows_of("coverage", clusters).groupBy("cluster").agg(
+        *[F.sum(name).alias(name) for name in numbers],
         F.count_if(F.col("replica_states") == "observed").alias("traced"),
         F.array_sort(F.collect_set(F.when(F.col("replica_states") == "no_file", F.col("node")))).alias("no_file"),
         F.count_if(F.col("node").isNull() & (F.col("records") > 0)).alias("no_node"),
     )  # fmt: skip
+    counts: dict[str, dict[str, int]] = {name: {} for name in clusters}
     not_shown: dict[str, list[str]] = {name: [] for name in clusters}
-    for row in seen.collect():
-        counts[row.cluster] |= {k: row[k] for k in ("records", "recognised", "unrecognised", "drifted", "out_of_scope")}
-        if not row.traced:
+    for row in counted.unionByName(seen, allowMissingColumns=True).collect():
+        told = {name: value for name, value in row.asDict().items() if value is not None}
+        gaps = {name: told.pop(name, None) for name in ("traced", "no_file", "no_node")}
+        counts[told.pop("cluster")] |= told
+        if "records" not in told:
+            continue
+        if not gaps["traced"]:
             not_shown[row.cluster].append(
                 "replica states are inferred: state.change.logger is not at TRACE (log4j.logger.state.change.logger=TRACE shows them)"
             )
-        if row.no_file:
-            not_shown[row.cluster].append(f"hours without a state-change.log of node(s) {', '.join(map(str, row.no_file))}")
-        if row.no_node:
+        if gaps["no_file"]:
+            not_shown[row.cluster].append(f"hours without a state-change.log of node(s) {', '.join(map(str, gaps['no_file']))}")
+        if gaps["no_node"]:
             not_shown[row.cluster].append("some records do not tell which node wrote them")
     ids = []
     so_far: Counter[tuple[str, str]] = Counter()
@@ -76,12 +78,12 @@ def gather(store: Store, clusters: list[str]) -> Told:
             ids += finding["evidence"][:1]
     proof = {}
     if ids:
-        rows = store.table("events").filter(F.col("record_id").isin(*ids) & (F.col("item") == 0))
+        rows = store.rows_of("events", clusters).filter(F.col("record_id").isin(*ids) & (F.col("item") == 0))
         proof = {row.record_id: row.asDict() for row in rows.select("record_id", "file", "record_no", "raw").collect()}
     unknown: dict[str, list[dict[str, Any]]] = {}
     for name in clusters:
         if counts[name].get("unrecognised") or counts[name].get("drifted"):
-            rows = store.table("unknown_statements").filter(F.col("cluster") == name).limit(UNKNOWN)
+            rows = store.view("unknown_statements").filter(F.col("cluster") == name).limit(UNKNOWN)
             unknown[name] = [row.asDict() for row in rows.collect()]
     return Told(findings, counts, not_shown, proof, unknown)
 

@@ -43,7 +43,8 @@ def tiny_splits(spark: SparkSession) -> Iterator[None]:
 def read(spark: SparkSession, folder: Path, kind: str = "log") -> tuple[list[Record], int, int, int]:
     """(file_no, line_no, head, tail) of every record; how many lines, lines that begin none, splits."""
     with staged(find(Cluster("c", (str(folder),))), folder.parent / "staging") as source:
-        numbered, total, continued, _ = lines(spark, source.of_kind(kind), TIMED if kind == "log" else BARE)
+        numbered, survey = lines(spark, source.of_kind(kind), TIMED if kind == "log" else BARE)
+        total, continued = survey.lines, survey.continued
         found = records(numbered, continued, stack_traces_only=kind == "bare")
         rows: list[Any] = found.collect()
         splits = numbered.rdd.getNumPartitions() if continued else 0

@@ -29,13 +29,16 @@ def in_incarnations(store: Store, clusters: list[str], events: DataFrame) -> tup
         DeltaTable.forPath(store.spark, str(store.path("events"))).update(
             F.expr(in_clusters(clusters)) & (F.col("incarnation") != number), {"incarnation": number}
         )
+        store.forget("events")
     others = [name for name in events.columns if name != "incarnation"]
     return events.select(*others, number.alias("incarnation")), starts
 
 
 def rebuild(store: Store, clusters: list[str], ruleset: RuleSet) -> None:
     """Writes the five timelines of clusters anew from their events."""
-    said = store.rows_of("events", clusters).filter("event_type IS NOT NULL").drop("raw").localCheckpoint()
+    said = store.rows_of("events", clusters).filter("event_type IS NOT NULL").drop("raw")
+    if not store.keeps_rows:
+        said = said.localCheckpoint()
     in_lives, starts = in_incarnations(store, clusters, said)
     events = order.in_order(in_lives).localCheckpoint()
     told = partitions.observations(events, kept_columns(store.spark, ruleset)).localCheckpoint()

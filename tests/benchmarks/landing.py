@@ -68,8 +68,7 @@ def main() -> None:
             store.open()
             begun = time.perf_counter()
             with ingest.staged(files, store.root / "_staging") as source:
-                parsed, _ = ingest.read(spark, source, built_in())
-                read = events.land(store, parsed, source, built_in())
+                read = events.land(store, ingest.read(spark, source, built_in()), source, built_in())
             rates["events"].append(size / 1e6 / (time.perf_counter() - begun))
             shutil.rmtree(copy)
             shutil.rmtree(store.root)

@@ -1,0 +1,108 @@
+"""A table that does not keep its contract ends the run with 70, and nothing claims success then."""
+
+from pathlib import Path
+
+import pytest
+
+import schemas
+from jobs import contracts, errors
+from jobs.nightly_audit import main
+from jobs.store import Store
+from jobs.timelines import controllers, deletions
+
+SAMPLE = Path(__file__).parents[1] / "sample_logs" / "3.3.2-trace" / "delete-topic-dead-broker"
+
+pytestmark = pytest.mark.spark
+
+
+def said(capsys, tables: Path) -> tuple[int, str, str]:
+    code = main(["audit", str(SAMPLE), "--tables", str(tables)])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def check(code: int, out: str, err: str, *words: str) -> None:
+    assert code == errors.INTERNAL
+    assert out == ""
+    (sentence,) = [line for line in err.splitlines() if line.startswith("kafka-audit: ")]
+    for word in ("break their contract", *words):
+        assert word in sentence
+    assert "rules hold" not in err
+    assert "Traceback" not in err
+
+
+def test_a_broken_contract_ends_the_run(spark, capsys, tmp_path, monkeypatch):
+    from pyspark.sql import functions as F
+
+    deleted, reigned = deletions.deletions, controllers.reigns
+    monkeypatch.setattr(deletions, "deletions", lambda events: deleted(events).withColumn("outcome", F.lit("vanished")))
+    monkeypatch.setattr(controllers, "reigns", lambda events: reigned(events).withColumn("inferred", F.lit("maybe")))
+    code, *_ = said(capsys, tmp_path / "wrong type")
+    assert code == errors.INTERNAL
+    monkeypatch.setattr(controllers, "reigns", reigned)
+    tables = tmp_path / "tables"
+    check(
+        *said(capsys, tables), "topic_deletions.outcome", "'is one of completed, pending, blocked'", "1 row(s)", '"topic":"audit"'
+    )
+    # what was written stays, and no run is recorded that ended well
+    Store(spark, tables).open()
+    assert spark.table("events").count() > 0
+    assert spark.table("audit_runs").isEmpty()
+    # the same again finds nothing new in the logs, and the table as it is
+    monkeypatch.setattr(deletions, "deletions", deleted)
+    check(*said(capsys, tables), "topic_deletions.outcome", "vanished")
+
+
+def test_a_table_that_was_changed_by_hand(spark, capsys, tmp_path):
+    tables = tmp_path / "tables"
+    assert said(capsys, tables)[0] == errors.CLEAN
+    runs = len(list((tables / "audit_runs" / "_delta_log").glob("*.json")))
+    Store(spark, tables).open()
+    spark.sql("UPDATE partition_timeline SET step = 0, state = 'Odd' WHERE topic = 'keep' AND step = 1")
+    spark.sql("INSERT INTO controllers SELECT * FROM controllers")
+    words = ("partition_timeline.*: 'ends_before_it_begins'", "partition_timeline.state", '"state":"Odd"')
+    check(*said(capsys, tables), *words)
+    assert len(list((tables / "audit_runs" / "_delta_log").glob("*.json"))) == runs
+
+
+def test_every_rule_can_be_broken(spark, tables):
+    """One row that breaks all, in every table: each rule names itself."""
+    from pyspark.sql import functions as F
+
+    written = {}
+    for definition in schemas.statements("tables"):
+        if definition.name in schemas.contracts():
+            fields = tables.table(definition.name).schema.fields
+            one_of = schemas.contracts()[definition.name].get("one_of", {})
+            unique = schemas.contracts()[definition.name].get("unique", [])
+            cells = [F.lit("odd" if f.name in one_of else None).cast(f.dataType).alias(f.name) for f in fields]
+            row = spark.range(2 if unique else 1).select(*cells)
+            written[definition.name] = row
+    with pytest.raises(errors.ContractError) as raised:
+        contracts.guard(spark, written)
+    text = str(raised.value)
+    for words in ("events.record_id: 'is never null'", "events.record_id + item: 'tells rows apart'", "events.says: 'is one of"):
+        assert words in text
+    assert " more" in text
+
+
+def test_a_column_of_another_type(spark, tables):
+    from pyspark.sql import functions as F
+
+    written = {name: tables.table(name) for name in schemas.contracts()}
+    assert contracts.guard(spark, written) > 150
+    with pytest.raises(errors.ContractError, match=r"controllers\.node: 'is INT'.*it is BIGINT"):
+        contracts.guard(spark, written | {"controllers": written["controllers"].withColumn("node", F.col("node").cast("bigint"))})
+
+
+def test_evidence_that_no_event_has(spark, tables):
+    written = {name: tables.table(name) for name in schemas.contracts()}
+    cells = [
+        f"CAST({value} AS {field.dataType.simpleString()}) AS `{field.name}`"
+        for field in written["findings"].schema.fields
+        for value in [{"evidence": "array('nowhere')", "severity": "'error'", "status": "'new'", "incarnation": "1"}.get(
+            field.name, "'x'" if field.dataType.simpleString() == "string" else "null")]
+    ]  # fmt: skip
+    finding = spark.sql(f"SELECT {', '.join(cells)}")
+    with pytest.raises(errors.ContractError, match=r"findings\.\*: 'orphan_evidence'.*nowhere"):
+        contracts.guard(spark, written | {"findings": finding})
