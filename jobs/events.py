@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 import schemas
 from jobs.errors import ConservationError
-from jobs.ingest import Part, Staged, Survey, line_hash
+from jobs.ingest import Part, Staged, Survey, line_hash, sized
 from jobs.store import Store, quoted
 from parsers import compile as compiled
 from parsers.patterns import SEPARATOR
@@ -135,8 +135,11 @@ def _suspects(part: Part, known: DataFrame | None) -> DataFrame | None:
         first_lines = known.select(F.substring_index("raw", "\n", 1).alias("value")).select(line_hash().alias("hash"))
         met = part.records.select(F.col("head").alias("value")).select(line_hash().alias("hash"))
         again = met.join(first_lines, "hash", "left_semi").distinct().localCheckpoint()
-        if not again.isEmpty():
-            hashes = again if hashes is None else hashes.unionByName(again).distinct()
+        if count := again.count():
+            if hashes is not None:
+                again = again.unionByName(hashes).distinct().localCheckpoint()
+                count = again.count()
+            hashes = sized(again, count)
     if hashes is None:
         return None
     keyed = part.records.select("*", F.col("head").alias("value")).select("*", line_hash().alias("hash"))
@@ -159,7 +162,7 @@ def _new_records(part: Part, names: DataFrame, known: DataFrame | None, ruleset:
     held = copies(identified(suspects).filter("in_scope"), nothing if known is None else known).localCheckpoint()
     count = held.count()
     rows = identified(part.records)
-    return (rows.join(held, ["file_no", "record_no"], "left_anti") if count else rows), count
+    return (rows.join(sized(held, count), ["file_no", "record_no"], "left_anti") if count else rows), count
 
 
 def _in_days(days: tuple[date, date] | None) -> Column:

@@ -36,6 +36,7 @@ LONGEST_TIME = 80
 DAY = r"\d{4}-\d\d-\d\d"
 # more are no words of Kafka's, and not worth a rule each
 MOST_BEGINNINGS = 20_000
+MOST_BROADCAST = 500_000
 # a stack trace may be long, but a million lines of prose between two records are none
 LONGEST_TAIL = 20_000
 STACK_TRACE = r"^(?:\s+at |\s*\.\.\. \d+ more|Caused by: |[\w.$]+\.[\w$]*(?:Exception|Error)(?::|$))"
@@ -228,6 +229,11 @@ def _span(printed: list[str]) -> tuple[date | None, date | None]:
         return None, None
 
 
+def sized(rows: DataFrame, count: int) -> DataFrame:
+    """The rows, marked for a broadcast where they are few: of rows in memory Spark's planner does not know how many there are."""
+    return F.broadcast(rows) if count < MOST_BROADCAST else rows
+
+
 def line_hash() -> Column:
     """BIGINT: tells copies of the first line of a record, column `value`."""
     return F.xxhash64("value")
@@ -287,7 +293,7 @@ def lines(
         beginnings=None if len(found.beginnings) > MOST_BEGINNINGS or compiled.UNTOLD in begun else frozenset(begun),
         first_day=first_day,
         last_day=last_day,
-        repeated=grouped.filter(of_line).select("hash") if found.repeated else None,
+        repeated=sized(grouped.filter(of_line).select("hash"), found.repeated) if found.repeated else None,
     )
     marked = placed.select(
         "file_no", "block_start", "row", "value", compiled.is_head(F.col("value"), survey.layouts).alias("begins")
