@@ -111,10 +111,15 @@ class Sniffer:
     def _looks_like(self, text: str) -> str | None:
         bare = False
         for line in self._lines(text):
-            if self.timed.match(line):
+            if self.timed.match(line) and (line[0] != "{" or self._is_record(line)):
                 return "log"
             bare = bare or self.bare.match(line) is not None
         return "bare" if bare else None
+
+    def _is_record(self, line: str) -> bool:
+        """Whether a line of JSON is one of a log: other data may name a level, too."""
+        record = self.matcher.record(line)
+        return record is not None and record.fits
 
     def look(self, path: Path) -> LogFile:
         """What the file is; never raises."""

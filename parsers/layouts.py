@@ -415,7 +415,8 @@ def from_json(keys: Mapping[str, Any], where: str, name: str = "") -> Layout:
         if not slots.get(slot):
             raise DefinitionError(f"{where}: json names no key of the {slot}")
     last = sorted({literal(path.rsplit(".", 1)[-1]) for path in slots["level"]} | {literal(path) for path in slots["level"]})
-    level = rf'"(?:{"|".join(last)})" {{0,5}}: {{0,5}}"[A-Za-z]{{4,7}}"'
+    names = "|".join(spelt for level in LEVELS for spelt in (level, level.lower(), level.title()))
+    level = rf'"(?:{"|".join(last)})" {{0,5}}: {{0,5}}"(?:{names})"'
     head = rf'\{{ {{0,5}}"[^\n]*{level}'
     check_dialect(head, where)
     return Layout(name, head, head, "", time="{json}", json={slot: slots.get(slot, ()) for slot in JSON_SLOTS})

@@ -158,3 +158,14 @@ def test_timezones(given: str, zone: str) -> None:
 def test_no_timezones(given: str) -> None:
     with pytest.raises(UsageError, match="no such zone"):
         check_timezone(given)
+
+
+def test_rules_are_relative_to_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "audit.toml"
+    path.write_text('rules = "ours"\n[[cluster]]\nname = "c"\nlogs = ["l"]\n')
+    assert load(path).rules == tmp_path / "ours"
+    path.write_text('[[cluster]]\nname = "c"\nlogs = ["l"]\n')
+    assert load(path).rules is None
+    path.write_text('rules = 7\n[[cluster]]\nname = "c"\nlogs = ["l"]\n')
+    with pytest.raises(UsageError, match="rules must be a text"):
+        load(path)

@@ -51,6 +51,14 @@ def look(sniffer: Sniffer, path: Path, content: bytes | str) -> LogFile:
         pytest.param(b"\x7fELF\x02\x01\x01" + bytes(range(256)) * 64, "unrelated", id="binary"),
         pytest.param("127.0.0.1 - - [20/Nov/2026] GET /\n" * 500, "unrelated", id="another program's log"),
         pytest.param("\n" * 5000, "unrelated", id="blank lines"),
+        pytest.param(
+            '{"step": "start", "level": "TRACE", "time": "2026-11-20T10:09:03Z"}\n', "unrelated", id="JSON of another kind"
+        ),
+        pytest.param(
+            '{"time":"2026-11-20T10:09:03Z","level":"info","msg":"x","logger":"kafka.server.KafkaServer"}\n', "log", id="JSON log"
+        ),
+        pytest.param("kafka-1  | " + LINE, "log", id="docker-compose"),
+        pytest.param("2026-11-20T10:09:03.001Z stdout F " + LINE, "log", id="CRI"),
         pytest.param("x" * (2 * LOOK), "unrelated", id="one long line"),
         pytest.param("# notes (about Kafka)\nsee kafka.server.KafkaServer\n", "unrelated", id="prose about Kafka"),
     ],
