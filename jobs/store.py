@@ -133,8 +133,9 @@ class Store:
     def replace(self, table: str, clusters: Iterable[str], rows: DataFrame) -> None:
         """Replaces all rows of some clusters in one commit."""
         wanted = frozenset(clusters)
-        if self.keeps_rows:
-            rows = rows.localCheckpoint()
+        if self.keeps_rows:  # in the table's order of columns, as reading it would give them
+            names = [name for name in self.table(table).columns if name in rows.columns]
+            rows = rows.select(*names).localCheckpoint()
         if table not in self._blank:
             condition = in_clusters(wanted)
             self._kept.pop(table, None)
