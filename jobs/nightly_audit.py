@@ -266,7 +266,7 @@ class Audit:
 
         with stage("checks, contracts", spark) as doing:
             tables = [name for name in schemas.contracts() if name != "findings"]
-            at_once(*[partial(store.keep, name, audited) for name in tables])
+            at_once(*[partial(store.keep, name, audited) for name in (*tables, "findings")])
             written = {name: store.rows_of(name, audited) for name in tables}
             checks.register(spark, written, self._clocks(written["controllers"], outcomes, summary))
             before = store.rows_of("findings", audited)
