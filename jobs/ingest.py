@@ -31,9 +31,6 @@ LOOK_AT_MOST = 4 * 1024 * 1024
 NODE_FOLDER = re.compile(r"(?:broker|node|kafka|controller|server)[-_.]?(\d+)", re.IGNORECASE)
 # a link of a staged file is named by so many digits
 LINK_DIGITS = 7
-# an ISO time stamp in a header begins before
-LONGEST_TIME = 80
-DAY = r"\d{4}-\d\d-\d\d"
 # more are no words of Kafka's, and not worth a rule each
 MOST_BEGINNINGS = 20_000
 MOST_BROADCAST = 500_000
@@ -227,13 +224,6 @@ class Survey:
         return self.lines - self.continued
 
 
-def _span(printed: list[str]) -> tuple[date | None, date | None]:
-    try:
-        return date.fromisoformat(min(printed)), date.fromisoformat(max(printed))
-    except ValueError:  # none, or the 31st of February
-        return None, None
-
-
 def sized(rows: DataFrame, count: int) -> DataFrame:
     """The rows, marked for a broadcast where they are few: of rows in memory Spark's planner does not know how many there are."""
     return F.broadcast(rows) if count < MOST_BROADCAST else rows
@@ -259,14 +249,9 @@ def lines(
         F.monotonically_increasing_id().alias("row"),
         compiled.clean(F.col("value"), wrappers).alias("value"),
     )
-    headed = placed.select(*placed.columns, compiled.once(compiled.heads_of(F.col("value"), chosen)).alias("heads"))
-    begins = F.col("heads") != 0
-    looked_at = headed.select(
-        "file_no", "block_start", "row", "heads",
-        F.when(begins, line_hash()).alias("hash"),
-        compiled.beginnings(F.col("value"), F.col("heads"), chosen).alias("beginning"),
-        F.when(begins, F.regexp_extract(F.substring("value", 1, LONGEST_TIME), DAY, 0)).alias("day"),
-    )  # fmt: skip
+    looked_at = compiled.look_at(placed, chosen).select(
+        "file_no", "block_start", "row", "heads", "beginning", "day", F.when(F.col("heads") != 0, line_hash()).alias("hash")
+    )
     keys = ("file_no", "block_start", "hash", "beginning")
     kind = F.when(F.grouping_id() == 0b0011, "block").when(F.grouping_id() == 0b1101, "line").otherwise("beginning")
     of_line, of_statement = F.col("kind") == "line", F.col("kind") == "beginning"
@@ -276,11 +261,12 @@ def lines(
             kind.alias("kind"), F.min("row").alias("first"), F.count("*").alias("n"),
             F.count_if(F.col("heads") == 0).alias("continued"), F.bit_or("heads").alias("heads"),
             F.min("day").alias("first_day"), F.max("day").alias("last_day"),
+            F.count_if((F.col("heads") != 0) & F.col("day").isNull()).alias("undated"),
         )
         .filter(~of_line | (F.col("hash").isNotNull() & (F.col("n") > 1)))
         .localCheckpoint()
     )  # fmt: skip
-    block = F.struct("file_no", "block_start", "first", "n", "continued", "heads", "first_day", "last_day")
+    block = F.struct("file_no", "block_start", "first", "n", "continued", "heads", "first_day", "last_day", "undated")
     found = grouped.agg(
         F.array_sort(F.collect_list(F.when(F.col("kind") == "block", block))).alias("blocks"),
         F.slice(F.collect_list(F.when(of_statement, F.col("beginning"))), 1, MOST_BEGINNINGS + 1).alias("beginnings"),
@@ -289,15 +275,16 @@ def lines(
     assert found is not None
     begun = {text for joined in found.beginnings for text in joined.split(SEPARATOR)}
     used = compiled.that_took(chosen, reduce(or_, (block.heads for block in found.blocks), 0))
-    printed = [day for block in found.blocks if block.n > block.continued for day in (block.first_day, block.last_day)]
-    first_day, last_day = _span(printed) if all("{date}" in layout.time for layout in used) else (None, None)
+    # where a header shows another date, what looks like one may stand in its message
+    dated = all("{date}" in layout.time for layout in used) and not any(block.undated for block in found.blocks)
+    days = [day for block in found.blocks for day in (block.first_day, block.last_day) if day and dated]
     survey = Survey(
         lines=sum(block.n for block in found.blocks),
         continued=sum(block.continued for block in found.blocks),
         layouts=used,
         beginnings=None if len(found.beginnings) > MOST_BEGINNINGS or compiled.UNTOLD in begun else frozenset(begun),
-        first_day=first_day,
-        last_day=last_day,
+        first_day=min(days, default=None),
+        last_day=max(days, default=None),
         repeated=sized(grouped.filter(of_line).select("hash"), found.repeated) if found.repeated else None,
     )
     marked = placed.select(

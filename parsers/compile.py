@@ -34,6 +34,9 @@ _ESC = "\x1b"
 # what stands before a statement is shorter
 LONGEST_HEAD = 700
 UNTOLD = "\x02"
+# an ISO time stamp in a header begins before
+LONGEST_TIME = 80
+DAY = r"\d{4}-\d\d-\d\d"
 _COLOUR = r"\x1B\[[0-9;]*[A-Za-z]"
 
 
@@ -65,7 +68,8 @@ def clean(line: Column, wrappers: Sequence[Wrapper] = ()) -> Column:
         usual = line.startswith("[2") | line.startswith("\t")
         odd = odd | (~usual & line.rlike(rf"\A(?:{any_of})"))
         plain = F.regexp_replace(plain, rf"\A{GROUP.sub('(?:', wrapping(wrappers))}", "")
-    return F.rtrim(F.when(odd, plain).otherwise(line), F.lit("\r"))
+    whole = F.when(odd, plain).otherwise(line)
+    return F.when(whole.endswith("\r"), F.rtrim(whole, F.lit("\r"))).otherwise(whole)
 
 
 def is_head(line: Column, layouts: Iterable[Layout]) -> Column:
@@ -74,27 +78,45 @@ def is_head(line: Column, layouts: Iterable[Layout]) -> Column:
     return line.rlike(rf"\A(?:{'|'.join(heads)})") if heads else F.lit(False)
 
 
-def heads_of(line: Column, layouts: Sequence[Layout]) -> Column:
-    """BIGINT, bit n: the line may begin a record of layout n; 0: it begins none.
+def look_at(lines: DataFrame, layouts: Sequence[Layout]) -> DataFrame:
+    """What can be told of lines before their headers are parsed.
 
-    Where all layouts are ours, a line that the first one's head takes has its bit alone: `that_took` knows which go with it.
+    in: any columns, with `value`. out: the same, plus
+    heads BIGINT: bit n: the line may begin a record of layout n; 0: it begins none. Where all layouts are ours, a line that the
+    first one's head takes has its bit alone: `that_took` knows which go with it;
+    beginning STRING: how the statement begins (BEGINNING characters), as each layout of `heads` reads it, joined by U+0001; UNTOLD
+    stands for what only the whole header tells; null where no record begins;
+    day DATE: as printed; null where none is, or no record begins.
     """
+    line, first = F.col("value"), layouts[0]
+    usual = F.lit(None).cast("string")
+    if all(layout.built_in for layout in layouts) and "(?<date>" in first.head:
+        pattern = f"{first.head}{GROUP.sub('(?:', SPEAKER)}(?<beginning>.{{0,{BEGINNING}}}).*"
+        numbers = capture_numbers(pattern)
+        told = f"${numbers['date']}{SEPARATOR}${numbers['beginning']}"
+        replaced = F.regexp_replace(F.substring(line, 1, LONGEST_HEAD), _whole(pattern), told)
+        usual = F.when(line.startswith(first.head[1]), once(replaced))
+    with_usual = lines.select("*", usual.alias("usual"))
+    is_usual = F.coalesce(F.col("usual").contains(SEPARATOR), F.lit(False))
     bits = [F.when(line.rlike(_begins(layout.head)), 1 << n).otherwise(0).cast("bigint") for n, layout in enumerate(layouts)]
     every = bits[0]
     for bit in bits[1:]:
         every = every.bitwiseOR(bit)
-    found = F.when(is_head(line, layouts), every).otherwise(F.lit(0).cast("bigint"))
-    if all(layout.built_in for layout in layouts):
-        found = F.when(line.rlike(_begins(layouts[0].head)), F.lit(1).cast("bigint")).otherwise(found)
-    return found
-
-
-def beginnings(line: Column, heads: Column, layouts: Sequence[Layout]) -> Column:
-    """STRING: how the statement of a record begins that this line begins (BEGINNING characters), as each layout of `heads_of` reads
-    it, joined by U+0001; null for other lines. UNTOLD stands for what only the whole header tells."""
-    found = [F.when(heads.bitwiseAND(F.lit(1 << n)) != 0, _beginning(line, layout)) for n, layout in enumerate(layouts)]
-    several = F.concat_ws(SEPARATOR, *found)
-    return F.when(heads == 1, _beginning(line, layouts[0])).when(heads != 0, several)
+    heads = F.when(is_usual, F.lit(1).cast("bigint")).when(is_head(line, layouts), every).otherwise(F.lit(0).cast("bigint"))
+    headed = with_usual.select("*", once(heads).alias("heads"))
+    found = [
+        F.when(F.col("heads").bitwiseAND(F.lit(1 << n)) != 0, _beginning(line, layout)) for n, layout in enumerate(layouts)
+    ]
+    other_day = F.regexp_extract(F.substring(line, 1, LONGEST_TIME), DAY, 0)
+    day = F.when(is_usual, F.substring_index("usual", SEPARATOR, 1)).when(F.col("heads") != 0, other_day)
+    return headed.select(
+        *lines.columns,
+        "heads",
+        F.when(is_usual, F.substring_index("usual", SEPARATOR, -1))
+        .when(F.col("heads") != 0, F.concat_ws(SEPARATOR, *found))
+        .alias("beginning"),
+        F.nullif(day, F.lit("")).try_cast("date").alias("day"),
+    )
 
 
 def _beginning(line: Column, layout: Layout) -> Column:
@@ -111,7 +133,7 @@ def _beginning(line: Column, layout: Layout) -> Column:
 
 
 def that_took(layouts: Sequence[Layout], heads: int) -> list[Layout]:
-    """The layouts that are needed for lines of which `heads_of`, or-ed, is this."""
+    """The layouts that are needed for lines of which `heads` of `look_at`, or-ed, is this."""
     first = layouts[0].head
     return [lay for n, lay in enumerate(layouts) if heads >> n & 1 or (heads & 1 and lay.head.startswith(first))]
 
