@@ -4,7 +4,7 @@ The regex captures, the replacement lays out the row: every rule rewrites its st
 so that one `split` and one cast a column serve all rules. `spark.sql.codegen.hugeMethodLimit=8000` keeps it compiled.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -33,7 +33,9 @@ def _header_replacement(layout: Layout, pattern: str) -> str:
     ts = ""
     if "date" in numbers:
         ts = slot("date") + " " + slot("clock") + ("." + slot("fraction") if "fraction" in numbers else "") + slot("zone")
-    cells = [layout.name, ts, slot("level"), slot("logger"), slot("thread"), slot("speaker"), slot("statement")]
+    elif "epoch_ms" in numbers:
+        ts = slot("epoch_ms")
+    cells = [layout.name, ts, slot("level"), layout.logger or slot("logger"), slot("thread"), slot("speaker"), slot("statement")]
     return SEPARATOR.join(cells)
 
 
@@ -159,7 +161,7 @@ def typed(text: Column, kind: str) -> Column:
     return F.nullif(text, F.lit("")).try_cast(kind)
 
 
-def parse(records: DataFrame, ruleset: RuleSet, layouts: Iterable[Layout]) -> DataFrame:
+def parse(records: DataFrame, ruleset: RuleSet, layouts: Sequence[Layout]) -> DataFrame:
     """Headers.
 
     in: any columns, with `head` (first line), `raw` (whole record), `tail` (lines after the first, or null).
@@ -170,8 +172,12 @@ def parse(records: DataFrame, ruleset: RuleSet, layouts: Iterable[Layout]) -> Da
     kept = [name for name in records.columns if name != "head"]
     split = records.select(*kept, header(F.col("head"), F.col("raw"), F.col("tail").isNotNull(), layouts).alias("h"))
     fits = F.size("h") == len(HEADER_SLOTS)
-    slots = [F.when(fits, F.nullif(F.get("h", F.lit(n)), F.lit(""))).alias(name) for n, name in enumerate(HEADER_SLOTS)]
-    named = split.select(*kept, *slots)
+    printed = {name: F.when(fits, F.nullif(F.get("h", F.lit(n)), F.lit(""))) for n, name in enumerate(HEADER_SLOTS)}
+    if counted := [layout.name for layout in layouts if layout.epoch_ms]:
+        moment = F.timestamp_millis(printed["ts_text"].try_cast("bigint"))
+        in_utc = F.date_format(moment, "yyyy-MM-dd HH:mm:ss.SSS'Z'")
+        printed["ts_text"] = F.when(printed["layout"].isin(counted), in_utc).otherwise(printed["ts_text"])
+    named = split.select(*kept, *[column.alias(name) for name, column in printed.items()])
     class_name = F.regexp_replace(F.element_at(F.split("logger", r"\."), -1), r"\$+$", "")
     key = F.when(F.col("logger").endswith("state.change.logger"), F.lit("state.change.logger")).otherwise(class_name)
     in_scope = F.col("logger").isNull() | key.isin(*sorted(logger_key(name) for name in ruleset.loggers))

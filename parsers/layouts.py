@@ -2,7 +2,8 @@
 
 A layout is made from log4j's own ConversionPattern (org.apache.log4j.PatternLayout, log4j2 PatternLayout, Logback).
 Every layout yields the same slots (date, clock, fraction, zone, level, logger, thread, speaker, statement), so that all of them
-compile to one expression.
+compile to one expression. What no logger has printed (the output of kafka-dump-log) has a plain `pattern` instead, may give
+its time as `epoch_ms`, and names a logger that stands for its source.
 """
 
 import re
@@ -40,6 +41,15 @@ class Layout:
     record: str
     bare: bool
     samples: tuple[Mapping[str, Any], ...]
+    # what stands in for the logger where none is printed
+    logger: str | None = None
+    # of no node: every copy of the same record is one record, whoever kept it
+    of_cluster: bool = False
+
+    @property
+    def epoch_ms(self) -> bool:
+        """Whether its time stamps are milliseconds since 1970."""
+        return "(?<epoch_ms>" in self.line
 
 
 def _date(spec: str, where: str) -> str:
@@ -110,9 +120,13 @@ def layouts() -> tuple[Layout, ...]:
     found = []
     for name, entry in tomllib.loads(files(__name__.split(".")[0]).joinpath("layouts.toml").read_text("utf-8")).items():
         where = f"layout {name}"
-        if unknown := set(entry) - {"conversion_pattern", "prefix", "bare", "sample"}:
+        if unknown := set(entry) - {"conversion_pattern", "prefix", "bare", "sample", "head", "pattern", "logger", "of_cluster"}:
             raise DefinitionError(f"{where}: unknown key {', '.join(sorted(unknown))}")
-        head, line, record = from_conversion_pattern(entry["conversion_pattern"], where)
+        if "pattern" in entry:
+            head, line = entry["head"], entry["pattern"]
+            record = line + r"(?:\n.*)?"
+        else:
+            head, line, record = from_conversion_pattern(entry["conversion_pattern"], where)
         prefix = entry.get("prefix", "")
         bare = entry.get("bare", False)
         if bare:  # nothing but Kafka's own loggers tells such a line from prose
@@ -121,5 +135,6 @@ def layouts() -> tuple[Layout, ...]:
             head = line
         for part in (head, line, record):
             check_dialect(prefix + part, where)
-        found.append(Layout(name, prefix + head, prefix + line, prefix + record, bare, tuple(entry.get("sample", ()))))
+        samples, logger, of_cluster = tuple(entry.get("sample", ())), entry.get("logger"), entry.get("of_cluster", False)
+        found.append(Layout(name, prefix + head, prefix + line, prefix + record, bare, samples, logger, of_cluster))
     return tuple(found)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import schemas
@@ -45,6 +46,15 @@ def typed(text: str, kind: str) -> Any:
     return int(text) if re.fullmatch(r"-?\d+", text) and abs(int(text)) < _INT_RANGE[kind] else None
 
 
+def in_utc(millis: int) -> str | None:
+    """Milliseconds since 1970 as a record's time stamp; None beyond the year 9999."""
+    try:
+        moment = datetime.fromtimestamp(millis // 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return None
+    return f"{moment:%Y-%m-%d %H:%M:%S}.{millis % 1000:03d}Z"
+
+
 class Matcher:
     """A rule set compiled for Python."""
 
@@ -69,11 +79,13 @@ class Matcher:
             if slots.get("date"):
                 fraction = slots.get("fraction")
                 ts = f"{slots['date']} {slots['clock']}" + (f".{fraction}" if fraction else "") + (slots.get("zone") or "")
+            elif millis := slots.get("epoch_ms"):
+                ts = in_utc(int(millis))
             return Record(
                 layout.name,
                 ts,
                 slots.get("level"),
-                slots.get("logger"),
+                layout.logger or slots.get("logger"),
                 slots.get("thread"),
                 slots.get("speaker") or "",
                 slots.get("statement") or ("" if found else first),
