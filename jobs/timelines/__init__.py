@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from jobs.store import Store, at_once, in_clusters, quoted
-from jobs.timelines import controllers, deletions, order, partitions, reassignments, replicas
+from jobs.timelines import controllers, deletions, kraft, metadata_log, order, partitions, reassignments, replicas
 from parsers.rules import RuleSet
 
 
@@ -33,18 +33,57 @@ def in_incarnations(store: Store, clusters: list[str], events: DataFrame) -> tup
     return events.select(*others, number.alias("incarnation")), starts
 
 
+def kraft_begins(said: DataFrame) -> dict[str, datetime | None]:
+    """Cluster -> since when it is run by KRaft controllers: None where its logs know no other mode. Others are left out.
+
+    in: events. A cluster that was migrated has logs of both modes (KIP-866).
+    """
+    by_kraft = F.col("event_type").isin(*kraft.CONTROLLER_TOLD, "partition_record")
+    by_zookeeper = F.col("event_type").isin("partition_new", "partition_online", "assignment_updated", "topics_changed")
+    rows = said.filter(by_kraft | by_zookeeper).groupBy("cluster").agg(
+        F.count_if(by_kraft).alias("told"), F.min(F.when(by_kraft, F.col("ts"))).alias("since"), F.count_if(by_zookeeper).alias("before")
+    ).filter("told > 0").collect()  # fmt: skip
+    return {row.cluster: row.since if row.before else None for row in rows}
+
+
+def kraft_registrations(events: DataFrame) -> DataFrame:
+    """What KRaft partitions went through: from a metadata log where there is one, else from text.
+
+    in: events of KRaft clusters with file_ts. out: as `partitions.of_kraft` takes it.
+    """
+    lives = kraft.topic_lives(events)
+    dumped = metadata_log.in_sequence(metadata_log.registrations(events), lives).localCheckpoint()
+    told = kraft.registrations(events, lives).join(
+        F.broadcast(dumped.select(*kraft.LIFE).distinct()), list(kraft.LIFE), "left_anti"
+    )
+    return told.unionByName(dumped).localCheckpoint()
+
+
+def partition_observations(events: DataFrame, rules: DataFrame, since: dict[str, datetime | None]) -> DataFrame:
+    """`partitions.observations` of clusters of either kind. since: as `kraft_begins` gives it."""
+    if not since:
+        return partitions.observations(events, rules)
+    cases = [
+        f"WHEN cluster = {quoted(name)} THEN " + ("true" if at is None else f"ts >= TIMESTAMP {quoted(at.isoformat(sep=' '))}")
+        for name, at in since.items()
+    ]
+    in_kraft = F.coalesce(F.expr(f"CASE {' '.join(cases)} END"), F.lit(False))
+    return partitions.observations(events.filter(~in_kraft), rules, kraft_registrations(events.filter(in_kraft)))
+
+
 def rebuild(store: Store, clusters: list[str], ruleset: RuleSet) -> None:
     """Writes the five timelines of clusters anew from their events."""
     said = store.rows_of("events", clusters).filter("event_type IS NOT NULL").drop("raw").localCheckpoint()
     in_lives, starts = in_incarnations(store, clusters, said)
     events = order.in_order(in_lives).localCheckpoint()
-    told = partitions.observations(events, kept_columns(store.spark, ruleset)).localCheckpoint()
+    since = kraft_begins(said)
+    told = partition_observations(events, kept_columns(store.spark, ruleset), since).localCheckpoint()
 
     def write(table: str, rows: DataFrame) -> None:
         store.replace(table, clusters, rows)
 
     def partitions_then_replicas() -> None:
-        intervals = partitions.close_ended_incarnations(partitions.timeline(told), starts).localCheckpoint()
+        intervals = partitions.close_ended_incarnations(partitions.timeline(told, marked=bool(since)), starts).localCheckpoint()
         write("partition_timeline", intervals)
         write("replica_timeline", partitions.close_ended_incarnations(replicas.timeline(events, intervals), starts))
 
