@@ -49,12 +49,13 @@ def gather(store: Store, clusters: list[str]) -> Told:
         F.sum("drifted").alias("drifted"), F.sum("out_of_scope").alias("out_of_scope"),
         F.count_if(F.col("replica_states") == "observed").alias("traced"),
         F.array_sort(F.collect_set(F.when(F.col("replica_states") == "no_file", F.col("node")))).alias("no_file"),
-        F.count_if(F.col("node").isNull() & (F.col("records") > 0)).alias("no_node"),
+        F.count_if(F.col("node").isNull() & (F.col("records") > 0) & ~F.coalesce(F.col("logger").startswith("__"), F.lit(False))).alias("no_node"),
+        F.count_if(F.col("logger").startswith("org.apache.kafka.controller.")).alias("quorum"),
     )  # fmt: skip
     not_shown: dict[str, list[str]] = {name: [] for name in clusters}
     for row in seen.collect():
         counts[row.cluster] |= {k: row[k] for k in ("records", "recognised", "unrecognised", "drifted", "out_of_scope")}
-        if not row.traced:
+        if not row.traced and not row.quorum:  # KRaft has no replica states to print
             not_shown[row.cluster].append(
                 "replica states are inferred: state.change.logger is not at TRACE (log4j.logger.state.change.logger=TRACE shows them)"
             )

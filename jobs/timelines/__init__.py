@@ -2,11 +2,11 @@
 
 from datetime import datetime
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from jobs.store import Store, at_once, in_clusters, quoted
-from jobs.timelines import controllers, deletions, kraft, metadata_log, order, partitions, reassignments, replicas
+from jobs.timelines import controllers, deletions, kraft, kraft_replicas, metadata_log, order, partitions, reassignments, replicas
 from parsers.rules import RuleSet
 
 
@@ -38,10 +38,10 @@ def kraft_begins(said: DataFrame) -> dict[str, datetime | None]:
 
     in: events. A cluster that was migrated has logs of both modes (KIP-866).
     """
-    by_kraft = F.col("event_type").isin(*kraft.CONTROLLER_TOLD, "partition_record")
+    told = F.col("event_type").isin(*kraft.CONTROLLER_TOLD, "partition_record")
     by_zookeeper = F.col("event_type").isin("partition_new", "partition_online", "assignment_updated", "topics_changed")
-    rows = said.filter(by_kraft | by_zookeeper).groupBy("cluster").agg(
-        F.count_if(by_kraft).alias("told"), F.min(F.when(by_kraft, F.col("ts"))).alias("since"), F.count_if(by_zookeeper).alias("before")
+    rows = said.filter(told | by_zookeeper).groupBy("cluster").agg(
+        F.count_if(told).alias("told"), F.min(F.when(told, F.col("ts"))).alias("since"), F.count_if(by_zookeeper).alias("before")
     ).filter("told > 0").collect()  # fmt: skip
     return {row.cluster: row.since if row.before else None for row in rows}
 
@@ -59,15 +59,31 @@ def kraft_registrations(events: DataFrame) -> DataFrame:
     return told.unionByName(dumped).localCheckpoint()
 
 
-def partition_observations(events: DataFrame, rules: DataFrame, since: dict[str, datetime | None]) -> DataFrame:
-    """`partitions.observations` of clusters of either kind. since: as `kraft_begins` gives it."""
-    if not since:
-        return partitions.observations(events, rules)
+def by_kraft(since: dict[str, datetime | None]) -> Column:
+    """BOOLEAN: whether an event is of a time when its cluster had KRaft controllers. since: as `kraft_begins` gives it."""
     cases = [
         f"WHEN cluster = {quoted(name)} THEN " + ("true" if at is None else f"ts >= TIMESTAMP {quoted(at.isoformat(sep=' '))}")
         for name, at in since.items()
     ]
-    in_kraft = F.coalesce(F.expr(f"CASE {' '.join(cases)} END"), F.lit(False))
+    return F.coalesce(F.expr(f"CASE {' '.join(cases)} END"), F.lit(False))
+
+
+def replica_intervals(events: DataFrame, intervals: DataFrame, since: dict[str, datetime | None]) -> DataFrame:
+    """`replica_timeline` of clusters of either kind. intervals: `partition_timeline`."""
+    if not since:
+        return replicas.with_isr(replicas.timeline(events, intervals), intervals)
+    in_kraft = by_kraft(since)
+    of_kraft = intervals.withColumn("ts", F.col("valid_from")).filter(in_kraft).drop("ts")
+    before = replicas.timeline(events.filter(~in_kraft), intervals)
+    told = kraft_replicas.after_zookeeper(before, kraft_replicas.timeline(events.filter(in_kraft), of_kraft), since)
+    return replicas.with_isr(told.localCheckpoint(), intervals)
+
+
+def partition_observations(events: DataFrame, rules: DataFrame, since: dict[str, datetime | None]) -> DataFrame:
+    """`partitions.observations` of clusters of either kind. since: as `kraft_begins` gives it."""
+    if not since:
+        return partitions.observations(events, rules)
+    in_kraft = by_kraft(since)
     return partitions.observations(events.filter(~in_kraft), rules, kraft_registrations(events.filter(in_kraft)))
 
 
@@ -85,7 +101,7 @@ def rebuild(store: Store, clusters: list[str], ruleset: RuleSet) -> None:
     def partitions_then_replicas() -> None:
         intervals = partitions.close_ended_incarnations(partitions.timeline(told, marked=bool(since)), starts).localCheckpoint()
         write("partition_timeline", intervals)
-        write("replica_timeline", partitions.close_ended_incarnations(replicas.timeline(events, intervals), starts))
+        write("replica_timeline", partitions.close_ended_incarnations(replica_intervals(events, intervals, since), starts))
 
     def all_others() -> None:
         write("controllers", controllers.reigns(events))
