@@ -75,7 +75,9 @@ def replica_intervals(events: DataFrame, intervals: DataFrame, since: dict[str, 
     in_kraft = by_kraft(since)
     of_kraft = intervals.withColumn("ts", F.col("valid_from")).filter(in_kraft).drop("ts")
     before = replicas.timeline(events.filter(~in_kraft), intervals)
-    told = kraft_replicas.after_zookeeper(before, kraft_replicas.timeline(events.filter(in_kraft), of_kraft), since)
+    # brokers register with the KRaft controllers before the first partition does
+    registering = events.filter(in_clusters(since))
+    told = kraft_replicas.after_zookeeper(before, kraft_replicas.timeline(registering, of_kraft), since)
     return replicas.with_isr(told.localCheckpoint(), intervals)
 
 

@@ -23,7 +23,7 @@ def _empty() -> Column:
 
 
 def _with_snapshots_placed(records: DataFrame) -> DataFrame:
-    """Adds `at`, the place of a record in the log.
+    """Adds `at` DOUBLE, the place of a record in the log: its offset.
 
     A snapshot numbers its records from 0; they stand for the log up to the last record that it covers. Where the log itself
     holds the creation of a partition, the snapshot of it says nothing new.
@@ -32,7 +32,7 @@ def _with_snapshots_placed(records: DataFrame) -> DataFrame:
         F.max(F.timestamp_millis(F.col("text").try_cast("bigint"))).alias("covered_to")
     )  # fmt: skip
     told = records.join(F.broadcast(headers), ["cluster", "file"], "left")
-    logged = told.filter("covered_to IS NULL").select(*records.columns, F.col("metadata_offset").alias("at"))
+    logged = told.filter("covered_to IS NULL").select(*records.columns, F.col("metadata_offset").cast("double").alias("at"))
     ends = (
         logged.select("cluster", "metadata_offset", F.col("ts").alias("logged_ts"))
         .join(F.broadcast(headers), "cluster")
@@ -44,7 +44,7 @@ def _with_snapshots_placed(records: DataFrame) -> DataFrame:
     covered = told.filter("covered_to IS NOT NULL").join(ends, ["cluster", "file"], "left")
     named = covered.filter("event_type = 'topic_record'")
     unknown = covered.filter("event_type = 'partition_record'").join(created, list(ONE), "left_anti")
-    held = named.unionByName(unknown).select(*records.columns, F.coalesce("end", F.lit(-1)).cast("bigint").alias("at"))
+    held = named.unionByName(unknown).select(*records.columns, (F.coalesce("end", F.lit(-1)) + 0.5).cast("double").alias("at"))
     return logged.unionByName(held)
 
 

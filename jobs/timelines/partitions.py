@@ -114,7 +114,13 @@ def of_kraft(registrations: DataFrame) -> DataFrame:
         "node": "int", "file_ts": "timestamp", "from_state": "string", "target_replicas": "array<int>",
     }  # fmt: skip
     leads = F.when(F.col("leader") >= 0, "OnlinePartition").when(F.col("leader") == -1, "OfflinePartition")
-    return registrations.select(
+    # every registration repeats the assignment; what counts is where it changes
+    before = Window.partitionBy(*PARTITION, "topic_life").orderBy("seq").rowsBetween(Window.unboundedPreceding, -1)
+    assignment = F.struct("replicas", F.array_sort("adding_replicas"), F.array_sort("removing_replicas"))
+    assigned = F.when(F.col("replicas").isNotNull(), assignment)
+    changed = ~assigned.eqNullSafe(F.last(assigned, ignorenulls=True).over(before))
+    marked = registrations.select("*", changed.alias("changed"))
+    return marked.select(
         *PARTITION, "ts", "record_id",
         *[F.lit(None).cast(kind).alias(name) for name, kind in nothing.items()],
         F.lit(0).alias("log"), F.lit("").alias("file"), F.col("seq").cast("bigint").alias("record_no"), F.lit(0).alias("item"),
@@ -124,7 +130,7 @@ def of_kraft(registrations: DataFrame) -> DataFrame:
         F.lit(False).alias("caught_up"),
         "deleted",
         _empty().cast("array<string>").alias("keeps"),
-        *ZNODE, *ASSIGNMENT,
+        *ZNODE, *[F.when(F.col("changed"), F.col(name)).alias(name) for name in ASSIGNMENT],
         F.lit(1).alias("tie"),
         "topic_life", "source",
     )  # fmt: skip
