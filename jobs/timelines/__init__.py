@@ -36,13 +36,18 @@ def in_incarnations(store: Store, clusters: list[str], events: DataFrame) -> tup
 def kraft_begins(said: DataFrame) -> dict[str, datetime | None]:
     """Cluster -> since when it is run by KRaft controllers: None where its logs know no other mode. Others are left out.
 
-    in: events. A cluster that was migrated has logs of both modes (KIP-866).
+    in: events. A cluster that was migrated has logs of both modes (KIP-866); its brokers speak like those of KRaft before it is one.
     """
     told = F.col("event_type").isin(*kraft.CONTROLLER_TOLD, "partition_record")
+    of_broker = F.col("event_type").isin(*kraft.BROKER_SIGNS)
     by_zookeeper = F.col("event_type").isin("partition_new", "partition_online", "assignment_updated", "topics_changed")
-    rows = said.filter(told | by_zookeeper).groupBy("cluster").agg(
-        F.count_if(told).alias("told"), F.min(F.when(told, F.col("ts"))).alias("since"), F.count_if(by_zookeeper).alias("before")
-    ).filter("told > 0").collect()  # fmt: skip
+    signs = said.filter(told | of_broker | by_zookeeper).groupBy("cluster").agg(
+        F.count_if(told).alias("told"),
+        F.count_if(of_broker).alias("of_broker"),
+        F.min(F.when(told, F.col("ts"))).alias("since"),
+        F.count_if(by_zookeeper).alias("before"),
+    )  # fmt: skip
+    rows = signs.filter("told > 0 OR (of_broker > 0 AND before = 0)").collect()
     return {row.cluster: row.since if row.before else None for row in rows}
 
 
@@ -81,6 +86,12 @@ def replica_intervals(events: DataFrame, intervals: DataFrame, since: dict[str, 
     return replicas.with_isr(told.localCheckpoint(), intervals)
 
 
+def topic_deletions(events: DataFrame, since: dict[str, datetime | None]) -> DataFrame:
+    """`topic_deletions` of clusters of either kind."""
+    told = deletions.deletions(events)
+    return told.unionByName(kraft.deletions(events.filter(by_kraft(since)))) if since else told
+
+
 def partition_observations(events: DataFrame, rules: DataFrame, since: dict[str, datetime | None]) -> DataFrame:
     """`partitions.observations` of clusters of either kind. since: as `kraft_begins` gives it."""
     if not since:
@@ -107,7 +118,7 @@ def rebuild(store: Store, clusters: list[str], ruleset: RuleSet) -> None:
 
     def all_others() -> None:
         write("controllers", controllers.reigns(events))
-        write("topic_deletions", deletions.deletions(events))
+        write("topic_deletions", topic_deletions(events, since))
         write("reassignments", reassignments.reassignments(told))
 
     at_once(partitions_then_replicas, all_others)

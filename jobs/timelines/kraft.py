@@ -22,6 +22,8 @@ CONTROLLER_TOLD = (
     "partition_changed",
     "unclean_leader_elected",
 )
+# what only a broker of a KRaft cluster prints
+BROKER_SIGNS = ("replica_creating", "roles_changing", "broker_state_changed")
 # without a partition epoch up to 3.2
 BROKER_TOLD = ("leader_started", "follower_started", "become_skipped")
 DIFFERENCES = ("partition_changed", "unclean_leader_elected")
@@ -125,7 +127,8 @@ def _numbered(statements: DataFrame) -> tuple[DataFrame, DataFrame]:
     in: `_statements`. out: LIFE, pos, ts, record_id, VALUES, number (null where not known).
     A controller that replays the whole log prints the creation of a partition and then every change of its assignment, so the count
     since the creation is the same in every run of every controller. One that loads a snapshot, or whose log begins later, tells
-    no number; of its lines those count that are live and that no other controller has said just before.
+    no number of its own: its live lines are evidence for numbered changes of the same content, and count for themselves where there
+    is none, unless another controller has said the same just before.
     """
     registered = F.col("event_type") == "partition_registered"
     by_run = [*LIFE, "node", "run"]
@@ -143,23 +146,61 @@ def _numbered(statements: DataFrame) -> tuple[DataFrame, DataFrame]:
     ).filter("event_type = 'assignment_changed' AND partition_epoch IS NULL")
     is_numbered = F.coalesce(F.col("registered_in_epoch") == F.col("created_in_epoch"), F.lit(False))
     judged = counted.select("*", is_numbered.alias("is_numbered"))
-    numbered = judged.filter("is_numbered").groupBy(*LIFE, F.col("count").cast("int").alias("number")).agg(
-        F.min("pos").alias("pos"), F.min("ts").alias("ts"), F.min_by("record_id", "pos").alias("record_id"),
-        *[F.min_by(name, "pos").alias(name) for name in VALUES],
-    )  # fmt: skip
     content = F.concat_ws("|", *[F.coalesce(F.array_join(name, ","), F.lit("-")) for name in ("isr", *ASSIGNMENT)], "leader")
-    loose = judged.filter("NOT is_numbered AND live").select(
-        *LIFE, "pos", "ts", "node", "record_id", *VALUES, content.alias("content")
+    columns = [*LIFE, "pos", "ts", "record_id", *VALUES]
+    told = judged.select(
+        *columns, "node", "live", "is_numbered", F.col("count").cast("int").alias("number"), content.alias("content")
     )
-    moment = F.unix_millis("ts")
-    just_before = Window.orderBy(moment).rangeBetween(-NEAR_SECONDS * 1000, 0)
+    numbered = _first_of_number(told.filter("is_numbered"))
+    loose = _with_numbers(told.filter("NOT is_numbered AND live").drop("number"), numbered)
+    numbered = _first_of_number(
+        numbered.select(*columns, "number", "content").unionByName(
+            loose.filter("number IS NOT NULL").select(*columns, "number", "content")
+        )
+    )
+    just_before = Window.orderBy(F.unix_millis("ts")).rangeBetween(-NEAR_SECONDS * 1000, 0)
     said = F.count("*").over(just_before.partitionBy(*LIFE, "content"))
     said_itself = F.count("*").over(just_before.partitionBy(*LIFE, "content", "node"))
-    fresh = loose.select("*", said.alias("said"), said_itself.alias("said_itself")).filter(
-        "said = 1 OR said_itself > 1 OR ts IS NULL"
+    unknown = loose.filter("number IS NULL").select("*", said.alias("said"), said_itself.alias("said_itself"))
+    fresh = unknown.filter("said = 1 OR said_itself > 1 OR ts IS NULL")
+    return numbered.select(*columns, "number"), fresh.select(*columns, "number")
+
+
+def _first_of_number(told: DataFrame) -> DataFrame:
+    """One row a number: the earliest line of it."""
+    return told.groupBy(*LIFE, "number").agg(
+        F.min("pos").alias("pos"), F.min("ts").alias("ts"),
+        *[F.min_by(name, "pos").alias(name) for name in ("record_id", *VALUES, "content")],
+    )  # fmt: skip
+
+
+def _with_numbers(loose: DataFrame, numbered: DataFrame) -> DataFrame:
+    """Adds the number to lines of controllers whose log begins too late to count.
+
+    in: lines with content; `_first_of_number`. It is the number of the same content that another controller printed at about the
+    same time. Where a controller has only replayed it, much later, the last line of that content is the last number of it, and so on.
+    """
+    numbers = numbered.select(*LIFE, "content", F.col("number").alias("its_number"), F.col("ts").alias("its_ts"))
+    distance = F.abs(_seconds("ts") - _seconds("its_ts"))
+    near = (
+        loose.join(numbers, [*LIFE, "content"])
+        .filter(distance < NEAR_SECONDS)
+        .groupBy(*LIFE, "record_id")
+        .agg(F.min_by("its_number", distance).alias("near_number"))
     )
-    columns = [*LIFE, "pos", "ts", "record_id", *VALUES]
-    return numbered.select(*columns, "number"), fresh.select(*columns, F.lit(None).cast("int").alias("number"))
+    with_near = loose.join(near, [*LIFE, "record_id"], "left")
+    from_last = up_to_here(*LIFE, "content", "node", order=[F.desc("pos")])
+    left = with_near.filter("near_number IS NULL").select("*", F.row_number().over(from_last).alias("rank"))
+    taken = near.select(*LIFE, F.col("near_number").alias("its_number")).distinct()
+    free = numbers.join(taken, [*LIFE, "its_number"], "left_anti")
+    ranked = free.select("*", F.row_number().over(up_to_here(*LIFE, "content", order=[F.desc("its_number")])).alias("rank"))
+    replayed = left.join(ranked, [*LIFE, "content", "rank"], "left")
+    by_rank = F.when(F.col("its_ts") > F.col("ts"), F.col("its_number"))
+    columns = loose.columns
+    return (
+        with_near.filter("near_number IS NOT NULL").select(*columns, F.col("near_number").alias("number"))
+        .unionByName(replayed.select(*columns, by_rank.alias("number")))
+    )  # fmt: skip
 
 
 def _same_where_known(one: str, other: str, in_order: bool = False) -> Column:
@@ -203,6 +244,36 @@ def _with_epochs(lines: DataFrame, statements: DataFrame) -> DataFrame:
     # of two lines that fit the same epoch, the nearer one would have to be chosen; none is better than the wrong one
     single = matched.select("*", F.count("*").over(all_of(*LIFE, "partition_epoch")).alias("n")).filter("n = 1").drop("n")
     return lines.join(single, [*LIFE, "record_id"], "left")
+
+
+def _elr_modes(events: DataFrame) -> DataFrame:
+    """cluster, incarnation, without_elr (all of its Kafkas are older than KIP-966), elr_since (when the feature was enabled)."""
+    major = F.nullif(F.regexp_extract("kafka_version", r"^(\d+)\.", 1), F.lit("")).try_cast("int")
+    enabled = (F.col("event_type") == "feature_replayed") & F.col("text").rlike(r"eligible\.leader\.replicas\.version to [1-9]")
+    told = events.filter(F.col("kafka_version").isNotNull() | enabled)
+    return told.groupBy("cluster", "incarnation").agg(
+        F.coalesce(F.max(major) < 4, F.lit(False)).alias("without_elr"), F.min(F.when(enabled, F.col("ts"))).alias("elr_since")
+    )
+
+
+def _with_isr_of_leaderless(epochs: DataFrame, modes: DataFrame) -> DataFrame:
+    """The ISR of a partition that has just lost its leader: follower lines, the only ones that tell of it, do not print it.
+
+    in: rows of `_by_epoch`; `_elr_modes`. A leader is lost with the last member of the ISR (PartitionChangeBuilder.electLeader), which
+    stays in it for good, or, where eligible leader replicas are enabled (KIP-966), leaves an empty one.
+    """
+    up = neighbours(*LIFE, order=[F.asc("partition_epoch")])
+    with_before = epochs.select(
+        "*",
+        F.lag("isr").over(up).alias("isr_before"),
+        (F.lag("partition_epoch").over(up) == F.col("partition_epoch") - 1).alias("follows"),
+    )
+    alone = F.coalesce(F.col("follows") & (F.size("isr_before") <= 1), F.lit(False))
+    emptied = F.coalesce(F.col("elr_since") <= F.col("ts"), F.lit(False))
+    left = F.when(alone & F.col("without_elr"), F.col("isr_before")).when(alone & emptied, F.array().cast("array<int>"))
+    isr = F.coalesce("isr", F.when(F.col("leader") == -1, left))
+    known = with_before.join(F.broadcast(modes), ["cluster", "incarnation"], "left")
+    return known.select(*[isr.alias("isr") if name == "isr" else F.col(name) for name in epochs.columns])
 
 
 def _by_epoch(statements: DataFrame, placed: DataFrame) -> DataFrame:
@@ -309,7 +380,8 @@ def registrations(events: DataFrame, lives: DataFrame) -> DataFrame:
     statements = _statements(events, lives).localCheckpoint()
     numbered, loose = _numbered(statements)
     lines = _with_epochs(numbered.unionByName(loose), statements).localCheckpoint()
-    epochs = _by_epoch(statements, lines.filter("partition_epoch IS NOT NULL")).localCheckpoint()
+    epochs = _by_epoch(statements, lines.filter("partition_epoch IS NOT NULL"))
+    epochs = _with_isr_of_leaderless(epochs, _elr_modes(events)).localCheckpoint()
     without = statements.filter("partition_epoch IS NULL AND event_type <> 'assignment_changed'")
     rows = _in_sequence(epochs, lines, without).select("*", F.lit(False).alias("deleted"))
     removed = events.filter("event_type = 'topic_removed'").groupBy(*TOPIC, "topic_id").agg(
@@ -333,3 +405,33 @@ def registrations(events: DataFrame, lives: DataFrame) -> DataFrame:
         )
     )  # fmt: skip
     return clamped.unionByName(gone).select("*", F.lit("logs").alias("source"))
+
+
+def deletions(events: DataFrame) -> DataFrame:
+    """`topic_deletions` of KRaft clusters: a topic is gone with one record, nothing can hold it up in the metadata.
+
+    in: events. out: the columns of `topic_deletions`. From 4.0 on the active controller prints its answer to the request.
+    """
+    removed = F.col("event_type").isin("topic_removed", "remove_topic_record")
+    answered = (F.col("event_type") == "topic_deletion_answered") & (F.col("error_code") == "SUCCESS")
+    # the record itself does not name its topic
+    names = topic_lives(events).select(*TOPIC, "topic_id")
+    told = (
+        events.filter((removed | answered) & F.col("topic_id").isNotNull())
+        .select("cluster", "incarnation", "topic_id", "ts", "event_type", "error_code", "record_id")
+        .join(F.broadcast(names), ["cluster", "incarnation", "topic_id"])
+    )
+    grouped = told.groupBy(*TOPIC, "topic_id").agg(
+        F.min("ts").alias("requested_at"),
+        F.min(F.when(removed, F.col("ts"))).alias("completed_at"),
+        F.min_by("record_id", F.struct("ts", "record_id")).alias("record_id"),
+        F.min_by("record_id", F.when(removed, F.struct("ts", "record_id"))).alias("removal"),
+    )
+    return grouped.filter("removal IS NOT NULL").select(
+        *TOPIC, "requested_at", "completed_at",
+        F.array().cast("array<struct<partition: int, replica: int>>").alias("blocked_by"),
+        F.lit(None).cast("timestamp").alias("blocked_since"),
+        F.lit("completed").alias("outcome"),
+        "record_id",
+        F.array("removal").alias("evidence"),
+    )  # fmt: skip
