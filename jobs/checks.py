@@ -1,6 +1,6 @@
 """Findings: every check of `schemas/checks` is a query that returns the violating rows, with its proof."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -58,11 +58,16 @@ def _row(clock: Clock) -> str:
     return f"({', '.join(cells)})"
 
 
-def violations(spark: SparkSession) -> DataFrame:
-    """What violates a check now. out: the columns of `findings` less run_id and status, plus ended BOOLEAN."""
+def violations(spark: SparkSession, given: Collection[str] = ()) -> DataFrame:
+    """What violates a check now. out: the columns of `findings` less run_id and status, plus ended BOOLEAN.
+
+    given: the kinds of input that are there beside text logs; a check that is about one of them `only` is left out without it.
+    """
     # one text: every frame that is put together call by call is analysed again from its leaves
     selects = []
     for check in schemas.statements("checks"):
+        if check.header.get("only", "") not in {"", *given}:
+            continue
         name = quoted(check.name)
         selects.append(
             f"""SELECT cluster, incarnation, {name} AS check_id, severity, topic, partition, replica, node, first_seen, last_seen,

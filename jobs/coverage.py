@@ -6,6 +6,9 @@ from pyspark.sql import functions as F
 from jobs.timelines.order import all_of
 
 STATE_CHANGE = "state.change.logger"
+QUORUM_CONTROLLER = "org.apache.kafka.controller.QuorumController"
+# where a KRaft cluster's partitions and brokers stand: what its controllers replay, and a dump of what they replay
+REPLAYED = ("org.apache.kafka.controller.ReplicationControlManager", "__cluster_metadata")
 HOUR = ("cluster", "node", "hour")
 
 
@@ -44,7 +47,15 @@ def _hours_without_state_changes(counted: DataFrame) -> DataFrame:
     of_cluster = (
         counted.filter("hour IS NOT NULL").groupBy("cluster").agg(F.min("hour").alias("first"), F.max("hour").alias("last"))
     )
-    nodes = counted.filter("node IS NOT NULL").select("cluster", "node").distinct()
+    # a node that is a KRaft controller and no broker never writes one
+    writes, controls = F.bool_or(F.col("logger") == STATE_CHANGE), F.bool_or(F.col("logger") == QUORUM_CONTROLLER)
+    nodes = (
+        counted.filter("node IS NOT NULL")
+        .groupBy("cluster", "node")
+        .agg((F.coalesce(writes, F.lit(False)) | ~F.coalesce(controls, F.lit(False))).alias("is_broker"))
+        .filter("is_broker")
+        .select("cluster", "node")
+    )
     hours = of_cluster.select("cluster", F.explode(F.sequence("first", "last", F.expr("INTERVAL 1 HOUR"))).alias("hour"))
     present = counted.filter(F.col("logger") == STATE_CHANGE).select(*HOUR)
     zero = F.lit(0).cast("bigint")
@@ -86,7 +97,7 @@ def coverage(events: DataFrame, passed_over: DataFrame) -> DataFrame:
     )
     partition_changes = (
         F.when(is_state_change, F.when(has_records | within, "observed").otherwise("no_file"))
-        .when(controls | F.col("logger").isin("kafka.cluster.Partition"), "observed")
+        .when(controls | F.col("logger").isin("kafka.cluster.Partition", *REPLAYED), "observed")
         .otherwise("not_logged")
     )
     return rows.select(

@@ -11,6 +11,7 @@ from jobs.errors import ConservationError
 from jobs.ingest import Part, Staged, Survey, line_hash, sized
 from jobs.store import Store, quoted
 from parsers import compile as compiled
+from parsers.layouts import layouts
 from parsers.patterns import SEPARATOR
 from parsers.rules import RuleSet
 
@@ -52,7 +53,8 @@ def identify(parsed: DataFrame, names: DataFrame) -> DataFrame:
     A record with a time stamp is told by node and text alone, so that no cut of a log can make two of it. Where the layout
     prints no time, the same text is said many times: there its count within the file is part of the identity.
     """
-    node = F.coalesce(compiled.spoken_node(), F.col("file_node"))
+    of_no_node = F.coalesce(F.col("layout").isin([layout.name for layout in layouts() if layout.of_cluster]), F.lit(False))
+    node = F.when(~of_no_node, F.coalesce(compiled.spoken_node(), F.col("file_node")))
     local = F.col("ts_text").try_cast("timestamp")
     has_zone = ~F.col("ts_text").rlike(r"\A\S+ [\d:.]+\z")
     ts = F.when(has_zone | (F.col("timezone") == "UTC"), local).otherwise(F.to_utc_timestamp(local, F.col("timezone")))

@@ -51,17 +51,18 @@ def gather(store: Store, clusters: list[str]) -> Told:
         *[F.sum(name).alias(name) for name in numbers],
         F.count_if(F.col("replica_states") == "observed").alias("traced"),
         F.array_sort(F.collect_set(F.when(F.col("replica_states") == "no_file", F.col("node")))).alias("no_file"),
-        F.count_if(F.col("node").isNull() & (F.col("records") > 0)).alias("no_node"),
+        F.count_if(F.col("node").isNull() & (F.col("records") > 0) & ~F.coalesce(F.col("logger").startswith("__"), F.lit(False))).alias("no_node"),
+        F.count_if(F.col("logger").startswith("org.apache.kafka.controller.")).alias("quorum"),
     )  # fmt: skip
     counts: dict[str, dict[str, int]] = {name: {} for name in clusters}
     not_shown: dict[str, list[str]] = {name: [] for name in clusters}
     for row in counted.unionByName(seen, allowMissingColumns=True).collect():
         told = {name: value for name, value in row.asDict().items() if value is not None}
-        gaps = {name: told.pop(name, None) for name in ("traced", "no_file", "no_node")}
+        gaps = {name: told.pop(name, None) for name in ("traced", "no_file", "no_node", "quorum")}
         counts[told.pop("cluster")] |= told
         if "records" not in told:
             continue
-        if not gaps["traced"]:
+        if not gaps["traced"] and not gaps["quorum"]:  # KRaft has no replica states to print
             not_shown[row.cluster].append(
                 "replica states are inferred: state.change.logger is not at TRACE (log4j.logger.state.change.logger=TRACE shows them)"
             )

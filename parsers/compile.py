@@ -15,6 +15,7 @@ import schemas
 from parsers.layouts import (
     EPOCH_INSTANT,
     EPOCH_MILLIS,
+    EPOCH_MS,
     EPOCH_SECONDS,
     ISO_WHOLE,
     JSON_SLOTS,
@@ -55,7 +56,8 @@ def _header_replacement(layout: Layout, pattern: str) -> str:
         return f"${numbers[name]}" if name in numbers else ""
 
     ts = re.sub(r"\{(\w+)\}", lambda found: slot(found[1]), layout.time)
-    return SEPARATOR.join([layout.name, ts, *(slot(name) for name in HEADER_SLOTS[2:])])
+    given = {"logger": layout.logger} if layout.logger else {}
+    return SEPARATOR.join([layout.name, ts, *(given.get(name) or slot(name) for name in HEADER_SLOTS[2:])])
 
 
 def clean(line: Column, wrappers: Sequence[Wrapper] = ()) -> Column:
@@ -104,9 +106,7 @@ def look_at(lines: DataFrame, layouts: Sequence[Layout]) -> DataFrame:
         every = every.bitwiseOR(bit)
     heads = F.when(is_usual, F.lit(1).cast("bigint")).when(is_head(line, layouts), every).otherwise(F.lit(0).cast("bigint"))
     headed = with_usual.select("*", once(heads).alias("heads"))
-    found = [
-        F.when(F.col("heads").bitwiseAND(F.lit(1 << n)) != 0, _beginning(line, layout)) for n, layout in enumerate(layouts)
-    ]
+    found = [F.when(F.col("heads").bitwiseAND(F.lit(1 << n)) != 0, _beginning(line, layout)) for n, layout in enumerate(layouts)]
     other_day = F.regexp_extract(F.substring(line, 1, LONGEST_TIME), DAY, 0)
     day = F.when(is_usual, F.substring_index("usual", SEPARATOR, 1)).when(F.col("heads") != 0, other_day)
     return headed.select(
@@ -126,7 +126,7 @@ def _beginning(line: Column, layout: Layout) -> Column:
         texts = F.regexp_extract_all(line, F.lit(rf'"(?:{keys})" ?: ?"{speaker}([^"]{{0,{BEGINNING}}})'), F.lit(1))
         joined = F.array_join(texts, SEPARATOR)
         return F.when(joined.contains("\\"), UNTOLD).otherwise(joined)
-    if layout.bare:
+    if layout.bare or layout.logger:
         numbers = capture_numbers(layout.line)
         return F.substring(F.regexp_extract(line, _whole(layout.line), numbers["statement"]), 1, BEGINNING)
     return F.regexp_extract(F.substring(line, 1, LONGEST_HEAD), rf"{_begins(layout.head)}{speaker}(.{{0,{BEGINNING}}})", 1)
@@ -357,6 +357,9 @@ def parse(records: DataFrame, ruleset: RuleSet, layouts: Iterable[Layout]) -> Da
     fits = F.size("h") == len(HEADER_SLOTS)
     slots = {name: F.when(fits, F.nullif(F.get("h", F.lit(n)), F.lit(""))) for n, name in enumerate(HEADER_SLOTS)}
     slots["ts_text"] = F.replace(slots["ts_text"], F.lit(","), F.lit("."))
+    if counting := [layout.name for layout in layouts if layout.time == EPOCH_MS]:
+        counted = time_text(slots["ts_text"])
+        slots["ts_text"] = F.when(slots["layout"].isin(*counting), counted).otherwise(slots["ts_text"])
     if any(layout.json or "(?<thrown>" in layout.line for layout in layouts):
         more = F.nullif(F.concat_ws("\n", slots["thrown"], F.col("tail")), F.lit(""))
         columns = [more.alias("tail") if name == "tail" else F.col(name) for name in kept]

@@ -32,7 +32,7 @@ THROWN = r"(?: (?<thrown>[\w.$]+\.[\w$]*(?:Exception|Error|Throwable)[\w$]*(?:: 
 REST = r"[ \t]*(?:\n.*)?"
 JSON_SLOTS = ("time", "level", "logger", "thread", "message", "stack_trace", "error_class", "error_message")
 BUILT_IN = "parsers/layouts.toml"
-_KEYS = {"conversion_pattern", "json", "wrapper", "prefix", "sample"}
+_KEYS = {"conversion_pattern", "json", "pattern", "wrapper", "prefix", "head", "logger", "of_cluster", "sample"}
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -47,6 +47,8 @@ class Layout:
     time: what the time stamp is put together from, groups in braces, as `{date} {clock}{fraction}{zone}`; empty where the
     layout prints none.  cuts: the logger may be abbreviated, `k.c.KafkaController`; to at most `width` characters, if given.
     json: where a JSON layout keeps each of JSON_SLOTS: keys, the first that is there counts; `a.b` is key b of object a, too.
+    logger: what stands in for the logger where none is printed.  of_cluster: its records are of no node; every copy of the same
+    record is one record, whoever kept it.
     """
 
     name: str
@@ -58,6 +60,8 @@ class Layout:
     cuts: bool = False
     width: int | None = None
     json: Mapping[str, tuple[str, ...]] | None = None
+    logger: str = ""
+    of_cluster: bool = False
     samples: tuple[Mapping[str, Any], ...] = ()
     built_in: bool = True
 
@@ -122,6 +126,8 @@ _ISO = re.compile(r"yyyy-MM-dd(?:'T'|T| )HH:mm:ss(?:[,.]S+)?( ?(?:X+|x+|Z+))?")
 ISO_TIME = r"(?<date>\d{4}-\d\d-\d\d)[T ](?<clock>\d\d:\d\d:\d\d)(?:(?<fraction>[,.]\d{3})\d{0,6})?"
 ISO_ZONE = rf"(?: ?(?<zone>{_ZONE}))?"
 ISO_WHOLE = ISO_TIME + ISO_ZONE
+# the time of a layout that counts milliseconds since 1970
+EPOCH_MS = "{epoch_ms}"
 EPOCH_MILLIS = r"\d{12,14}"
 EPOCH_SECONDS = r"\d{9,11}"
 EPOCH_INSTANT = r'\{"epochSecond": ?(?<seconds>\d{9,11})(?:, ?"nanoOfSecond": ?(?<nanos>\d{1,9}))?\}'
@@ -425,6 +431,19 @@ def from_json(keys: Mapping[str, Any], where: str, name: str = "") -> Layout:
 # -- files -------------------------------------------------------------------------------------------------
 
 
+def _from_pattern(entry: Mapping[str, Any], where: str, name: str) -> Layout:
+    """What no logger has printed, as the output of kafka-dump-log."""
+    if missing := {"head", "logger"} - set(entry):
+        raise DefinitionError(f"{where}: a pattern needs {' and '.join(sorted(missing))}, too")
+    head, line = entry["head"], entry["pattern"]
+    for part in (head, line):
+        check_dialect(part, where)
+    if lacking := [group for group in ("statement", "epoch_ms") if f"(?<{group}>" not in line]:
+        raise DefinitionError(f"{where}: the pattern has no group {' and '.join(lacking)}")
+    of_cluster = entry.get("of_cluster", False)
+    return Layout(name, head, line, "", time=EPOCH_MS, logger=entry["logger"], of_cluster=of_cluster)
+
+
 def _entries(text: str, file: str, built_in: bool) -> Iterator[Layout | Wrapper]:
     try:
         content = tomllib.loads(text)
@@ -438,9 +457,9 @@ def _entries(text: str, file: str, built_in: bool) -> Iterator[Layout | Wrapper]
             raise DefinitionError(f"{where}: a name is of small letters, digits and _, and begins with a letter")
         if unknown := set(entry) - _KEYS:
             raise DefinitionError(f"{where}: unknown key {', '.join(sorted(unknown))}; there are {', '.join(sorted(_KEYS))}")
-        kinds = [kind for kind in ("conversion_pattern", "json", "wrapper") if kind in entry]
+        kinds = [kind for kind in ("conversion_pattern", "json", "pattern", "wrapper") if kind in entry]
         if len(kinds) != 1:
-            raise DefinitionError(f"{where}: give one of conversion_pattern, json, wrapper")
+            raise DefinitionError(f"{where}: give one of conversion_pattern, json, pattern, wrapper")
         samples = tuple(entry.get("sample", ()))
         if kinds == ["wrapper"]:
             check_dialect(entry["wrapper"], where)
@@ -448,6 +467,8 @@ def _entries(text: str, file: str, built_in: bool) -> Iterator[Layout | Wrapper]
             continue
         if kinds == ["json"]:
             layout = from_json(entry["json"], where, name)
+        elif kinds == ["pattern"]:
+            layout = _from_pattern(entry, where, name)
         else:
             layout = from_conversion_pattern(entry["conversion_pattern"], where, name, entry.get("prefix", ""))
         yield replace(layout, samples=samples, built_in=built_in)

@@ -8,7 +8,18 @@ from datetime import UTC, datetime
 from typing import Any
 
 import schemas
-from parsers.layouts import EPOCH_INSTANT, EPOCH_MILLIS, EPOCH_SECONDS, ISO_WHOLE, LEVELS, SPEAKER, Layout, Wrapper, wrapping
+from parsers.layouts import (
+    EPOCH_INSTANT,
+    EPOCH_MILLIS,
+    EPOCH_MS,
+    EPOCH_SECONDS,
+    ISO_WHOLE,
+    LEVELS,
+    SPEAKER,
+    Layout,
+    Wrapper,
+    wrapping,
+)
 from parsers.patterns import GROUP, to_python
 from parsers.rules import ITEMS, Rule, RuleSet, built_in, full_name
 
@@ -162,10 +173,11 @@ class Matcher:
 
     def _record(self, layout: Layout, slots: Mapping[str, str | None], rest: str) -> Record:
         values = {name: value or "" for name, value in slots.items()}
-        logger, speaker = values.get("logger") or None, values.get("speaker", "")
+        logger, speaker = layout.logger or values.get("logger") or None, values.get("speaker", "")
+        ts = layout.time.format_map(values).replace(",", ".")
         return Record(
             layout=layout.name,
-            ts=layout.time.format_map(values).replace(",", ".") or None,
+            ts=(time_text(ts) if layout.time == EPOCH_MS else ts) or None,
             level=values.get("level") or None,
             logger=full_name(logger, speaker, self.ruleset) if logger and layout.cuts else logger,
             thread=values.get("thread") or None,

@@ -2,11 +2,11 @@
 
 from datetime import datetime
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from jobs.store import Store, at_once, in_clusters, quoted
-from jobs.timelines import controllers, deletions, order, partitions, reassignments, replicas
+from jobs.timelines import controllers, deletions, kraft, kraft_replicas, metadata_log, order, partitions, reassignments, replicas
 from parsers.rules import RuleSet
 
 
@@ -34,6 +34,73 @@ def in_incarnations(store: Store, clusters: list[str], events: DataFrame) -> tup
     return events.select(*others, number.alias("incarnation")), starts
 
 
+def kraft_begins(said: DataFrame) -> dict[str, datetime | None]:
+    """Cluster -> since when it is run by KRaft controllers: None where its logs know no other mode. Others are left out.
+
+    in: events. A cluster that was migrated has logs of both modes (KIP-866); its brokers speak like those of KRaft before it is one.
+    """
+    told = F.col("event_type").isin(*kraft.CONTROLLER_TOLD, "partition_record")
+    of_broker = F.col("event_type").isin(*kraft.BROKER_SIGNS)
+    by_zookeeper = F.col("event_type").isin("partition_new", "partition_online", "assignment_updated", "topics_changed")
+    signs = said.filter(told | of_broker | by_zookeeper).groupBy("cluster").agg(
+        F.count_if(told).alias("told"),
+        F.count_if(of_broker).alias("of_broker"),
+        F.min(F.when(told, F.col("ts"))).alias("since"),
+        F.count_if(by_zookeeper).alias("before"),
+    )  # fmt: skip
+    rows = signs.filter("told > 0 OR (of_broker > 0 AND before = 0)").collect()
+    return {row.cluster: row.since if row.before else None for row in rows}
+
+
+def kraft_registrations(events: DataFrame) -> DataFrame:
+    """What KRaft partitions went through: from a metadata log where there is one, else from text.
+
+    in: events of KRaft clusters with file_ts. out: as `partitions.of_kraft` takes it.
+    """
+    lives = kraft.topic_lives(events)
+    dumped = metadata_log.in_sequence(metadata_log.registrations(events), lives).localCheckpoint()
+    told = kraft.registrations(events, lives).join(
+        F.broadcast(dumped.select(*kraft.LIFE).distinct()), list(kraft.LIFE), "left_anti"
+    )
+    return told.unionByName(dumped).localCheckpoint()
+
+
+def by_kraft(since: dict[str, datetime | None]) -> Column:
+    """BOOLEAN: whether an event is of a time when its cluster had KRaft controllers. since: as `kraft_begins` gives it."""
+    cases = [
+        f"WHEN cluster = {quoted(name)} THEN " + ("true" if at is None else f"ts >= TIMESTAMP {quoted(at.isoformat(sep=' '))}")
+        for name, at in since.items()
+    ]
+    return F.coalesce(F.expr(f"CASE {' '.join(cases)} END"), F.lit(False))
+
+
+def replica_intervals(events: DataFrame, intervals: DataFrame, since: dict[str, datetime | None]) -> DataFrame:
+    """`replica_timeline` of clusters of either kind. intervals: `partition_timeline`."""
+    if not since:
+        return replicas.with_isr(replicas.timeline(events, intervals), intervals)
+    in_kraft = by_kraft(since)
+    of_kraft = intervals.withColumn("ts", F.col("valid_from")).filter(in_kraft).drop("ts")
+    before = replicas.timeline(events.filter(~in_kraft), intervals)
+    # brokers register with the KRaft controllers before the first partition does
+    registering = events.filter(in_clusters(since))
+    told = kraft_replicas.after_zookeeper(before, kraft_replicas.timeline(registering, of_kraft), since)
+    return replicas.with_isr(told.localCheckpoint(), intervals)
+
+
+def topic_deletions(events: DataFrame, since: dict[str, datetime | None]) -> DataFrame:
+    """`topic_deletions` of clusters of either kind."""
+    told = deletions.deletions(events)
+    return told.unionByName(kraft.deletions(events.filter(by_kraft(since)))) if since else told
+
+
+def partition_observations(events: DataFrame, rules: DataFrame, since: dict[str, datetime | None]) -> DataFrame:
+    """`partitions.observations` of clusters of either kind. since: as `kraft_begins` gives it."""
+    if not since:
+        return partitions.observations(events, rules)
+    in_kraft = by_kraft(since)
+    return partitions.observations(events.filter(~in_kraft), rules, kraft_registrations(events.filter(in_kraft)))
+
+
 def rebuild(store: Store, clusters: list[str], ruleset: RuleSet) -> None:
     """Writes the five timelines of clusters anew from their events."""
     said = store.rows_of("events", clusters).filter("event_type IS NOT NULL").drop("raw")
@@ -41,19 +108,20 @@ def rebuild(store: Store, clusters: list[str], ruleset: RuleSet) -> None:
         said = said.localCheckpoint()
     in_lives, starts = in_incarnations(store, clusters, said)
     events = order.in_order(in_lives).localCheckpoint()
-    told = partitions.observations(events, kept_columns(store.spark, ruleset)).localCheckpoint()
+    since = kraft_begins(said)
+    told = partition_observations(events, kept_columns(store.spark, ruleset), since).localCheckpoint()
 
     def write(table: str, rows: DataFrame) -> None:
         store.replace(table, clusters, rows)
 
     def partitions_then_replicas() -> None:
-        intervals = partitions.close_ended_incarnations(partitions.timeline(told), starts).localCheckpoint()
+        intervals = partitions.close_ended_incarnations(partitions.timeline(told, marked=bool(since)), starts).localCheckpoint()
         write("partition_timeline", intervals)
-        write("replica_timeline", partitions.close_ended_incarnations(replicas.timeline(events, intervals), starts))
+        write("replica_timeline", partitions.close_ended_incarnations(replica_intervals(events, intervals, since), starts))
 
     def all_others() -> None:
         write("controllers", controllers.reigns(events))
-        write("topic_deletions", deletions.deletions(events))
+        write("topic_deletions", topic_deletions(events, since))
         write("reassignments", reassignments.reassignments(told))
 
     at_once(partitions_then_replicas, all_others)

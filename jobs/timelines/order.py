@@ -17,31 +17,37 @@ REPLICA = (*PARTITION, "replica")
 
 @dataclass(frozen=True)
 class Sign:
-    """One record that tells which life a cluster is in: an election with its controller epoch, or a node that names the cluster id."""
+    """One record that tells which life a cluster is in: an election with its controller epoch, a node that names the cluster id, or the
+    first record of a metadata log."""
 
     ts: datetime
     controller_epoch: int | None = None
     cluster_id: str | None = None
+    begins_log: bool = False
 
 
 def incarnation_starts(signs: Iterable[Sign]) -> list[datetime]:
     """When the second, third, .. incarnation of a cluster began.
 
-    A cluster that is set up anew has a cluster id that was never seen before. Where no line names the id, its controller epochs start
-    again: /controller_epoch in ZooKeeper only grows, so an election in an epoch that was reached before, later than clocks can
+    A cluster that is set up anew has a cluster id that was never seen before, and its metadata log (KRaft) begins with offset 0 once
+    more; of the two counts what tells more lives. Where no line names the id, its controller epochs start again: /controller_epoch in ZooKeeper only grows, so an election in an epoch that was reached before, later than clocks can
     differ, is one of another life.
     """
     starts: list[datetime] = []
     ids: set[str] = set()
     unnamed_start: datetime | None = None
     reached, reached_at = 0, None
+    signs = list(signs)
+    logs = {sign.ts for sign in signs if sign.begins_log}
+    by_log = len(logs) > len({sign.cluster_id for sign in signs} - {None})
     for sign in sorted(signs, key=lambda s: (s.ts, s.controller_epoch or 0)):
-        if sign.cluster_id is not None:
-            if ids and sign.cluster_id not in ids and unnamed_start is None:
+        life = (str(sign.ts) if sign.begins_log else None) if by_log else sign.cluster_id
+        if life is not None:
+            if ids and life not in ids and unnamed_start is None:
                 starts.append(sign.ts)
                 reached, reached_at = 0, None
             unnamed_start = None
-            ids.add(sign.cluster_id)
+            ids.add(life)
         if sign.controller_epoch is None:
             continue
         if reached_at is not None and sign.controller_epoch <= reached:
@@ -77,14 +83,16 @@ def signs(events: DataFrame) -> dict[str, list[Sign]]:
     """Cluster -> what its events tell about its lives."""
     elected = F.col("event_type").isin("controller_elected", "controller_epoch_incremented")
     epoch = F.when(elected, F.col("controller_epoch"))
+    begins_log = F.col("event_type").isin("metadata_record", "quorum_leader_record") & (F.col("metadata_offset") == 0)
     rows = (
-        events.filter(F.col("ts").isNotNull() & (epoch.isNotNull() | F.col("cluster_id").isNotNull()))
-        .select("cluster", "ts", epoch.alias("controller_epoch"), "cluster_id")
+        events.filter(F.col("ts").isNotNull() & (epoch.isNotNull() | F.col("cluster_id").isNotNull() | begins_log))
+        .select("cluster", "ts", epoch.alias("controller_epoch"), "cluster_id", begins_log.alias("begins_log"))
         .collect()
     )
     found: dict[str, list[Sign]] = {}
     for row in rows:
-        found.setdefault(row.cluster, []).append(Sign(row.ts, row.controller_epoch, row.cluster_id))
+        sign = Sign(row.ts, row.controller_epoch, row.cluster_id, bool(row.begins_log))
+        found.setdefault(row.cluster, []).append(sign)
     return found
 
 

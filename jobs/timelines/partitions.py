@@ -33,10 +33,11 @@ def _is_partition_state(column: str) -> Column:
     return F.col(column).isin("NewPartition", "OnlinePartition", "OfflinePartition", "NonExistentPartition")
 
 
-def observations(events: DataFrame, rules: DataFrame) -> DataFrame:
+def observations(events: DataFrame, rules: DataFrame, registrations: DataFrame | None = None) -> DataFrame:
     """What single events assert about a partition.
 
-    in: events (of any cluster) with file_ts; rules: event_type, keeps ARRAY<STRING>.
+    in: events (of any cluster) with file_ts; rules: event_type, keeps ARRAY<STRING>; registrations: what KRaft clusters tell,
+    with the columns of `of_kraft`, instead of their events.
     out: cluster, incarnation, topic, partition, life, pos, ts, record_id, says, event_type, from_state, state, caught_up, deleted,
     keeps, znode columns, assignment columns. `life` counts the creations of the partition, `pos` orders its observations.
     """
@@ -91,12 +92,47 @@ def observations(events: DataFrame, rules: DataFrame) -> DataFrame:
     )  # fmt: skip
     created = (F.col("state") == "NewPartition") & (F.col("from_state") == "NonExistentPartition") & (F.col("says") == "happened")
     so_far = up_to_here(*PARTITION, order=position())
-    return told.unionByName(gone).select(
+    together = told.unionByName(gone).select("*", F.lit(0).alias("topic_life"), F.lit("logs").alias("source"))
+    if registrations is not None:
+        together = together.unionByName(of_kraft(registrations))
+    return together.select(
         *PARTITION,
-        F.count_if(created).over(so_far).alias("life"),
+        (F.count_if(created).over(so_far) + F.col("topic_life")).alias("life"),
         F.row_number().over(so_far).cast("double").alias("pos"),
         "ts", "record_id", "says", "event_type", "from_state", "state", "caught_up", "deleted", "keeps", *ZNODE, *ASSIGNMENT,
-        "target_replicas",
+        "target_replicas", "source",
+    )  # fmt: skip
+
+
+def of_kraft(registrations: DataFrame) -> DataFrame:
+    """Registrations of KRaft partitions as observations without life and pos.
+
+    in: PARTITION, topic_life, seq, ts, record_id, znode columns, assignment columns, deleted, source. Their order within a partition is
+    that of seq, and ts does not fall.
+    """
+    nothing = {
+        "node": "int", "file_ts": "timestamp", "from_state": "string", "target_replicas": "array<int>",
+    }  # fmt: skip
+    leads = F.when(F.col("leader") >= 0, "OnlinePartition").when(F.col("leader") == -1, "OfflinePartition")
+    # every registration repeats the assignment; what counts is where it changes
+    before = Window.partitionBy(*PARTITION, "topic_life").orderBy("seq").rowsBetween(Window.unboundedPreceding, -1)
+    assignment = F.struct("replicas", F.array_sort("adding_replicas"), F.array_sort("removing_replicas"))
+    assigned = F.when(F.col("replicas").isNotNull(), assignment)
+    changed = ~assigned.eqNullSafe(F.last(assigned, ignorenulls=True).over(before))
+    marked = registrations.select("*", changed.alias("changed"))
+    return marked.select(
+        *PARTITION, "ts", "record_id",
+        *[F.lit(None).cast(kind).alias(name) for name, kind in nothing.items()],
+        F.lit(0).alias("log"), F.lit("").alias("file"), F.col("seq").cast("bigint").alias("record_no"), F.lit(0).alias("item"),
+        F.lit("happened").alias("says"),
+        F.lit("registration").alias("event_type"),
+        F.when(F.col("deleted"), "NonExistentPartition").otherwise(leads).alias("state"),
+        F.lit(False).alias("caught_up"),
+        "deleted",
+        _empty().cast("array<string>").alias("keeps"),
+        *ZNODE, *[F.when(F.col("changed"), F.col(name)).alias(name) for name in ASSIGNMENT],
+        F.lit(1).alias("tie"),
+        "topic_life", "source",
     )  # fmt: skip
 
 
@@ -328,10 +364,11 @@ def _assignment_before(assigned: DataFrame) -> DataFrame:
     )  # fmt: skip
 
 
-def timeline(told: DataFrame) -> DataFrame:
+def timeline(told: DataFrame, marked: bool = False) -> DataFrame:
     """The intervals.
 
-    in: `observations`. out: the columns of `partition_timeline`; valid_to null where nothing followed.
+    in: `observations`; marked: whether they may be of a metadata log. out: the columns of `partition_timeline`; valid_to null where
+    nothing followed.
     """
     # localCheckpoint: each of these is used many times, and a plan that repeats them all is slow to make
     states = znode_states(told).localCheckpoint()
@@ -369,6 +406,13 @@ def timeline(told: DataFrame) -> DataFrame:
         phase.alias("reassignment_phase"),
         (F.coalesce("znode.inferred", F.lit(False)) | F.coalesce("assignment.inferred", F.lit(False))).alias("inferred"),
     )  # fmt: skip
+    if marked:
+        sources = F.broadcast(told.select(*LIFE, "pos", "source"))
+        full = full.join(sources, [*LIFE, "pos"], "left").select(
+            *full.columns, F.coalesce("source", F.lit("logs")).alias("source")
+        )
+    else:
+        full = full.select("*", F.lit("logs").alias("source"))
     in_partition = neighbours(*PARTITION, order=order)
     comparable = [F.array_sort(name) if name == "isr" else F.col(name) for name in VALUES]
     now = F.struct(*comparable, "inferred")
@@ -388,7 +432,7 @@ def timeline(told: DataFrame) -> DataFrame:
         F.row_number().over(up_to_here(*PARTITION, order=order)).alias("step"),
         F.col("ts").alias("valid_from"),
         F.lead("ts").over(in_partition).alias("valid_to"),
-        *VALUES, "inferred", "record_id",
+        *VALUES, "inferred", "record_id", "source",
     )  # fmt: skip
 
 

@@ -117,7 +117,7 @@ def _struct_of(state: str) -> Callable[[Column], Column]:
 def timeline(events: DataFrame, partition_timeline: DataFrame) -> DataFrame:
     """The intervals.
 
-    in: events with file_ts; the rows of `partition_timeline`. out: the columns of `replica_timeline`.
+    in: events with file_ts; the rows of `partition_timeline`. out: the columns of `replica_timeline` but in_isr.
     A node that prints replica states prints all of them: nothing is inferred from its other lines.
     """
     said = changes(events)
@@ -150,10 +150,10 @@ def timeline(events: DataFrame, partition_timeline: DataFrame) -> DataFrame:
         F.lead("ts").over(in_replica).alias("valid_to"),
         "state", "inferred", "record_id",
     )  # fmt: skip
-    return _with_isr(intervals, partition_timeline)
+    return intervals
 
 
-def _with_isr(intervals: DataFrame, partition_timeline: DataFrame) -> DataFrame:
+def with_isr(intervals: DataFrame, partition_timeline: DataFrame) -> DataFrame:
     """Whether the replica was in the ISR at the end of its interval, from the partition's interval of that moment."""
     isrs = partition_timeline.filter("isr IS NOT NULL").select(
         *PARTITION, F.col("valid_from").alias("from_ts"), F.col("valid_to").alias("to_ts"), "isr"

@@ -17,7 +17,8 @@ CREATE TABLE IF NOT EXISTS {table} (
   state STRING COMMENT 'NewPartition, OnlinePartition, OfflinePartition or NonExistentPartition',
   reassignment_phase STRING COMMENT 'U: assignment updated; A: replicas catch up; B: caught up, roles change hands; null: no reassignment',
   inferred BOOLEAN NOT NULL COMMENT 'A value of the row is derived; false: every value stands in a log line',
-  record_id STRING COMMENT 'Record that began the interval'
+  record_id STRING COMMENT 'Record that began the interval',
+  source STRING COMMENT 'logs: put together from text logs; metadata_log: from a dump of the KRaft metadata log, which is exact'
 ) USING delta
 LOCATION '{location}'
 COMMENT 'Who led, what was in sync and what was assigned, for every partition at every moment'
