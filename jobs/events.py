@@ -194,36 +194,49 @@ def land(store: Store, parts: list[Part], source: Staged, ruleset: RuleSet, days
     for frame in frames[1:]:
         identified = identified.unionByName(frame)
     in_days = identified.select("*", _in_days(days).alias("in_days"))
-    seen, landed = Observation("seen"), Observation("landed")
-    counts = {
-        "records": F.count("*"),
-        "in_scope": F.count_if(F.expr("in_scope AND in_days")),
-        "out_of_scope": F.count_if(F.expr("NOT in_scope AND in_days")),
-    }
-    observed = in_days.observe(seen, *[count.alias(name) for name, count in counts.items()])
-    whole = F.col("item") == 0
-    written = to_events(observed.filter("in_scope AND in_days"), ruleset).observe(
-        landed,
-        F.count_if(whole & F.col("event_type").isNotNull()).alias("recognised"),
-        F.count_if(whole & F.col("drifted")).alias("drifted"),
-        F.count_if(whole & F.col("event_type").isNull() & ~F.col("drifted")).alias("unrecognised"),
-    )
-    store.append("events", written)
-    met, told = seen.get, landed.get
-    conserve("records read", sum(part.survey.records for part in parts), met["records"] + held)
-    conserve("new records in scope", met["in_scope"], told["recognised"] + told["unrecognised"] + told["drifted"])
+    total = sum(part.survey.records for part in parts)
+    met, told = _write(store, in_days, ruleset, probe=2 * held > total)
+    conserve("records read", total, met["records"] + held)
+    conserve("new records in scope", met["in_scope"], sum(told.values()))
     newly_counted = 0
     if met["out_of_scope"]:
         newly_counted = _count(store, clusters, in_days.filter("in_days"), met["out_of_scope"])
     return Read(
         records=met["in_scope"] + met["out_of_scope"] + held,
         new=met["in_scope"],
-        recognised=told["recognised"],
-        unrecognised=told["unrecognised"],
-        drifted=told["drifted"],
+        recognised=told.get("recognised", 0),
+        unrecognised=told.get("unrecognised", 0),
+        drifted=told.get("drifted", 0),
         out_of_scope=met["out_of_scope"],
         newly_counted=newly_counted,
     )
+
+
+def _write(store: Store, in_days: DataFrame, ruleset: RuleSet, probe: bool) -> tuple[dict[str, int], dict[str, int]]:
+    """(records met: records, in_scope, out_of_scope; of those in scope recognised, unrecognised, drifted); the latter are appended.
+
+    probe: look first whether there are any; that takes less than to prepare for all statements.
+    """
+    counts = [
+        F.count("*").alias("records"),
+        F.count_if(F.expr("in_scope AND in_days")).alias("in_scope"),
+        F.count_if(F.expr("NOT in_scope AND in_days")).alias("out_of_scope"),
+    ]
+    if probe:
+        met = in_days.agg(*counts).first()
+        assert met is not None
+        if not met.in_scope:
+            return met.asDict(), {}
+    seen, landed = Observation("seen"), Observation("landed")
+    whole = F.col("item") == 0
+    written = to_events(in_days.observe(seen, *counts).filter("in_scope AND in_days"), ruleset).observe(
+        landed,
+        F.count_if(whole & F.col("event_type").isNotNull()).alias("recognised"),
+        F.count_if(whole & F.col("drifted")).alias("drifted"),
+        F.count_if(whole & F.col("event_type").isNull() & ~F.col("drifted")).alias("unrecognised"),
+    )
+    store.append("events", written)
+    return seen.get, landed.get
 
 
 def _count(store: Store, clusters: list[str], identified: DataFrame, expected: int) -> int:

@@ -15,7 +15,7 @@ from functools import reduce
 from operator import or_
 from pathlib import Path
 
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 
 from jobs.config import Cluster
@@ -234,22 +234,9 @@ def line_hash() -> Column:
     return F.xxhash64("value")
 
 
-def lines(
-    spark: SparkSession, paths: list[str], chosen: list[Layout], wrappers: Sequence[Wrapper] = ()
-) -> tuple[DataFrame, Survey]:
-    """(lines, what they are).
-
-    out: file_no INT, line_no BIGINT (from 1), value STRING, begins BOOLEAN. Two passes: Spark numbers rows within a split only,
-    the first pass finds out where each split begins, and everything else that is worth knowing before the lines are parsed.
-    """
-    text = spark.read.text(paths)
-    placed = text.select(
-        F.substring("_metadata.file_name", 1, LINK_DIGITS).cast("int").alias("file_no"),
-        F.col("_metadata.file_block_start").alias("block_start"),
-        F.monotonically_increasing_id().alias("row"),
-        compiled.clean(F.col("value"), wrappers).alias("value"),
-    )
-    looked_at = compiled.look_at(placed, chosen).select(
+def _survey(placed: DataFrame, chosen: list[Layout], closely: bool) -> tuple[DataFrame, Row]:
+    """(hashes of first lines that stand more than once, one row: blocks ARRAY<STRUCT>, beginnings ARRAY<STRING>, repeated BIGINT)."""
+    looked_at = compiled.look_at(placed, chosen, closely).select(
         "file_no", "block_start", "row", "heads", "beginning", "day", F.when(F.col("heads") != 0, line_hash()).alias("hash")
     )
     keys = ("file_no", "block_start", "hash", "beginning")
@@ -273,6 +260,27 @@ def lines(
         F.count_if(of_line).alias("repeated"),
     ).first()
     assert found is not None
+    return grouped.filter(of_line).select("hash"), found
+
+
+def lines(
+    spark: SparkSession, paths: list[str], chosen: list[Layout], wrappers: Sequence[Wrapper] = ()
+) -> tuple[DataFrame, Survey]:
+    """(lines, what they are).
+
+    out: file_no INT, line_no BIGINT (from 1), value STRING, begins BOOLEAN. Two passes: Spark numbers rows within a split only,
+    the first pass finds out where each split begins, and everything else that is worth knowing before the lines are parsed.
+    """
+    text = spark.read.text(paths)
+    placed = text.select(
+        F.substring("_metadata.file_name", 1, LINK_DIGITS).cast("int").alias("file_no"),
+        F.col("_metadata.file_block_start").alias("block_start"),
+        F.monotonically_increasing_id().alias("row"),
+        compiled.once(compiled.clean(F.col("value"), wrappers)).alias("value"),
+    )
+    repeated, found = _survey(placed, chosen, closely=not chosen[0].built_in)
+    if any(block.heads & compiled.OF_OTHERS for block in found.blocks):
+        repeated, found = _survey(placed, chosen, closely=True)
     begun = {text for joined in found.beginnings for text in joined.split(SEPARATOR)}
     used = compiled.that_took(chosen, reduce(or_, (block.heads for block in found.blocks), 0))
     # where a header shows another date, what looks like one may stand in its message
@@ -285,10 +293,10 @@ def lines(
         beginnings=None if len(found.beginnings) > MOST_BEGINNINGS or compiled.UNTOLD in begun else frozenset(begun),
         first_day=min(days, default=None),
         last_day=max(days, default=None),
-        repeated=sized(grouped.filter(of_line).select("hash"), found.repeated) if found.repeated else None,
+        repeated=sized(repeated, found.repeated) if found.repeated else None,
     )
     marked = placed.select(
-        "file_no", "block_start", "row", "value", compiled.is_head(F.col("value"), survey.layouts).alias("begins")
+        "file_no", "block_start", "row", "value", compiled.once(compiled.is_head(F.col("value"), survey.layouts)).alias("begins")
     )
     shifts, before, file_no = [], 0, None
     for block in found.blocks:

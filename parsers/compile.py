@@ -6,6 +6,7 @@ so that one `split` and one cast a column serve all rules. `spark.sql.codegen.hu
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -35,6 +36,7 @@ _ESC = "\x1b"
 # what stands before a statement is shorter
 LONGEST_HEAD = 700
 UNTOLD = "\x02"
+OF_OTHERS = 1 << 62
 # an ISO time stamp in a header begins before
 LONGEST_TIME = 80
 DAY = r"\d{4}-\d\d-\d\d"
@@ -80,9 +82,11 @@ def is_head(line: Column, layouts: Iterable[Layout]) -> Column:
     return line.rlike(rf"\A(?:{'|'.join(heads)})") if heads else F.lit(False)
 
 
-def look_at(lines: DataFrame, layouts: Sequence[Layout]) -> DataFrame:
+def look_at(lines: DataFrame, layouts: Sequence[Layout], closely: bool) -> DataFrame:
     """What can be told of lines before their headers are parsed.
 
+    closely: not only at records of the first layout, which is what most logs have and what is told by one match; others have the
+    bit OF_OTHERS alone then, and no beginning.
     in: any columns, with `value`. out: the same, plus
     heads BIGINT: bit n: the line may begin a record of layout n; 0: it begins none. Where all layouts are ours, a line that the
     first one's head takes has its bit alone: `that_took` knows which go with it;
@@ -100,20 +104,22 @@ def look_at(lines: DataFrame, layouts: Sequence[Layout]) -> DataFrame:
         usual = F.when(line.startswith(first.head[1]), once(replaced))
     with_usual = lines.select("*", usual.alias("usual"))
     is_usual = F.coalesce(F.col("usual").contains(SEPARATOR), F.lit(False))
-    bits = [F.when(line.rlike(_begins(layout.head)), 1 << n).otherwise(0).cast("bigint") for n, layout in enumerate(layouts)]
-    every = bits[0]
-    for bit in bits[1:]:
-        every = every.bitwiseOR(bit)
+    every = F.lit(OF_OTHERS).cast("bigint")
+    found: list[Column] = []
+    if closely:
+        bits = [F.when(line.rlike(_begins(lay.head)), 1 << n).otherwise(0).cast("bigint") for n, lay in enumerate(layouts)]
+        every = reduce(Column.bitwiseOR, bits)
+        taken = [F.col("heads").bitwiseAND(F.lit(1 << n)) != 0 for n in range(len(layouts))]
+        found = [F.when(took, _beginning(line, layout)) for took, layout in zip(taken, layouts, strict=True)]
     heads = F.when(is_usual, F.lit(1).cast("bigint")).when(is_head(line, layouts), every).otherwise(F.lit(0).cast("bigint"))
     headed = with_usual.select("*", once(heads).alias("heads"))
-    found = [F.when(F.col("heads").bitwiseAND(F.lit(1 << n)) != 0, _beginning(line, layout)) for n, layout in enumerate(layouts)]
     other_day = F.regexp_extract(F.substring(line, 1, LONGEST_TIME), DAY, 0)
     day = F.when(is_usual, F.substring_index("usual", SEPARATOR, 1)).when(F.col("heads") != 0, other_day)
     return headed.select(
         *lines.columns,
         "heads",
         F.when(is_usual, F.substring_index("usual", SEPARATOR, -1))
-        .when(F.col("heads") != 0, F.concat_ws(SEPARATOR, *found))
+        .when(F.col("heads") != 0, F.concat_ws(SEPARATOR, *found) if found else F.lit(UNTOLD))
         .alias("beginning"),
         F.nullif(day, F.lit("")).try_cast("date").alias("day"),
     )

@@ -403,7 +403,7 @@ def headers(spark: SparkSession, texts: list[str], folder: Path) -> list[Any]:
         F.when(F.size("lines") > 1, F.array_join(F.slice("lines", 2, 1000), "\n")).alias("tail"),
     )  # fmt: skip
     timed = [lay for lay in ruleset.layouts if not lay.bare]
-    looked_at = compiled.look_at(records.withColumn("value", F.col("head")), timed)
+    looked_at = compiled.look_at(records.withColumn("value", F.col("head")), timed, closely=True)
     begun = looked_at.select(*records.columns, (F.col("heads") > 0).alias("begins"), "beginning")
     parsed = compiled.parse(begun, ruleset, ruleset.layouts)
     return sorted(parsed.collect(), key=lambda row: row.n)
