@@ -64,7 +64,11 @@ def shapes() -> str:
         return f"`{_cell(str(entry.samples[0]['line']).splitlines()[0][:90])}…`"
 
     known = built_in()
-    rows = [f"| `{one.name}` | {f'`{_cell(one.pattern)}`' if one.pattern else 'JSON'} | {sample(one)} |" for one in known.layouts]
+
+    def shape(layout: Layout) -> str:
+        return f"`{_cell(layout.pattern)}`" if layout.pattern else "JSON" if layout.json else "as kafka-dump-log prints it"
+
+    rows = [f"| `{one.name}` | {shape(one)} | {sample(one)} |" for one in known.layouts]
     table = "| layout | ConversionPattern | for instance |\n|---|---|---|\n" + "\n".join(rows)
     rows = [f"| `{one.name}` | {sample(one)} |" for one in known.wrappers]
     return table + "\n\nand before any of them:\n\n| collector | for instance |\n|---|---|\n" + "\n".join(rows)

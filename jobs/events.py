@@ -1,5 +1,6 @@
 """Records to events: identity, time, order; what is new goes into `events`, what is out of scope is counted."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, timedelta
 
@@ -15,15 +16,16 @@ from parsers.layouts import layouts
 from parsers.patterns import SEPARATOR
 from parsers.rules import RuleSet
 
-# a longer record is stored with its first item only: a LeaderAndIsr request may name 50,000 partitions in 10 MB
-LONG_RECORD = 10_000
 # of what no rule reads: enough to write one
 LONG_STATEMENT = 2_000
 
 
 @dataclass(frozen=True)
 class Read:
-    """What one run read. new = recognised + unrecognised + drifted; records = new + known before + out_of_scope."""
+    """What one run read. new = recognised + unrecognised + drifted; records = new + known before + out_of_scope.
+
+    unfinished: records at the end of a file that are not written out; they are read when they are.
+    """
 
     records: int
     new: int
@@ -32,16 +34,26 @@ class Read:
     drifted: int
     out_of_scope: int
     newly_counted: int
+    unfinished: int
 
 
-def file_names(spark: SparkSession, source: Staged) -> DataFrame:
-    """file_no INT, file STRING, file_node INT, cluster STRING, timezone STRING: what the numbers of staged files stand for."""
+def file_names(spark: SparkSession, source: Staged, parts: Iterable[Part]) -> DataFrame:
+    """What the numbers of staged files stand for.
+
+    out: file_no INT, file STRING, file_node INT, cluster STRING, timezone STRING, open_line BIGINT (its last line if that has no
+    end, or null).
+    """
+    last_lines = {number: line for part in parts for number, line in part.survey.last_lines.items()}
+
+    def number(value: int | None, kind: str) -> str:
+        return f"CAST({'null' if value is None else value} AS {kind})"
+
     rows = ", ".join(
-        f"({number}, {quoted(str(file.path))}, CAST({'null' if file.node is None else file.node} AS INT), "
-        f"{quoted(file.cluster)}, {quoted(file.timezone)})"
-        for number, file in enumerate(source.files)
+        f"({n}, {quoted(str(file.path))}, {number(file.node, 'INT')}, {quoted(file.cluster)}, {quoted(file.timezone)}, "
+        f"{number(last_lines.get(n) if file.open_end else None, 'BIGINT')})"
+        for n, file in enumerate(source.files)
     )
-    return spark.sql(f"SELECT * FROM VALUES {rows} AS t(file_no, file, file_node, cluster, timezone)")
+    return spark.sql(f"SELECT * FROM VALUES {rows} AS t(file_no, file, file_node, cluster, timezone, open_line)")
 
 
 def identify(parsed: DataFrame, names: DataFrame) -> DataFrame:
@@ -49,7 +61,7 @@ def identify(parsed: DataFrame, names: DataFrame) -> DataFrame:
 
     in: parsed records (`parsers.compile.parse`) with file_no, line_no; and `file_names`.
     out: record_id, cluster, node, file, file_no, record_no, ts (UTC), day (as printed), level, logger, layout, tail, raw, statement,
-    spoken, in_scope.
+    spoken, in_scope, unfinished (a last line without an end, of which no layout takes the whole).
     A record with a time stamp is told by node and text alone, so that no cut of a log can make two of it. Where the layout
     prints no time, the same text is said many times: there its count within the file is part of the identity.
     """
@@ -64,6 +76,7 @@ def identify(parsed: DataFrame, names: DataFrame) -> DataFrame:
     return placed.select(
         _record_id(F.lit("")).alias("record_id"), "cluster", "node", "file", "file_no",
         "record_no", "ts", "level", "logger", "layout", "tail", "raw", "statement", "spoken", "in_scope",
+        (F.col("logger").isNull() & F.col("line_no").eqNullSafe(F.col("open_line"))).alias("unfinished"),
         F.substring("ts_text", 1, 10).alias("day"),
     )  # fmt: skip
 
@@ -105,7 +118,7 @@ def to_events(unique: DataFrame, ruleset: RuleSet) -> DataFrame:
         "record_id", "item", "cluster", F.lit(1).alias("incarnation"), "node", "file", "record_no", "ts", "level",
         "logger", "layout", "event_type", "says", "drifted", *schemas.vocabulary(), "error_class", "error_message",
         F.when(F.col("event_type").isNull(), F.col("unread")).alias("statement"),
-        F.when((F.col("item") == 0) | (F.length("raw") < LONG_RECORD), F.col("raw")).alias("raw"),
+        "raw",
     )  # fmt: skip
 
 
@@ -161,7 +174,9 @@ def _new_records(part: Part, names: DataFrame, known: DataFrame | None, ruleset:
     if suspects is None:
         return identified(part.records), 0
     nothing = names.select(F.lit("").alias("record_id")).limit(0)
-    held = copies(identified(suspects).filter("in_scope"), nothing if known is None else known).localCheckpoint()
+    held = copies(
+        identified(suspects).filter("in_scope AND NOT unfinished"), nothing if known is None else known
+    ).localCheckpoint()
     count = held.count()
     rows = identified(part.records)
     return (rows.join(sized(held, count), ["file_no", "record_no"], "left_anti") if count else rows), count
@@ -183,7 +198,7 @@ def land(store: Store, parts: list[Part], source: Staged, ruleset: RuleSet, days
     begun = [part.survey.beginnings for part in parts]
     if all(some is not None for some in begun):
         ruleset = ruleset.that_may_claim(text for some in begun for text in some or ())
-    names = file_names(store.spark, source)
+    names = file_names(store.spark, source, parts)
     frames, held = [], 0
     for part in parts:
         known = None if store.is_blank("events") else _known(store, clusters, part.survey)
@@ -193,7 +208,7 @@ def land(store: Store, parts: list[Part], source: Staged, ruleset: RuleSet, days
     identified = frames[0]
     for frame in frames[1:]:
         identified = identified.unionByName(frame)
-    in_days = identified.select("*", _in_days(days).alias("in_days"))
+    in_days = identified.select("*", (_in_days(days) & ~F.col("unfinished")).alias("in_days"))
     total = sum(part.survey.records for part in parts)
     met, told = _write(store, in_days, ruleset, probe=2 * held > total)
     conserve("records read", total, met["records"] + held)
@@ -209,11 +224,12 @@ def land(store: Store, parts: list[Part], source: Staged, ruleset: RuleSet, days
         drifted=told.get("drifted", 0),
         out_of_scope=met["out_of_scope"],
         newly_counted=newly_counted,
+        unfinished=met["unfinished"],
     )
 
 
 def _write(store: Store, in_days: DataFrame, ruleset: RuleSet, probe: bool) -> tuple[dict[str, int], dict[str, int]]:
-    """(records met: records, in_scope, out_of_scope; of those in scope recognised, unrecognised, drifted); the latter are appended.
+    """(records met: records, in_scope, out_of_scope, unfinished; of those in scope recognised, unrecognised, drifted); the latter are appended.
 
     probe: look first whether there are any; that takes less than to prepare for all statements.
     """
@@ -221,6 +237,7 @@ def _write(store: Store, in_days: DataFrame, ruleset: RuleSet, probe: bool) -> t
         F.count("*").alias("records"),
         F.count_if(F.expr("in_scope AND in_days")).alias("in_scope"),
         F.count_if(F.expr("NOT in_scope AND in_days")).alias("out_of_scope"),
+        F.count_if("unfinished").alias("unfinished"),
     ]
     if probe:
         met = in_days.agg(*counts).first()

@@ -3,6 +3,7 @@
 import contextlib
 import glob
 import gzip
+import os
 import re
 import shutil
 import zlib
@@ -41,7 +42,10 @@ STACK_TRACE = r"^(?:\s+at |\s*\.\.\. \d+ more|Caused by: |[\w.$]+\.[\w$]*(?:Exce
 
 @dataclass(frozen=True)
 class LogFile:
-    """One file that was given. kind: `log`, `bare` (records without time stamps), `empty`, `unrelated`, `unreadable`."""
+    """One file that was given. kind: `log`, `bare` (records without time stamps), `empty`, `unrelated`, `unreadable`.
+
+    open_end: its last line has no end: it is being written, or the writer died.
+    """
 
     path: Path
     size: int
@@ -50,6 +54,7 @@ class LogFile:
     why: str = ""
     cluster: str = ""
     timezone: str = "UTC"
+    open_end: bool = False
 
     @property
     def usable(self) -> bool:
@@ -89,6 +94,14 @@ def _beginning(path: Path) -> Iterator[bytes]:
     with opened as stream:
         while piece := stream.read(LOOK):
             yield piece
+
+
+def _has_open_end(path: Path) -> bool:
+    if path.suffix == ".gz":
+        return False
+    with path.open("rb") as stream:
+        stream.seek(-1, os.SEEK_END)
+        return stream.read(1) not in b"\r\n"
 
 
 class Sniffer:
@@ -138,7 +151,7 @@ class Sniffer:
             if path.suffix == ".gz":
                 for _ in _beginning(path):  # a truncated archive shows only at its end
                     pass
-            return LogFile(path, size, kind, self._node(path, text, kind))
+            return LogFile(path, size, kind, self._node(path, text, kind), open_end=_has_open_end(path))
         except (OSError, EOFError, zlib.error) as error:
             why = "the .gz is truncated" if isinstance(error, EOFError) else getattr(error, "strerror", None) or str(error)
             return LogFile(path, 0, "unreadable", why=why)
@@ -205,6 +218,7 @@ class Survey:
     """What the first pass over all lines of one kind of files found out.
 
     lines, continued: how many there are, how many of them begin no record.  layouts: those that the lines need.
+    last_lines: number of the last line of each file_no.
     beginnings: of all statements; None where they are too many, or only the whole header tells them.
     first_day, last_day: of the records as printed, None where one prints none.
     repeated: hash BIGINT, of first lines that stand more than once; None where there are none.
@@ -213,6 +227,7 @@ class Survey:
     lines: int
     continued: int
     layouts: list[Layout]
+    last_lines: dict[int, int]
     beginnings: frozenset[str] | None
     first_day: date | None
     last_day: date | None
@@ -286,10 +301,14 @@ def lines(
     # where a header shows another date, what looks like one may stand in its message
     dated = all("{date}" in layout.time for layout in used) and not any(block.undated for block in found.blocks)
     days = [day for block in found.blocks for day in (block.first_day, block.last_day) if day and dated]
+    last_lines: Counter[int] = Counter()
+    for block in found.blocks:
+        last_lines[block.file_no] += block.n
     survey = Survey(
         lines=sum(block.n for block in found.blocks),
         continued=sum(block.continued for block in found.blocks),
         layouts=used,
+        last_lines=dict(last_lines),
         beginnings=None if len(found.beginnings) > MOST_BEGINNINGS or compiled.UNTOLD in begun else frozenset(begun),
         first_day=min(days, default=None),
         last_day=max(days, default=None),

@@ -236,9 +236,15 @@ class Audit:
                 opened.result()
             with stage("read records", spark) as doing:
                 read = events.land(store, parts, source, ruleset, self.days)
-                doing.note(
-                    f"{sum(part.survey.lines for part in parts):,} lines, {read.records:,} records, {read.new:,} new, {read.out_of_scope:,} of loggers out of scope"
-                )
+                counts = [
+                    f"{sum(part.survey.lines for part in parts):,} lines",
+                    f"{read.records:,} records",
+                    f"{read.new:,} new",
+                    f"{read.out_of_scope:,} of loggers out of scope",
+                ]
+                if read.unfinished:
+                    counts.append(f"{read.unfinished:,} not written out yet, at the end of a file")
+                doing.note(", ".join(counts))
         store.keeps_rows = store.bytes_of("events") < KEPT_BYTES
         store.keep("events", names)
         known = F.col("event_type").isNotNull()

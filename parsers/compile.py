@@ -33,9 +33,12 @@ HEADER_SLOTS = ("layout", "ts_text", "level", "logger", "thread", "speaker", "st
 SPEAKER_SLOTS = ("node", "controller", "controller_epoch", "topic", "partition")
 THROWABLE = r"(?m)^(?:Caused by: )?([\w.$]+\.[\w$]*(?:Exception|Error|Throwable)[\w$]*)(?:: (.*))?$"
 _ESC = "\x1b"
+_BOM = "\ufeff"
 # what stands before a statement is shorter
 LONGEST_HEAD = 700
 UNTOLD = "\x02"
+# bytes; a longer record stands with its first item only: a LeaderAndIsr request may name 50,000 partitions in 10 MB
+LONG_RECORD = 10_000
 OF_OTHERS = 1 << 62
 # an ISO time stamp in a header begins before
 LONGEST_TIME = 80
@@ -64,8 +67,8 @@ def _header_replacement(layout: Layout, pattern: str) -> str:
 
 def clean(line: Column, wrappers: Sequence[Wrapper] = ()) -> Column:
     """A line without what no layout prints: NUL padding, colours, CR, our own separator, what collectors put before it."""
-    odd = line.contains("\x00") | line.contains(SEPARATOR) | line.contains(_ESC)
-    plain = F.regexp_replace(line, f"[\\x00\\x01]|{_COLOUR}", "")
+    odd = line.contains("\x00") | line.contains(SEPARATOR) | line.contains(_ESC) | line.startswith(_BOM)
+    plain = F.regexp_replace(line, f"[\\x00\\x01]|{_COLOUR}|\\A{_BOM}", "")
     if wrappers:
         any_of = "|".join(GROUP.sub("(?:", wrapper.pattern) for wrapper in wrappers)
         # a default line and a line of a stack trace are told by their beginning
@@ -404,7 +407,7 @@ def say(parsed: DataFrame, ruleset: RuleSet) -> DataFrame:
     """What records say.
 
     in: the output of `parse` (records in scope).
-    out: the same without spoken and statement, plus item INT, event_type, says, drifted BOOLEAN, every column of the vocabulary,
+    out: the same without spoken, statement and tail, plus item INT, event_type, says, drifted BOOLEAN, every column of the vocabulary,
     error_class, error_message. One row an item.
     """
     words = schemas.vocabulary()
@@ -413,13 +416,30 @@ def say(parsed: DataFrame, ruleset: RuleSet) -> DataFrame:
     known = F.size("r") == len(slot_of)
     items = item_slots("get(r, 0)", f"get(r, {len(slot_of) - 1})", ruleset)
     matched = parsed.select(*kept, F.col("spoken").alias("s"), once(statement_slots("statement", ruleset)).alias("r"))
-    exploded = matched.select(*kept, "s", "r", F.posexplode_outer(items).alias("item", "i"))
-    split = exploded.select(
-        *kept, "s", "r",
-        F.coalesce("item", F.lit(0)).cast("int").alias("item"),
-        F.when(F.col("i").isNotNull(), F.split("i", SEPARATOR)).alias("i"),
+    thrown = F.col("tail").isNotNull()
+    others = [name for name in kept if name not in {"raw", "tail"}]
+    # a row an item: what may be long must not go with each, neither the record nor the text of the list
+    judged = matched.select(
+        *others, "raw", "s", items.alias("listed"), (F.octet_length("raw") >= LONG_RECORD).alias("long"),
+        F.when(slot_of[ITEMS] != "", F.slice("r", 1, len(slot_of) - 1)).otherwise(F.col("r")).alias("r"),
         F.when(known, slot_of["event_type"]).alias("event_type"),
         (F.col("r").isNotNull() & ~known).alias("drifted"),
+        F.when(thrown, F.nullif(F.regexp_extract("tail", THROWABLE, 1), F.lit(""))).alias("error_class"),
+        F.when(thrown, F.nullif(F.regexp_extract("tail", THROWABLE, 2), F.lit(""))).alias("error_message"),
+    )  # fmt: skip
+    raw = F.col("raw").alias("raw")
+    alone = F.array(F.struct(F.lit(None).cast("string").alias("i"), raw))
+    each = F.transform(
+        "listed", lambda i, n: F.struct(i.alias("i"), F.when((n == 0) | ~F.col("long"), F.col("raw")).alias("raw"))
+    )
+    exploded = judged.select(
+        *others, "s", "r", "event_type", "drifted", "error_class", "error_message",
+        F.posexplode(F.when(F.size("listed") > 0, each).otherwise(alone)).alias("item", "one"),
+    )  # fmt: skip
+    split = exploded.select(
+        *others, "s", "r", "event_type", "drifted", "error_class", "error_message", "item",
+        F.col("one.raw").alias("raw"),
+        F.when(F.col("one.i").isNotNull(), F.split("one.i", SEPARATOR)).alias("i"),
     )  # fmt: skip
     # the item's own value, else the record's, else the speaker's
     places = [{name: F.get("i", F.lit(number)) for number, name in enumerate(item_columns(ruleset))}, slot_of]
@@ -429,14 +449,6 @@ def say(parsed: DataFrame, ruleset: RuleSet) -> DataFrame:
         texts = [place[name] for place in places if name in place] or [F.lit(None).cast("string")]
         text = F.coalesce(*[F.nullif(one, F.lit("")) for one in texts]) if len(texts) > 1 else texts[0]
         columns.append(typed(text, word["type"]).alias(name))
-    thrown = F.col("tail").isNotNull()
     return split.select(
-        *kept,
-        "item",
-        "event_type",
-        slot_of["says"].alias("says"),
-        "drifted",
-        *columns,
-        F.when(thrown, F.nullif(F.regexp_extract("tail", THROWABLE, 1), F.lit(""))).alias("error_class"),
-        F.when(thrown, F.nullif(F.regexp_extract("tail", THROWABLE, 2), F.lit(""))).alias("error_message"),
+        *others, "item", "event_type", slot_of["says"].alias("says"), "drifted", *columns, "error_class", "error_message", "raw"
     )

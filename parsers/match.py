@@ -26,7 +26,7 @@ from parsers.rules import ITEMS, Rule, RuleSet, built_in, full_name
 # first line of a stack trace: `kafka.common.StateChangeFailedException: Failed to elect leader ..`
 THROWABLE = r"(?:Caused by: )?([\w.$]+\.[\w$]*(?:Exception|Error|Throwable)[\w$]*)(?:: (.*))?"
 # what no layout prints, but crashes (NUL padding) and terminals (colours) leave
-NOT_PRINTED = re.compile("[\x00\x01]|\x1b\\[[0-9;]*[A-Za-z]")
+NOT_PRINTED = re.compile("[\x00\x01]|\x1b\\[[0-9;]*[A-Za-z]|^\ufeff")
 _INT_RANGE = {"int": 2**31, "bigint": 2**63}
 
 

@@ -159,6 +159,6 @@ def test_a_record_of_many_partitions(spark: SparkSession, tmp_path: Path) -> Non
     line = spark.read.text(str(path)).select(
         F.col("value").alias("head"), F.lit(None).cast("string").alias("tail"), F.col("value").alias("raw")
     )
-    said = compiled.say(compiled.parse(line, built_in(), layouts()).drop("raw"), built_in())
+    said = compiled.say(compiled.parse(line, built_in(), layouts()), built_in())
     (counted,) = said.filter("leader = 2 AND partition_epoch = 3 AND item = partition").groupBy("event_type").count().collect()
     assert (counted["event_type"], counted["count"]) == ("leaders_at_shutdown", number)

@@ -108,8 +108,7 @@ def registrations(spark: SparkSession, folder: Path, dumps: dict[str, list[str]]
     store = Store(spark, folder / "tables")
     store.open()
     with ingest.staged(files, folder / "staging") as source:
-        parsed, _ = ingest.read(spark, source, built_in())
-        events.land(store, parsed, source, built_in())
+        events.land(store, ingest.read(spark, source, built_in()), source, built_in())
     told = metadata_log.registrations(store.table("events"))
     return [
         (row.partition, row.at, row.partition_epoch, row.leader_epoch, row.leader, row.isr, row.deleted)

@@ -1,0 +1,204 @@
+"""Bytes that no logger means to write: none of them ends a run, loses another record or makes one up."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jobs import errors, events, ingest
+from jobs.config import Cluster
+from jobs.nightly_audit import main
+from jobs.store import Store
+from parsers.match import Matcher
+from parsers.rules import built_in
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SPEAKER = "[Controller id=1 epoch=5]"
+LOGGER = "(state.change.logger)"
+
+
+def change(replica: int, second: int = 12) -> str:
+    """A record that every file has: what is around it must not harm it."""
+    move = "from OnlineReplica to OfflineReplica"
+    return f"[2026-11-20 10:09:{second:02d},175] TRACE {SPEAKER} Changed state of replica {replica} for partition a-0 {move} {LOGGER}"
+
+
+def text(*lines: str, end: str = "\n") -> bytes:
+    return end.join([*lines, ""]).encode()
+
+
+def leaders(partitions: int) -> str:
+    """One record of some 10 MB for 100,000 partitions."""
+    each = ",".join(
+        f"orders-{n} -> (Leader:2,ISR:2,LeaderRecoveryState:RECOVERED,LeaderEpoch:{n},ZkVersion:3,ControllerEpoch:1)"
+        for n in range(partitions)
+    )
+    return f"[2026-11-20 10:09:13,000] TRACE [Controller id=3] All leaders = {each} (kafka.controller.KafkaController)"
+
+
+MANY = 100_000
+FRAMES = [f"\tat kafka.controller.KafkaController.run{n}(KafkaController.scala:{n})" for n in range(10_000)]
+# name of a file -> its bytes, the replicas whose record must be found in it
+FILES: dict[str, tuple[bytes, set[int]]] = {
+    "nul.log": (text(change(1)) + b"\0" * 5000 + text(change(2)), {1, 2}),
+    "crlf.log": (text(change(3), change(4), end="\r\n"), {3, 4}),
+    "cut.log": (text(change(5)) + change(6).encode()[:95], {5}),
+    "no newline at the end.log": (text(change(7)) + change(8).encode(), {7, 8}),
+    "invalid.log": (text(change(9)) + b"\xff\xfe\xc3( \xe2\x82\n" + text(change(10)), {9, 10}),
+    "bom.log": (b"\xef\xbb\xbf" + text(change(11)), {11}),
+    "trace.log": (text(change(12), "kafka.common.StateChangeFailedException: no", *FRAMES, change(13)), {12, 13}),
+    "bracket.log": (text(change(14), "a.b.CException: x", "[1, 2, 3] are gone", "[2026] not a time", change(15)), {14, 15}),
+    "backwards.log": (text(change(16, 50), change(17, 2), change(18, 30)), {16, 17, 18}),
+    "wide.log": (text(change(19), leaders(MANY), "x" * 10_000_000, change(20)), {19, 20}),
+    "forged.log": (
+        text(
+            f"[2026-11-20 10:09:12,175] INFO {SPEAKER} Client {change(21)} said so (kafka.controller.KafkaController)",
+            f"a.b.CException: {change(22)}",
+            f"\tat {change(23)}",
+            change(24),
+        ),
+        {24},
+    ),
+    'it\'s a "name" `with` $(everything) \u00fc\u4e2d\n; DROP TABLE events --.log': (text(change(25)), {25}),
+    "packed.log.gz": (gzip.compress(text(change(26))), {26}),
+    "colours.log": (text("\x1b[32m" + change(27) + "\x1b[0m"), {27}),
+    "lone\rreturn.log": (text(change(28) + "\r" + change(29)), {28, 29}),
+}
+
+
+@pytest.fixture(scope="module")
+def landed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, dict[str, set[int]], int]:
+    """(what was read, name of a file -> replicas of its records, events of the longest record)."""
+    folder = tmp_path_factory.mktemp("hostile")
+    for name, (content, _) in FILES.items():
+        (folder / "logs" / name).parent.mkdir(exist_ok=True)
+        (folder / "logs" / name).write_bytes(content)
+    files = ingest.find(Cluster("c", (str(folder / "logs"),)))
+    assert {file.path.name for file in files if file.usable} == set(FILES)
+    store = Store(spark, folder / "tables")
+    store.open()
+    with ingest.staged(files, folder / "staging") as source:
+        read = events.land(store, ingest.read(spark, source, built_in()), source, built_in())
+    found: dict[str, set[int]] = {name: set() for name in FILES}
+    told = store.table("events").filter("event_type = 'replica_state_changed'").select("file", "replica")
+    for row in told.collect():
+        found[Path(row.file).name].add(row.replica)
+    led = store.table("events").filter("event_type = 'leaders_at_shutdown' AND partition = leader_epoch AND leader = 2")
+    return read, found, led.count()
+
+
+@pytest.mark.parametrize("name", FILES, ids=[repr(name)[:30] for name in FILES])
+def test_a_file(landed: tuple[Any, dict[str, set[int]], int], name: str) -> None:
+    assert landed[1][name] == FILES[name][1]
+
+
+def test_a_record_of_ten_megabytes(landed: tuple[Any, dict[str, set[int]], int]) -> None:
+    assert landed[2] == MANY
+
+
+def test_every_record_is_accounted_for(landed: tuple[Any, dict[str, set[int]], int]) -> None:
+    read, _, _ = landed
+    assert read.new == read.recognised + read.unrecognised + read.drifted
+    assert read.records == read.new + read.out_of_scope
+    assert read.unfinished == 1
+
+
+def grown(folder: Path, content: bytes) -> list[ingest.LogFile]:
+    folder.mkdir(exist_ok=True)
+    (folder / "state-change.log").write_bytes(content)
+    return ingest.find(Cluster("c", (str(folder),)))
+
+
+def test_a_record_that_is_being_written_is_read_when_it_is(spark: SparkSession, tmp_path: Path) -> None:
+    store = Store(spark, tmp_path / "tables")
+    store.open()
+    whole = text(change(1), change(2), change(3))
+    cut = len(text(change(1), change(2))) + 80
+    for content, new, unfinished in ((whole[:cut], 2, 1), (whole, 1, 0), (whole, 0, 0)):
+        files = grown(tmp_path / "logs", content)
+        with ingest.staged(files, tmp_path / "staging") as source:
+            read = events.land(store, ingest.read(spark, source, built_in()), source, built_in())
+        assert (read.new, read.unfinished) == (new, unfinished)
+        assert read.unrecognised == read.drifted == 0
+    assert store.table("events").count() == 3
+
+
+def test_a_corrupt_archive_is_named_and_the_others_are_read(spark: SparkSession, capsys: Any, tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    packed = bytearray(gzip.compress(text(*[change(n, n % 60) for n in range(3000)])))
+    packed[len(packed) // 2] ^= 0xFF
+    (tmp_path / "logs" / "bad.log.gz").write_bytes(packed)
+    (tmp_path / "logs" / "good.log").write_bytes(text(change(1)))
+    code = main(["audit", str(tmp_path / "logs"), "--tables", str(tmp_path / "tables")])
+    said = capsys.readouterr()
+    assert code == errors.INPUT
+    assert "bad.log.gz" in said.err
+    assert Store(spark, tmp_path / "tables").path("events").is_dir()
+
+
+def test_ten_logs_among_many_files(tmp_path: Path) -> None:
+    for n in range(3000):
+        (tmp_path / f"{n}.txt").write_text("nothing of interest\n")
+    for n in range(10):
+        (tmp_path / f"controller.log.{n}").write_bytes(text(change(n)))
+    files = ingest.find(Cluster("c", (str(tmp_path),)))
+    assert sum(file.usable for file in files) == 10
+
+
+LINES = [
+    change(1),
+    f"[2026-11-20 10:09:12,175] INFO [Broker id=3] Stopped fetchers for 3 partitions {LOGGER}",
+    "\tat a.b.C(D.java:1)",
+]
+
+
+@st.composite
+def spliced(draw: Callable[..., Any]) -> bytes:
+    """Pieces of real lines and any bytes between them."""
+    pieces = draw(st.lists(st.one_of(st.sampled_from(LINES).map(str.encode), st.binary(max_size=60)), max_size=12))
+    cuts = draw(st.lists(st.integers(0, 120), min_size=len(pieces), max_size=len(pieces)))
+    return b"".join(
+        piece[cut % (len(piece) + 1) :] + draw(st.sampled_from([b"", b"\n", b"\r\n", b"\0"]))
+        for piece, cut in zip(pieces, cuts, strict=True)
+    )
+
+
+MATCHER = Matcher()
+
+
+@given(spliced())
+@settings(max_examples=300)
+def test_the_matcher_takes_any_bytes(content: bytes) -> None:
+    for line in content.decode("utf-8", "replace").split("\n"):
+        if record := MATCHER.record(line):
+            assert MATCHER.events(record)
+
+
+def test_spark_takes_any_bytes(spark: SparkSession, tmp_path: Path) -> None:
+    """A hundred such files in one run; `land` itself raises where a record is lost or counted twice."""
+    made: list[bytes] = []
+
+    @given(spliced())
+    @settings(max_examples=100)
+    def make(content: bytes) -> None:
+        made.append(content)
+
+    make()
+    (tmp_path / "logs").mkdir()
+    for number, content in enumerate(made):
+        (tmp_path / "logs" / f"{number}.log").write_bytes(text(change(number % 40, number % 60)) + content)
+    files = ingest.find(Cluster("c", (str(tmp_path / "logs"),)))
+    store = Store(spark, tmp_path / "tables")
+    store.open()
+    with ingest.staged(files, tmp_path / "staging") as source:
+        read = events.land(store, ingest.read(spark, source, built_in()), source, built_in())
+    assert read.new >= 40
+    assert store.table("events").filter("item = 0").count() == read.new
