@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 import schemas
 from jobs.errors import ConservationError
 from jobs.ingest import Part, Staged, Survey, line_hash, sized
+from jobs.session import SMALL_INPUT
 from jobs.store import Store, quoted
 from parsers import compile as compiled
 from parsers.layouts import layouts
@@ -161,24 +162,31 @@ def _suspects(part: Part, known: DataFrame | None) -> DataFrame | None:
     return keyed.join(hashes, "hash", "left_semi").select(*part.records.columns)
 
 
-def _new_records(part: Part, names: DataFrame, known: DataFrame | None, ruleset: RuleSet) -> tuple[DataFrame, int]:
-    """(identified records without those in scope that stand elsewhere already, how many these are)."""
+def _new_records(part: Part, names: DataFrame, known: DataFrame | None, ruleset: RuleSet, small: bool) -> tuple[DataFrame, int]:
+    """(identified records without those in scope that stand elsewhere already, how many these are).
+
+    small: they are parsed once and kept; else only those that may be copies are parsed twice.
+    """
 
     def identified(records: DataFrame) -> DataFrame:
-        parsed = compiled.parse(records, ruleset, part.survey.layouts)
-        found = identify(parsed, names)
+        found = identify(compiled.parse(records, ruleset, part.survey.layouts), names)
         return count_repetitions(found) if part.bare else found
 
-    # without time stamps the same text is said many times: only a count within its file tells
-    suspects = part.records if part.bare else _suspects(part, known)
-    if suspects is None:
-        return identified(part.records), 0
-    nothing = names.select(F.lit("").alias("record_id")).limit(0)
-    held = copies(
-        identified(suspects).filter("in_scope AND NOT unfinished"), nothing if known is None else known
-    ).localCheckpoint()
-    count = held.count()
     rows = identified(part.records)
+    if small:
+        rows = rows.localCheckpoint()
+    compared: DataFrame | None = rows
+    # without time stamps the same text is said many times: only a count within its file tells
+    if not part.bare and known is None and part.survey.repeated is None:
+        compared = None
+    elif not part.bare and not small:
+        suspects = _suspects(part, known)
+        compared = None if suspects is None else identified(suspects)
+    if compared is None:
+        return rows, 0
+    nothing = names.select(F.lit("").alias("record_id")).limit(0)
+    held = copies(compared.filter("in_scope AND NOT unfinished"), nothing if known is None else known).localCheckpoint()
+    count = held.count()
     return (rows.join(sized(held, count), ["file_no", "record_no"], "left_anti") if count else rows), count
 
 
@@ -199,10 +207,11 @@ def land(store: Store, parts: list[Part], source: Staged, ruleset: RuleSet, days
     if all(some is not None for some in begun):
         ruleset = ruleset.that_may_claim(text for some in begun for text in some or ())
     names = file_names(store.spark, source, parts)
+    small = sum(file.size for file in source.files) < SMALL_INPUT
     frames, held = [], 0
     for part in parts:
         known = None if store.is_blank("events") else _known(store, clusters, part.survey)
-        rows, count = _new_records(part, names, known, ruleset)
+        rows, count = _new_records(part, names, known, ruleset, small)
         frames.append(rows)
         held += count
     identified = frames[0]
@@ -258,14 +267,16 @@ def _write(store: Store, in_days: DataFrame, ruleset: RuleSet, probe: bool) -> t
 
 def _count(store: Store, clusters: list[str], identified: DataFrame, expected: int) -> int:
     """Counts records out of scope, copies once, in `passed_over`; returns how many are new there."""
-    counted, fresh = Observation("counted"), Observation("fresh")
+    counted = Observation("counted")
     others = passed_over(identified).observe(counted, F.sum("copies").alias("records"))
     keys = ["cluster", "hour", "logger", "record"]
     before = store.rows_of("passed_over", clusters).select(*keys)
-    new = others.join(before, keys, "left_anti").select("cluster", "node", "hour", "logger", "layout", "record")
-    store.append("passed_over", new.observe(fresh, F.count("*").alias("records")))
+    columns = ("cluster", "node", "hour", "logger", "layout", "record")
+    new = others.join(before, keys, "left_anti").select(*columns).localCheckpoint()
     conserve("records out of scope", expected, counted.get["records"])
-    return int(fresh.get["records"])
+    if count := new.count():
+        store.append("passed_over", new)
+    return count
 
 
 def conserve(what: str, expected: int, found: int) -> None:
