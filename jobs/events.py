@@ -13,7 +13,7 @@ from jobs.ingest import Part, Staged, Survey, line_hash, sized
 from jobs.session import SMALL_INPUT
 from jobs.store import Store, quoted
 from parsers import compile as compiled
-from parsers.layouts import layouts
+from parsers.layouts import Layout
 from parsers.patterns import SEPARATOR
 from parsers.rules import RuleSet
 
@@ -57,17 +57,18 @@ def file_names(spark: SparkSession, source: Staged, parts: Iterable[Part]) -> Da
     return spark.sql(f"SELECT * FROM VALUES {rows} AS t(file_no, file, file_node, cluster, timezone, open_line)")
 
 
-def identify(parsed: DataFrame, names: DataFrame) -> DataFrame:
+def identify(parsed: DataFrame, names: DataFrame, layouts: Iterable[Layout]) -> DataFrame:
     """Gives every record its cluster, node, time and identity.
 
-    in: parsed records (`parsers.compile.parse`) with file_no, line_no; and `file_names`.
+    in: parsed records (`parsers.compile.parse`) with file_no, line_no; `file_names`; the layouts that they have.
     out: record_id, cluster, node, file, file_no, record_no, ts (UTC), day (as printed), level, logger, layout, tail, raw, statement,
     spoken, in_scope, unfinished (a last line without an end, of which no layout takes the whole).
     A record with a time stamp is told by node and text alone, so that no cut of a log can make two of it. Where the layout
     prints no time, the same text is said many times: there its count within the file is part of the identity.
     """
-    of_no_node = F.coalesce(F.col("layout").isin([layout.name for layout in layouts() if layout.of_cluster]), F.lit(False))
-    node = F.when(~of_no_node, F.coalesce(compiled.spoken_node(), F.col("file_node")))
+    node = F.coalesce(compiled.spoken_node(), F.col("file_node"))
+    if of_no_node := [layout.name for layout in layouts if layout.of_cluster]:
+        node = F.when(~F.coalesce(F.col("layout").isin(of_no_node), F.lit(False)), node)
     local = F.col("ts_text").try_cast("timestamp")
     has_zone = ~F.col("ts_text").rlike(r"\A\S+ [\d:.]+\z")
     ts = F.when(has_zone | (F.col("timezone") == "UTC"), local).otherwise(F.to_utc_timestamp(local, F.col("timezone")))
@@ -148,8 +149,8 @@ def _suspects(part: Part, known: DataFrame | None) -> DataFrame | None:
     """
     hashes = part.survey.repeated
     if known is not None:
-        first_lines = known.select(F.substring_index("raw", "\n", 1).alias("value")).select(line_hash().alias("hash"))
-        met = part.records.select(F.col("head").alias("value")).select(line_hash().alias("hash"))
+        first_lines = known.select(line_hash(F.substring_index("raw", "\n", 1)).alias("hash"))
+        met = part.records.select(line_hash("head").alias("hash"))
         again = met.join(first_lines, "hash", "left_semi").distinct().localCheckpoint()
         if count := again.count():
             if hashes is not None:
@@ -158,7 +159,7 @@ def _suspects(part: Part, known: DataFrame | None) -> DataFrame | None:
             hashes = sized(again, count)
     if hashes is None:
         return None
-    keyed = part.records.select("*", F.col("head").alias("value")).select("*", line_hash().alias("hash"))
+    keyed = part.records.select("*", line_hash("head").alias("hash"))
     return keyed.join(hashes, "hash", "left_semi").select(*part.records.columns)
 
 
@@ -169,7 +170,7 @@ def _new_records(part: Part, names: DataFrame, known: DataFrame | None, ruleset:
     """
 
     def identified(records: DataFrame) -> DataFrame:
-        found = identify(compiled.parse(records, ruleset, part.survey.layouts), names)
+        found = identify(compiled.parse(records, ruleset, part.survey.layouts), names, part.survey.layouts)
         return count_repetitions(found) if part.bare else found
 
     rows = identified(part.records)

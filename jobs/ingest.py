@@ -244,15 +244,21 @@ def sized(rows: DataFrame, count: int) -> DataFrame:
     return F.broadcast(rows) if count < MOST_BROADCAST else rows
 
 
-def line_hash() -> Column:
-    """BIGINT: tells copies of the first line of a record, column `value`."""
-    return F.xxhash64("value")
+def line_hash(line: str | Column) -> Column:
+    """BIGINT: tells copies of the first line of a record."""
+    return F.xxhash64(line)
 
 
 def _survey(placed: DataFrame, chosen: list[Layout], closely: bool) -> tuple[DataFrame, Row]:
     """(hashes of first lines that stand more than once, one row: blocks ARRAY<STRUCT>, beginnings ARRAY<STRING>, repeated BIGINT)."""
     looked_at = compiled.look_at(placed, chosen, closely).select(
-        "file_no", "block_start", "row", "heads", "beginning", "day", F.when(F.col("heads") != 0, line_hash()).alias("hash")
+        "file_no",
+        "block_start",
+        "row",
+        "heads",
+        "beginning",
+        "day",
+        F.when(F.col("heads") != 0, line_hash("value")).alias("hash"),
     )
     keys = ("file_no", "block_start", "hash", "beginning")
     kind = F.when(F.grouping_id() == 0b0011, "block").when(F.grouping_id() == 0b1101, "line").otherwise("beginning")
@@ -293,7 +299,7 @@ def lines(
         F.monotonically_increasing_id().alias("row"),
         compiled.once(compiled.clean(F.col("value"), wrappers)).alias("value"),
     )
-    repeated, found = _survey(placed, chosen, closely=not chosen[0].built_in)
+    repeated, found = _survey(placed, chosen, closely=not compiled.has_usual(chosen))
     if any(block.heads & compiled.OF_OTHERS for block in found.blocks):
         repeated, found = _survey(placed, chosen, closely=True)
     begun = {text for joined in found.beginnings for text in joined.split(SEPARATOR)}
@@ -302,7 +308,9 @@ def lines(
     dated = all("{date}" in layout.time for layout in used) and not any(block.undated for block in found.blocks)
     days = [day for block in found.blocks for day in (block.first_day, block.last_day) if day and dated]
     last_lines: Counter[int] = Counter()
+    shifts = []
     for block in found.blocks:
+        shifts.append((block.file_no, block.block_start, last_lines[block.file_no] + 1 - block.first))
         last_lines[block.file_no] += block.n
     survey = Survey(
         lines=sum(block.n for block in found.blocks),
@@ -317,12 +325,6 @@ def lines(
     marked = placed.select(
         "file_no", "block_start", "row", "value", compiled.once(compiled.is_head(F.col("value"), survey.layouts)).alias("begins")
     )
-    shifts, before, file_no = [], 0, None
-    for block in found.blocks:
-        if block.file_no != file_no:
-            file_no, before = block.file_no, 0
-        shifts.append((block.file_no, block.block_start, before + 1 - block.first))
-        before += block.n
     values = ", ".join(f"({f}, {b}L, {s}L)" for f, b, s in shifts or [(-1, 0, 0)])
     offsets = spark.sql(f"SELECT * FROM VALUES {values} AS t(file_no, block_start, shift)")
     numbered = marked.join(F.broadcast(offsets), ["file_no", "block_start"]).select(

@@ -26,12 +26,11 @@ from parsers.layouts import (
     Wrapper,
     wrapping,
 )
-from parsers.patterns import GROUP, SEPARATOR, capture_numbers, group_names, replacement, to_java
+from parsers.patterns import GROUP, NOT_PRINTED, SEPARATOR, THROWABLE, capture_numbers, group_names, replacement, to_java
 from parsers.rules import BEGINNING, CUT_STATE_CHANGE, ITEMS, STATE_CHANGE, STATE_CHANGE_SPEAKER, Rule, RuleSet, logger_key
 
 HEADER_SLOTS = ("layout", "ts_text", "level", "logger", "thread", "speaker", "statement", "thrown")
 SPEAKER_SLOTS = ("node", "controller", "controller_epoch", "topic", "partition")
-THROWABLE = r"(?m)^(?:Caused by: )?([\w.$]+\.[\w$]*(?:Exception|Error|Throwable)[\w$]*)(?:: (.*))?$"
 _ESC = "\x1b"
 _BOM = "\ufeff"
 # what stands before a statement is shorter
@@ -43,7 +42,6 @@ OF_OTHERS = 1 << 62
 # an ISO time stamp in a header begins before
 LONGEST_TIME = 80
 DAY = r"\d{4}-\d\d-\d\d"
-_COLOUR = r"\x1B\[[0-9;]*[A-Za-z]"
 
 
 def _whole(pattern: str) -> str:
@@ -68,7 +66,7 @@ def _header_replacement(layout: Layout, pattern: str) -> str:
 def clean(line: Column, wrappers: Sequence[Wrapper] = ()) -> Column:
     """A line without what no layout prints: NUL padding, colours, CR, our own separator, what collectors put before it."""
     odd = line.contains("\x00") | line.contains(SEPARATOR) | line.contains(_ESC) | line.startswith(_BOM)
-    plain = F.regexp_replace(line, f"[\\x00\\x01]|{_COLOUR}|\\A{_BOM}", "")
+    plain = F.regexp_replace(line, NOT_PRINTED, "")
     if wrappers:
         any_of = "|".join(GROUP.sub("(?:", wrapper.pattern) for wrapper in wrappers)
         # a default line and a line of a stack trace are told by their beginning
@@ -85,6 +83,11 @@ def is_head(line: Column, layouts: Iterable[Layout]) -> Column:
     return line.rlike(rf"\A(?:{'|'.join(heads)})") if heads else F.lit(False)
 
 
+def has_usual(layouts: Sequence[Layout]) -> bool:
+    """Whether lines of the first layout can be told by one match, before any other is asked."""
+    return "(?<date>" in layouts[0].head and all(layout.built_in for layout in layouts)
+
+
 def look_at(lines: DataFrame, layouts: Sequence[Layout], closely: bool) -> DataFrame:
     """What can be told of lines before their headers are parsed.
 
@@ -99,12 +102,12 @@ def look_at(lines: DataFrame, layouts: Sequence[Layout], closely: bool) -> DataF
     """
     line, first = F.col("value"), layouts[0]
     usual = F.lit(None).cast("string")
-    if all(layout.built_in for layout in layouts) and "(?<date>" in first.head:
+    if has_usual(layouts):
         pattern = f"{first.head}{GROUP.sub('(?:', SPEAKER)}(?<beginning>.{{0,{BEGINNING}}}).*"
         numbers = capture_numbers(pattern)
         told = f"${numbers['date']}{SEPARATOR}${numbers['beginning']}"
         replaced = F.regexp_replace(F.substring(line, 1, LONGEST_HEAD), _whole(pattern), told)
-        usual = F.when(line.startswith(first.head[1]), once(replaced))
+        usual = once(replaced)
     with_usual = lines.select("*", usual.alias("usual"))
     is_usual = F.coalesce(F.col("usual").contains(SEPARATOR), F.lit(False))
     every = F.lit(OF_OTHERS).cast("bigint")
@@ -424,8 +427,8 @@ def say(parsed: DataFrame, ruleset: RuleSet) -> DataFrame:
         F.when(slot_of[ITEMS] != "", F.slice("r", 1, len(slot_of) - 1)).otherwise(F.col("r")).alias("r"),
         F.when(known, slot_of["event_type"]).alias("event_type"),
         (F.col("r").isNotNull() & ~known).alias("drifted"),
-        F.when(thrown, F.nullif(F.regexp_extract("tail", THROWABLE, 1), F.lit(""))).alias("error_class"),
-        F.when(thrown, F.nullif(F.regexp_extract("tail", THROWABLE, 2), F.lit(""))).alias("error_message"),
+        F.when(thrown, F.nullif(F.regexp_extract("tail", rf"(?m)^{THROWABLE}$", 1), F.lit(""))).alias("error_class"),
+        F.when(thrown, F.nullif(F.regexp_extract("tail", rf"(?m)^{THROWABLE}$", 2), F.lit(""))).alias("error_message"),
     )  # fmt: skip
     raw = F.col("raw").alias("raw")
     alone = F.array(F.struct(F.lit(None).cast("string").alias("i"), raw))

@@ -20,13 +20,10 @@ from parsers.layouts import (
     Wrapper,
     wrapping,
 )
-from parsers.patterns import GROUP, to_python
+from parsers.patterns import GROUP, NOT_PRINTED, THROWABLE, to_python
 from parsers.rules import ITEMS, Rule, RuleSet, built_in, full_name
 
-# first line of a stack trace: `kafka.common.StateChangeFailedException: Failed to elect leader ..`
-THROWABLE = r"(?:Caused by: )?([\w.$]+\.[\w$]*(?:Exception|Error|Throwable)[\w$]*)(?:: (.*))?"
-# what no layout prints, but crashes (NUL padding) and terminals (colours) leave
-NOT_PRINTED = re.compile("[\x00\x01]|\x1b\\[[0-9;]*[A-Za-z]|^\ufeff")
+_NOT_PRINTED = re.compile(NOT_PRINTED)
 _INT_RANGE = {"int": 2**31, "bigint": 2**63}
 
 
@@ -70,7 +67,7 @@ class Unwrapper:
         self._pattern = to_python(GROUP.sub("(?:", wrapping(wrappers)))
 
     def __call__(self, line: str) -> str:
-        line = NOT_PRINTED.sub("", line).rstrip("\r")
+        line = _NOT_PRINTED.sub("", line).rstrip("\r")
         found = self._pattern.match(line)
         return line[found.end() :] if found else line
 

@@ -13,6 +13,10 @@ GROUP = re.compile(r"\(\?<([a-z][a-z0-9_]*)>")
 REPEATED = re.compile(r"[*+]|\{(?!(?:0,)?1\})\d*,?\d*\}")
 UNSUPPORTED = re.compile(r"\(\?(?:[=!>]|<[=!]|P=)|\\[1-9]|\\[kKpPbBAzZGRXhHvV]|[*+?}]\+")
 SEPARATOR = "\x01"
+# what no layout prints, but crashes (NUL padding), terminals (colours) and editors (byte order mark) leave
+NOT_PRINTED = r"[\x00\x01]|\x1B\[[0-9;]*[A-Za-z]|\A\uFEFF"
+# first line of a stack trace: `kafka.common.StateChangeFailedException: Failed to elect leader ..`
+THROWABLE = r"(?:Caused by: )?([\w.$]+\.[\w$]*(?:Exception|Error|Throwable)[\w$]*)(?:: (.*))?"
 
 
 class DefinitionError(ValueError):

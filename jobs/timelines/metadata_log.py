@@ -1,10 +1,10 @@
 """Registrations of partitions from the records of a KRaft metadata log: the truth itself, where somebody has dumped it."""
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from jobs.timelines.kraft import LIFE, TOPIC, VALUES
-from jobs.timelines.order import up_to_here
+from jobs.timelines.order import no_ids, up_to_here
 
 RECORDS = (
     "partition_record",
@@ -16,10 +16,6 @@ RECORDS = (
 )
 ONE = ("cluster", "topic_id", "partition")
 STATED = ("replicas", "adding_replicas", "removing_replicas", "isr", "leader", "elr", "last_known_elr")
-
-
-def _empty() -> Column:
-    return F.array().cast("array<int>")
 
 
 def _with_snapshots_placed(records: DataFrame) -> DataFrame:
@@ -110,7 +106,7 @@ def registrations(events: DataFrame) -> DataFrame:
         (F.first("leader_epoch").over(since_base) + led - 1).cast("int").alias("leader_epoch"),
         *[F.last(name, ignorenulls=True).over(since_base).alias(name) for name in ("leader", "isr", "replicas")],
         *[
-            F.coalesce(F.last(name, ignorenulls=True).over(since_base), _empty()).alias(name)
+            F.coalesce(F.last(name, ignorenulls=True).over(since_base), no_ids()).alias(name)
             for name in ("adding_replicas", "removing_replicas")
         ],
     )  # fmt: skip

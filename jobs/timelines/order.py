@@ -126,6 +126,11 @@ def position() -> list[Column]:
     ]
 
 
+def no_ids() -> Column:
+    """ARRAY<INT> without an element."""
+    return F.array().cast("array<int>")
+
+
 def up_to_here(*keys: str, order: list[Column] | None = None) -> Window:
     """Window over all rows of the same keys from the first to this one."""
     return Window.partitionBy(*keys).orderBy(*(order or [F.asc("pos")])).rowsBetween(Window.unboundedPreceding, Window.currentRow)

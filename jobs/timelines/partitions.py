@@ -11,17 +11,13 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from jobs.timelines.order import PARTITION, neighbours, position, starts_of_cluster, up_to_here
+from jobs.timelines.order import PARTITION, neighbours, no_ids, position, starts_of_cluster, up_to_here
 
 LIFE = (*PARTITION, "life")
 LEADER_DURING_DELETE = -2
 ZNODE = ("leader", "leader_epoch", "isr", "partition_epoch")
 ASSIGNMENT = ("replicas", "adding_replicas", "removing_replicas")
 VALUES = (*ZNODE, *ASSIGNMENT, "state", "reassignment_phase")
-
-
-def _empty() -> Column:
-    return F.array().cast("array<int>")
 
 
 def length(ids: str | Column) -> Column:
@@ -129,7 +125,7 @@ def of_kraft(registrations: DataFrame) -> DataFrame:
         F.when(F.col("deleted"), "NonExistentPartition").otherwise(leads).alias("state"),
         F.lit(False).alias("caught_up"),
         "deleted",
-        _empty().cast("array<string>").alias("keeps"),
+        no_ids().cast("array<string>").alias("keeps"),
         *ZNODE, *[F.when(F.col("changed"), F.col(name)).alias(name) for name in ASSIGNMENT],
         F.lit(1).alias("tie"),
         "topic_life", "source",
@@ -283,8 +279,8 @@ def _with_adding_and_removing(assigned: DataFrame, told: DataFrame) -> DataFrame
     moving = F.col("target").isNotNull() & ~F.col("reached")
     return known.filter("row").select(
         *LIFE, "pos", "ts", "record_id", "replicas",
-        F.coalesce("adding_replicas", F.when(moving, F.array_except("target", "original")).otherwise(_empty())).alias("adding_replicas"),
-        F.coalesce("removing_replicas", F.when(moving, leaving).otherwise(_empty())).alias("removing_replicas"),
+        F.coalesce("adding_replicas", F.when(moving, F.array_except("target", "original")).otherwise(no_ids())).alias("adding_replicas"),
+        F.coalesce("removing_replicas", F.when(moving, leaving).otherwise(no_ids())).alias("removing_replicas"),
     )  # fmt: skip
 
 
@@ -357,8 +353,8 @@ def _assignment_before(assigned: DataFrame) -> DataFrame:
         .select(
             *LIFE, F.lit(0.0).alias("pos"), F.lit(None).cast("timestamp").alias("ts"), "record_id",
             F.array_except("replicas", "adding_replicas").alias("replicas"),
-            _empty().alias("adding_replicas"),
-            _empty().alias("removing_replicas"),
+            no_ids().alias("adding_replicas"),
+            no_ids().alias("removing_replicas"),
             F.lit(True).alias("inferred"),
         )
     )  # fmt: skip
