@@ -199,7 +199,7 @@ class Audit:
     def run(self) -> int:
         """The exit code. Raises AuditError where nothing could be done."""
         from jobs import contracts, ingest, session
-        from jobs.store import Store
+        from jobs.store import Store, bytes_under
 
         with stage("find logs") as doing:
             files = [file for cluster in self.config.clusters for file in ingest.find(cluster, self.ruleset)]
@@ -214,7 +214,7 @@ class Audit:
         root = self.options.tables.resolve()
         with Store.sole_writer(root):
             with stage("start Spark"):
-                spark = session.start(sum(f.size for f in files))
+                spark = session.start(sum(f.size for f in files), held_bytes=bytes_under(root / "events"))
             store = Store(spark, root)
             outcomes = self._audit(store, files, warm_up)
             return self._verdict(store, outcomes)
@@ -225,7 +225,7 @@ class Audit:
 
         import schemas
         from jobs import checks, contracts, coverage, events, ingest, timelines
-        from jobs.store import at_once
+        from jobs.store import at_once, bytes_under
 
         spark, ruleset = store.spark, self.ruleset
         names = [cluster.name for cluster in self.config.clusters]
@@ -245,7 +245,7 @@ class Audit:
                 if read.unfinished:
                     counts.append(f"{read.unfinished:,} not written out yet, at the end of a file")
                 doing.note(", ".join(counts))
-        store.keeps_rows = store.bytes_of("events") < KEPT_BYTES
+        store.keeps_rows = bytes_under(store.path("events")) < KEPT_BYTES
         store.keep("events", names)
         known = F.col("event_type").isNotNull()
         rows = store.rows_of("events", names).groupBy("cluster").agg(

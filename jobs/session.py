@@ -35,6 +35,8 @@ ARCHIVE_CLASSES = "KAFKA_AUDIT_ARCHIVE_CLASSES"
 # many runs in one process: worth what the optimising compiler costs
 LONG_LIVED = "KAFKA_AUDIT_LONG_LIVED"
 SMALL_INPUT = 64 * 1024 * 1024
+# bytes of logs and of `events`, up to which a second partition costs more than a second core gives
+ONE_PARTITION = 8 * 1024 * 1024
 
 
 def java_problem() -> str | None:
@@ -78,10 +80,11 @@ def use_private_java() -> None:
         os.environ["JAVA_HOME"] = str(private)
 
 
-def settings(input_bytes: int | None = None) -> dict[str, str]:
+def settings(input_bytes: int | None = None, held_bytes: int = 0) -> dict[str, str]:
     """Spark settings of this job; a small input is run by the C1 compiler alone, which starts faster.
 
-    Under spark-submit master, jars and memory are the submitter's.
+    input_bytes: of the logs; held_bytes: of what the tables hold already. Under spark-submit master, jars and memory are the
+    submitter's.
     """
     conf = {
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -103,6 +106,15 @@ def settings(input_bytes: int | None = None) -> dict[str, str]:
     if submitted():
         return conf
     cores = min(os.cpu_count() or 1, 8)
+    partitions = cores if small else 4 * cores
+    if small and (input_bytes or 0) + held_bytes < ONE_PARTITION:
+        partitions = 1
+        conf |= {
+            "spark.sql.leafNodeDefaultParallelism": "1",
+            # many small files make one partition, too
+            "spark.sql.files.openCostInBytes": "65536",
+            "spark.databricks.delta.snapshotPartitions": "1",
+        }
     java_options = f"-Dlog4j2.configurationFile=file:{_log4j2_file()} -Duser.timezone=UTC"
     memory = os.environ.get("KAFKA_AUDIT_MEMORY", "2g")
     # C1 alone has 48 MB for its code by default, fills them, throws code away and compiles it again
@@ -122,7 +134,7 @@ def settings(input_bytes: int | None = None) -> dict[str, str]:
         "spark.app.name": "kafka-audit",
         "spark.ui.enabled": "false",
         "spark.driver.memory": memory,
-        "spark.sql.shuffle.partitions": str(cores if small else 4 * cores),
+        "spark.sql.shuffle.partitions": str(partitions),
         "spark.sql.adaptive.enabled": "false" if small else "true",
         "spark.driver.extraJavaOptions": java_options,
         "spark.sql.warehouse.dir": tempfile.gettempdir(),
@@ -151,15 +163,15 @@ def _log4j2_file() -> str:
     return str(target)
 
 
-def start(input_bytes: int | None = None, extra: dict[str, str] | None = None) -> SparkSession:
-    """A session. Raises UsageError where Java is missing or of the wrong version.
+def start(input_bytes: int | None = None, extra: dict[str, str] | None = None, held_bytes: int = 0) -> SparkSession:
+    """A session. input_bytes, held_bytes: as for `settings`; extra: settings that win. Raises UsageError where Java is missing or of the wrong version.
 
     Everything the JVM prints goes to a file, so that the console stays the audit's own.
     """
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).disabled = True
     conf = SparkConf()
-    conf.setAll(list((settings(input_bytes) | (extra or {})).items()))
+    conf.setAll(list((settings(input_bytes, held_bytes) | (extra or {})).items()))
     if not submitted():
         use_private_java()
         if problem := java_problem():
@@ -168,7 +180,7 @@ def start(input_bytes: int | None = None, extra: dict[str, str] | None = None) -
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         _launch_quietly(conf)
     session = SparkSession.builder.config(conf=conf).getOrCreate()
-    for key, value in settings(input_bytes).items():
+    for key, value in settings(input_bytes, held_bytes).items():
         if key.startswith(
             ("spark.sql.codegen", "spark.sql.session", "spark.databricks", "spark.sql.sources", "spark.sql.dataFrame")
         ):

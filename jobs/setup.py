@@ -55,7 +55,7 @@ def fetch_jars() -> None:
 
 
 def archive_classes() -> None:
-    """Runs one small audit and keeps the classes that it loads (HotSpot's AppCDS); without them a start takes twice as long.
+    """Runs one small audit and keeps what it loads, Java's classes (HotSpot's AppCDS) and Python's bytecode: starts take half the time.
 
     Only a convenience: whatever goes wrong here is passed over.
     """
@@ -67,7 +67,8 @@ def archive_classes() -> None:
     print("Warming up (once)", file=sys.stderr)
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "jobs.nightly_audit", "audit", str(logs), "--tables", f"{folder}/tables"]
-        environment = os.environ | {session.ARCHIVE_CLASSES: "1"}
+        # an empty value is no value: bytecode is written also where PYTHONDONTWRITEBYTECODE is set
+        environment = os.environ | {session.ARCHIVE_CLASSES: "1", "PYTHONDONTWRITEBYTECODE": ""}
         try:
             subprocess.run(command, capture_output=True, env=environment, cwd=sample.parent, timeout=600, check=False)
         except (OSError, subprocess.TimeoutExpired):

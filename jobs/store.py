@@ -22,6 +22,11 @@ def at_once(*tasks: Callable[[], None]) -> None:
             future.result()
 
 
+def bytes_under(folder: Path) -> int:
+    """Bytes of a table's data files, old versions included; 0 where there is no such table."""
+    return sum(path.stat().st_size for path in folder.rglob("*.parquet"))
+
+
 def in_clusters(clusters: Iterable[str]) -> str:
     """A SQL condition."""
     return f"cluster IN ({', '.join(map(quoted, clusters))})"
@@ -102,10 +107,6 @@ class Store:
         """The table as it is now."""
         return self.spark.table(name)
 
-    def bytes_of(self, table: str) -> int:
-        """Bytes of a table's files, old versions included."""
-        return sum(path.stat().st_size for path in self.path(table).rglob("*.parquet"))
-
     def is_blank(self, table: str) -> bool:
         """Whether the table is known to hold no row, having been created in this run."""
         return table in self._blank
@@ -134,7 +135,10 @@ class Store:
         """
         wanted = frozenset(clusters)
         if self.keeps_rows and not (table in self._kept and wanted <= self._kept[table][0]):
-            self._kept[table] = wanted, self.rows_of(table, wanted).localCheckpoint()
+            rows = self.rows_of(table, wanted)
+            if self.spark.conf.get("spark.sql.shuffle.partitions") == "1":  # what is in one partition is never shuffled
+                rows = rows.coalesce(1)
+            self._kept[table] = wanted, rows.localCheckpoint()
 
     def forget(self, table: str) -> None:
         """The table was changed by another way than these: it is read again when rows are asked for."""

@@ -146,8 +146,7 @@ class Matcher:
         self.unwrapped = Unwrapper(self.ruleset.wrappers)
         self._layouts = [(lay, to_python(lay.head), to_python(lay.line)) for lay in self.ruleset.layouts]
         self._spanning = [(lay, head, to_python(lay.record)) for lay, head, _ in self._layouts if lay.record]
-        self._rules = {rule.name: (rule, to_python(rule.pattern)) for rule in self.ruleset.rules}
-        self._items = {rule.name: to_python(rule.each.pattern) for rule in self.ruleset.rules if rule.each}
+        self._rules = {rule.name: rule for rule in self.ruleset.rules}
         self._speakers = [(speaker, to_python(speaker.pattern)) for speaker in self.ruleset.speakers]
 
     def record(self, text: str, bare: bool = True) -> Record | None:
@@ -195,7 +194,7 @@ class Matcher:
 
     def accepts(self, rule: str, statement: str) -> bool:
         """Whether the rule's pattern takes the whole statement."""
-        return self._rules[rule][1].fullmatch(statement) is not None
+        return to_python(self._rules[rule].pattern).fullmatch(statement) is not None
 
     def claimant(self, record: Record) -> Rule | None:
         """The rule that the dispatch chooses, or None where the logger is out of scope or no rule knows the text."""
@@ -217,7 +216,7 @@ class Matcher:
         rule = self.claimant(record)
         if rule is None:
             return [common]
-        found = self._rules[rule.name][1].fullmatch(record.statement)
+        found = to_python(rule.pattern).fullmatch(record.statement)
         if found is None:
             return [common | {"drifted": True}]
         kinds = schemas.vocabulary()
@@ -230,5 +229,5 @@ class Matcher:
         event = common | said | dict(rule.implies) | columns(found.groupdict())
         if rule.each is None:
             return [event]
-        items = list(self._items[rule.name].finditer(found.group(ITEMS) or ""))
+        items = list(to_python(rule.each.pattern).finditer(found.group(ITEMS) or ""))
         return [event | columns(item.groupdict()) | {"item": number} for number, item in enumerate(items)] or [event]

@@ -6,6 +6,7 @@ no look-around, no back reference, no possessive or atomic part. `{fragment}` in
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 
 FRAGMENT = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 GROUP = re.compile(r"\(\?<([a-z][a-z0-9_]*)>")
@@ -43,6 +44,7 @@ def group_names(pattern: str) -> list[str]:
     return GROUP.findall(pattern)
 
 
+@cache
 def to_python(pattern: str) -> re.Pattern[str]:
     """Compiled for Python: named groups, ASCII classes, anchored by the caller (`fullmatch`), `.` takes newlines."""
     return re.compile(GROUP.sub(r"(?P<\1>", pattern), re.ASCII | re.DOTALL)
