@@ -115,7 +115,7 @@ class RuleSet:
             "|".join(dict.fromkeys(GROUP.sub("(?:", pattern) for pattern in patterns))
             for patterns in ((layout.head for layout in layouts), (speaker.pattern for speaker in self.speakers))
         )
-        return rf"\A(?:{heads})(?:{speakers})|{GROUP.sub('(?:', KAFKAS_LOGGER)}"
+        return rf"\A(?:{heads})(?:Kafka|{speakers})|{GROUP.sub('(?:', KAFKAS_LOGGER)}"
 
 
 STATE_CHANGE = "state.change.logger"

@@ -31,6 +31,7 @@ HOSTILE = {
     "no logger": "[2026-11-20 10:09:12,175] INFO starting",
     "torn, of Kafka by its speaker": "[2026-11-20 10:09:12,175] INFO [Controller id=1 epoch=5] Changed st",
     "torn, of Kafka by its logger": "[2026-11-20 10:09:12,175] INFO starting (kafka.server.Kaf",
+    "torn, of Kafka by its name": "[2026-11-20 10:09:12,175] INFO KafkaConfig values: ",
     "of another program": "2026-11-20 10:09:12,175 INFO [main] [server.py:172] [span_id=0] - Recommendation starts",
     "JSON of another program": '{"message":"Connected to broker at kafka:9092","severity":"info","timestamp":"2026-11-20T10:09:12Z"}',
     "JSON without a logger, of Kafka": '{"message":"[Broker id=3] Stopped fetchers","level":"INFO","timestamp":"2026-11-20T10:09:12Z"}',

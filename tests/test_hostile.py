@@ -219,15 +219,22 @@ def restart(path: Path) -> None:
     path.write_bytes(text(change(59)))
 
 
-@pytest.mark.parametrize(
-    "happens", [rotate, restart, Path.unlink, lambda path: path.write_bytes(b""), lambda path: path.chmod(0o644)]
-)
-def test_a_file_is_looked_at_again(tmp_path: Path, happens: Callable[[Path], Any]) -> None:
+HAPPENS: dict[str, tuple[Callable[[Path], Any], bool]] = {
+    "renamed": (rotate, False),
+    "begun anew": (restart, False),
+    "removed": (Path.unlink, False),
+    "emptied": (lambda path: path.write_bytes(b""), False),
+    "grown": (lambda path: path.write_bytes(text(*map(change, range(3)))), True),
+}
+
+
+@pytest.mark.parametrize(("happens", "usable"), HAPPENS.values(), ids=HAPPENS)
+def test_a_file_is_looked_at_again(tmp_path: Path, happens: Callable[[Path], Any], usable: bool) -> None:
     before = grown(tmp_path, text(change(1), change(2)))
     happens(tmp_path / "state-change.log")
     (after,) = ingest.still_there(before)
-    assert after.usable == (happens.__name__ == "<lambda>" and (tmp_path / "state-change.log").stat().st_size > 0)
-    assert after.usable or after.why.startswith(ingest.ROTATED)
+    assert after.usable == usable
+    assert usable or after.why.startswith(ingest.ROTATED)
 
 
 def test_a_file_that_goes_away_while_it_is_read(
