@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, timedelta
+from functools import reduce
+from operator import and_
 
 from pyspark.sql import Column, DataFrame, Observation, SparkSession, Window
 from pyspark.sql import functions as F
@@ -271,9 +273,10 @@ def _count(store: Store, clusters: list[str], identified: DataFrame, expected: i
     counted = Observation("counted")
     others = passed_over(identified).observe(counted, F.sum("copies").alias("records"))
     keys = ["cluster", "hour", "logger", "record"]
-    before = store.rows_of("passed_over", clusters).select(*keys)
+    before = store.rows_of("passed_over", clusters).select(*[F.col(key).alias(f"known_{key}") for key in keys])
+    same = reduce(and_, (F.col(key).eqNullSafe(F.col(f"known_{key}")) for key in keys))
     columns = ("cluster", "node", "hour", "logger", "layout", "record")
-    new = others.join(before, keys, "left_anti").select(*columns).localCheckpoint()
+    new = others.join(before, same, "left_anti").select(*columns).localCheckpoint()
     conserve("records out of scope", expected, counted.get["records"])
     if count := new.count():
         store.append("passed_over", new)

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import reduce
+from itertools import islice
 from operator import or_
 from pathlib import Path
 
@@ -22,14 +23,19 @@ from pyspark.sql import functions as F
 from jobs.config import Cluster
 from jobs.errors import InputError
 from parsers import compile as compiled
-from parsers.layouts import Layout, Wrapper
-from parsers.match import Matcher
+from parsers.layouts import Layout, Wrapper, shapes
+from parsers.match import Joiner, Matcher
 from parsers.patterns import GROUP, SEPARATOR, to_python
 from parsers.rules import RuleSet
 
 LOOK = 256 * 1024
 LOOK_AT_MOST = 4 * 1024 * 1024
 NODE_FOLDER = re.compile(r"(?:broker|node|kafka|controller|server)[-_.]?(\d+)", re.IGNORECASE)
+# lines that tell whether a collector cuts lines
+MOST_HEADERS = 50
+# a million files are looked into a few at a time
+AT_A_TIME = 500
+ROTATED = "it was rotated away while it was read; the next run reads what it held under its new name"
 # a link of a staged file is named by so many digits
 LINK_DIGITS = 7
 # more are no words of Kafka's, and not worth a rule each
@@ -44,7 +50,8 @@ STACK_TRACE = r"^(?:\s+at |\s*\.\.\. \d+ more|Caused by: |[\w.$]+\.[\w$]*(?:Exce
 class LogFile:
     """One file that was given. kind: `log`, `bare` (records without time stamps), `empty`, `unrelated`, `unreadable`.
 
-    open_end: its last line has no end: it is being written, or the writer died.
+    open_end: its last line has no end: it is being written, or the writer died.  inode: of the file that was looked into.
+    cut: a collector has cut long lines of it in pieces.  alike: files that are empty, or unrelated, stand for so many of a cluster.
     """
 
     path: Path
@@ -55,6 +62,9 @@ class LogFile:
     cluster: str = ""
     timezone: str = "UTC"
     open_end: bool = False
+    inode: int = 0
+    cut: bool = False
+    alike: int = 1
 
     @property
     def usable(self) -> bool:
@@ -62,30 +72,44 @@ class LogFile:
         return self.kind in {"log", "bare"}
 
 
-def _expand(logs: Iterable[str]) -> list[Path]:
-    found: dict[Path, None] = {}
-    for given in logs:
-        path = Path(given)
-        if path.is_dir():
-            found |= dict.fromkeys(sorted(p for p in path.rglob("*") if not p.is_dir() and _regular(p)))
-        elif path.exists():
-            found[path] = None
+def _below(folder: str) -> Iterator[str]:
+    """Every regular file of a folder and of those in it, by name; a folder that cannot be listed stands for what is in it."""
+    try:
+        with os.scandir(folder) as listed:
+            entries = sorted(listed, key=lambda entry: entry.name)
+    except OSError:
+        yield folder
+        return
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            yield from _below(entry.path)
         else:
-            matches = [Path(p) for p in sorted(glob.glob(given, recursive=True))]
+            with contextlib.suppress(OSError):
+                if entry.is_file():
+                    yield entry.path
+
+
+def _is_empty(path: str) -> bool:
+    try:
+        return os.stat(path).st_size == 0
+    except OSError:
+        return False
+
+
+def _expand(logs: Iterable[str]) -> Iterator[str]:
+    """Every file given, each once where several are given."""
+    for given in logs:
+        if os.path.isdir(given):
+            yield from _below(str(Path(given)))
+        elif os.path.exists(given):
+            yield str(Path(given))
+        else:
+            matches = sorted(glob.glob(given, recursive=True))
             if not matches:
                 raise InputError(
                     f"{given}: no such file or folder; give the folder that holds controller.log and state-change.log"
                 )
-            for match in matches:
-                found |= dict.fromkeys(_expand([str(match)]))
-    return list(found)
-
-
-def _regular(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:
-        return False
+            yield from _expand(matches)
 
 
 def _beginning(path: Path) -> Iterator[bytes]:
@@ -134,7 +158,8 @@ class Sniffer:
     def look(self, path: Path) -> LogFile:
         """What the file is; never raises."""
         try:
-            size = path.stat().st_size
+            status = path.stat()
+            size = status.st_size
             if size == 0:
                 return LogFile(path, 0, "empty")
             text, looked_at, kind = "", 0, None
@@ -151,7 +176,14 @@ class Sniffer:
             if path.suffix == ".gz":
                 for _ in _beginning(path):  # a truncated archive shows only at its end
                     pass
-            return LogFile(path, size, kind, self._node(path, text, kind), open_end=_has_open_end(path))
+            open_end, cut = _has_open_end(path), False
+            if any(map(self.matcher.joined.knows, text.split("\n", MOST_HEADERS)[:MOST_HEADERS])):
+                last = ""
+                for last in _raw_lines(path):
+                    cut = cut or self.matcher.joined.is_partial(last)
+                open_end = open_end or self.matcher.joined.is_partial(last)
+            node = self._node(path, text, kind)
+            return LogFile(path, size, kind, node, open_end=open_end, inode=status.st_ino, cut=cut)
         except (OSError, EOFError, zlib.error) as error:
             why = "the .gz is truncated" if isinstance(error, EOFError) else getattr(error, "strerror", None) or str(error)
             return LogFile(path, 0, "unreadable", why=why)
@@ -176,16 +208,62 @@ class Sniffer:
 
 
 def find(cluster: Cluster, ruleset: RuleSet | None = None) -> list[LogFile]:
-    """Every file below what was given for a cluster, with what it is. Raises InputError where something given does not exist."""
+    """Every file below what was given for a cluster, with what it is. Raises InputError where something given does not exist.
+
+    Of those that are empty or unrelated, of which there may be a million, the first of each stands for all.
+    """
     sniffer = Sniffer(ruleset)
+    found: list[LogFile] = []
+    others: dict[str, LogFile] = {}
+    alike: Counter[str] = Counter()
+    paths = _expand(cluster.logs)
+    if len(cluster.logs) > 1 or not os.path.isdir(cluster.logs[0]):
+        paths = iter(dict.fromkeys(paths))
     with ThreadPoolExecutor(2) as pool:
-        looked = pool.map(sniffer.look, _expand(cluster.logs))
-        return [replace(file, cluster=cluster.name, timezone=cluster.timezone) for file in looked]
+        while some := list(islice(paths, AT_A_TIME)):
+            written = [path for path in some if not _is_empty(path)]
+            if len(written) < len(some):
+                alike["empty"] += len(some) - len(written)
+                others.setdefault("empty", LogFile(Path(next(path for path in some if _is_empty(path))), 0, "empty"))
+            for file in pool.map(sniffer.look, map(Path, written)):
+                if file.kind in {"empty", "unrelated"}:
+                    others.setdefault(file.kind, file)
+                    alike[file.kind] += 1
+                else:
+                    found.append(file)
+    found += [replace(file, alike=alike[kind]) for kind, file in others.items()]
+    return [replace(file, cluster=cluster.name, timezone=cluster.timezone) for file in found]
+
+
+def still_there(files: Iterable[LogFile]) -> list[LogFile]:
+    """The files; a log that is not what was looked into any more, because it was rotated, removed or cut short, is unreadable."""
+
+    def look_again(file: LogFile) -> LogFile:
+        if not file.usable:
+            return file
+        try:
+            status = file.path.stat()
+        except OSError as error:
+            return replace(file, kind="unreadable", why=f"{ROTATED} ({error.strerror})")
+        same = status.st_ino == file.inode and status.st_size >= file.size
+        return file if same else replace(file, kind="unreadable", why=ROTATED)
+
+    return [look_again(file) for file in files]
+
+
+def _raw_lines(path: Path) -> Iterator[str]:
+    """The lines of a file without their ends; what is no UTF-8 comes out as it went in where it is encoded the same way."""
+    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
+        for line in stream:
+            yield line.rstrip(b"\n").decode("utf-8", "surrogateescape")
 
 
 @dataclass(frozen=True)
 class Staged:
-    """Log files linked under numbers, so that no name can mean anything to Spark; numbers follow the order of the paths."""
+    """Log files linked under numbers, so that no name can mean anything to Spark; numbers follow the order of the paths.
+
+    A file whose lines a collector has cut is copied instead, with its lines whole.
+    """
 
     folder: Path
     files: tuple[LogFile, ...]
@@ -196,18 +274,24 @@ class Staged:
 
 
 def _link_name(number: int, file: LogFile) -> str:
-    return f"{number:0{LINK_DIGITS}d}.log" + (".gz" if file.path.suffix == ".gz" else "")
+    return f"{number:0{LINK_DIGITS}d}.log" + (".gz" if file.path.suffix == ".gz" and not file.cut else "")
 
 
 @contextlib.contextmanager
-def staged(files: Iterable[LogFile], folder: Path) -> Iterator[Staged]:
+def staged(files: Iterable[LogFile], folder: Path, joined: Joiner | None = None) -> Iterator[Staged]:
     """Links the readable logs into `folder`, which must be visible to all executors, and removes the links at the end."""
+    joined = joined or Joiner(shapes().wrappers)
     chosen = tuple(f for f in files if f.usable)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     try:
         for number, file in enumerate(chosen):
-            (folder / _link_name(number, file)).symlink_to(file.path.resolve())
+            link = folder / _link_name(number, file)
+            if file.cut:
+                with link.open("w", encoding="utf-8", errors="surrogateescape", newline="") as whole:
+                    whole.writelines(line + "\n" for line in joined(_raw_lines(file.path)))
+            else:
+                link.symlink_to(file.path.resolve())
         yield Staged(folder, chosen)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -4,12 +4,13 @@ import argparse
 import hashlib
 import json
 import os
+import shutil
 import sys
 import threading
 import time
 import traceback
 import uuid
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from functools import partial
@@ -203,16 +204,15 @@ class Audit:
 
         with stage("find logs") as doing:
             files = [file for cluster in self.config.clusters for file in ingest.find(cluster, self.ruleset)]
-            doing.note(f"{sum(f.usable for f in files)} logs among {len(files)} files")
-        for file in files:
-            if file.kind == "unreadable":
-                warn(f"{file.path}: {file.why}; passed over, all other files are read")
+            doing.note(f"{sum(f.usable for f in files):,} logs among {sum(f.alike for f in files):,} files")
+        _warn_of(files)
         if not any(f.usable for f in files):
             raise InputError(_nothing_found(files))
         warm_up = threading.Thread(target=contracts.preload, daemon=True)
         warm_up.start()
         root = self.options.tables.resolve()
         with Store.sole_writer(root):
+            shutil.rmtree(root / "_staging", ignore_errors=True)  # of a run that was killed
             with stage("start Spark"):
                 spark = session.start(sum(f.size for f in files), held_bytes=bytes_under(root / "events"))
             store = Store(spark, root)
@@ -224,27 +224,12 @@ class Audit:
         from pyspark.sql import functions as F
 
         import schemas
-        from jobs import checks, contracts, coverage, events, ingest, timelines
+        from jobs import checks, contracts, coverage, timelines
         from jobs.store import at_once, bytes_under
 
         spark, ruleset = store.spark, self.ruleset
         names = [cluster.name for cluster in self.config.clusters]
-        with ingest.staged(files, store.root / "_staging" / self.run_id) as source:
-            with stage("open tables, count lines", spark):
-                opened = ThreadPoolExecutor(1).submit(store.open, with_views=False)
-                parts = ingest.read(spark, source, ruleset)
-                opened.result()
-            with stage("read records", spark) as doing:
-                read = events.land(store, parts, source, ruleset, self.days)
-                counts = [
-                    f"{sum(part.survey.lines for part in parts):,} lines",
-                    f"{read.records:,} records",
-                    f"{read.new:,} new",
-                    f"{read.out_of_scope:,} of loggers out of scope",
-                ]
-                if read.unfinished:
-                    counts.append(f"{read.unfinished:,} not written out yet, at the end of a file")
-                doing.note(", ".join(counts))
+        files, read, repeated = self._read(store, files)
         store.keeps_rows = bytes_under(store.path("events")) < KEPT_BYTES
         store.keep("events", names)
         known = F.col("event_type").isNotNull()
@@ -264,7 +249,7 @@ class Audit:
             told = coverage.coverage(store.rows_of("events", audited), store.rows_of("passed_over", audited))
             store.replace("coverage", audited, told)
 
-        if read.new:
+        if read.new or repeated:
             with stage("timelines, coverage", spark):
                 at_once(lambda: timelines.rebuild(store, audited, ruleset), cover)
         elif read.newly_counted:
@@ -284,6 +269,47 @@ class Audit:
             count = contracts.guard(spark, written | {"findings": store.rows_of("findings", audited)})
             doing.note(f"{count} rules hold")
         return outcomes
+
+    def _read(self, store: Any, files: list[Any]) -> tuple[list[Any], Any, bool]:
+        """(the files, what was read, whether it was read anew because logs had gone away: some of it may have been landed before)."""
+        from jobs import ingest
+
+        opened = ThreadPoolExecutor(1).submit(store.open, with_views=False)
+        repeated, left = False, ingest.still_there(files)
+        while True:
+            _warn_of([file for file in left if file not in files])
+            files = left
+            if not any(file.usable for file in files):
+                opened.result()
+                raise InputError(_nothing_found(files))
+            try:
+                return files, self._land(store, files, opened), repeated
+            except Exception:
+                repeated, left = True, ingest.still_there(files)
+                if left == files:
+                    raise
+
+    def _land(self, store: Any, files: list[Any], opened: Future[None]) -> Any:
+        """Reads the logs into the tables, which `opened` opens in the meantime."""
+        from jobs import events, ingest
+        from parsers.match import Joiner
+
+        with ingest.staged(files, store.root / "_staging" / self.run_id, Joiner(self.ruleset.wrappers)) as source:
+            with stage("open tables, count lines", store.spark):
+                parts = ingest.read(store.spark, source, self.ruleset)
+                opened.result()
+            with stage("read records", store.spark) as doing:
+                read = events.land(store, parts, source, self.ruleset, self.days)
+                counts = [
+                    f"{sum(part.survey.lines for part in parts):,} lines",
+                    f"{read.records:,} records",
+                    f"{read.new:,} new",
+                    f"{read.out_of_scope:,} of loggers out of scope",
+                ]
+                if read.unfinished:
+                    counts.append(f"{read.unfinished:,} not written out yet, at the end of a file")
+                doing.note(", ".join(counts))
+        return read
 
     def _outcome(self, cluster: configuration.Cluster, files: list[Any], summary: Any, read: Any) -> Outcome:
         mine = [file for file in files if file.cluster == cluster.name]
@@ -358,19 +384,26 @@ def _literal(moment: datetime) -> str:
     return f"TIMESTAMP '{moment.astimezone(UTC).replace(tzinfo=None).isoformat(sep=' ', timespec='milliseconds')}'"
 
 
+def _warn_of(files: list[Any]) -> None:
+    for file in files:
+        if file.kind == "unreadable":
+            warn(f"{file.path}: {file.why}; passed over, all other files are read")
+
+
 def _nothing_found(files: list[Any]) -> str:
     """Why there is nothing to audit, and what to do."""
     if not files:
         return "No file there. Give the folder that holds controller.log and state-change.log."
     unreadable = [f for f in files if f.kind == "unreadable"]
     empty = [f for f in files if f.kind == "empty"]
+    count = sum(file.alike for file in files)
     if unreadable:
-        return f"No readable log among {len(files)} file(s): {unreadable[0].path}: {unreadable[0].why}."
+        return f"No readable log among {count:,} file(s): {unreadable[0].path}: {unreadable[0].why}."
     if len(empty) == len(files):
-        return f"{files[0].path} is empty." if len(files) == 1 else f"All {len(files)} files are empty."
+        return f"{files[0].path} is empty." if count == 1 else f"All {count:,} files are empty."
     other = next(f for f in files if f.kind == "unrelated")
     return (
-        f"None of the {len(files)} file(s) holds a Kafka log record; {other.path}, for one, has no line with a header that is known. "
+        f"None of the {count:,} file(s) holds a Kafka log record; {other.path}, for one, has no line with a header that is known. "
         "Give the folder that holds controller.log and state-change.log; `kafka-audit explain LINE` tells about a line."
     )
 

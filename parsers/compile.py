@@ -360,8 +360,8 @@ def parse(records: DataFrame, ruleset: RuleSet, layouts: Iterable[Layout]) -> Da
 
     in: any columns, with `head` (first line), `raw` (whole record), `tail` (lines after the first, or null).
     out: the same without `head`, plus layout, ts_text, level, logger, thread, statement, in_scope, and spoken ARRAY<STRING> of
-    SPEAKER_SLOTS (null where the speaker is not known). A record of which no layout takes the whole has a null logger and is in
-    scope: it is kept and counted.
+    SPEAKER_SLOTS (null where the speaker is not known). A record of which no layout takes the whole has a null logger; it is in scope,
+    kept and counted, unless nothing in it is Kafka's.
     """
     layouts = list(layouts)
     kept = [name for name in records.columns if name != "head"]
@@ -381,8 +381,13 @@ def parse(records: DataFrame, ruleset: RuleSet, layouts: Iterable[Layout]) -> Da
     if cutting := [layout.name for layout in layouts if layout.cuts]:
         named = named.withColumn("logger", F.when(F.col("layout").isin(*cutting), _full_name(ruleset)).otherwise(F.col("logger")))
     key = F.when(F.col("logger").endswith(STATE_CHANGE), F.lit(STATE_CHANGE)).otherwise(_class_name())
-    in_scope = F.col("logger").isNull() | key.isin(*sorted(logger_key(name) for name in ruleset.loggers))
     spoken = speaker_slots("speaker", ruleset)
+    # without a logger: `Matcher.in_scope` says the same
+    own = F.substring_index("raw", "\n", 1).rlike(f"(?s){ruleset.own_marks(layouts)}")
+    anonymous = [layout.name for layout in layouts if not layout.names_logger]
+    nameless = F.when(F.col("layout").isNull(), own).otherwise(F.col("layout").isin(*anonymous) | spoken.isNotNull())
+    of_rules = key.isin(*sorted(logger_key(name) for name in ruleset.loggers))
+    in_scope = F.when(F.col("logger").isNull(), nameless).otherwise(of_rules)
     shown = [name for name in HEADER_SLOTS if name not in {"speaker", "thrown"}]
     return named.select(*kept, *shown, in_scope.alias("in_scope"), spoken.alias("spoken"))
 

@@ -201,7 +201,7 @@ def records(text: str, matcher: Matcher) -> Iterator[tuple[int, bool, str]]:
     A record begins at a line with a layout's head, other lines belong to it. Lines before the first head come
     as one, with False. Layouts without a time stamp count only where no other is found.
     """
-    lines = [matcher.unwrapped(line) for line in text.split("\n")]
+    lines = [matcher.unwrapped(line) for line in matcher.joined(text.split("\n"))]
     while lines and not lines[-1].strip():
         lines.pop()
     known = matcher.ruleset.layouts
@@ -299,7 +299,10 @@ def _header(matcher: Matcher, record: Record) -> list[str]:
     zoned = record.ts is not None and re.search(r"[^\d.]", record.ts[19:])
     zone = "" if record.ts is None or zoned else " (in the zone of --timezone: the line names none)"
     if record.logger is None:
-        scope = "none in this layout: all of its records are in scope" if record.fits else "not found"
+        anonymous = (
+            "none in this layout: all of its records are in scope" if matcher.in_scope(record) else "none: another program's"
+        )
+        scope = anonymous if record.fits else "not found"
     elif matcher.ruleset.in_scope(record.logger):
         scope = f"{cut(record.logger)} (in scope)"
     else:
@@ -370,7 +373,7 @@ def _unclaimed(matcher: Matcher, record: Record, rule: Rule | None) -> list[str]
     statement = record.statement
     if rule is not None:
         lines = [_row("drift", f"rule {rule.name} ({rule.file}) knows the beginning, but does not match")]
-    elif not matcher.ruleset.in_scope(record.logger):
+    elif not matcher.in_scope(record):
         others = [r for r in matcher.ruleset.rules if r.claims(statement)]
         if not others:
             return [_row("unrecognised", "its logger is out of scope")]

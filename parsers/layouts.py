@@ -70,10 +70,18 @@ class Layout:
         """Whether its lines carry no time stamp; such a layout is tried only on files in which no other one is found."""
         return not self.time
 
+    @property
+    def names_logger(self) -> bool:
+        """Whether its records say which logger they are of."""
+        return bool(self.logger or "(?<logger>" in self.line or (self.json and self.json["logger"]))
+
 
 @dataclass(frozen=True)
 class Wrapper:
-    """What a collector of logs puts before every line, and the `layout` of its samples under it."""
+    """What a collector of logs puts before every line, and the `layout` of its samples under it.
+
+    pattern: with a group `partial`, which is there where the line goes on in the next one of the same `stream`, if it cuts lines.
+    """
 
     name: str
     pattern: str

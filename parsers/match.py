@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -70,6 +70,39 @@ class Unwrapper:
         line = _NOT_PRINTED.sub("", line).rstrip("\r")
         found = self._pattern.match(line)
         return line[found.end() :] if found else line
+
+
+class Joiner:
+    """Puts lines together that a collector has cut: each piece but the last is marked as partial."""
+
+    def __init__(self, wrappers: Iterable[Wrapper]) -> None:
+        self._patterns = [to_python(wrapper.pattern) for wrapper in wrappers if "(?<partial>" in wrapper.pattern]
+
+    def _piece(self, line: str) -> re.Match[str] | None:
+        return next((found for pattern in self._patterns if (found := pattern.match(line))), None)
+
+    def knows(self, line: str) -> bool:
+        """Whether the line is of a collector that cuts lines."""
+        return self._piece(line) is not None
+
+    def is_partial(self, line: str) -> bool:
+        """Whether the line goes on in another one."""
+        found = self._piece(line)
+        return found is not None and found["partial"] is not None
+
+    def __call__(self, lines: Iterable[str]) -> Iterator[str]:
+        """The lines (without their ends), each whole; in the order in which they end. What has no end comes last."""
+        begun: dict[str, list[str]] = {}
+        for line in lines:
+            found = self._piece(line)
+            if found is None:
+                yield line
+                continue
+            pieces = begun.setdefault(found["stream"], [])
+            pieces.append(line[found.end() :] if pieces else line)
+            if found["partial"] is None:
+                yield "".join(begun.pop(found["stream"]))
+        yield from map("".join, begun.values())
 
 
 def _not_json(text: str) -> float:
@@ -144,14 +177,17 @@ class Matcher:
     def __init__(self, ruleset: RuleSet | None = None) -> None:
         self.ruleset = ruleset or built_in()
         self.unwrapped = Unwrapper(self.ruleset.wrappers)
+        self.joined = Joiner(self.ruleset.wrappers)
         self._layouts = [(lay, to_python(lay.head), to_python(lay.line)) for lay in self.ruleset.layouts]
         self._spanning = [(lay, head, to_python(lay.record)) for lay, head, _ in self._layouts if lay.record]
         self._rules = {rule.name: rule for rule in self.ruleset.rules}
+        self._own_marks = to_python(self.ruleset.own_marks(self.ruleset.layouts))
+        self._anonymous = {layout.name for layout in self.ruleset.layouts if not layout.names_logger}
         self._speakers = [(speaker, to_python(speaker.pattern)) for speaker in self.ruleset.speakers]
 
     def record(self, text: str, bare: bool = True) -> Record | None:
         """The header of a record (its lines joined by newlines), or None if no layout has such a line."""
-        text = "\n".join(self.unwrapped(line) for line in text.rstrip("\r\n").split("\n"))
+        text = "\n".join(map(self.unwrapped, self.joined(text.rstrip("\r\n").split("\n"))))
         first, newline, rest = text.partition("\n")
         begun = [(layout, line) for layout, head, line in self._layouts if (bare or not layout.bare) and head.match(first)]
         if not begun:
@@ -196,9 +232,17 @@ class Matcher:
         """Whether the rule's pattern takes the whole statement."""
         return to_python(self._rules[rule].pattern).fullmatch(statement) is not None
 
+    def in_scope(self, record: Record) -> bool:
+        """Whether the record is kept: its logger is one that rules are about, or nothing says that it is another program's."""
+        if not record.fits:
+            return self._own_marks.search(record.statement) is not None
+        if record.logger is None:
+            return record.layout in self._anonymous or bool(self.speaker(record.speaker))
+        return self.ruleset.in_scope(record.logger)
+
     def claimant(self, record: Record) -> Rule | None:
         """The rule that the dispatch chooses, or None where the logger is out of scope or no rule knows the text."""
-        if not record.fits or (record.logger is not None and not self.ruleset.in_scope(record.logger)):
+        if not record.fits or not self.in_scope(record):
             return None
         return next((rule for rule in self.ruleset.rules if rule.claims(record.statement)), None)
 

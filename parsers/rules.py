@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import schemas
-from parsers.layouts import Layout, Wrapper, shapes
-from parsers.patterns import DefinitionError, check_dialect, expand, group_names, to_python
+from parsers.layouts import KAFKAS_LOGGER, Layout, Wrapper, shapes
+from parsers.patterns import GROUP, DefinitionError, check_dialect, expand, group_names, to_python
 
 SAYS = ("happened", "requested", "failed", "is")
 RULE_KEYS = {"starts", "contains", "pattern", "says", "keeps", "implies", "each", "sample"}
@@ -105,6 +105,17 @@ class RuleSet:
     def in_scope(self, logger: str | None) -> bool:
         """Whether records of this logger are kept. A logger may be printed in full or by its class name alone."""
         return logger is not None and logger_key(logger) in self.loggers
+
+    def own_marks(self, layouts: Iterable[Layout]) -> str:
+        """Regex of what tells a line that no layout takes whole for one of Kafka's: its logger's name, or who speaks after the head.
+
+        Others write into the same file or folder, too (`docker compose logs`); what is Kafka's and was torn must not pass for theirs.
+        """
+        heads, speakers = (
+            "|".join(dict.fromkeys(GROUP.sub("(?:", pattern) for pattern in patterns))
+            for patterns in ((layout.head for layout in layouts), (speaker.pattern for speaker in self.speakers))
+        )
+        return rf"\A(?:{heads})(?:Kafka|{speakers})|{GROUP.sub('(?:', KAFKAS_LOGGER)}"
 
 
 STATE_CHANGE = "state.change.logger"

@@ -29,6 +29,12 @@ HOSTILE = {
     "continuation": "\tat kafka.controller.KafkaController.run(KafkaController.scala:1)",
     "no statement": "[2026-11-20 10:09:12,175] INFO  (state.change.logger)",
     "no logger": "[2026-11-20 10:09:12,175] INFO starting",
+    "torn, of Kafka by its speaker": "[2026-11-20 10:09:12,175] INFO [Controller id=1 epoch=5] Changed st",
+    "torn, of Kafka by its logger": "[2026-11-20 10:09:12,175] INFO starting (kafka.server.Kaf",
+    "torn, of Kafka by its name": "[2026-11-20 10:09:12,175] INFO KafkaConfig values: ",
+    "of another program": "2026-11-20 10:09:12,175 INFO [main] [server.py:172] [span_id=0] - Recommendation starts",
+    "JSON of another program": '{"message":"Connected to broker at kafka:9092","severity":"info","timestamp":"2026-11-20T10:09:12Z"}',
+    "JSON without a logger, of Kafka": '{"message":"[Broker id=3] Stopped fetchers","level":"INFO","timestamp":"2026-11-20T10:09:12Z"}',
     "cut in the header": "[2026-11-20 10:09:12,175] INF",
     "cut in the statement": STATE_CHANGE.format(REPLICA_CHANGE.format(3, "orders-12"))[:120],
     "drift": STATE_CHANGE.format("Changed state of replica 3 of partition orders-12 to OfflineReplica"),
@@ -72,7 +78,7 @@ HOSTILE = {
 def expected(text: str) -> tuple[Record | None, list[dict[str, Any]]]:
     """What the reference matcher says."""
     record = MATCHER.record(text)
-    return record, [] if record is None or not MATCHER.ruleset.in_scope(record.logger) else MATCHER.events(record)
+    return record, MATCHER.events(record) if record and MATCHER.in_scope(record) else []
 
 
 @pytest.fixture(scope="module")
@@ -107,12 +113,8 @@ def told(spark: SparkSession, texts: dict[str, str], tmp_path_factory: pytest.Te
 def differences(rows: list[Any], record: Record | None, events: list[dict[str, Any]]) -> list[str]:
     """(column: Spark's value, the matcher's value) where they differ."""
     if record is None:
-        return [] if len(rows) == 1 and rows[0].event_type is None and rows[0].logger is None else ["rows of no record"]
-    if not events and record.logger is not None:
-        return [f"{len(rows)} rows of a logger out of scope"] if rows else []
+        return [] if all(row.event_type is None and row.logger is None for row in rows) else ["rows of no record"]
     found = []
-    if record.logger is None:
-        events = [{"item": 0, "event_type": None, "drifted": False}]
     if len(rows) != len(events):
         return [f"{len(rows)} rows, {len(events)} events"]
     kinds = {name: word["type"] for name, word in schemas.vocabulary().items()}

@@ -21,6 +21,7 @@ from parsers.rules import built_in
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+MATCHER = Matcher()
 SPEAKER = "[Controller id=1 epoch=5]"
 LOGGER = "(state.change.logger)"
 
@@ -33,6 +34,23 @@ def change(replica: int, second: int = 12) -> str:
 
 def text(*lines: str, end: str = "\n") -> bytes:
     return end.join([*lines, ""]).encode()
+
+
+def cut(line: str, *at: int, stream: str = "stdout") -> list[str]:
+    """A line in pieces, as a container runtime writes it."""
+    ends = [0, *at, len(line)]
+    flags = ["P"] * len(at) + ["F"]
+    return [
+        f"2026-11-20T10:09:12.175123456Z {stream} {flag} {line[begin:end]}"
+        for begin, end, flag in zip(ends, ends[1:], flags, strict=False)
+    ]
+
+
+# another service writes into the same file, and is interrupted by it
+FOREIGN = [
+    "2026-11-20 10:09:12,175 INFO [main] [server.py:172] [trace_id=0 span_id=0] - Recommendation service started",
+    '{"message":"Connected to broker at kafka:9092","severity":"info","timestamp":"2026-11-20T10:09:12.175Z"}',
+]
 
 
 def leaders(partitions: int) -> str:
@@ -70,6 +88,16 @@ FILES: dict[str, tuple[bytes, set[int]]] = {
     'it\'s a "name" `with` $(everything) \u00fc\u4e2d\n; DROP TABLE events --.log': (text(change(25)), {25}),
     "packed.log.gz": (gzip.compress(text(change(26))), {26}),
     "colours.log": (text("\x1b[32m" + change(27) + "\x1b[0m"), {27}),
+    "cri.log": (
+        text(
+            *cut(change(30)),
+            *cut(change(31), 40, 41, 90)[:2],
+            *cut("a warning", stream="stderr"),
+            *cut(change(31), 40, 41, 90)[2:],
+        ),
+        {30, 31},
+    ),
+    "compose.log": (text(*(f"app_1 | {line}" for line in (change(32), *FOREIGN, change(33), *FOREIGN))), {32, 33}),
     "lone\rreturn.log": (text(change(28) + "\r" + change(29)), {28, 29}),
 }
 
@@ -108,6 +136,7 @@ def test_every_record_is_accounted_for(landed: tuple[Any, dict[str, set[int]], i
     read, _, _ = landed
     assert read.new == read.recognised + read.unrecognised + read.drifted
     assert read.records == read.new + read.out_of_scope
+    assert (read.out_of_scope, read.newly_counted) == (2 * len(FOREIGN), len(FOREIGN))
     assert read.unfinished == 1
 
 
@@ -145,12 +174,100 @@ def test_a_corrupt_archive_is_named_and_the_others_are_read(spark: SparkSession,
 
 
 def test_ten_logs_among_many_files(tmp_path: Path) -> None:
+    """Files without interest are counted, not kept."""
     for n in range(3000):
-        (tmp_path / f"{n}.txt").write_text("nothing of interest\n")
+        (tmp_path / f"{n}.txt").write_text("nothing of interest\n" if n % 3 else "")
     for n in range(10):
         (tmp_path / f"controller.log.{n}").write_bytes(text(change(n)))
     files = ingest.find(Cluster("c", (str(tmp_path),)))
     assert sum(file.usable for file in files) == 10
+    assert {file.kind: file.alike for file in files if not file.usable} == {"empty": 1000, "unrelated": 2000}
+
+
+@given(st.lists(st.tuples(st.sampled_from(["stdout", "stderr"]), st.text(max_size=60)), max_size=8), st.data())
+@settings(max_examples=100)
+def test_pieces_of_lines_are_joined(lines: list[tuple[str, str]], data: st.DataObject) -> None:
+    """Whatever line is cut wherever, and whatever another stream writes in between."""
+    lines = [(stream, "".join(line.split("\n"))) for stream, line in lines]
+    streams: dict[str, list[str]] = {"stdout": [], "stderr": []}
+    for stream, line in lines:
+        streams[stream] += cut(line, *sorted(data.draw(st.lists(st.integers(0, len(line)), max_size=3))), stream=stream)
+    mixed = []
+    while any(streams.values()):
+        mixed.append(streams[data.draw(st.sampled_from([name for name, rest in streams.items() if rest]))].pop(0))
+    told = list(MATCHER.joined(mixed))
+    for name in streams:
+        assert [MATCHER.unwrapped(line) for line in told if f" {name} " in line[:40]] == [
+            MATCHER.unwrapped(f"2026-11-20T10:09:12.175123456Z {name} F {line}") for stream, line in lines if stream == name
+        ]
+
+
+def test_a_cut_file_is_known_and_its_end_too(tmp_path: Path) -> None:
+    whole = cut(change(1), 40)
+    for content, is_cut, open_end in ((cut(change(1)), False, False), (whole, True, False), ([*whole, whole[0]], True, True)):
+        (tmp_path / "a.log").write_bytes(text(*content))
+        file = ingest.Sniffer().look(tmp_path / "a.log")
+        assert (file.kind, file.cut, file.open_end) == ("log", is_cut, open_end)
+
+
+def rotate(path: Path) -> None:
+    path.rename(path.with_name(path.name + ".away"))
+
+
+def restart(path: Path) -> None:
+    rotate(path)
+    path.write_bytes(text(change(59)))
+
+
+HAPPENS: dict[str, tuple[Callable[[Path], Any], bool]] = {
+    "renamed": (rotate, False),
+    "begun anew": (restart, False),
+    "removed": (Path.unlink, False),
+    "emptied": (lambda path: path.write_bytes(b""), False),
+    "grown": (lambda path: path.write_bytes(text(*map(change, range(3)))), True),
+}
+
+
+@pytest.mark.parametrize(("happens", "usable"), HAPPENS.values(), ids=HAPPENS)
+def test_a_file_is_looked_at_again(tmp_path: Path, happens: Callable[[Path], Any], usable: bool) -> None:
+    before = grown(tmp_path, text(change(1), change(2)))
+    happens(tmp_path / "state-change.log")
+    (after,) = ingest.still_there(before)
+    assert after.usable == usable
+    assert usable or after.why.startswith(ingest.ROTATED)
+
+
+def test_a_file_that_goes_away_while_it_is_read(
+    spark: SparkSession, capsys: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It is named, all others are read, and what it held is read once it is found under its new name."""
+    (tmp_path / "logs").mkdir()
+    gone = tmp_path / "logs" / "state-change.log"
+    gone.write_bytes(text(change(1), change(2), change(3)))
+    (tmp_path / "logs" / "controller.log").write_bytes(text(change(4)))
+    before = ingest.read
+
+    def then(*arguments: Any) -> Any:
+        parts = before(*arguments)
+        monkeypatch.undo()
+        restart(gone)
+        return parts
+
+    monkeypatch.setattr(ingest, "read", then)
+    arguments = ["audit", str(tmp_path / "logs"), "--tables", str(tmp_path / "tables"), "--json"]
+    assert main(arguments) == errors.INPUT
+    said = capsys.readouterr()
+    assert "state-change.log: it was rotated away" in said.err
+    assert "Traceback" not in said.err
+
+    def told() -> list[int]:
+        rows = spark.read.format("delta").load(str(tmp_path / "tables" / "events"))
+        return sorted(row.replica for row in rows.filter("event_type = 'replica_state_changed'").collect())
+
+    assert 4 in told()
+    assert main(arguments) == errors.CLEAN
+    assert told() == [1, 2, 3, 4, 59]
+    assert not list((tmp_path / "tables" / "_staging").glob("*"))
 
 
 LINES = [
@@ -169,9 +286,6 @@ def spliced(draw: Callable[..., Any]) -> bytes:
         piece[cut % (len(piece) + 1) :] + draw(st.sampled_from([b"", b"\n", b"\r\n", b"\0"]))
         for piece, cut in zip(pieces, cuts, strict=True)
     )
-
-
-MATCHER = Matcher()
 
 
 @given(spliced())

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import cycle
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from samples import BROKER_STATE, MATCHER, NUMBER, SAMPLES, Sample, Value, values
 
@@ -17,6 +17,7 @@ CONTROLLER_SAMPLES = [
     for sample in SAMPLES
     if (sample.record.logger or "").endswith(CONTROLLER_LOGGERS[0]) or CONTROLLER_LOGGERS[1] in sample.line
 ]
+LONGEST_TOPIC = ("a.b_c-9" * 36)[:249]
 INT_MAX, BIGINT_MAX = 2**31 - 1, 2**63 - 1
 
 # edges first: hypothesis takes the first of several more often
@@ -24,7 +25,21 @@ ids = st.one_of(st.sampled_from([0, 1, INT_MAX]), st.integers(0, INT_MAX))
 offsets = st.one_of(st.sampled_from([0, BIGINT_MAX]), st.integers(0, BIGINT_MAX))
 # what Kafka allows; names that look like a partition, a number or a list are meant to be there
 topics = st.one_of(
-    st.sampled_from(["__consumer_offsets", "a", "orders-1", "2020-logs-1", "1", "-", "-1", "a.b_c-d", "9-9-9", "x" * 249]),
+    st.sampled_from(
+        [
+            "__consumer_offsets",
+            "a",
+            "orders-1",
+            "2020-logs-1",
+            "1",
+            "-",
+            "-1",
+            "a.b_c-d",
+            "9-9-9",
+            "x" * 249,
+            LONGEST_TOPIC,
+        ]
+    ),
     st.text(string.ascii_letters + string.digits + "._-", min_size=1, max_size=30).filter(lambda name: name not in {".", ".."}),
 )
 
@@ -72,8 +87,10 @@ def test_there_are_samples_of_the_controller() -> None:
     st.lists(offsets, min_size=3, max_size=3),
     st.lists(topics, min_size=3, max_size=3),
 )
+@example([0, 1, INT_MAX, 7, 12, 5, 3], [0, BIGINT_MAX, 77], ["2020-logs-1", "1", "-"])
+@example([5, 0, 9, INT_MAX, 1, 2, 3], [0, BIGINT_MAX, 77], ["9-9-9", "-1", LONGEST_TOPIC])
 def test_other_values_are_read(numbers: list[int], large: list[int], names: list[str]) -> None:
-    for sample in CONTROLLER_SAMPLES:
+    for sample in SAMPLES:
         line, expected = varied(sample, numbers, large, names)
         record = MATCHER.record(line)
         assert record is not None, line

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -11,12 +13,14 @@ import pytest
 from samples import MATCHER, SAMPLES, leaders_of
 
 from parsers.layouts import layouts
-from parsers.patterns import check_dialect
+from parsers.patterns import check_dialect, to_python
 from parsers.rules import RuleSet, Speaker, built_in, lint
 
 MEGABYTE = 1024 * 1024
 # a pattern that is linear needs some 10 ms for a megabyte; one that is not needs hours
 PATIENCE = 2.0
+A_LONG_TIME = 0.2
+FILLERS = ["x", "9", " ", "[(", "a b ", "orders-0,", "a-1, ", "[Topic=a,Partition=0,Replica=1],", "a-0 -> List(1, 2), "]
 RULESET: RuleSet = built_in()
 
 
@@ -26,18 +30,18 @@ class TooSlow(Exception):
 
 @contextmanager
 def patience(seconds: float = PATIENCE) -> Iterator[None]:
-    """Python's `re` looks for signals while it matches, so a pattern that runs away can be stopped."""
+    """Of CPU time. Python's `re` looks for signals while it matches, so a pattern that runs away can be stopped."""
 
     def give_up(_number: int, _frame: FrameType | None) -> None:
         raise TooSlow
 
-    before = signal.signal(signal.SIGALRM, give_up)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = signal.signal(signal.SIGVTALRM, give_up)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 def test_lint_is_clean(capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,6 +120,34 @@ def test_a_line_of_a_megabyte_is_no_trap(filler: str) -> None:
         except TooSlow:
             slow.append(f"{rule.file} [{rule.name}]")
     assert slow == []
+
+
+@pytest.mark.parametrize("filler", FILLERS)
+def test_a_long_value_anywhere_is_no_trap(filler: str) -> None:
+    """At every place where a sample has a value: a pattern that is not linear needs seconds for 20,000 characters already."""
+    slow = set()
+    for sample in SAMPLES:
+        statement = sample.record.statement
+        found = to_python(sample.rule.pattern).fullmatch(statement)
+        assert found is not None
+        spans = [found.span(group) for group in found.groupdict()]
+        places = {place for begin, end in spans if begin >= 0 for place in (begin, end)}
+        for place in {len(sample.rule.starts[0]), len(statement), *places}:
+            text = statement[:place] + filler * (20_000 // len(filler)) + statement[place:]
+            began = time.process_time()
+            MATCHER.accepts(sample.rule.name, text)
+            if time.process_time() - began > A_LONG_TIME:
+                slow.add(sample.rule.name)
+    assert slow == set()
+
+
+@pytest.mark.parametrize("pattern", sorted({rule.each.pattern for rule in RULESET.rules if rule.each}))
+def test_a_list_of_no_items_is_no_trap(pattern: str) -> None:
+    """An item is looked for at every character of a list, which may be anything."""
+    items = to_python(pattern)
+    for filler in FILLERS:
+        with patience():
+            deque(items.finditer(filler * (50_000 // len(filler))), maxlen=0)
 
 
 def test_a_record_of_ten_megabytes_is_read() -> None:

@@ -1,0 +1,51 @@
+"""Every statement of the catalogues is claimed by a rule that reads it whole, with its values in columns."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pytest
+from statements import NOT_TYPED, Reading, kraft_examples, read_line, readings, reason
+
+pytestmark = pytest.mark.shared
+
+
+@pytest.fixture(scope="module")
+def all_readings(shared) -> list[Reading]:
+    return readings()
+
+
+def test_there_are_statements_of_both_catalogues(all_readings):
+    of = Counter(reading.rendering.statement.catalogue for reading in all_readings)
+    assert of["zk"] > 1000
+    assert of["broker"] > 1000
+
+
+def test_every_statement_is_read_whole(all_readings):
+    assert [r.rendering.line for r in all_readings if not r.rules or r.drifted] == []
+
+
+def test_values_stand_in_columns_or_there_is_a_reason(all_readings):
+    lost = {(r.rules[0], name): r.rendering.line for r in all_readings if r.rules for name in r.lost if reason(r, name) is None}
+    assert lost == {}
+
+
+def test_no_reason_is_idle(all_readings):
+    given = {(r.rules[0], name) for r in all_readings if r.rules for name in r.lost}
+    idle = [
+        why for why in NOT_TYPED if not any(re.fullmatch(why[0], rule) and re.fullmatch(why[1], name) for rule, name in given)
+    ]
+    assert idle == []
+
+
+def test_one_rule_for_a_statement(all_readings):
+    """A family may be several rules; one rendering is never two things."""
+    assert [r for r in all_readings if len(r.rules) > 1] == []
+
+
+@pytest.mark.parametrize("name_and_line", kraft_examples(), ids=lambda pair: pair[0])
+def test_kraft_example(name_and_line):
+    events = read_line(name_and_line[1])
+    assert events[0]["event_type"] is not None
+    assert not events[0]["drifted"]
