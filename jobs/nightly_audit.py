@@ -264,7 +264,7 @@ class Audit:
             told = coverage.coverage(store.rows_of("events", audited), store.rows_of("passed_over", audited))
             store.replace("coverage", audited, told)
 
-        if read.new:
+        if read.new or read.completed:
             with stage("timelines, coverage", spark):
                 at_once(lambda: timelines.rebuild(store, audited, ruleset), cover)
         elif read.newly_counted:

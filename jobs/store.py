@@ -116,6 +116,13 @@ class Store:
         rows.write.format("delta").mode("append").save(str(self.path(table)))
         self._blank.discard(table)
 
+    def delete(self, table: str, condition: str) -> None:
+        """Removes the rows for which a SQL condition holds."""
+        from delta.tables import DeltaTable
+
+        self._kept.pop(table, None)
+        DeltaTable.forPath(self.spark, str(self.path(table))).delete(condition)
+
     def rows_of(self, table: str, clusters: Iterable[str]) -> DataFrame:
         """The rows of some clusters: those kept, if they are."""
         wanted = frozenset(clusters)
