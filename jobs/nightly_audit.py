@@ -166,7 +166,8 @@ def _ruleset(site: Path | None) -> RuleSet:
 
 
 SHOWN_PROBLEMS = 5
-# up to so many bytes of Parquet in `events`, some 200,000 of them, rows stay in memory from reading to verdict
+# up to so many bytes of Parquet in `events`, some 200,000 of them, rows stay in memory from reading to verdict, and timelines are made
+# anew as a whole: to find out what new events touch would take longer
 KEPT_BYTES = 8 * 1024 * 1024
 
 
@@ -229,6 +230,7 @@ class Audit:
 
         spark, ruleset = store.spark, self.ruleset
         names = [cluster.name for cluster in self.config.clusters]
+        version = None if store.bytes_of("events") < KEPT_BYTES else store.version("events")
         with ingest.staged(files, store.root / "_staging" / self.run_id) as source:
             with stage("open tables, count lines", spark):
                 opened = ThreadPoolExecutor(1).submit(store.open, with_views=False)
@@ -266,7 +268,7 @@ class Audit:
 
         if read.new or read.completed:
             with stage("timelines, coverage", spark):
-                at_once(lambda: timelines.rebuild(store, audited, ruleset), cover)
+                at_once(lambda: timelines.rebuild(store, audited, ruleset, version), cover)
         elif read.newly_counted:
             with stage("coverage", spark):
                 cover()
