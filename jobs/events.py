@@ -28,6 +28,7 @@ class Read:
     """What one run read. new = recognised + unrecognised + drifted; records = new + known before + out_of_scope.
 
     unfinished: records at the end of a file that are not written out; they are read when they are.
+    completed: records of earlier runs that were cut short, and are whole now.
     """
 
     records: int
@@ -38,6 +39,7 @@ class Read:
     out_of_scope: int
     newly_counted: int
     unfinished: int
+    completed: int
 
 
 def file_names(spark: SparkSession, source: Staged, parts: Iterable[Part]) -> DataFrame:
@@ -103,16 +105,28 @@ def count_repetitions(identified: DataFrame) -> DataFrame:
     return numbered.select(_record_id(F.col("occurrence")).alias("record_id"), *columns)
 
 
-def copies(identified: DataFrame, known: DataFrame) -> DataFrame:
-    """Records that stand elsewhere already: all but the first of those that are told by the same id, and all that are known.
+def copies(identified: DataFrame, known: DataFrame | None, bare: bool, small: bool) -> DataFrame:
+    """Records that stand elsewhere already, be it whole or as the beginning of another: a stack trace that was still being written.
 
-    in: as `identify` gives them; known: record_id. out: file_no, record_no.
+    in: as `identify` gives them; known: record_id, cluster, node, raw of earlier runs. out: file_no, record_no, and record_id if it
+    is of an earlier run (file_no null). bare: the same text is said many times, only the identity tells. small: the records are few.
     """
-    same = Window.partitionBy("record_id").orderBy("file_no", "record_no")
-    so_far = same.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    ranked = identified.select("file_no", "record_no", "record_id", F.row_number().over(so_far).alias("copy"))
-    told = known.select("record_id", F.lit(True).alias("known"))
-    return ranked.join(told, "record_id", "left").filter("copy > 1 OR known").select("file_no", "record_no")
+    first_line = line_hash(F.substring_index("raw", "\n", 1))
+    columns = ["cluster", "node", "record_id", "raw", (F.col("record_id") if bare else first_line).alias("key")]
+    met = identified.filter("NOT unfinished").select(*columns, "file_no", "record_no", "in_scope")
+    if known is not None:
+        place = [F.lit(None).cast(kind).alias(name) for name, kind in (("file_no", "int"), ("record_no", "bigint"))]
+        keys = met.select("key")
+        met_again = known.select(*columns).join(F.broadcast(keys) if small else keys, "key", "left_semi")
+        met = met.unionByName(met_again.select("*", *place, F.lit(True).alias("in_scope")))
+    # of texts in falling order, all that begin with one stand right before it
+    same = Window.partitionBy("cluster", "node", "key").orderBy(
+        F.desc("raw"), F.asc_nulls_first("file_no"), F.asc("record_no"), F.asc("record_id")
+    )
+    again = F.coalesce(F.lag("raw").over(same).startswith(F.col("raw")), F.lit(False))
+    return met.select("file_no", "record_no", "record_id", "in_scope", again.alias("again")).filter("again AND in_scope").select(
+        "file_no", "record_no", F.when(F.col("file_no").isNull(), F.col("record_id")).alias("record_id")
+    )  # fmt: skip
 
 
 def to_events(unique: DataFrame, ruleset: RuleSet) -> DataFrame:
@@ -130,18 +144,19 @@ def passed_over(identified: DataFrame) -> DataFrame:
     """Records out of scope. out: cluster, node, hour, logger, layout, record (hash); one row a record, copies once."""
     rows = identified.filter("NOT in_scope").select(
         "cluster", "node", F.date_trunc("hour", "ts").alias("hour"), "logger", "layout",
-        F.xxhash64("node", "raw").alias("record"),
+        # the first line: the rest may not have been written out in one of the copies
+        F.xxhash64("node", F.substring_index("raw", "\n", 1)).alias("record"),
     )  # fmt: skip
     return rows.groupBy("cluster", "node", "hour", "logger", "layout", "record").agg(F.count("*").alias("copies"))
 
 
 def _known(store: Store, clusters: list[str], survey: Survey) -> DataFrame:
-    """Records that earlier runs have landed and this one may meet again. out: record_id, raw."""
+    """Records that earlier runs have landed and this one may meet again. out: record_id, cluster, node, raw."""
     rows = store.rows_of("events", clusters).filter("item = 0")
     if survey.first_day and survey.last_day:  # a zone moves a day by one at most
         first, last = survey.first_day - timedelta(days=2), survey.last_day + timedelta(days=3)
         rows = rows.filter(F.col("ts").isNull() | F.col("ts").between(F.lit(first), F.lit(last)))
-    return rows.select("record_id", "raw")
+    return rows.select("record_id", "cluster", "node", "raw")
 
 
 def _suspects(part: Part, known: DataFrame | None) -> DataFrame | None:
@@ -165,8 +180,10 @@ def _suspects(part: Part, known: DataFrame | None) -> DataFrame | None:
     return keyed.join(hashes, "hash", "left_semi").select(*part.records.columns)
 
 
-def _new_records(part: Part, names: DataFrame, known: DataFrame | None, ruleset: RuleSet, small: bool) -> tuple[DataFrame, int]:
-    """(identified records without those in scope that stand elsewhere already, how many these are).
+def _new_records(
+    part: Part, names: DataFrame, known: DataFrame | None, ruleset: RuleSet, small: bool
+) -> tuple[DataFrame, int, list[str]]:
+    """(identified records without those in scope that stand elsewhere already, how many these are, ids of known ones cut short).
 
     small: they are parsed once and kept; else only those that may be copies are parsed twice.
     """
@@ -186,11 +203,12 @@ def _new_records(part: Part, names: DataFrame, known: DataFrame | None, ruleset:
         suspects = _suspects(part, known)
         compared = None if suspects is None else identified(suspects)
     if compared is None:
-        return rows, 0
-    nothing = names.select(F.lit("").alias("record_id")).limit(0)
-    held = copies(compared.filter("in_scope AND NOT unfinished"), nothing if known is None else known).localCheckpoint()
-    count = held.count()
-    return (rows.join(sized(held, count), ["file_no", "record_no"], "left_anti") if count else rows), count
+        return rows, 0, []
+    held = copies(compared, known, part.bare, small).localCheckpoint()
+    found = held.agg(F.count("file_no").alias("met"), F.collect_list("record_id").alias("cut_short")).first()
+    assert found is not None
+    left = rows.join(sized(held, found.met), ["file_no", "record_no"], "left_anti") if found.met else rows
+    return left, found.met, found.cut_short
 
 
 def _in_days(days: tuple[date, date] | None) -> Column:
@@ -212,16 +230,20 @@ def land(store: Store, parts: list[Part], source: Staged, ruleset: RuleSet, days
     names = file_names(store.spark, source, parts)
     small = sum(file.size for file in source.files) < SMALL_INPUT
     frames, held = [], 0
+    cut_short: list[str] = []
     for part in parts:
         known = None if store.is_blank("events") else _known(store, clusters, part.survey)
-        rows, count = _new_records(part, names, known, ruleset, small)
+        rows, count, completed = _new_records(part, names, known, ruleset, small)
         frames.append(rows)
         held += count
+        cut_short += completed
     identified = frames[0]
     for frame in frames[1:]:
         identified = identified.unionByName(frame)
     in_days = identified.select("*", (_in_days(days) & ~F.col("unfinished")).alias("in_days"))
     total = sum(part.survey.records for part in parts)
+    if cut_short:
+        store.delete("events", f"record_id IN ({', '.join(map(quoted, cut_short))})")
     met, told = _write(store, in_days, ruleset, probe=2 * held > total)
     conserve("records read", total, met["records"] + held)
     conserve("new records in scope", met["in_scope"], sum(told.values()))
@@ -237,6 +259,7 @@ def land(store: Store, parts: list[Part], source: Staged, ruleset: RuleSet, days
         out_of_scope=met["out_of_scope"],
         newly_counted=newly_counted,
         unfinished=met["unfinished"],
+        completed=len(cut_short),
     )
 
 

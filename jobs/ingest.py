@@ -8,7 +8,7 @@ import re
 import shutil
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import date
@@ -30,6 +30,8 @@ from parsers.rules import RuleSet
 
 LOOK = 256 * 1024
 LOOK_AT_MOST = 4 * 1024 * 1024
+LONGEST_HEAD = 4096
+STAMP_LENGTH = 24
 NODE_FOLDER = re.compile(r"(?:broker|node|kafka|controller|server)[-_.]?(\d+)", re.IGNORECASE)
 # lines that tell whether a collector cuts lines
 MOST_HEADERS = 50
@@ -50,7 +52,8 @@ STACK_TRACE = r"^(?:\s+at |\s*\.\.\. \d+ more|Caused by: |[\w.$]+\.[\w$]*(?:Exce
 class LogFile:
     """One file that was given. kind: `log`, `bare` (records without time stamps), `empty`, `unrelated`, `unreadable`.
 
-    open_end: its last line has no end: it is being written, or the writer died.  inode: of the file that was looked into.
+    open_end: its last line has no end: it is being written, or the writer died.  open_head: what there is of it may be the beginning
+    of a header.  inode: of the file that was looked into.
     cut: a collector has cut long lines of it in pieces.  alike: files that are empty, or unrelated, stand for so many of a cluster.
     """
 
@@ -62,6 +65,7 @@ class LogFile:
     cluster: str = ""
     timezone: str = "UTC"
     open_end: bool = False
+    open_head: bool = False
     inode: int = 0
     cut: bool = False
     alike: int = 1
@@ -120,12 +124,21 @@ def _beginning(path: Path) -> Iterator[bytes]:
             yield piece
 
 
-def _has_open_end(path: Path) -> bool:
+def _open_end(path: Path) -> str | None:
+    """The beginning of the last line, if that has no end."""
     if path.suffix == ".gz":
-        return False
+        return None
     with path.open("rb") as stream:
-        stream.seek(-1, os.SEEK_END)
-        return stream.read(1) not in b"\r\n"
+        stream.seek(-min(path.stat().st_size, LONGEST_HEAD), os.SEEK_END)
+        end = stream.read()
+    last = re.split(rb"[\r\n]", end)[-1]
+    return last.decode("utf-8", "replace") if last else None
+
+
+def _begins_like(line: str, other: str) -> bool:
+    """Whether a line may become one with a header like that of another, digits being alike."""
+    begun, whole = (re.sub(r"\d", "0", text)[:STAMP_LENGTH] for text in (line, other))
+    return whole.startswith(begun)
 
 
 class Sniffer:
@@ -176,14 +189,20 @@ class Sniffer:
             if path.suffix == ".gz":
                 for _ in _beginning(path):  # a truncated archive shows only at its end
                     pass
-            open_end, cut = _has_open_end(path), False
+            unended, cut, goes_on = _open_end(path), False, False
             if any(map(self.matcher.joined.knows, text.split("\n", MOST_HEADERS)[:MOST_HEADERS])):
                 last = ""
                 for last in _raw_lines(path):
                     cut = cut or self.matcher.joined.is_partial(last)
-                open_end = open_end or self.matcher.joined.is_partial(last)
-            node = self._node(path, text, kind)
-            return LogFile(path, size, kind, node, open_end=open_end, inode=status.st_ino, cut=cut)
+                goes_on = self.matcher.joined.is_partial(last)
+            head = next((line for line in text.split("\n") if self.timed.match(self.matcher.unwrapped(line))), "")
+            return LogFile(
+                path, size, kind, self._node(path, text, kind),
+                open_end=unended is not None or goes_on,
+                open_head=unended is not None and _begins_like(unended, head),
+                inode=status.st_ino,
+                cut=cut,
+            )  # fmt: skip
         except (OSError, EOFError, zlib.error) as error:
             why = "the .gz is truncated" if isinstance(error, EOFError) else getattr(error, "strerror", None) or str(error)
             return LogFile(path, 0, "unreadable", why=why)
@@ -417,10 +436,12 @@ def lines(
     return numbered, survey
 
 
-def records(numbered: DataFrame, continued: int, stack_traces_only: bool) -> DataFrame:
+def records(
+    numbered: DataFrame, continued: int, stack_traces_only: bool, open_heads: Mapping[int, int] | None = None
+) -> DataFrame:
     """Lines put together to records.
 
-    in: the output of `lines`. out: file_no INT, line_no BIGINT (of its first line), head STRING (first line), tail STRING (the
+    in: the output of `lines`. open_heads: file_no -> line_no of a last line that goes on as a record of its own. out: file_no INT, line_no BIGINT (of its first line), head STRING (first line), tail STRING (the
     other lines, or null), raw STRING (all). Lines before a file's first record belong to none and are left out.
     """
     heads = numbered.filter("begins")
@@ -430,6 +451,9 @@ def records(numbered: DataFrame, continued: int, stack_traces_only: bool) -> Dat
     more = numbered.filter("NOT begins")
     if stack_traces_only:
         more = more.filter(F.col("value").rlike(STACK_TRACE))
+    if open_heads:
+        cells = ", ".join(f"({file_no}, {line_no}L)" for file_no, line_no in open_heads.items())
+        more = more.filter(f"NOT (file_no, line_no) IN ({cells})")
     in_file = Window.partitionBy("file_no").orderBy("line_no").rowsBetween(Window.unboundedPreceding, Window.currentRow)
     islands = more.select("file_no", "line_no", "value", (F.col("line_no") - F.row_number().over(in_file)).alias("island"))
     tails = (
@@ -464,5 +488,6 @@ def read(spark: SparkSession, source: Staged, ruleset: RuleSet) -> list[Part]:
             bare = kind == "bare"
             chosen = [layout for layout in ruleset.layouts if layout.bare == bare]
             numbered, survey = lines(spark, paths, chosen, ruleset.wrappers)
-            parts.append(Part(records(numbered, survey.continued, stack_traces_only=bare), survey, bare))
+            open_heads = {n: line for n, line in survey.last_lines.items() if source.files[n].open_head}
+            parts.append(Part(records(numbered, survey.continued, bare, open_heads), survey, bare))
     return parts

@@ -167,7 +167,8 @@ def _ruleset(site: Path | None) -> RuleSet:
 
 
 SHOWN_PROBLEMS = 5
-# up to so many bytes of Parquet in `events`, some 200,000 of them, rows stay in memory from reading to verdict
+# up to so many bytes of Parquet in `events`, some 200,000 of them, rows stay in memory from reading to verdict, and timelines are made
+# anew as a whole: to find out what new events touch would take longer
 KEPT_BYTES = 8 * 1024 * 1024
 
 
@@ -229,6 +230,7 @@ class Audit:
 
         spark, ruleset = store.spark, self.ruleset
         names = [cluster.name for cluster in self.config.clusters]
+        version = None if bytes_under(store.path("events")) < KEPT_BYTES else store.version("events")
         files, read, repeated = self._read(store, files)
         store.keeps_rows = bytes_under(store.path("events")) < KEPT_BYTES
         store.keep("events", names)
@@ -249,9 +251,9 @@ class Audit:
             told = coverage.coverage(store.rows_of("events", audited), store.rows_of("passed_over", audited))
             store.replace("coverage", audited, told)
 
-        if read.new or repeated:
+        if read.new or read.completed or repeated:
             with stage("timelines, coverage", spark):
-                at_once(lambda: timelines.rebuild(store, audited, ruleset), cover)
+                at_once(lambda: timelines.rebuild(store, audited, ruleset, version), cover)
         elif read.newly_counted:
             with stage("coverage", spark):
                 cover()

@@ -2,13 +2,16 @@
 
 import fcntl
 import hashlib
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 import schemas
 from jobs.errors import UsageError
@@ -117,6 +120,34 @@ class Store:
         rows.write.format("delta").mode("append").save(str(self.path(table)))
         self._blank.discard(table)
 
+    def version(self, table: str) -> int:
+        """Number of the table's last commit."""
+        return max(int(path.stem) for path in (self.path(table) / "_delta_log").glob("*.json") if path.stem.isdigit())
+
+    def at_version(self, table: str, version: int) -> DataFrame:
+        """The table as it was after a commit."""
+        return self.spark.read.format("delta").option("versionAsOf", version).load(str(self.path(table)))
+
+    def added_since(self, table: str, version: int) -> DataFrame:
+        """The rows of the files that later commits have added: new rows, and copies of old ones where a file was rewritten."""
+        files: dict[str, None] = {}
+        for number in range(version + 1, self.version(table) + 1):
+            with (self.path(table) / "_delta_log" / f"{number:020d}.json").open() as log:
+                for action in map(json.loads, log):
+                    if "add" in action:
+                        files[action["add"]["path"]] = None
+                    elif "remove" in action:
+                        files.pop(action["remove"]["path"], None)
+        paths = [str(self.path(table) / unquote(file)) for file in files]
+        return self.spark.read.schema(self.table(table).schema).parquet(*paths) if paths else self.table(table).limit(0)
+
+    def delete(self, table: str, condition: str) -> None:
+        """Removes the rows for which a SQL condition holds."""
+        from delta.tables import DeltaTable
+
+        self._kept.pop(table, None)
+        DeltaTable.forPath(self.spark, str(self.path(table))).delete(condition)
+
     def rows_of(self, table: str, clusters: Iterable[str]) -> DataFrame:
         """The rows of some clusters: those kept, if they are."""
         wanted = frozenset(clusters)
@@ -160,6 +191,33 @@ class Store:
             self.append(table, rows)
         if self.keeps_rows:
             self._kept[table] = wanted, rows
+
+    def exchange(self, table: str, clusters: Iterable[str], old: DataFrame, new: DataFrame) -> None:
+        """Puts new rows of some clusters in the place of old ones, in one commit, or in none where they are the same.
+
+        Of a timeline only those files are written again that reach into the time of the first difference.
+        """
+        names = self.table(table).columns
+        counted = old.select(*names, F.lit(-1).alias("n")).unionByName(new.select(*names, F.lit(1).alias("n")))
+        changed = counted.groupBy(*names).agg(F.sum("n").alias("n")).filter("n <> 0").localCheckpoint()
+        timed = "valid_to" in names
+        ends = F.col("valid_to") if timed else F.lit(None).cast("timestamp")
+        told = changed.agg(F.count("*").alias("count"), F.min(ends).alias("since")).first()
+        assert told is not None
+        if not told["count"]:
+            return
+        condition = in_clusters(clusters)
+        if timed:
+            later = f" OR valid_to >= TIMESTAMP {quoted(told.since.isoformat(sep=' '))}" if told.since else ""
+            condition += f" AND (valid_to IS NULL{later})"
+        held = self.table(table).filter(condition).select(*names, F.lit(1).alias("n"))
+        left = (
+            held.unionByName(changed).groupBy(*names).agg(F.sum("n").alias("n")).filter("n > 0").select(*names).localCheckpoint()
+        )
+        # what is over lies in files of its own, which later runs leave alone; coalesce: a union of alike partitions would mix them
+        parted = left.filter(ends.isNotNull()).unionByName(left.filter(ends.isNull()).coalesce(1))
+        parted.write.format("delta").mode("overwrite").option("replaceWhere", condition).save(str(self.path(table)))
+        self.forget(table)
 
     @staticmethod
     @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -152,12 +153,65 @@ def test_a_record_that_is_being_written_is_read_when_it_is(spark: SparkSession, 
     whole = text(change(1), change(2), change(3))
     cut = len(text(change(1), change(2))) + 80
     for content, new, unfinished in ((whole[:cut], 2, 1), (whole, 1, 0), (whole, 0, 0)):
-        files = grown(tmp_path / "logs", content)
-        with ingest.staged(files, tmp_path / "staging") as source:
-            read = events.land(store, ingest.read(spark, source, built_in()), source, built_in())
+        read = land(store, spark, grown(tmp_path / "logs", content), tmp_path / "staging")
         assert (read.new, read.unfinished) == (new, unfinished)
         assert read.unrecognised == read.drifted == 0
     assert store.table("events").count() == 3
+
+
+FAILED = (change(2), "java.io.IOException: Broken pipe", "\tat a.b.C.d(C.java:1)", "\t... 3 more")
+WITH_TRACE = text(change(1), *FAILED, change(3))
+CUTS = {
+    "after the first line": len(text(change(1), FAILED[0])),
+    "within the exception": len(text(change(1), FAILED[0])) + 12,
+    "between two frames": len(text(change(1), *FAILED[:3])),
+    "before the end of the last frame": len(text(change(1), *FAILED)) - 1,
+    "at the first character of the next": len(text(change(1), *FAILED)) + 1,
+    "within the next time stamp": len(text(change(1), *FAILED)) + 12,
+    "after the next time stamp": len(text(change(1), *FAILED)) + 26,
+}
+
+
+def land(store: Store, spark: SparkSession, files: list[ingest.LogFile], staging: Path) -> events.Read:
+    with ingest.staged(files, staging) as source:
+        return events.land(store, ingest.read(spark, source, built_in()), source, built_in())
+
+
+def test_a_record_that_was_cut_short_is_completed(spark: SparkSession, tmp_path: Path) -> None:
+    store = Store(spark, tmp_path / "tables")
+    store.open()
+    folders = {name: tmp_path / f"{number}" for number, name in enumerate(CUTS)}
+
+    def deliver(content: Callable[[str], bytes]) -> events.Read:
+        files = [replace(file, cluster=name) for name in CUTS for file in grown(folders[name], content(name))]
+        return land(store, spark, files, tmp_path / "staging")
+
+    def told() -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {name: set() for name in CUTS}
+        for row in store.table("events").collect():
+            found[row.cluster].add(row.raw)
+        return found
+
+    expected = {change(1), "\n".join(FAILED), change(3)}
+    early = deliver(lambda name: WITH_TRACE[: CUTS[name]])
+    assert (early.new, early.unfinished) == (2 * len(CUTS), 0)
+    for name, raws in told().items():
+        assert len(raws) == 2, name
+        assert all(any(whole.startswith(raw) for whole in expected) for raw in raws), name
+    late = deliver(lambda name: WITH_TRACE)
+    assert late.completed == 3
+    assert told() == dict.fromkeys(CUTS, expected)
+    # an early copy that comes once more is none of them, neither later nor in the same run
+    again = deliver(lambda name: WITH_TRACE[: CUTS[name]])
+    assert (again.new, again.completed) == (0, 0)
+    assert store.table("events").count() == 3 * len(CUTS)
+    other = Store(spark, tmp_path / "other")
+    other.open()
+    for folder in folders.values():
+        (folder / "copy.log").write_bytes(WITH_TRACE)
+    files = [replace(file, cluster=name) for name in CUTS for file in ingest.find(Cluster(name, (str(folders[name]),)))]
+    land(other, spark, files, tmp_path / "staging")
+    assert other.table("events").count() == 3 * len(CUTS)
 
 
 def test_a_corrupt_archive_is_named_and_the_others_are_read(spark: SparkSession, capsys: Any, tmp_path: Path) -> None:

@@ -422,7 +422,7 @@ def test_replicas(spark: SparkSession) -> None:
         return {**OF_CLUSTER_C, "partition": 0, "replica": 3} | told | times | texts
 
     assert_rows(
-        replicas.with_isr(replicas.timeline(told, partition_timeline), partition_timeline),
+        replicas.with_isr(replicas.timeline(told, partition_timeline, replicas.tracing(told)), partition_timeline),
         types_of("replica_timeline"),
         row("traced", 1, 1, 2, "New", None, False, 1),
         row("traced", 2, 2, 5, "Online", False, False, 2),

@@ -1,12 +1,24 @@
 """Who was leader, in sync, assigned, being added or removed, and in which state, at every moment."""
 
+from collections.abc import Callable
 from datetime import datetime
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from jobs.store import Store, at_once, in_clusters, quoted
-from jobs.timelines import controllers, deletions, kraft, kraft_replicas, metadata_log, order, partitions, reassignments, replicas
+from jobs.timelines import (
+    controllers,
+    deletions,
+    kraft,
+    kraft_replicas,
+    metadata_log,
+    order,
+    partitions,
+    reassignments,
+    replicas,
+    touched,
+)
 from parsers.rules import RuleSet
 
 
@@ -19,11 +31,20 @@ def kept_columns(spark: SparkSession, ruleset: RuleSet) -> DataFrame:
     return spark.sql(f"SELECT event_type, CAST(keeps AS ARRAY<STRING>) AS keeps FROM VALUES {rows} AS t(event_type, keeps)")
 
 
-def in_incarnations(store: Store, clusters: list[str], events: DataFrame) -> tuple[DataFrame, dict[str, list[datetime]]]:
-    """(events with their incarnation, when each incarnation but the first began); corrects `events.incarnation` where it differs."""
-    starts = {cluster: order.incarnation_starts(some) for cluster, some in order.signs(events).items()}
+def starts_of(events: DataFrame) -> dict[str, list[datetime]]:
+    """Cluster -> when each of its incarnations but the first began. Others have no sign of any."""
+    return {cluster: order.incarnation_starts(some) for cluster, some in order.signs(events).items()}
+
+
+def in_incarnations(store: Store, clusters: list[str], events: DataFrame) -> tuple[DataFrame, dict[str, list[datetime]], bool]:
+    """(events with their incarnation, when each incarnation but the first began, whether there are or were several).
+
+    Corrects `events.incarnation` where it differs.
+    """
+    starts = starts_of(events)
     number = order.incarnation(starts)
-    if any(starts.values()) or not events.filter("incarnation > 1").isEmpty():
+    several = any(starts.values()) or not events.filter("incarnation > 1").isEmpty()
+    if several:
         from delta.tables import DeltaTable
 
         DeltaTable.forPath(store.spark, str(store.path("events"))).update(
@@ -31,7 +52,7 @@ def in_incarnations(store: Store, clusters: list[str], events: DataFrame) -> tup
         )
         store.forget("events")
     others = [name for name in events.columns if name != "incarnation"]
-    return events.select(*others, number.alias("incarnation")), starts
+    return events.select(*others, number.alias("incarnation")), starts, several
 
 
 def kraft_begins(said: DataFrame) -> dict[str, datetime | None]:
@@ -74,13 +95,15 @@ def by_kraft(since: dict[str, datetime | None]) -> Column:
     return F.coalesce(F.expr(f"CASE {' '.join(cases)} END"), F.lit(False))
 
 
-def replica_intervals(events: DataFrame, intervals: DataFrame, since: dict[str, datetime | None]) -> DataFrame:
-    """`replica_timeline` of clusters of either kind. intervals: `partition_timeline`."""
+def replica_intervals(
+    events: DataFrame, intervals: DataFrame, since: dict[str, datetime | None], tracers: DataFrame
+) -> DataFrame:
+    """`replica_timeline` of clusters of either kind. intervals: `partition_timeline`; tracers: `replicas.tracing`."""
     if not since:
-        return replicas.with_isr(replicas.timeline(events, intervals), intervals)
+        return replicas.with_isr(replicas.timeline(events, intervals, tracers), intervals)
     in_kraft = by_kraft(since)
     of_kraft = intervals.withColumn("ts", F.col("valid_from")).filter(in_kraft).drop("ts")
-    before = replicas.timeline(events.filter(~in_kraft), intervals)
+    before = replicas.timeline(events.filter(~in_kraft), intervals, tracers)
     # brokers register with the KRaft controllers before the first partition does
     registering = events.filter(in_clusters(since))
     told = kraft_replicas.after_zookeeper(before, kraft_replicas.timeline(registering, of_kraft), since)
@@ -101,27 +124,78 @@ def partition_observations(events: DataFrame, rules: DataFrame, since: dict[str,
     return partitions.observations(events.filter(~in_kraft), rules, kraft_registrations(events.filter(in_kraft)))
 
 
-def rebuild(store: Store, clusters: list[str], ruleset: RuleSet) -> None:
-    """Writes the five timelines of clusters anew from their events."""
-    said = store.rows_of("events", clusters).filter("event_type IS NOT NULL").drop("raw")
-    if not store.keeps_rows:
-        said = said.localCheckpoint()
-    in_lives, starts = in_incarnations(store, clusters, said)
-    events = order.in_order(in_lives).localCheckpoint()
-    since = kraft_begins(said)
-    told = partition_observations(events, kept_columns(store.spark, ruleset), since).localCheckpoint()
+def recognised(events: DataFrame, clusters: list[str]) -> DataFrame:
+    """The events of clusters that a timeline may rest on."""
+    return events.filter(F.expr(in_clusters(clusters)) & F.col("event_type").isNotNull()).drop("raw")
 
-    def write(table: str, rows: DataFrame) -> None:
-        store.replace(table, clusters, rows)
+
+def touched_since(
+    store: Store,
+    clusters: list[str],
+    version: int,
+    now: DataFrame,
+    files: DataFrame,
+    *,
+    starts: dict[str, list[datetime]] | None,
+    since: dict[str, datetime | None],
+) -> touched.Touched:
+    """What the events touch that came after a version of `events`.
+
+    now: all events of the clusters, in their incarnations; files: their `order.files`. starts and since: as `starts_of` and `kraft_begins`
+    give them; None: no cluster has or had more than one incarnation.
+    """
+    before = recognised(store.at_version("events", version), clusters)
+    new = recognised(store.added_since("events", version), clusters).select(*touched.TOLD).localCheckpoint()
+    then, since_then = {} if starts is None else starts_of(before), kraft_begins(before)
+
+    def lived_otherwise(name: str) -> bool:
+        in_lives = (starts or {}).get(name, []) != then.get(name, [])
+        return in_lives or (name in since, since.get(name)) != (name in since_then, since_then.get(name))
+
+    intervals = store.rows_of("partition_timeline", clusters)
+    whole = frozenset(filter(lived_otherwise, clusters))
+    return touched.find(before, now, new, files=files, intervals=intervals, whole=whole, in_kraft=frozenset(since))
+
+
+def rebuild(store: Store, clusters: list[str], ruleset: RuleSet, version: int | None = None) -> None:
+    """Writes the five timelines of clusters anew from their events.
+
+    version: of `events`, before this run; only what later events touch is written. None: everything is.
+    """
+    said = recognised(store.rows_of("events", clusters), clusters)
+    if version is None and not store.keeps_rows:
+        said = said.localCheckpoint()
+    in_lives, starts, several = in_incarnations(store, clusters, said)
+    since = kraft_begins(said)
+    files = order.files(in_lives) if version is None else order.files(in_lives).localCheckpoint()
+    ordered = order.in_order(in_lives, files)
+    marks = (
+        None
+        if version is None
+        else touched_since(store, clusters, version, in_lives, files, starts=starts if several else None, since=since)
+    )
+    events = (ordered if marks is None else marks.events(ordered)).localCheckpoint()
+    told = partition_observations(events, kept_columns(store.spark, ruleset), since).localCheckpoint()
+    tracers = replicas.tracing(events if marks is None else in_lives)
+
+    def write(table: str, rows: DataFrame, made_anew: Callable[[DataFrame], DataFrame] | None = None) -> None:
+        if marks is None:
+            store.replace(table, clusters, rows)
+        else:
+            old = store.rows_of(table, clusters)
+            store.exchange(table, clusters, made_anew(old) if made_anew else old, rows)
 
     def partitions_then_replicas() -> None:
+        rows = marks.rows if marks else None
         intervals = partitions.close_ended_incarnations(partitions.timeline(told, marked=bool(since)), starts).localCheckpoint()
-        write("partition_timeline", intervals)
-        write("replica_timeline", partitions.close_ended_incarnations(replica_intervals(events, intervals, since), starts))
+        write("partition_timeline", intervals, rows)
+        stood = replica_intervals(events, intervals, since, tracers)
+        write("replica_timeline", partitions.close_ended_incarnations(stood, starts), rows)
 
     def all_others() -> None:
-        write("controllers", controllers.reigns(events))
-        write("topic_deletions", topic_deletions(events, since))
-        write("reassignments", reassignments.reassignments(told))
+        write("controllers", controllers.reigns(events if marks is None else ordered))
+        of_topics = events if marks is None else marks.of_deletions(ordered)
+        write("topic_deletions", topic_deletions(of_topics, since), marks.of_deletions if marks else None)
+        write("reassignments", reassignments.reassignments(told), marks.rows if marks else None)
 
     at_once(partitions_then_replicas, all_others)

@@ -18,7 +18,7 @@ def reigns(events: DataFrame) -> DataFrame:
     """
     elected = F.col("event_type").isin("controller_elected", "controller_epoch_incremented")
     spoken = F.col("controller_epoch").isNotNull() & (F.col("controller") == F.col("node"))
-    first_of = ("ts", "file", "record_no")
+    first_of = ("ts", "log", "file_ts", "file", "record_no")
     known = (
         events.filter(spoken & (elected | F.col("event_type").isNotNull()))
         .groupBy(*REIGN, "node")

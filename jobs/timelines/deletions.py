@@ -1,6 +1,9 @@
 """`topic_deletions`: from the request to the completion, with what held it up."""
 
-from pyspark.sql import DataFrame
+from functools import reduce
+from operator import or_
+
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from jobs.timelines.order import position, up_to_here
@@ -12,6 +15,21 @@ SIGNS = ("deletion_requested", "deletion_starting", "deletion_started", "deletio
 BLOCKING = ("deletion_dead_replicas", "deletion_failed")
 
 
+def _roles() -> dict[str, Column]:
+    """What an event says about the deletion of its topic, as conditions."""
+    ineligible = (F.col("to_state") == "ReplicaDeletionIneligible") & F.col("says").isin("happened", "failed")
+    return {
+        "sign": F.col("event_type").isin(*SIGNS) & (F.col("says") != "failed"),
+        "completed": F.col("event_type") == "deletion_completed",
+        "blocking": (F.col("event_type").isin(*BLOCKING) | ineligible) & F.col("replica").isNotNull(),
+    }
+
+
+def signs(events: DataFrame) -> DataFrame:
+    """Those events that tell about the deletion of a topic. in and out: events."""
+    return events.filter("topic IS NOT NULL").filter(reduce(or_, _roles().values()))
+
+
 def deletions(events: DataFrame) -> DataFrame:
     """One row a deletion.
 
@@ -21,15 +39,13 @@ def deletions(events: DataFrame) -> DataFrame:
     that the controller would move there and may not (the state machine of those versions lacks the move). Replicas that a
     starting controller merely finds on a dead broker are set to the same state and do not count.
     """
-    completed = F.col("event_type") == "deletion_completed"
-    ineligible = (F.col("to_state") == "ReplicaDeletionIneligible") & F.col("says").isin("happened", "failed")
-    blocking = (F.col("event_type").isin(*BLOCKING) | ineligible) & F.col("replica").isNotNull()
-    sign = F.col("event_type").isin(*SIGNS) & (F.col("says") != "failed")
-    told = events.filter("topic IS NOT NULL").filter(sign | completed | blocking).select("*", F.lit(1).alias("tie"))
+    told = signs(events).select("*", F.lit(1).alias("tie"))
+    roles = _roles()
+    completed = roles["completed"]
     so_far = up_to_here(*TOPIC, order=position())
     numbered = told.select(
         *TOPIC, "ts", "record_id", "partition", "replica",
-        sign.alias("sign"), completed.alias("completed"), blocking.alias("blocking"),
+        *[condition.alias(name) for name, condition in roles.items()],
         F.row_number().over(so_far).alias("pos"),
         (F.count_if(completed).over(so_far) - F.when(completed, 1).otherwise(0)).alias("number"),
     )  # fmt: skip

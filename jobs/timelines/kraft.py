@@ -26,6 +26,8 @@ CONTROLLER_TOLD = (
 BROKER_SIGNS = ("replica_creating", "roles_changing", "broker_state_changed")
 # without a partition epoch up to 3.2
 BROKER_TOLD = ("leader_started", "follower_started", "become_skipped")
+# from where on a controller's lines are history, and from where on they are not
+MARKS = ("quorum_controller_created", "controller_activated", "metadata_caught_up")
 DIFFERENCES = ("partition_changed", "unclean_leader_elected")
 STATE = ("leader", "leader_epoch", "isr")
 ASSIGNMENT = ("replicas", "adding_replicas", "removing_replicas")
@@ -69,7 +71,7 @@ def _statements(events: DataFrame, lives: DataFrame) -> DataFrame:
     )
     # `Creating new partition ..` and the like tell which topic a node means from there on
     told = events.filter(counts | (of_partition & F.col("topic_id").isNotNull()))
-    marks = events.filter("event_type IN ('quorum_controller_created', 'controller_activated', 'metadata_caught_up')")
+    marks = events.filter(F.col("event_type").isin(*MARKS))
     columns = [
         *PARTITION, "ts", "tie", "node", "log", "file_ts", "file", "record_no", "item", "record_id", "event_type", "topic_id",
         "leader", "leader_epoch", "isr", "partition_epoch", *ASSIGNMENT,

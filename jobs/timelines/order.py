@@ -96,20 +96,36 @@ def signs(events: DataFrame) -> dict[str, list[Sign]]:
     return found
 
 
-def in_order(events: DataFrame) -> DataFrame:
+def _log() -> Column:
+    """INT: 1 of state-change.log, 2 of controller.log, 4 of server.log, as Kafka's own configuration divides the loggers."""
+    logger = F.coalesce("logger", F.lit(""))
+    return F.when(logger.endswith("state.change.logger"), 1).when(logger.contains(".controller"), 2).otherwise(4)
+
+
+def files(events: DataFrame) -> DataFrame:
+    """What orders the files of a node.
+
+    in: events. out: cluster, node, file, file_ts (first time stamp: rotated files of one log follow one another), merged INT (bits of
+    the logs that share files on that node: a cut does not change them).
+    """
+    held = events.groupBy("cluster", "node", "file").agg(F.min("ts").alias("file_ts"), F.bit_or(_log()).alias("logs"))
+    shared = F.bit_or(F.when(F.bit_count("logs") > 1, F.col("logs"))).over(all_of("cluster", "node"))
+    return held.select("cluster", "node", "file", "file_ts", F.coalesce(shared, F.lit(0)).alias("merged"))
+
+
+def in_order(events: DataFrame, held: DataFrame | None = None) -> DataFrame:
     """Adds what orders events of one millisecond, however their logs were cut and renamed.
 
-    in: events. out: the same plus log INT (1 state-change.log, 2 controller.log, 3 server.log; 0 where one file holds them all) and
-    file_ts (first time stamp of the file: rotated files of one log follow one another). Order is `position()`: time, then node and
-    log, then file and place in the file. The lines of one thread never run back in time.
+    in: events; held: their `files`, if these are known. out: the same plus file_ts (see `files`) and log INT: 1 state-change.log, 2 controller.log, 4 server.log; the lowest of those
+    that share files. Order is `position()`: time, then node and log, then file and place in the file. The lines of one thread
+    never run back in time.
     """
-    logger = F.coalesce("logger", F.lit(""))
-    log = F.when(logger.endswith("state.change.logger"), 1).when(logger.contains(".controller"), 2).otherwise(3)
-    files = events.groupBy("cluster", "file").agg(
-        F.min("ts").alias("file_ts"),
-        F.when(F.min(log) == F.max(log), F.min(log)).otherwise(0).alias("log"),
-    )  # fmt: skip
-    return events.join(F.broadcast(files), ["cluster", "file"]).select(*events.columns, "log", "file_ts")
+    keys = ("cluster", "node", "file")
+    of_file = (files(events) if held is None else held).withColumnsRenamed({name: f"of_{name}" for name in keys})
+    same = [F.col(name).eqNullSafe(F.col(f"of_{name}")) for name in keys]
+    lowest = F.col("merged").bitwiseAND(-F.col("merged"))
+    log = F.when(F.col("merged").bitwiseAND(_log()) != 0, lowest).otherwise(_log())
+    return events.join(F.broadcast(of_file), same).select(*events.columns, log.alias("log"), "file_ts")
 
 
 def position() -> list[Column]:

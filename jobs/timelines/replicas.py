@@ -16,19 +16,30 @@ TELLING = ("partition_online", "reassignment_caught_up", "deletion_completed", "
 PLACE = ("ts", "node", "log", "file_ts", "file", "record_no", "item", "tie", "record_id")
 
 
-def changes(events: DataFrame) -> DataFrame:
-    """Replica states that lines print: applied changes, and the map that a starting controller prints.
-
-    in: events with file_ts. out: cluster, incarnation, topic, partition, replica, ts .. node, from_state, state, inferred.
-    """
+def _is_change() -> Column:
+    """Whether an event prints the state of a replica: an applied change, or the map that a starting controller prints."""
     printed = F.col("event_type").isNotNull() & F.col("replica").isNotNull() & F.col("partition").isNotNull()
     applied = (F.col("event_type") == "replica_state_changed") & (F.col("says") == "happened")
     found = (F.col("says") == "is") & F.col("to_state").isNotNull()
+    return printed & (applied | found)
+
+
+def changes(events: DataFrame) -> DataFrame:
+    """Replica states that lines print.
+
+    in: events with file_ts. out: cluster, incarnation, topic, partition, replica, ts .. node, from_state, state, inferred.
+    """
     return (
-        events.filter(printed & (applied | found))
+        events.filter(_is_change())
         .select("*", F.lit(1).alias("tie"))
         .select(*REPLICA, *PLACE, "from_state", F.col("to_state").alias("state"), F.lit(False).alias("inferred"))
     )
+
+
+def tracing(events: DataFrame) -> DataFrame:
+    """cluster, incarnation, node: those that print replica states. They print all of them."""
+    printing = events.filter(_is_change() & F.col("from_state").isNotNull())
+    return printing.select("cluster", "incarnation", "node").distinct()
 
 
 def _goes(state: str, replicas: str) -> Column:
@@ -114,16 +125,15 @@ def _struct_of(state: str) -> Callable[[Column], Column]:
     return lambda one: F.struct(one.alias("replica"), F.lit(state).alias("state"))
 
 
-def timeline(events: DataFrame, partition_timeline: DataFrame) -> DataFrame:
+def timeline(events: DataFrame, partition_timeline: DataFrame, tracers: DataFrame) -> DataFrame:
     """The intervals.
 
-    in: events with file_ts; the rows of `partition_timeline`. out: the columns of `replica_timeline` but in_isr.
-    A node that prints replica states prints all of them: nothing is inferred from its other lines.
+    in: events with file_ts; the rows of `partition_timeline`; `tracing`. out: the columns of `replica_timeline` but in_isr.
+    Nothing is inferred from the other lines of a node that prints replica states.
     """
     said = changes(events)
-    tracing = said.filter("from_state IS NOT NULL").select("cluster", "incarnation", "node").distinct()
     telling = events.filter(F.col("event_type").isin(*_named(), *TELLING)).select("*", F.lit(1).alias("tie"))
-    silent = telling.join(F.broadcast(tracing), ["cluster", "incarnation", "node"], "left_anti").localCheckpoint()
+    silent = telling.join(F.broadcast(tracers), ["cluster", "incarnation", "node"], "left_anti").localCheckpoint()
     assigned = partition_timeline.filter("replicas IS NOT NULL AND valid_from IS NOT NULL").select(
         *PARTITION, F.col("valid_from").alias("from_ts"), F.col("valid_to").alias("to_ts"),
         "replicas", "adding_replicas", "removing_replicas",

@@ -24,4 +24,4 @@ CLUSTER BY (cluster, ts)
 -- what queries skip files by: smallest and largest values of 30 more columns took as long as writing them
 TBLPROPERTIES ('delta.dataSkippingStatsColumns' = 'cluster,ts')
 LOCATION '{location}'
-COMMENT 'What the logs say: one row a record and item, never changed but for the incarnation'
+COMMENT 'What the logs say: one row a record and item, never changed but for the incarnation, and where a record was cut short and is whole now'

@@ -1,0 +1,202 @@
+"""Night after night: however a recording is split and delivered, the tables are those of one run over all of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from jobs import errors, nightly_audit
+from jobs.nightly_audit import main
+from jobs.store import Store
+
+SAMPLES = Path(__file__).parents[1] / "sample_logs"
+RECORDINGS = (
+    "2.5.1-default/delete-topic", "2.8.2-default/delete-topic-dead-broker", "3.3.2-trace/cancel-reassignment",
+    "3.3.2-trace/delete-topic-dead-broker+3.3.2-trace/cancel-reassignment", "3.9.1-default/controlled-shutdown",
+    "3.9.1-kraft/controller-failover",
+)  # fmt: skip
+NIGHTS = 3
+# more than this, and only what new events touch is made anew
+SOME_BYTES = 1
+STAMP = re.compile(rb"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\]")
+SEEDS = range(int(os.environ.get("SEED0", "0")), int(os.environ.get("SEED1", "1")))
+
+# path below the cluster's folder -> what lies there
+Files = dict[str, bytes]
+
+pytestmark = pytest.mark.spark
+
+
+def whole(recording: str) -> Files:
+    """All logs of a recording, or of several: a cluster that was wiped in between."""
+    files: Files = {}
+    for folder in (SAMPLES / name for name in recording.split("+")):
+        for log in sorted(folder.glob("*/*.log")):
+            path = str(log.relative_to(folder))
+            files[path] = files.get(path, b"") + log.read_bytes()
+    return {path: content for path, content in files.items() if content}
+
+
+def records(content: bytes) -> list[tuple[str, bytes]]:
+    """(time stamp, text) of every record, in the order of the file."""
+    found: list[tuple[str, bytes]] = []
+    for line in content.splitlines(keepends=True):
+        if begin := STAMP.match(line):
+            found.append((begin.group(1).decode(), line))
+        elif found:
+            found[-1] = found[-1][0], found[-1][1] + line
+    return found
+
+
+def merged(files: Files) -> Files:
+    """One file a node, as a console has it."""
+    nodes: dict[str, list[tuple[str, bytes]]] = {}
+    for path, content in files.items():
+        nodes.setdefault(Path(path).parts[0], []).extend(records(content))
+    return {
+        f"{node}/console.log": b"".join(text for _, text in sorted(told, key=lambda one: one[0])) for node, told in nodes.items()
+    }
+
+
+def by_time(files: Files, chance: random.Random) -> list[Files]:
+    """Every file cut at the same moments, as a collector that comes by the hour has them."""
+    stamps = sorted(stamp for content in files.values() for stamp, _ in records(content))
+    moments = sorted(chance.sample(stamps, NIGHTS - 1))
+    nights: list[Files] = [{} for _ in range(NIGHTS)]
+    for path, content in files.items():
+        for stamp, text in records(content):
+            night = nights[sum(moment <= stamp for moment in moments)]
+            night[path] = night.get(path, b"") + text
+    return nights
+
+
+def by_record(files: Files, chance: random.Random) -> list[Files]:
+    """Every file rotated where its size is reached."""
+    nights: list[Files] = [{} for _ in range(NIGHTS)]
+    for path, content in files.items():
+        told = records(content)
+        cuts = sorted(chance.randrange(len(told)) for _ in range(NIGHTS - 1))
+        for number, (begin, end) in enumerate(zip([0, *cuts], [*cuts, len(told)], strict=True)):
+            if end > begin:
+                nights[number][f"{path}.{number}"] = b"".join(text for _, text in told[begin:end])
+    return nights
+
+
+def grown(files: Files, chance: random.Random) -> list[Files]:
+    """The same files every night, each longer than before and cut off anywhere, in the middle of a line or of a stack trace."""
+    lengths = {path: sorted(chance.randrange(1, len(content)) for _ in range(NIGHTS - 1)) for path, content in files.items()}
+    early = [{path: content[: lengths[path][night]] for path, content in files.items()} for night in range(NIGHTS - 1)]
+    return [*early, files]
+
+
+def late_node(files: Files, chance: random.Random) -> list[Files]:
+    """One node after the other."""
+    nights: list[Files] = [{} for _ in range(NIGHTS)]
+    nodes = sorted({Path(path).parts[0] for path in files})
+    chance.shuffle(nodes)
+    for path, content in files.items():
+        nights[nodes.index(Path(path).parts[0]) % NIGHTS][path] = content
+    return nights
+
+
+def forgotten(files: Files, chance: random.Random) -> list[Files]:
+    """Cut by time; what one node wrote on the first night comes on the last."""
+    nights = by_time(files, chance)
+    node = chance.choice(sorted({Path(path).parts[0] for path in files}))
+    for path in [path for path in nights[0] if Path(path).parts[0] == node]:
+        nights[-1][f"{path}.forgotten"] = nights[0].pop(path)
+    return nights
+
+
+def in_any_order(files: Files, chance: random.Random) -> list[Files]:
+    """Pieces of all files, delivered as it happens."""
+    nights: list[Files] = [{} for _ in range(NIGHTS)]
+    for number, night in enumerate(by_record(files, chance)):
+        for path, content in night.items():
+            nights[chance.randrange(NIGHTS)][f"{path}-{number}"] = content
+    return nights
+
+
+WAYS: tuple[Callable[[Files, random.Random], list[Files]], ...] = (by_time, by_record, grown, late_node, forgotten, in_any_order)
+
+
+def cases() -> Iterator[tuple[str, Files, list[Files]]]:
+    """(name, all logs, what is delivered each night): every way and every recording, as chance brings them together."""
+    for seed in SEEDS:
+        for number, way in enumerate(WAYS):
+            recording = RECORDINGS[(number + seed) % len(RECORDINGS)]
+            name = f"{way.__name__}-{seed}-{re.sub(r'[/+]', '-', recording)}"
+            files = whole(recording) if (seed + number) % 3 else merged(whole(recording))
+            yield name, files, way(files, random.Random(name))
+
+
+def deliver(folder: Path, files: Files) -> None:
+    """The folder holds these files and no others."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for path, content in files.items():
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+
+
+def audit(root: Path, tables: Path, delivered: dict[str, Files]) -> None:
+    """One run over all clusters that something was delivered for."""
+    blocks = []
+    for name, files in delivered.items():
+        if files:
+            deliver(root / name, files)
+            blocks.append(f"[[cluster]]\nname = {json.dumps(name)}\nlogs = [{json.dumps(str(root / name))}]\n")
+    config = root / "audit.toml"
+    config.write_text("\n".join(blocks))
+    assert main(["audit", "--config", str(config), "--tables", str(tables)]) in (errors.CLEAN, errors.FINDINGS, errors.INPUT)
+
+
+def rows(spark, tables: Path) -> dict[tuple[str, str], list[str]]:
+    """(cluster, table) -> its rows, less what names files and places in them, which another cut changes."""
+    Store(spark, tables).open()
+    names = (
+        "events",
+        "partition_timeline",
+        "replica_timeline",
+        "reassignments",
+        "topic_deletions",
+        "controllers",
+        "coverage",
+        "passed_over",
+    )
+    found: dict[tuple[str, str], list[str]] = {}
+    for table in names:
+        for row in spark.table(table).drop("file", "record_no").collect():
+            found.setdefault((row.cluster, table), []).append(json.dumps(row.asDict(recursive=True), default=str, sort_keys=True))
+    return {key: sorted(some) for key, some in found.items()}
+
+
+def differences(one: list[str], other: list[str], at_most: int = 3) -> list[str]:
+    """Rows of one that the other has not."""
+    left = sorted(set(one) - set(other)) or [f"{len(one)} rows"]
+    return left[:at_most]
+
+
+def test_any_delivery_gives_the_tables_of_one_run(spark, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(nightly_audit, "KEPT_BYTES", SOME_BYTES)
+    chosen = list(cases())
+    for folder in ("nights", "once"):
+        (tmp_path / folder).mkdir()
+    for night in range(NIGHTS):
+        audit(tmp_path / "nights", tmp_path / "tables", {name: nights[night] for name, _, nights in chosen})
+    audit(tmp_path / "once", tmp_path / "expected", {name: files for name, files, _ in chosen})
+    capsys.readouterr()
+    got, expected = rows(spark, tmp_path / "tables"), rows(spark, tmp_path / "expected")
+    wrong = {
+        key: (differences(got.get(key, []), expected.get(key, [])), differences(expected.get(key, []), got.get(key, [])))
+        for key in sorted(got.keys() | expected.keys())
+        if got.get(key) != expected.get(key)
+    }
+    assert not wrong, "\n".join(f"{key}\n  only night by night: {a}\n  only in one run: {b}" for key, (a, b) in wrong.items())

@@ -1,0 +1,108 @@
+"""What new events touch, and that nothing else is written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from frames import frame
+from test_timelines import PARTITION, events, types_of
+
+from jobs.store import Store
+from jobs.timelines import order, touched
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from pyspark.sql import DataFrame, SparkSession
+
+ASSIGNED = [("a", 0, [1, 2]), ("a", 1, [2, 3]), ("b", 0, [3, 1])]
+BEFORE = [{"s": s, "event_type": "partition_online", "topic": t, "partition": p} for s, (t, p, _) in enumerate(ASSIGNED)]
+TRACED = {"event_type": "replica_state_changed", "topic": "a", "partition": 0, "replica": 1, "from_state": "NewReplica"}
+# what happens -> the new event, the partitions that are made anew
+TOUCHES: dict[str, tuple[dict[str, Any], Collection[tuple[str, int]]]] = {
+    "a partition": ({"event_type": "isr_shrunk", "topic": "a", "partition": 1, "replica": 2}, {("a", 1)}),
+    "a topic": ({"event_type": "deletion_completed", "topic": "a"}, {("a", 0), ("a", 1)}),
+    "a broker": ({"event_type": "broker_started", "broker": 1}, {("a", 0), ("b", 0)}),
+    "none": ({"event_type": "controller_resigned"}, set()),
+    "the level of a node": (TRACED, {("a", 0), ("a", 1), ("b", 0)}),
+    "the order of files": ({"event_type": "controller_resigned", "ts": "2026-11-20 09:00:00"}, {("a", 0), ("a", 1), ("b", 0)}),
+}
+IN_KRAFT: dict[str, tuple[dict[str, Any], Collection[tuple[str, int]]]] = {
+    "a partition": ({"event_type": "partition_changed", "topic": "b", "partition": 0}, {("b", 0)}),
+    "a topic by one of its partitions": ({"event_type": "partition_changed", "topic": "a", "partition": 0}, {("a", 0), ("a", 1)}),
+    "a controller's start": ({"event_type": "quorum_controller_created"}, {("a", 0), ("a", 1), ("b", 0)}),
+    "a broker": ({"event_type": "broker_fencing_replayed", "broker": 1}, {("a", 0), ("a", 1), ("b", 0)}),
+}
+
+
+def intervals(spark: SparkSession) -> DataFrame:
+    rows = [{"topic": t, "partition": p, "replicas": r, "cluster": "c", "incarnation": 1} for t, p, r in ASSIGNED]
+    return frame(spark, {**PARTITION, "replicas": "ARRAY<INT>"}, rows)
+
+
+@pytest.mark.parametrize(
+    ("new", "expected", "in_kraft"),
+    [pytest.param(*case, False, id=name) for name, case in TOUCHES.items()]
+    + [pytest.param(*case, True, id=f"KRaft: {name}") for name, case in IN_KRAFT.items()],
+)
+def test_what_an_event_touches(spark: SparkSession, new: dict, expected: Collection, in_kraft: bool) -> None:
+    before, after = (events(spark, *rows).drop("log", "file_ts") for rows in (BEFORE, [{"s": 9} | new]))
+    timeline, now = intervals(spark), before.unionByName(after)
+    found = touched.find(
+        before,
+        now,
+        after.select(*touched.TOLD),
+        files=order.files(now),
+        intervals=timeline,
+        whole=frozenset(),
+        in_kraft=frozenset({"c"} if in_kraft else ()),
+    )
+    assert {(row.topic, row.partition) for row in found.rows(timeline).collect()} == expected
+    # to make them anew, all that was ever said about them is read
+    read = {(row.topic, row.partition) for row in found.events(before).collect()}
+    assert read == expected
+
+
+def test_rows_that_stay_are_not_written(tables: Store) -> None:
+    def interval(topic: str, step: int, end: str | None, leader: int = 1) -> dict[str, Any]:
+        begin = f"2026-11-{step:02d} 00:00:00"
+        key = {"cluster": "c", "incarnation": 1, "topic": topic, "partition": 0, "step": step}
+        return key | {"valid_from": begin, "valid_to": end, "leader": leader, "inferred": False, "source": "logs"}
+
+    def rows(*some: dict[str, Any]) -> DataFrame:
+        return frame(tables.spark, types_of("partition_timeline"), some)
+
+    def files() -> dict[str, set[tuple[str, int]]]:
+        found: dict[str, set[tuple[str, int]]] = {}
+        for row in tables.table("partition_timeline").select("topic", "step", "_metadata.file_name").collect():
+            found.setdefault(row.file_name, set()).add((row.topic, row.step))
+        return found
+
+    def exchange(old: DataFrame, new: DataFrame) -> None:
+        tables.exchange("partition_timeline", ["c"], old, new)
+
+    day2, day3 = "2026-11-02 00:00:00", "2026-11-03 00:00:00"
+    everything = rows(interval("a", 1, day2), interval("a", 2, None), interval("b", 1, day2), interval("b", 2, None))
+    exchange(rows(), everything)
+    before, version = files(), tables.version("partition_timeline")
+    assert set(map(frozenset, before.values())) == {frozenset({("a", 1), ("b", 1)}), frozenset({("a", 2), ("b", 2)})}
+
+    of_a = tables.table("partition_timeline").filter("topic = 'a'")
+    exchange(of_a, rows(interval("a", 1, day2), interval("a", 2, None)))
+    assert tables.version("partition_timeline") == version
+
+    exchange(of_a, rows(interval("a", 1, day2), interval("a", 2, day3), interval("a", 3, None, leader=2)))
+    after = files()
+    assert tables.version("partition_timeline") == version + 1
+    assert set.union(*after.values()) == {("a", 1), ("a", 2), ("a", 3), ("b", 1), ("b", 2)}
+    over = next(name for name, held in before.items() if ("a", 1) in held)
+    assert after[over] == before[over]
+    assert not any(name in before for name in after if name != over)
+
+    # an interval of the past that has changed
+    exchange(
+        tables.table("partition_timeline").filter("topic = 'b'"), rows(interval("b", 1, day2, leader=7), interval("b", 2, None))
+    )
+    told = {(row.topic, row.step, row.leader) for row in tables.table("partition_timeline").collect()}
+    assert told == {("a", 1, 1), ("a", 2, 1), ("a", 3, 2), ("b", 1, 7), ("b", 2, 1)}
