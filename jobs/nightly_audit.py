@@ -230,7 +230,9 @@ class Audit:
 
         spark, ruleset = store.spark, self.ruleset
         names = [cluster.name for cluster in self.config.clusters]
-        version = None if bytes_under(store.path("events")) < KEPT_BYTES else store.version("events")
+        held = bytes_under(store.path("events"))
+        version = None if held < KEPT_BYTES else store.version("events")
+        store.keeps_rows = held + sum(file.size for file in files) < KEPT_BYTES
         files, read, repeated = self._read(store, files)
         store.keeps_rows = bytes_under(store.path("events")) < KEPT_BYTES
         store.keep("events", names)
@@ -265,11 +267,13 @@ class Audit:
             checks.register(spark, written, self._clocks(written["controllers"], outcomes, summary))
             before = store.rows_of("findings", audited)
             given = {"metadata_log"} if any(row.metadata_log for row in summary.values()) else set()
-            settled = checks.settle(checks.violations(spark, given), before, spark.table("clocks"), self.run_id)
-            store.replace("findings", audited, settled)
+            settled = checks.settle(checks.violations(spark, given), before, spark.table("clocks"), self.run_id).localCheckpoint()
             warm_up.join()
-            count = contracts.guard(spark, written | {"findings": store.rows_of("findings", audited)})
-            doing.note(f"{count} rules hold")
+
+            def guard() -> None:
+                doing.note(f"{contracts.guard(spark, written | {'findings': settled})} rules hold")
+
+            at_once(lambda: store.replace("findings", audited, settled), guard)
         return outcomes
 
     def _read(self, store: Any, files: list[Any]) -> tuple[list[Any], Any, bool]:
@@ -300,6 +304,8 @@ class Audit:
             with stage("open tables, count lines", store.spark):
                 parts = ingest.read(store.spark, source, self.ruleset)
                 opened.result()
+                for table in ("events", "passed_over"):
+                    store.keep(table, [cluster.name for cluster in self.config.clusters])
             with stage("read records", store.spark) as doing:
                 read = events.land(store, parts, source, self.ruleset, self.days)
                 counts = [

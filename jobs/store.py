@@ -116,9 +116,14 @@ class Store:
 
     def append(self, table: str, rows: DataFrame) -> None:
         """Adds rows; columns by name."""
-        self._kept.pop(table, None)
+        kept = self._kept.pop(table, None)
+        if kept is not None:
+            rows = rows.select(*kept[1].columns).localCheckpoint()
         rows.write.format("delta").mode("append").save(str(self.path(table)))
         self._blank.discard(table)
+        if kept is not None:
+            of, before = kept
+            self._kept[table] = of, self._as_one(before.unionByName(rows))
 
     def version(self, table: str) -> int:
         """Number of the table's last commit."""
@@ -166,10 +171,13 @@ class Store:
         """
         wanted = frozenset(clusters)
         if self.keeps_rows and not (table in self._kept and wanted <= self._kept[table][0]):
-            rows = self.rows_of(table, wanted)
-            if self.spark.conf.get("spark.sql.shuffle.partitions") == "1":  # what is in one partition is never shuffled
-                rows = rows.coalesce(1)
-            self._kept[table] = wanted, rows.localCheckpoint()
+            self._kept[table] = wanted, self._as_one(self.rows_of(table, wanted))
+
+    def _as_one(self, rows: DataFrame) -> DataFrame:
+        """The rows, in memory; where a session has one partition, in one: they are never shuffled then."""
+        if self.spark.conf.get("spark.sql.shuffle.partitions") == "1":
+            rows = rows.coalesce(1)
+        return rows.localCheckpoint()
 
     def forget(self, table: str) -> None:
         """The table was changed by another way than these: it is read again when rows are asked for."""
