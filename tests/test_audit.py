@@ -15,6 +15,7 @@ from jobs.store import Store
 
 SAMPLES = Path(__file__).parents[1] / "sample_logs"
 TRACE = SAMPLES / "3.3.2-trace" / "delete-topic-dead-broker"
+DEFAULT = SAMPLES / "3.3.2-default" / "delete-topic-dead-broker"
 TABLES_OF_TIME = ("partition_timeline", "replica_timeline", "reassignments", "topic_deletions", "controllers")
 
 pytestmark = pytest.mark.spark
@@ -27,30 +28,41 @@ def audit(capsys, logs, tables: Path, *more: str) -> tuple[int, dict, str]:
     return code, json.loads(said.out) if said.out.strip() else {}, said.err
 
 
+def read(spark, tables: Path, table: str):
+    """One table, whichever tables the session has open."""
+    return spark.read.format("delta").load(str(Store(spark, tables).path(table)))
+
+
 def rows(spark, tables: Path, table: str, order: str = "") -> list[dict]:
-    Store(spark, tables).open()
-    frame = spark.table(table)
+    frame = read(spark, tables, table)
     return [row.asDict(recursive=True) for row in (frame.orderBy(*order.split(", ")) if order else frame).collect()]
 
 
 def fingerprint(spark, tables: Path) -> dict[str, list[str]]:
     """All tables less what names files, runs and places in files."""
-    Store(spark, tables).open()
+    left_out = {"events": ("file", "record_no"), "findings": ("run_id", "status")}
     found = {}
-    for table in (*TABLES_OF_TIME, "coverage", "passed_over"):
-        found[table] = sorted(json.dumps(row.asDict(recursive=True), default=str) for row in spark.table(table).collect())
-    events = spark.table("events").drop("file", "record_no")
-    found["events"] = sorted(json.dumps(row.asDict(recursive=True), default=str) for row in events.collect())
-    findings = spark.table("findings").drop("run_id", "status")
-    found["findings"] = sorted(json.dumps(row.asDict(recursive=True), default=str) for row in findings.collect())
+    for table in (*TABLES_OF_TIME, "coverage", "passed_over", *left_out):
+        told = read(spark, tables, table).drop(*left_out.get(table, ())).collect()
+        found[table] = sorted(json.dumps(row.asDict(recursive=True), default=str) for row in told)
     return found
 
 
 @pytest.fixture(scope="module")
 def audited(spark, tmp_path_factory):
     """Tables of one run over the stuck deletion, at TRACE."""
+    return in_one_piece(tmp_path_factory, TRACE)
+
+
+@pytest.fixture(scope="module")
+def audited_default(spark, tmp_path_factory):
+    """The same deletion at the default levels."""
+    return in_one_piece(tmp_path_factory, DEFAULT)
+
+
+def in_one_piece(tmp_path_factory, recording: Path) -> Path:
     tables = tmp_path_factory.mktemp("audited")
-    assert main(["audit", str(TRACE), "--tables", str(tables)]) == errors.CLEAN
+    assert main(["audit", str(recording), "--tables", str(tables)]) == errors.CLEAN
     return tables
 
 
@@ -77,9 +89,11 @@ def test_a_held_up_deletion_is_over_when_the_broker_is_back(spark, audited):
     assert (finding["status"], finding["severity"], finding["node"]) == ("resolved", "error", 3)
 
 
-@pytest.mark.parametrize("level", ["3.3.2-trace", "3.3.2-default"])
-def test_a_deletion_that_waits_is_a_finding_until_it_is_completed(spark, capsys, tmp_path, level):
-    recording = SAMPLES / level / "delete-topic-dead-broker"
+@pytest.mark.parametrize("whole", ["audited", "audited_default"])
+def test_a_deletion_that_waits_is_a_finding_until_it_is_completed(spark, capsys, tmp_path, request, whole):
+    recording = {"audited": TRACE, "audited_default": DEFAULT}[whole]
+    expected = fingerprint(spark, request.getfixturevalue(whole))
+    capsys.readouterr()
     steps = [json.loads(line) for line in (recording / "steps.jsonl").read_text().splitlines()]
     back = next(s["time"] for s in steps if s["step"] == "start broker" and s["time"] > next(
         t["time"] for t in steps if t["step"].startswith("signal")))[:23].replace("T", " ")  # fmt: skip
@@ -94,7 +108,7 @@ def test_a_deletion_that_waits_is_a_finding_until_it_is_completed(spark, capsys,
             if keep:
                 kept.append(line)
         early.write_text("".join(kept))
-    code, verdict, _ = audit(capsys, [tmp_path / "early"], tmp_path / "tables", "--cluster", "c")
+    code, verdict, _ = audit(capsys, [tmp_path / "early"], tmp_path / "tables", "--cluster", recording.name)
     assert code == errors.FINDINGS
     (finding,) = [f for f in verdict["findings"] if f["check_id"] == "topic_deletion_blocked"]
     assert (finding["status"], finding["topic"], finding["node"]) == ("new", "audit", 3)
@@ -102,24 +116,25 @@ def test_a_deletion_that_waits_is_a_finding_until_it_is_completed(spark, capsys,
     (deletion,) = rows(spark, tmp_path / "tables", "topic_deletions")
     assert (deletion["outcome"], deletion["completed_at"]) == ("blocked", None)
 
-    code, verdict, _ = audit(capsys, [recording], tmp_path / "tables", "--cluster", "c")
+    code, verdict, _ = audit(capsys, [recording], tmp_path / "tables")
     assert code == errors.CLEAN
     (finding,) = [f for f in verdict["findings"] if f["check_id"] == "topic_deletion_blocked"]
     assert finding["status"] == "resolved"
-    one = tmp_path / "one"
-    audit(capsys, [recording], one, "--cluster", "c")
-    assert fingerprint(spark, tmp_path / "tables") == fingerprint(spark, one)
+    assert fingerprint(spark, tmp_path / "tables") == expected
 
 
 def test_twice_is_once(spark, capsys, tmp_path, audited):
     before = fingerprint(spark, audited)
-    versions = {t: spark.sql(f"DESCRIBE HISTORY {t}").count() for t in ("events", *TABLES_OF_TIME)}
+
+    def versions() -> dict[str, int]:
+        return {t: spark.sql(f"DESCRIBE HISTORY delta.`{audited / t}`").count() for t in TABLES_OF_TIME}
+
+    written = versions()
     code, verdict, _ = audit(capsys, [TRACE], audited)
     assert code == errors.CLEAN
     assert verdict["clusters"][0]["records_new"] == 0
     assert fingerprint(spark, audited) == before
-    for table in TABLES_OF_TIME:
-        assert spark.sql(f"DESCRIBE HISTORY {table}").count() == versions[table]
+    assert versions() == written
 
     # split over two folders, renamed, gzipped, with an overlap
     for log in TRACE.glob("broker-*/*.log"):
@@ -142,18 +157,18 @@ def test_twice_is_once(spark, capsys, tmp_path, audited):
     assert fingerprint(spark, alone) == before
 
 
-def test_coverage_says_what_the_level_shows(spark, capsys, tmp_path, audited):
+def test_coverage_says_what_the_level_shows(spark, audited, audited_default):
     traced = {r["node"]: r["replica_states"] for r in rows(spark, audited, "coverage") if r["logger"] == "state.change.logger"}
     assert set(traced.values()) == {"observed"}
     for row in rows(spark, audited, "coverage"):
         assert row["records"] == row["recognised"] + row["unrecognised"] + row["drifted"] + row["out_of_scope"]
-    audit(capsys, [SAMPLES / "3.3.2-default" / "delete-topic-dead-broker"], tmp_path)
-    infer = {r["node"]: r["replica_states"] for r in rows(spark, tmp_path, "coverage") if r["logger"] == "state.change.logger"}
+    infer = {
+        r["node"]: r["replica_states"] for r in rows(spark, audited_default, "coverage") if r["logger"] == "state.change.logger"
+    }
     assert set(infer.values()) == {"inferable"}
 
 
 def test_all_tables_can_be_read_by_any_engine(spark, audited):
-    Store(spark, audited).open()
     for table in audited.iterdir():
         if (table / "_delta_log").is_dir():
             assert spark.sql(f"DESCRIBE DETAIL delta.`{table}`").first().minReaderVersion == 1
