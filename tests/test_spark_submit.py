@@ -34,6 +34,10 @@ def packages(tmp_path_factory) -> Path:
     return target
 
 
+# short-lived JVMs, many at a time: what they would compile well, they run once
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+
+
 def environment() -> dict[str, str]:
     import pyspark
 
@@ -42,6 +46,8 @@ def environment() -> dict[str, str]:
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYTHONPATH": "",
+        "SPARK_DAEMON_JAVA_OPTS": JAVA,
+        "SPARK_DAEMON_MEMORY": "256m",
     }
 
 
@@ -50,7 +56,8 @@ def submit(packages: Path, master: str, tables: Path, cwd: Path, *more: str) -> 
     jars = ",".join(map(str, session.jar_files()))
     command = [
         *(f"{home}/bin/spark-submit", "--master", master, "--jars", jars, "--conf", "spark.ui.enabled=false"),
-        *("--conf", "spark.sql.shuffle.partitions=2", *more, "--py-files", str(packages)),
+        *("--conf", "spark.sql.shuffle.partitions=1", "--driver-java-options", JAVA),
+        *("--conf", f"spark.executor.extraJavaOptions={JAVA}", *more, "--py-files", str(packages)),
         *(str(ROOT / "jobs" / "nightly_audit.py"), "audit", str(SAMPLE), "--tables", str(tables), "--json"),
     ]
     return subprocess.run(command, capture_output=True, text=True, env=environment(), cwd=cwd, timeout=900, check=False)
