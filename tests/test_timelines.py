@@ -27,6 +27,7 @@ OBSERVED = {
     "leader": "INT", "leader_epoch": "INT", "isr": "ARRAY<INT>", "partition_epoch": "INT",
     "replicas": "ARRAY<INT>", "adding_replicas": "ARRAY<INT>", "removing_replicas": "ARRAY<INT>",
     "target_replicas": "ARRAY<INT>",
+    "writer": "INT", "previous_isr": "ARRAY<INT>", "wanted_isr": "ARRAY<INT>",
 }  # fmt: skip
 
 
@@ -151,6 +152,73 @@ def test_znode_states(spark: SparkSession) -> None:
         state("loose", 14, None, 1, 1, [1, 2]),
         state("lives", 16, 4, 1, 3, [1]),
         state("lives", 17, 0, 2, 0, [2], life=2),
+    )
+
+
+def wish(topic: str, pos: int, writer: int, before: list[int], after: list[int], **more: Any) -> dict[str, Any]:
+    """A leader before 2.4 says what it is about to write."""
+    usual = {"says": "requested", "event_type": "isr_expanding" if len(after) > len(before) else "isr_shrinking"}
+    return {"topic": topic, "pos": pos, "writer": writer, "previous_isr": before, "wanted_isr": after, **usual, **more}
+
+
+def test_what_leaders_wrote(spark: SparkSession) -> None:
+    refused = {"says": "failed", "event_type": "isr_write_refused", "writer": 1}
+    told = observed(
+        spark,
+        # each wish is proven by the next, the last by the partition epoch of the election; a line about the second comes late
+        znode("chain", 1, 0, 1, 0, [1, 2, 3]),
+        wish("chain", 2, 1, [1, 2, 3], [1, 2]),
+        wish("chain", 3, 1, [2, 1], [1]),
+        znode("chain", 4, 1, 1, 0, [1, 2], says="is"),
+        wish("chain", 5, 1, [1], [1, 2]),
+        znode("chain", 6, 4, 2, 1, [1, 2]),
+        # .. but there the epochs leave no room: it was not written
+        znode("lost", 7, 0, 1, 0, [1, 2, 3]),
+        wish("lost", 8, 1, [1, 2, 3], [1, 2]),
+        znode("lost", 9, 1, 2, 1, [2, 3]),
+        znode("refused", 10, 0, 1, 0, [1, 2, 3]),
+        wish("refused", 11, 1, [1, 2, 3], [1, 2]),
+        {"topic": "refused", "pos": 12, **refused},
+        # nothing follows: likely, and no more
+        znode("open", 13, 0, 1, 0, [1, 2, 3]),
+        wish("open", 14, 1, [1, 2, 3], [1, 2]),
+        # it does not begin with what is known, or another leader has it
+        znode("unknown", 15, 0, 1, 0, [1, 2, 3]),
+        wish("unknown", 16, 1, [1, 2], [1]),
+        znode("other", 17, 0, 1, 0, [1, 2, 3]),
+        wish("other", 18, 2, [1, 2, 3], [1, 2]),
+        # the first was never done: the second begins where it did
+        znode("again", 19, 0, 1, 0, [1, 2, 3]),
+        wish("again", 20, 1, [1, 2, 3], [1, 2]),
+        wish("again", 21, 1, [1, 2, 3], [1, 3]),
+    )
+    types = {name: OBSERVED[name] for name in ("topic", "pos", "record_id", *partitions.ZNODE)}
+    types |= {"counted": "BOOLEAN", "inferred": "BOOLEAN"}
+
+    def state(*values: Any, of: int | None = None, counted: bool = True, inferred: bool = False) -> dict[str, Any]:
+        row = znode(*values)
+        return row | {"record_id": f"r{of or row['pos']}", "counted": counted, "inferred": inferred}
+
+    printed = {"counted": False}
+    assert_rows(
+        partitions.znode_states(told),
+        types,
+        state("chain", 1, 0, 1, 0, [1, 2, 3], **printed),
+        state("chain", 2, 1, 1, 0, [1, 2], inferred=True),
+        state("chain", 3, 1, 1, 0, [1, 2], of=2, **printed),
+        state("chain", 3, 2, 1, 0, [1], inferred=True),
+        state("chain", 5, 2, 1, 0, [1], of=3),
+        state("chain", 5, 3, 1, 0, [1, 2], inferred=True),
+        state("chain", 6, 3, 1, 0, [1, 2], of=5),
+        state("chain", 6, 4, 2, 1, [1, 2], **printed),
+        state("lost", 7, 0, 1, 0, [1, 2, 3], **printed),
+        state("lost", 9, 1, 2, 1, [2, 3], **printed),
+        state("refused", 10, 0, 1, 0, [1, 2, 3], **printed),
+        state("open", 13, 0, 1, 0, [1, 2, 3], **printed),
+        state("open", 14, 1, 1, 0, [1, 2], inferred=True),
+        state("unknown", 15, 0, 1, 0, [1, 2, 3], **printed),
+        state("other", 17, 0, 1, 0, [1, 2, 3], **printed),
+        state("again", 19, 0, 1, 0, [1, 2, 3], **printed),
     )
 
 

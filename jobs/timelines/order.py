@@ -13,6 +13,8 @@ from jobs.store import quoted
 CLOCK_SKEW = timedelta(seconds=60)
 PARTITION = ("cluster", "incarnation", "topic", "partition")
 REPLICA = (*PARTITION, "replica")
+# a partition from its creation to its deletion
+LIFE = (*PARTITION, "life")
 
 
 @dataclass(frozen=True)

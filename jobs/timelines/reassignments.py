@@ -3,8 +3,8 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from jobs.timelines.order import PARTITION, neighbours
-from jobs.timelines.partitions import LIFE, assignments, length
+from jobs.timelines.order import LIFE, PARTITION, neighbours
+from jobs.timelines.partitions import assignments, length
 
 
 def _same_set(one: str, other: str) -> Column:
