@@ -211,6 +211,30 @@ def test_all_recordings_against_the_truth(spark, capsys, tmp_path, shared):
     check_against_the_truth(spark, capsys, tmp_path, recordings)
 
 
+def test_two_clusters_in_one_tree_are_told_apart(spark, capsys, tmp_path):
+    """The same brokers and topics in both, at the same time; only the cluster ids and the folders differ."""
+    both = tmp_path / "both"
+    shutil.copytree(SAMPLES / "2.8.2-default" / "delete-topic-dead-broker", both / "one")
+    for log in sorted(TRACE.glob("broker-*/*.log*")):
+        later = both / "other" / log.relative_to(TRACE)
+        later.parent.mkdir(parents=True, exist_ok=True)
+        later.write_text(log.read_text().replace(" 10:10:", " 10:58:").replace(" 10:09:", " 10:57:"))
+    config = configuration(tmp_path / "audit.toml", {"both": both, "one": both / "one", "other": both / "other"})
+    assert main(["audit", "--config", str(config), "--tables", str(tmp_path / "tables"), "--json"]) == errors.CLEAN
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    assert {(f["check_id"], f["cluster"]) for f in findings if f["severity"] == "warning"} == {("clusters_mixed", "both")}
+    for table in ("partition_timeline", "replica_timeline", "controllers", "topic_deletions"):
+        told = defaultdict(list)
+        for row in rows(spark, tmp_path / "tables", table):
+            name = row.pop("cluster"), row.pop("incarnation")
+            row.pop("record_id")
+            row.pop("evidence", None)
+            told[name].append(json.dumps(row, default=str, sort_keys=True))
+        assert sorted(told["both", 1]) == sorted(told["one", 1]), table
+        assert sorted(told["both", 2]) == sorted(told["other", 1]), table
+        assert told.keys() == {("both", 1), ("both", 2), ("one", 1), ("other", 1)}
+
+
 @pytest.mark.shared
 def test_the_log_that_a_document_prints(spark, capsys, tmp_path, shared):
     (document,) = (shared / "seeds").glob("000*")

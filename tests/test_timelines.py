@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from chispa import assert_df_equality
@@ -34,6 +35,9 @@ OBSERVED = {
 def types_of(table: str) -> dict[str, str]:
     """Column -> type of a table."""
     return columns_of(next(definition for definition in schemas.statements("tables") if definition.name == table))
+
+
+NIGHT = datetime(2026, 11, 20, 10)
 
 
 def at(seconds: float | None) -> str | None:
@@ -413,18 +417,24 @@ def test_reigns(spark: SparkSession) -> None:
         says(22, 4, None, "controller_resigned"),
         # after a wipe epoch 1 is another reign
         says(30, 2, 1, "controller_elected", incarnation=2),
+        # node 1 does not know yet that it was deposed: what it remembers counts no more, what it wrote does
+        says(8, 1, 1, "replica_state_changed", topic="t", partition=0, replica=1, to_state="OfflineReplica"),
+        says(9, 1, 1, "partition_online", topic="t", partition=0, to_state="OnlinePartition", partition_epoch=3),
     )
+    elections = tuple((1, epoch, NIGHT + timedelta(seconds=s)) for epoch, s in ((1, 1), (2, 5), (4, 20)))
+    told = told.select("*", order.overruled({"c": [order.Cluster((), (1,), elections)]}).alias("overruled"))
+    assert [row.record_id for row in told.filter("overruled").collect()] == ["r8"]
 
-    def row(*values: Any, incarnation: int = 1) -> dict[str, Any]:
+    def row(*values: Any, incarnation: int = 1, overruled: int = 0) -> dict[str, Any]:
         told = named("node controller_epoch elected_at resigned_at record_id", *values)
         times = {"elected_at": at(told["elected_at"]), "resigned_at": at(told["resigned_at"])}
         inferred = {"inferred": told["elected_at"] is None, "record_id": f"r{told['record_id']}"}
-        return told | times | inferred | {"cluster": "c", "incarnation": incarnation}
+        return told | times | inferred | {"cluster": "c", "incarnation": incarnation, "overruled": overruled}
 
     assert_rows(
         controllers.reigns(told),
         types_of("controllers"),
-        row(1, 1, 1, 4, 1),
+        row(1, 1, 1, 4, 1, overruled=1),
         row(2, 2, 5, None, 5),
         row(3, 3, None, None, 7),
         row(1, 4, 20, 21, 20),

@@ -5,14 +5,14 @@ epoch), the assignment (RS, AR, RR) and the controller's partition state. States
 clock wrote them; the rest by time.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from jobs.timelines.leader_writes import ANSWERED, WISHED, leader_writes, unanswered
-from jobs.timelines.order import LIFE, PARTITION, neighbours, no_ids, position, starts_of_cluster, up_to_here
+from jobs.timelines.order import LIFE, PARTITION, moments_of_cluster, neighbours, no_ids, position, up_to_here
 
 LEADER_DURING_DELETE = -2
 ZNODE = ("leader", "leader_epoch", "isr", "partition_epoch")
@@ -531,12 +531,12 @@ def _struct_type(frame: DataFrame, names: tuple[str, ...]) -> str:
     return "struct<" + ",".join(f"{name}:{kinds[name]}" for name in (*names, "inferred")) + ">"
 
 
-def close_ended_incarnations(intervals: DataFrame, starts: Mapping[str, Iterable[datetime]]) -> DataFrame:
+def close_ended_incarnations(intervals: DataFrame, ends: Mapping[str, Sequence[datetime | None]]) -> DataFrame:
     """Ends what was still open when its incarnation ended.
 
-    in and out: a timeline with cluster, incarnation, valid_from, valid_to. starts: when each incarnation but the first began.
+    in and out: a timeline with cluster, incarnation, valid_from, valid_to. ends: of the first, second, .. incarnation.
     """
-    end = F.get(starts_of_cluster(starts), F.col("incarnation") - 1)
+    end = F.get(moments_of_cluster(ends), F.col("incarnation") - 1)
     return intervals.select(
         *[F.coalesce("valid_to", end).alias("valid_to") if name == "valid_to" else F.col(name) for name in intervals.columns]
     )
