@@ -11,7 +11,7 @@ from frames import frame
 
 import schemas
 from jobs.store import columns_of
-from jobs.timelines import controllers, deletions, order, partitions, reassignments, replicas
+from jobs.timelines import controllers, deletions, discontinuities, order, partitions, reassignments, replicas
 from parsers.rules import built_in
 
 if TYPE_CHECKING:
@@ -439,6 +439,67 @@ def test_reigns(spark: SparkSession) -> None:
         row(3, 3, None, None, 7),
         row(1, 4, 20, 21, 20),
         row(2, 1, 30, None, 30, incarnation=2),
+    )
+
+
+def test_discontinuities(spark: SparkSession) -> None:
+    def changed(s: int, topic: str, before: str, after: str, epoch: int = 1, **more: Any) -> dict[str, Any]:
+        row = {"s": s, "topic": topic, "partition": 0, "from_state": f"{before}Partition", "to_state": f"{after}Partition"}
+        row |= {"event_type": "partition_online", "controller": 1, "controller_epoch": epoch, "level": "TRACE"}
+        return row | {"logger": "state.change.logger", "file": "state-change.log"} | more
+
+    def found(s: int, topic: str, state: str, **more: Any) -> dict[str, Any]:
+        row = {"s": s, "topic": topic, "partition": 0, "to_state": f"{state}Partition", "says": "is"}
+        return row | {"event_type": "partition_states", "cluster": "d", **more}
+
+    later = {"file": "state-change.log.2", "ts": "2026-11-20 13:30:00"}
+    told = events(
+        spark,
+        changed(1, "whole", "NonExistent", "New"),
+        changed(2, "whole", "New", "Online"),
+        # a move that was refused or failed leaves the state
+        changed(3, "whole", "Online", "Offline", says="failed"),
+        changed(4, "whole", "Online", "Online"),
+        changed(5, "deleted", "New", "Online"),
+        {"s": 6, "topic": "deleted", "event_type": "deletion_completed"},
+        changed(7, "deleted", "NonExistent", "New"),
+        changed(8, "successor", "New", "Online"),
+        changed(9, "successor", "Offline", "Online", epoch=2),
+        changed(10, "epoch_falls", "New", "Online", epoch=5),
+        changed(11, "epoch_falls", "NonExistent", "New", epoch=1),
+        changed(12, "__internal", "New", "Online"),
+        changed(13, "__internal", "NonExistent", "New", file="state-change.log.2"),
+        changed(14, "info", "New", "Online", level="INFO", node=2),
+        changed(15, "info", "Offline", "Online", level="INFO", node=2),
+        changed(16, "gap", "New", "Online"),
+        changed(17, "gap", "Offline", "Online", **later),
+        changed(18, "cut", "New", "Online"),
+        changed(19, "cut", "Offline", "Online"),
+        changed(20, "copy", "New", "Online"),
+        changed(21, "copy", "New", "Online", ts=at(20), file="copy.log"),
+        # the map of a starting controller; what it was before is another's
+        found(30, "dump", "Online", cluster="d"),
+        {"s": 31, "event_type": "controller_elected", "controller": 1, "controller_epoch": 8, "cluster": "d"},
+        changed(32, "dump", "Offline", "Online", epoch=8, cluster="d"),
+    )
+    types = {"topic": "STRING", "held_state": "STRING", "found_state": "STRING", "cause": "STRING"}
+    types |= {"record_id": "STRING", "held_record_id": "STRING"}
+
+    def row(topic: str, held: str, state: str, cause: str, *numbers: int) -> dict[str, Any]:
+        records = {"record_id": f"r{numbers[0]}", "held_record_id": f"r{numbers[-1] if numbers[1:] else numbers[0] - 1}"}
+        return {"topic": topic, "held_state": f"{held}Partition", "found_state": f"{state}Partition", "cause": cause, **records}
+
+    assert_rows(
+        discontinuities.discontinuities(told),
+        types,
+        row("successor", "Online", "Offline", "other_controller", 9),
+        row("epoch_falls", "Online", "NonExistent", "wiped_cluster", 11),
+        row("__internal", "Online", "NonExistent", "wiped_cluster", 13),
+        row("info", "Online", "Offline", "level", 15),
+        row("gap", "Online", "Offline", "hours_without_file", 17),
+        row("cut", "Online", "Offline", "file_missing", 19),
+        row("copy", "Online", "New", "duplicate", 21),
+        row("dump", "Online", "Offline", "other_controller", 32, 30),
     )
 
 

@@ -10,6 +10,7 @@ from jobs.store import Store, at_once, in_clusters, quoted
 from jobs.timelines import (
     controllers,
     deletions,
+    discontinuities,
     kraft,
     kraft_replicas,
     metadata_log,
@@ -199,5 +200,7 @@ def rebuild(store: Store, clusters: list[str], ruleset: RuleSet, version: int | 
         of_topics = events if marks is None else marks.of_deletions(heard)
         write("topic_deletions", topic_deletions(of_topics, since), marks.of_deletions if marks else None)
         write("reassignments", reassignments.reassignments(told), marks.rows if marks else None)
+        # whole: what fills a gap or tells of an election changes causes everywhere
+        write("discontinuities", discontinuities.discontinuities(heard))
 
     at_once(partitions_then_replicas, all_others)
