@@ -3,7 +3,7 @@
 import gzip
 import json
 import shutil
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
@@ -193,6 +193,14 @@ def check_against_the_truth(spark, capsys, tmp_path, recordings: dict[str, Path]
         # what one controller wrote within one batch, up to 2.5, is in no line
         assert not verdict.misses_by_reason()["missing"], truth.details(verdict)
         assert all(miss.interval.value.writer == "controller" for miss in verdict.misses if miss.about == "state")
+    moved = defaultdict(Counter)
+    for row in rows(spark, tmp_path / "tables", "reassignments"):
+        ids = (tuple(sorted(row[f"{name}_replicas"])) for name in ("target", "adding", "removing"))
+        moved[row["cluster"]][row["incarnation"], row["topic"], row["partition"], *ids, row["outcome"]] += 1
+        assert row["caught_up_at"] or row["outcome"] != "completed", row
+    assert {name: moved[name] for name in recordings} == {
+        name: truth.reassignments(truth.read_truth(path)) for name, path in recordings.items()
+    }
     # nothing is missing from these logs: a break is another controller's, or of what INFO leaves out
     assert {row["cause"] for row in rows(spark, tmp_path / "tables", "discontinuities")} <= {"other_controller", "level"}
     illegal = [f for f in rows(spark, tmp_path / "tables", "findings") if f["check_id"].startswith("illegal")]

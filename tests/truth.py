@@ -926,6 +926,24 @@ def said_by(write: TrueState | TrueAssignment) -> dict[str, Any]:
     }
 
 
+def reassignments(truth: Truth) -> Counter[tuple[Any, ...]]:
+    """Incarnation, topic, partition, target, AR, RR and outcome of every reassignment that was written, as `reassignments` has it."""
+    found = []
+    for life in truth.lives:
+        for assignment, after in zip(life.assignments, [*life.assignments[1:], None], strict=True):
+            if assignment.adding or assignment.removing:
+                target = frozenset(assignment.replicas) - assignment.removing
+                if after is None:
+                    outcome = "in_progress"
+                elif after.adding or after.removing:
+                    outcome = "replaced"
+                else:
+                    outcome = "completed" if frozenset(after.replicas) == target else "cancelled"
+                moved = (tuple(sorted(ids)) for ids in (target, assignment.adding, assignment.removing))
+                found.append((life.incarnation, life.topic, life.partition, *moved, outcome))
+    return Counter(found)
+
+
 # -------------------------------------------------------------------------------- print
 
 
