@@ -245,6 +245,45 @@ def test_two_clusters_in_one_tree_are_told_apart(spark, capsys, tmp_path):
         assert told.keys() == {("both", 1), ("both", 2), ("one", 1), ("other", 1)}
 
 
+# scenario of shared/kafka/scenario_epochs.json -> a partition of a recording that goes through it: (leader, leader epoch) step by step
+COURSES = [
+    ("testAutoPreferredReplicaLeaderElection", "1.1.1-default/controlled-shutdown", "invoices", 0, [(2, 0), (3, 1), (2, 2)]),
+    ("testAutoPreferredReplicaLeaderElection", "2.5.1-default/controlled-shutdown", "invoices", 2, [(2, 0), (1, 1), (2, 2)]),
+    ("testAutoPreferredReplicaLeaderElection", "3.3.2-trace/controlled-shutdown", "invoices", 0, [(2, 0), (3, 1), (2, 2)]),
+    ("testPreferredReplicaLeaderElection", "3.3.2-default/broker-failure", "payments", 1, [(2, 0), (3, 1), (2, 2)]),
+    ("testLeaderAndIsrWhenEntireIsrOfflineAndUncleanLeaderElectionDisabled", "1.1.1-default/controlled-shutdown", "single", 0,
+     [(2, 0), (-1, 1), (2, 2)]),
+    ("testLeaderAndIsrWhenEntireIsrOfflineAndUncleanLeaderElectionDisabled", "3.3.2-trace/controlled-shutdown", "single", 0,
+     [(2, 0), (-1, 1), (2, 2)]),
+    # A1 +1, B3 +1, B4 +1 for every replica that goes
+    ("testPartitionReassignment", "3.3.2-default/reassign", "orders", 0, [(1, 0), (1, 1), (4, 2), (4, 3), (4, 4), (4, 5)]),
+    # the leader, which is the controller, is killed: the next one takes it out of the ISR and elects
+    ("testLeaderElectionAndEpoch", "3.3.2-trace/controller-failover", "ledger", 0, [(1, 0), (-1, 1), (2, 2)]),
+]  # fmt: skip
+
+
+@pytest.mark.shared
+def test_courses_of_kafkas_own_tests(spark, capsys, tmp_path, shared):
+    names = sorted({recording for _, recording, *_ in COURSES})
+    config = configuration(tmp_path / "audit.toml", {name: shared / "recordings" / "zk" / name for name in names})
+    assert main(["audit", "--config", str(config), "--tables", str(tmp_path / "tables")]) in (errors.CLEAN, errors.FINDINGS)
+    capsys.readouterr()
+    scenarios = {s["test"]: s["steps"] for s in json.loads((shared / "kafka" / "scenario_epochs.json").read_text())["scenarios"]}
+    told = defaultdict(list)
+    for row in rows(spark, tmp_path / "tables", "partition_timeline", "step"):
+        course = told[row["cluster"], row["topic"], row["partition"]]
+        now = row["leader"], row["leader_epoch"]
+        if row["leader"] is not None and now not in course[-1:]:
+            course.append(now)
+    for scenario, recording, topic, partition, course in COURSES:
+        assert told[recording, topic, partition][: len(course)] == course, (recording, topic)
+        epochs = iter(epoch for _, epoch in course)
+        reached = [step["expect_leader_epoch"] for step in scenarios[scenario]]
+        expected = [epoch for epoch in reached if epoch <= course[-1][1]]
+        assert expected, scenario
+        assert all(epoch in epochs for epoch in expected), scenario
+
+
 @pytest.mark.shared
 def test_the_log_that_a_document_prints(spark, capsys, tmp_path, shared):
     (document,) = (shared / "seeds").glob("000*")
