@@ -241,6 +241,7 @@ class Audit:
             F.count_if(known).alias("recognised"),
             F.max("ts").alias("newest"),
             F.max(F.col("logger") == "__cluster_metadata").alias("metadata_log"),
+            F.size(F.collect_set("cluster_id")).alias("cluster_ids"),
             F.max_by("kafka_version", F.when(F.col("kafka_version").isNotNull(), F.col("ts"))).alias("version"),
         )  # fmt: skip
         summary = {row.cluster: row for row in rows.collect()}
@@ -267,6 +268,7 @@ class Audit:
             checks.register(spark, written, self._clocks(written["controllers"], outcomes, summary))
             before = store.rows_of("findings", audited)
             given = {"metadata_log"} if any(row.metadata_log for row in summary.values()) else set()
+            given |= {"cluster_ids"} if any(row.cluster_ids > 1 for row in summary.values()) else set()
             settled = checks.settle(checks.violations(spark, given), before, spark.table("clocks"), self.run_id).localCheckpoint()
             warm_up.join()
 

@@ -3,7 +3,7 @@
 import gzip
 import json
 import shutil
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from jobs.store import Store
 SAMPLES = Path(__file__).parents[1] / "sample_logs"
 TRACE = SAMPLES / "3.3.2-trace" / "delete-topic-dead-broker"
 DEFAULT = SAMPLES / "3.3.2-default" / "delete-topic-dead-broker"
-TABLES_OF_TIME = ("partition_timeline", "replica_timeline", "reassignments", "topic_deletions", "controllers")
+TABLES_OF_TIME = ("partition_timeline", "replica_timeline", "reassignments", "topic_deletions", "controllers", "discontinuities")
 
 pytestmark = pytest.mark.spark
 
@@ -205,6 +205,19 @@ def check_against_the_truth(spark, capsys, tmp_path, recordings: dict[str, Path]
         assert verdict.precise, truth.details(verdict)
         if tuple(int(n) for n in name.split("-")[0].split("/")[-1].split(".")) >= (2, 8, 2):
             assert not verdict.misses, truth.details(verdict)
+        # what one controller wrote within one batch, up to 2.5, is in no line
+        assert not verdict.misses_by_reason()["missing"], truth.details(verdict)
+        assert all(miss.interval.value.writer == "controller" for miss in verdict.misses if miss.about == "state")
+    moved = defaultdict(Counter)
+    for row in rows(spark, tmp_path / "tables", "reassignments"):
+        ids = (tuple(sorted(row[f"{name}_replicas"])) for name in ("target", "adding", "removing"))
+        moved[row["cluster"]][row["incarnation"], row["topic"], row["partition"], *ids, row["outcome"]] += 1
+        assert row["caught_up_at"] or row["outcome"] != "completed", row
+    assert {name: moved[name] for name in recordings} == {
+        name: truth.reassignments(truth.read_truth(path)) for name, path in recordings.items()
+    }
+    # nothing is missing from these logs: a break is another controller's, or of what INFO leaves out
+    assert {row["cause"] for row in rows(spark, tmp_path / "tables", "discontinuities")} <= {"other_controller", "level"}
     illegal = [f for f in rows(spark, tmp_path / "tables", "findings") if f["check_id"].startswith("illegal")]
     assert illegal == []
 
@@ -221,6 +234,69 @@ def test_all_recordings_against_the_truth(spark, capsys, tmp_path, shared):
     recordings = {f"{p.parent.parent.name}/{p.parent.name}": p.parent for p in found}
     assert recordings
     check_against_the_truth(spark, capsys, tmp_path, recordings)
+
+
+def test_two_clusters_in_one_tree_are_told_apart(spark, capsys, tmp_path):
+    """The same brokers and topics in both, at the same time; only the cluster ids and the folders differ."""
+    both = tmp_path / "both"
+    shutil.copytree(SAMPLES / "2.8.2-default" / "delete-topic-dead-broker", both / "one")
+    for log in sorted(TRACE.glob("broker-*/*.log*")):
+        later = both / "other" / log.relative_to(TRACE)
+        later.parent.mkdir(parents=True, exist_ok=True)
+        later.write_text(log.read_text().replace(" 10:10:", " 10:58:").replace(" 10:09:", " 10:57:"))
+    config = configuration(tmp_path / "audit.toml", {"both": both, "one": both / "one", "other": both / "other"})
+    assert main(["audit", "--config", str(config), "--tables", str(tmp_path / "tables"), "--json"]) == errors.CLEAN
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    assert {(f["check_id"], f["cluster"]) for f in findings if f["severity"] == "warning"} == {("clusters_mixed", "both")}
+    for table in ("partition_timeline", "replica_timeline", "controllers", "topic_deletions"):
+        told = defaultdict(list)
+        for row in rows(spark, tmp_path / "tables", table):
+            name = row.pop("cluster"), row.pop("incarnation")
+            row.pop("record_id")
+            row.pop("evidence", None)
+            told[name].append(json.dumps(row, default=str, sort_keys=True))
+        assert sorted(told["both", 1]) == sorted(told["one", 1]), table
+        assert sorted(told["both", 2]) == sorted(told["other", 1]), table
+        assert told.keys() == {("both", 1), ("both", 2), ("one", 1), ("other", 1)}
+
+
+# scenario of shared/kafka/scenario_epochs.json -> a partition of a recording that goes through it: (leader, leader epoch) step by step
+COURSES = [
+    ("testAutoPreferredReplicaLeaderElection", "1.1.1-default/controlled-shutdown", "invoices", 0, [(2, 0), (3, 1), (2, 2)]),
+    ("testAutoPreferredReplicaLeaderElection", "2.5.1-default/controlled-shutdown", "invoices", 2, [(2, 0), (1, 1), (2, 2)]),
+    ("testAutoPreferredReplicaLeaderElection", "3.3.2-trace/controlled-shutdown", "invoices", 0, [(2, 0), (3, 1), (2, 2)]),
+    ("testPreferredReplicaLeaderElection", "3.3.2-default/broker-failure", "payments", 1, [(2, 0), (3, 1), (2, 2)]),
+    ("testLeaderAndIsrWhenEntireIsrOfflineAndUncleanLeaderElectionDisabled", "1.1.1-default/controlled-shutdown", "single", 0,
+     [(2, 0), (-1, 1), (2, 2)]),
+    ("testLeaderAndIsrWhenEntireIsrOfflineAndUncleanLeaderElectionDisabled", "3.3.2-trace/controlled-shutdown", "single", 0,
+     [(2, 0), (-1, 1), (2, 2)]),
+    # A1 +1, B3 +1, B4 +1 for every replica that goes
+    ("testPartitionReassignment", "3.3.2-default/reassign", "orders", 0, [(1, 0), (1, 1), (4, 2), (4, 3), (4, 4), (4, 5)]),
+    # the leader, which is the controller, is killed: the next one takes it out of the ISR and elects
+    ("testLeaderElectionAndEpoch", "3.3.2-trace/controller-failover", "ledger", 0, [(1, 0), (-1, 1), (2, 2)]),
+]  # fmt: skip
+
+
+@pytest.mark.shared
+def test_courses_of_kafkas_own_tests(spark, capsys, tmp_path, shared):
+    names = sorted({recording for _, recording, *_ in COURSES})
+    config = configuration(tmp_path / "audit.toml", {name: shared / "recordings" / "zk" / name for name in names})
+    assert main(["audit", "--config", str(config), "--tables", str(tmp_path / "tables")]) in (errors.CLEAN, errors.FINDINGS)
+    capsys.readouterr()
+    scenarios = {s["test"]: s["steps"] for s in json.loads((shared / "kafka" / "scenario_epochs.json").read_text())["scenarios"]}
+    told = defaultdict(list)
+    for row in rows(spark, tmp_path / "tables", "partition_timeline", "step"):
+        course = told[row["cluster"], row["topic"], row["partition"]]
+        now = row["leader"], row["leader_epoch"]
+        if row["leader"] is not None and now not in course[-1:]:
+            course.append(now)
+    for scenario, recording, topic, partition, course in COURSES:
+        assert told[recording, topic, partition][: len(course)] == course, (recording, topic)
+        epochs = iter(epoch for _, epoch in course)
+        reached = [step["expect_leader_epoch"] for step in scenarios[scenario]]
+        expected = [epoch for epoch in reached if epoch <= course[-1][1]]
+        assert expected, scenario
+        assert all(epoch in epochs for epoch in expected), scenario
 
 
 @pytest.mark.shared

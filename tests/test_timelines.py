@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from chispa import assert_df_equality
@@ -10,7 +11,7 @@ from frames import frame
 
 import schemas
 from jobs.store import columns_of
-from jobs.timelines import controllers, deletions, order, partitions, reassignments, replicas
+from jobs.timelines import controllers, deletions, discontinuities, order, partitions, reassignments, replicas
 from parsers.rules import built_in
 
 if TYPE_CHECKING:
@@ -27,12 +28,16 @@ OBSERVED = {
     "leader": "INT", "leader_epoch": "INT", "isr": "ARRAY<INT>", "partition_epoch": "INT",
     "replicas": "ARRAY<INT>", "adding_replicas": "ARRAY<INT>", "removing_replicas": "ARRAY<INT>",
     "target_replicas": "ARRAY<INT>",
+    "writer": "INT", "previous_isr": "ARRAY<INT>", "wanted_isr": "ARRAY<INT>",
 }  # fmt: skip
 
 
 def types_of(table: str) -> dict[str, str]:
     """Column -> type of a table."""
     return columns_of(next(definition for definition in schemas.statements("tables") if definition.name == table))
+
+
+NIGHT = datetime(2026, 11, 20, 10)
 
 
 def at(seconds: float | None) -> str | None:
@@ -151,6 +156,73 @@ def test_znode_states(spark: SparkSession) -> None:
         state("loose", 14, None, 1, 1, [1, 2]),
         state("lives", 16, 4, 1, 3, [1]),
         state("lives", 17, 0, 2, 0, [2], life=2),
+    )
+
+
+def wish(topic: str, pos: int, writer: int, before: list[int], after: list[int], **more: Any) -> dict[str, Any]:
+    """A leader before 2.4 says what it is about to write."""
+    usual = {"says": "requested", "event_type": "isr_expanding" if len(after) > len(before) else "isr_shrinking"}
+    return {"topic": topic, "pos": pos, "writer": writer, "previous_isr": before, "wanted_isr": after, **usual, **more}
+
+
+def test_what_leaders_wrote(spark: SparkSession) -> None:
+    refused = {"says": "failed", "event_type": "isr_write_refused", "writer": 1}
+    told = observed(
+        spark,
+        # each wish is proven by the next, the last by the partition epoch of the election; a line about the second comes late
+        znode("chain", 1, 0, 1, 0, [1, 2, 3]),
+        wish("chain", 2, 1, [1, 2, 3], [1, 2]),
+        wish("chain", 3, 1, [2, 1], [1]),
+        znode("chain", 4, 1, 1, 0, [1, 2], says="is"),
+        wish("chain", 5, 1, [1], [1, 2]),
+        znode("chain", 6, 4, 2, 1, [1, 2]),
+        # .. but there the epochs leave no room: it was not written
+        znode("lost", 7, 0, 1, 0, [1, 2, 3]),
+        wish("lost", 8, 1, [1, 2, 3], [1, 2]),
+        znode("lost", 9, 1, 2, 1, [2, 3]),
+        znode("refused", 10, 0, 1, 0, [1, 2, 3]),
+        wish("refused", 11, 1, [1, 2, 3], [1, 2]),
+        {"topic": "refused", "pos": 12, **refused},
+        # nothing follows: likely, and no more
+        znode("open", 13, 0, 1, 0, [1, 2, 3]),
+        wish("open", 14, 1, [1, 2, 3], [1, 2]),
+        # it does not begin with what is known, or another leader has it
+        znode("unknown", 15, 0, 1, 0, [1, 2, 3]),
+        wish("unknown", 16, 1, [1, 2], [1]),
+        znode("other", 17, 0, 1, 0, [1, 2, 3]),
+        wish("other", 18, 2, [1, 2, 3], [1, 2]),
+        # the first was never done: the second begins where it did
+        znode("again", 19, 0, 1, 0, [1, 2, 3]),
+        wish("again", 20, 1, [1, 2, 3], [1, 2]),
+        wish("again", 21, 1, [1, 2, 3], [1, 3]),
+    )
+    types = {name: OBSERVED[name] for name in ("topic", "pos", "record_id", *partitions.ZNODE)}
+    types |= {"counted": "BOOLEAN", "inferred": "BOOLEAN"}
+
+    def state(*values: Any, of: int | None = None, counted: bool = True, inferred: bool = False) -> dict[str, Any]:
+        row = znode(*values)
+        return row | {"record_id": f"r{of or row['pos']}", "counted": counted, "inferred": inferred}
+
+    printed = {"counted": False}
+    assert_rows(
+        partitions.znode_states(told),
+        types,
+        state("chain", 1, 0, 1, 0, [1, 2, 3], **printed),
+        state("chain", 2, 1, 1, 0, [1, 2], inferred=True),
+        state("chain", 3, 1, 1, 0, [1, 2], of=2, **printed),
+        state("chain", 3, 2, 1, 0, [1], inferred=True),
+        state("chain", 5, 2, 1, 0, [1], of=3),
+        state("chain", 5, 3, 1, 0, [1, 2], inferred=True),
+        state("chain", 6, 3, 1, 0, [1, 2], of=5),
+        state("chain", 6, 4, 2, 1, [1, 2], **printed),
+        state("lost", 7, 0, 1, 0, [1, 2, 3], **printed),
+        state("lost", 9, 1, 2, 1, [2, 3], **printed),
+        state("refused", 10, 0, 1, 0, [1, 2, 3], **printed),
+        state("open", 13, 0, 1, 0, [1, 2, 3], **printed),
+        state("open", 14, 1, 1, 0, [1, 2], inferred=True),
+        state("unknown", 15, 0, 1, 0, [1, 2, 3], **printed),
+        state("other", 17, 0, 1, 0, [1, 2, 3], **printed),
+        state("again", 19, 0, 1, 0, [1, 2, 3], **printed),
     )
 
 
@@ -345,22 +417,89 @@ def test_reigns(spark: SparkSession) -> None:
         says(22, 4, None, "controller_resigned"),
         # after a wipe epoch 1 is another reign
         says(30, 2, 1, "controller_elected", incarnation=2),
+        # node 1 does not know yet that it was deposed: what it remembers counts no more, what it wrote does
+        says(8, 1, 1, "replica_state_changed", topic="t", partition=0, replica=1, to_state="OfflineReplica"),
+        says(9, 1, 1, "partition_online", topic="t", partition=0, to_state="OnlinePartition", partition_epoch=3),
     )
+    elections = tuple((1, epoch, NIGHT + timedelta(seconds=s)) for epoch, s in ((1, 1), (2, 5), (4, 20)))
+    told = told.select("*", order.overruled({"c": [order.Cluster((), (1,), elections)]}).alias("overruled"))
+    assert [row.record_id for row in told.filter("overruled").collect()] == ["r8"]
 
-    def row(*values: Any, incarnation: int = 1) -> dict[str, Any]:
+    def row(*values: Any, incarnation: int = 1, overruled: int = 0) -> dict[str, Any]:
         told = named("node controller_epoch elected_at resigned_at record_id", *values)
         times = {"elected_at": at(told["elected_at"]), "resigned_at": at(told["resigned_at"])}
         inferred = {"inferred": told["elected_at"] is None, "record_id": f"r{told['record_id']}"}
-        return told | times | inferred | {"cluster": "c", "incarnation": incarnation}
+        return told | times | inferred | {"cluster": "c", "incarnation": incarnation, "overruled": overruled}
 
     assert_rows(
         controllers.reigns(told),
         types_of("controllers"),
-        row(1, 1, 1, 4, 1),
+        row(1, 1, 1, 4, 1, overruled=1),
         row(2, 2, 5, None, 5),
         row(3, 3, None, None, 7),
         row(1, 4, 20, 21, 20),
         row(2, 1, 30, None, 30, incarnation=2),
+    )
+
+
+def test_discontinuities(spark: SparkSession) -> None:
+    def changed(s: int, topic: str, before: str, after: str, epoch: int = 1, **more: Any) -> dict[str, Any]:
+        row = {"s": s, "topic": topic, "partition": 0, "from_state": f"{before}Partition", "to_state": f"{after}Partition"}
+        row |= {"event_type": "partition_online", "controller": 1, "controller_epoch": epoch, "level": "TRACE"}
+        return row | {"logger": "state.change.logger", "file": "state-change.log"} | more
+
+    def found(s: int, topic: str, state: str, **more: Any) -> dict[str, Any]:
+        row = {"s": s, "topic": topic, "partition": 0, "to_state": f"{state}Partition", "says": "is"}
+        return row | {"event_type": "partition_states", "cluster": "d", **more}
+
+    later = {"file": "state-change.log.2", "ts": "2026-11-20 13:30:00"}
+    told = events(
+        spark,
+        changed(1, "whole", "NonExistent", "New"),
+        changed(2, "whole", "New", "Online"),
+        # a move that was refused or failed leaves the state
+        changed(3, "whole", "Online", "Offline", says="failed"),
+        changed(4, "whole", "Online", "Online"),
+        changed(5, "deleted", "New", "Online"),
+        {"s": 6, "topic": "deleted", "event_type": "deletion_completed"},
+        changed(7, "deleted", "NonExistent", "New"),
+        changed(8, "successor", "New", "Online"),
+        changed(9, "successor", "Offline", "Online", epoch=2),
+        changed(10, "epoch_falls", "New", "Online", epoch=5),
+        changed(11, "epoch_falls", "NonExistent", "New", epoch=1),
+        changed(12, "__internal", "New", "Online"),
+        changed(13, "__internal", "NonExistent", "New", file="state-change.log.2"),
+        changed(14, "info", "New", "Online", level="INFO", node=2),
+        changed(15, "info", "Offline", "Online", level="INFO", node=2),
+        changed(16, "gap", "New", "Online"),
+        changed(17, "gap", "Offline", "Online", **later),
+        changed(18, "cut", "New", "Online"),
+        changed(19, "cut", "Offline", "Online"),
+        changed(20, "copy", "New", "Online"),
+        changed(21, "copy", "New", "Online", ts=at(20), file="copy.log"),
+        # the map of a starting controller; what it was before is another's
+        found(30, "dump", "Online", cluster="d"),
+        {"s": 31, "event_type": "controller_elected", "controller": 1, "controller_epoch": 8, "cluster": "d"},
+        changed(32, "dump", "Offline", "Online", epoch=8, cluster="d"),
+    )
+    types = {"topic": "STRING", "held_state": "STRING", "found_state": "STRING", "cause": "STRING"}
+    types |= {"record_id": "STRING", "held_record_id": "STRING"}
+
+    def row(topic: str, held: str, state: str, cause: str, *numbers: int) -> dict[str, Any]:
+        records = {"record_id": f"r{numbers[0]}", "held_record_id": f"r{numbers[-1] if numbers[1:] else numbers[0] - 1}"}
+        return {"topic": topic, "held_state": f"{held}Partition", "found_state": f"{state}Partition", "cause": cause, **records}
+
+    assert_rows(
+        discontinuities.discontinuities(told),
+        types,
+        row("successor", "Online", "Offline", "other_controller", 9),
+        row("epoch_falls", "Online", "NonExistent", "wiped_cluster", 11),
+        row("__internal", "Online", "NonExistent", "wiped_cluster", 13),
+        row("info", "Online", "Offline", "level", 15),
+        row("gap", "Online", "Offline", "hours_without_file", 17),
+        row("cut", "Online", "Offline", "file_missing", 19),
+        row("copy", "Online", "New", "duplicate", 21),
+        row("dump", "Online", "Offline", "other_controller", 32, 30),
     )
 
 

@@ -16,8 +16,9 @@ fields it fills in; the rows must go through the truth in its order; none may be
 Where a row fits several true values it gets the benefit: the rows are laid along the truth so that as many as
 possible are in place and on time, then in place at all, and then so that they show as much as possible.
 
-Recall: a true state is shown by an observed row with leader, leader epoch, ISR and partition epoch; a true
-assignment by one with RS, AR and RR. What no row shows is a miss, with the first reason that applies:
+Recall: a true state is shown by an observed row with leader, leader epoch, ISR and partition epoch (up to Kafka 2.6,
+where leaders write states, too, most lines leave the partition epoch out, and so may the row); a true assignment by one
+with RS, AR and RR. What no row shows is a miss, with the first reason that applies:
     at_shutdown      written after the scenario was over (or while a cluster that was wiped later was stopped)
     superseded       the next write to this partition, or its deletion, came within 0.5 s
     being_deleted    the topic was queued for deletion (ZooKeeper)
@@ -158,6 +159,11 @@ class Truth:
 
     lives: list[Life]
     shut_down: dict[int, datetime]
+
+    @property
+    def by_leaders(self) -> bool:
+        """Up to Kafka 2.6 leaders write states, too, and most lines about a state leave the partition epoch out."""
+        return any(state.writer == "leader" for life in self.lives for state in life.states)
 
 
 @dataclass(frozen=True)
@@ -485,9 +491,10 @@ class TimelineRow:
     state: str | None
     inferred: bool
     record_id: str | None
+    by_leaders: bool = False
 
     @classmethod
-    def of(cls, row: Mapping[str, Any]) -> TimelineRow:
+    def of(cls, row: Mapping[str, Any], by_leaders: bool = False) -> TimelineRow:
         try:
             return cls(
                 incarnation=whole_number(row["incarnation"]),
@@ -506,6 +513,7 @@ class TimelineRow:
                 replicas=optional_ids(row.get("replicas")),
                 adding_replicas=optional_ids(row.get("adding_replicas")),
                 removing_replicas=optional_ids(row.get("removing_replicas")),
+                by_leaders=by_leaders,
             )
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"not a row of partition_timeline ({error!r}): {row}") from error
@@ -515,11 +523,13 @@ class TimelineRow:
         return self.incarnation, self.topic, self.partition
 
     def lacks(self, aspect: Aspect) -> list[str]:
-        names = STATE_FIELDS if aspect == "state" else ASSIGNMENT_FIELDS
+        """What is null of that which shows a true value; see Truth.by_leaders."""
+        names = ASSIGNMENT_FIELDS if aspect == "assignment" else STATE_FIELDS[:-1] if self.by_leaders else STATE_FIELDS
         return [name for name in names if getattr(self, name) is None]
 
     def asserts(self, aspect: Aspect) -> bool:
-        return len(self.lacks(aspect)) < len(STATE_FIELDS if aspect == "state" else ASSIGNMENT_FIELDS)
+        names = STATE_FIELDS if aspect == "state" else ASSIGNMENT_FIELDS
+        return any(getattr(self, name) is not None for name in names)
 
     def __str__(self) -> str:
         said = []
@@ -681,7 +691,7 @@ def compare_with(truth: Truth, rows: Iterable[Mapping[str, Any]], recording: str
     clusters = set()
     for given in rows:
         clusters.add(given.get("cluster"))
-        row = TimelineRow.of(given)
+        row = TimelineRow.of(given, truth.by_leaders)
         timelines[row.key].append(row)
     if len(clusters) > 1:
         raise ValueError(f"these rows are of several clusters, a recording is one: {sorted(map(str, clusters))}")
@@ -914,6 +924,24 @@ def said_by(write: TrueState | TrueAssignment) -> dict[str, Any]:
         "adding_replicas": sorted(write.adding),
         "removing_replicas": sorted(write.removing),
     }
+
+
+def reassignments(truth: Truth) -> Counter[tuple[Any, ...]]:
+    """Incarnation, topic, partition, target, AR, RR and outcome of every reassignment that was written, as `reassignments` has it."""
+    found = []
+    for life in truth.lives:
+        for assignment, after in zip(life.assignments, [*life.assignments[1:], None], strict=True):
+            if assignment.adding or assignment.removing:
+                target = frozenset(assignment.replicas) - assignment.removing
+                if after is None:
+                    outcome = "in_progress"
+                elif after.adding or after.removing:
+                    outcome = "replaced"
+                else:
+                    outcome = "completed" if frozenset(after.replicas) == target else "cancelled"
+                moved = (tuple(sorted(ids)) for ids in (target, assignment.adding, assignment.removing))
+                found.append((life.incarnation, life.topic, life.partition, *moved, outcome))
+    return Counter(found)
 
 
 # -------------------------------------------------------------------------------- print

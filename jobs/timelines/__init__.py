@@ -10,6 +10,7 @@ from jobs.store import Store, at_once, in_clusters, quoted
 from jobs.timelines import (
     controllers,
     deletions,
+    discontinuities,
     kraft,
     kraft_replicas,
     metadata_log,
@@ -31,19 +32,16 @@ def kept_columns(spark: SparkSession, ruleset: RuleSet) -> DataFrame:
     return spark.sql(f"SELECT event_type, CAST(keeps AS ARRAY<STRING>) AS keeps FROM VALUES {rows} AS t(event_type, keeps)")
 
 
-def starts_of(events: DataFrame) -> dict[str, list[datetime]]:
-    """Cluster -> when each of its incarnations but the first began. Others have no sign of any."""
-    return {cluster: order.incarnation_starts(some) for cluster, some in order.signs(events).items()}
-
-
-def in_incarnations(store: Store, clusters: list[str], events: DataFrame) -> tuple[DataFrame, dict[str, list[datetime]], bool]:
-    """(events with their incarnation, when each incarnation but the first began, whether there are or were several).
+def in_incarnations(
+    store: Store, clusters: list[str], events: DataFrame
+) -> tuple[DataFrame, dict[str, list[order.Cluster]], bool]:
+    """(events with their incarnation and overruled BOOLEAN, the clusters under each name, whether any has or had several incarnations).
 
     Corrects `events.incarnation` where it differs.
     """
-    starts = starts_of(events)
-    number = order.incarnation(starts)
-    several = any(starts.values()) or not events.filter("incarnation > 1").isEmpty()
+    found = order.clusters(events)
+    number = order.incarnation(found)
+    several = any(map(order.ends, found.values())) or not events.filter("incarnation > 1").isEmpty()
     if several:
         from delta.tables import DeltaTable
 
@@ -52,7 +50,8 @@ def in_incarnations(store: Store, clusters: list[str], events: DataFrame) -> tup
         )
         store.forget("events")
     others = [name for name in events.columns if name != "incarnation"]
-    return events.select(*others, number.alias("incarnation")), starts, several
+    numbered = events.select(*others, number.alias("incarnation"))
+    return numbered.select("*", order.overruled(found).alias("overruled")), found, several
 
 
 def kraft_begins(said: DataFrame) -> dict[str, datetime | None]:
@@ -136,20 +135,21 @@ def touched_since(
     now: DataFrame,
     files: DataFrame,
     *,
-    starts: dict[str, list[datetime]] | None,
+    found: dict[str, list[order.Cluster]] | None,
     since: dict[str, datetime | None],
 ) -> touched.Touched:
     """What the events touch that came after a version of `events`.
 
-    now: all events of the clusters, in their incarnations; files: their `order.files`. starts and since: as `starts_of` and `kraft_begins`
-    give them; None: no cluster has or had more than one incarnation.
+    now: all events of the clusters, in their incarnations; files: their `order.files`. found and since: as `order.clusters` and
+    `kraft_begins` give them; None: no cluster has or had more than one incarnation.
     """
     before = recognised(store.at_version("events", version), clusters)
     new = recognised(store.added_since("events", version), clusters).select(*touched.TOLD).localCheckpoint()
-    then, since_then = {} if starts is None else starts_of(before), kraft_begins(before)
+    then, since_then = {} if found is None else order.clusters(before), kraft_begins(before)
 
     def lived_otherwise(name: str) -> bool:
-        in_lives = (starts or {}).get(name, []) != then.get(name, [])
+        now_and_then = ([one.lives for one in some.get(name, [order.Cluster((), (1,))])] for some in (found or {}, then))
+        in_lives = next(now_and_then) != next(now_and_then)
         return in_lives or (name in since, since.get(name)) != (name in since_then, since_then.get(name))
 
     intervals = store.rows_of("partition_timeline", clusters)
@@ -165,16 +165,19 @@ def rebuild(store: Store, clusters: list[str], ruleset: RuleSet, version: int | 
     said = recognised(store.rows_of("events", clusters), clusters)
     if version is None and not store.keeps_rows:
         said = said.localCheckpoint()
-    in_lives, starts, several = in_incarnations(store, clusters, said)
+    in_lives, found, several = in_incarnations(store, clusters, said)
+    ends = {name: order.ends(some) for name, some in found.items()}
     since = kraft_begins(said)
     files = order.files(in_lives) if version is None else order.files(in_lives).localCheckpoint()
     ordered = order.in_order(in_lives, files)
     marks = (
         None
         if version is None
-        else touched_since(store, clusters, version, in_lives, files, starts=starts if several else None, since=since)
+        else touched_since(store, clusters, version, in_lives, files, found=found if several else None, since=since)
     )
-    events = (ordered if marks is None else marks.events(ordered)).localCheckpoint()
+    spoken = ordered.localCheckpoint() if marks is None else ordered
+    heard = spoken.filter("NOT overruled")
+    events = heard if marks is None else marks.events(heard).localCheckpoint()
     told = partition_observations(events, kept_columns(store.spark, ruleset), since).localCheckpoint()
     tracers = replicas.tracing(events if marks is None else in_lives)
 
@@ -187,15 +190,17 @@ def rebuild(store: Store, clusters: list[str], ruleset: RuleSet, version: int | 
 
     def partitions_then_replicas() -> None:
         rows = marks.rows if marks else None
-        intervals = partitions.close_ended_incarnations(partitions.timeline(told, marked=bool(since)), starts).localCheckpoint()
+        intervals = partitions.close_ended_incarnations(partitions.timeline(told, marked=bool(since)), ends).localCheckpoint()
         write("partition_timeline", intervals, rows)
         stood = replica_intervals(events, intervals, since, tracers)
-        write("replica_timeline", partitions.close_ended_incarnations(stood, starts), rows)
+        write("replica_timeline", partitions.close_ended_incarnations(stood, ends), rows)
 
     def all_others() -> None:
-        write("controllers", controllers.reigns(events if marks is None else ordered))
-        of_topics = events if marks is None else marks.of_deletions(ordered)
+        write("controllers", controllers.reigns(spoken))
+        of_topics = events if marks is None else marks.of_deletions(heard)
         write("topic_deletions", topic_deletions(of_topics, since), marks.of_deletions if marks else None)
         write("reassignments", reassignments.reassignments(told), marks.rows if marks else None)
+        # whole: what fills a gap or tells of an election changes causes everywhere
+        write("discontinuities", discontinuities.discontinuities(heard))
 
     at_once(partitions_then_replicas, all_others)

@@ -11,7 +11,7 @@ REIGN = ("cluster", "incarnation", "controller_epoch")
 def reigns(events: DataFrame) -> DataFrame:
     """One row a controller epoch.
 
-    in: events with file_ts. out: the columns of `controllers`.
+    in: events with file_ts and overruled. out: the columns of `controllers`.
     A reign begins with `.. successfully elected as the controller. Epoch incremented to ..` (up to 2.0: `Epoch incremented to ..`);
     where no log has that, its first line in that epoch shows that it was. Every broker prints `Resigned` when it stops; it ends
     a reign only of the broker that had one.
@@ -28,6 +28,7 @@ def reigns(events: DataFrame) -> DataFrame:
             F.min_by("record_id", F.when(elected, F.struct(*first_of))).alias("election"),
             F.min("ts").alias("first_at"),
             F.min_by("record_id", F.struct(*first_of)).alias("first"),
+            F.count_if("overruled").alias("overruled"),
         )
     )
     by_node = neighbours("cluster", "incarnation", "node", order=[F.asc("controller_epoch")])
@@ -36,6 +37,7 @@ def reigns(events: DataFrame) -> DataFrame:
         F.lead("first_at").over(by_node).alias("next_at"),
         (F.col("elections") == 0).alias("inferred"),
         F.coalesce("election", "first").alias("record_id"),
+        "overruled",
     )  # fmt: skip
     resigned = events.filter("event_type = 'controller_resigned'").select(
         "cluster", "incarnation", "node", F.col("ts").alias("resigned_ts")
@@ -48,5 +50,13 @@ def reigns(events: DataFrame) -> DataFrame:
         .agg(F.min("resigned_ts").alias("resigned_at"))
     )
     return begun.join(ended, [*REIGN, "node"], "left").select(
-        "cluster", "incarnation", "node", "controller_epoch", "elected_at", "resigned_at", "inferred", "record_id"
+        "cluster",
+        "incarnation",
+        "node",
+        "controller_epoch",
+        "elected_at",
+        "resigned_at",
+        "inferred",
+        "record_id",
+        "overruled",
     )

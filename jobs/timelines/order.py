@@ -1,18 +1,25 @@
 """Time and identity that all timelines share: incarnations of a cluster, the order of its events."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from jobs.store import quoted
 
+# where a record comes from: what the logs of one broker have in common
+FOLDER = r"regexp_replace(file, '/[^/]*$', '')"
+PLACE = f"concat_ws('|', {FOLDER}, node)"
 # clocks of two brokers may differ by this much before an epoch that falls back counts as a wiped cluster
 CLOCK_SKEW = timedelta(seconds=60)
 PARTITION = ("cluster", "incarnation", "topic", "partition")
 REPLICA = (*PARTITION, "replica")
+# a partition from its creation to its deletion
+LIFE = (*PARTITION, "life")
 
 
 @dataclass(frozen=True)
@@ -24,6 +31,34 @@ class Sign:
     controller_epoch: int | None = None
     cluster_id: str | None = None
     begins_log: bool = False
+    folder: str = ""
+    node: int | None = None
+
+    @property
+    def place(self) -> str:
+        """As `PLACE` has it."""
+        return self.folder if self.node is None else f"{self.folder}|{self.node}"
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """One of the clusters that logged under one name: when its incarnations began, their numbers, and what tells its records.
+
+    Where it is the only one nothing need tell them. places: of its brokers; folders and nodes: those that no other one has. elections:
+    incarnation, controller epoch and moment of each.
+    """
+
+    starts: tuple[datetime, ...]
+    numbers: tuple[int, ...]
+    elections: tuple[tuple[int, int, datetime], ...] = ()
+    places: frozenset[str] = frozenset()
+    folders: frozenset[str] = frozenset()
+    nodes: frozenset[int] = frozenset()
+
+    @property
+    def lives(self) -> "Cluster":
+        """The same, whoever was elected."""
+        return replace(self, elections=())
 
 
 def incarnation_starts(signs: Iterable[Sign]) -> list[datetime]:
@@ -61,22 +96,133 @@ def incarnation_starts(signs: Iterable[Sign]) -> list[datetime]:
     return starts
 
 
-def starts_of_cluster(starts: Mapping[str, Iterable[datetime]]) -> Column:
-    """ARRAY<TIMESTAMP>: the starts of the row's cluster, null where it has but one incarnation. One flat expression, however many."""
+def clusters_apart(signs: Iterable[Sign], newest: Callable[[], Mapping[str, datetime]]) -> list[Cluster]:
+    """The clusters that logged under one name; usually one.
 
-    def literals(moments: Iterable[datetime]) -> str:
-        return ", ".join(f"TIMESTAMP {quoted(start.isoformat(sep=' '))}" for start in moments)
+    newest: gives place -> its newest time stamp. Cluster ids that one place names one after the other are incarnations of one cluster.
+    Those that no place has in common are two clusters if the places of the older went on after the younger had begun: a cluster that
+    was wiped is silent then. Incarnations are numbered through, by their beginnings.
+    """
+    signs = sorted(signs, key=lambda sign: sign.ts)
+    starts = incarnation_starts(signs)
+    numbers = tuple(range(1, len(starts) + 2))
+    alone = [Cluster(tuple(starts), numbers, _elections(signs, starts, numbers))]
+    groups: list[tuple[set[str], set[str]]] = []  # cluster ids, places
+    named = [sign for sign in signs if sign.cluster_id is not None]
+    for sign in named:
+        touched = [group for group in groups if sign.cluster_id in group[0] or sign.place in group[1]]
+        ids, places = {str(sign.cluster_id)}, {sign.place}
+        groups = [group for group in groups if group not in touched]
+        groups.append((ids.union(*[one for one, _ in touched]), places.union(*[one for _, one in touched])))
+    if len(groups) < 2:
+        return alone
+    until = newest()
+    begun = [min(sign.ts for sign in named if sign.cluster_id in ids) for ids, _ in groups]
+    ended = [max(until[place] for place in places) for _, places in groups]
+    if not any(one < other < end - CLOCK_SKEW for one, end in zip(begun, ended, strict=True) for other in begun):
+        return alone
 
-    cells = [f"{quoted(cluster)}, array({literals(moments)})" for cluster, moments in starts.items() if moments]
+    def only(known: list[set[Any]]) -> list[frozenset[Any]]:
+        return [frozenset(one.difference(*known[:n], *known[n + 1 :])) for n, one in enumerate(known)]
+
+    folders = only([{sign.folder for sign in named if sign.place in places} for _, places in groups])
+    nodes = only([{sign.node for sign in named if sign.place in places} - {None} for _, places in groups])
+    found = []
+    for n, (_, places) in enumerate(groups):
+        mine = [s for s in signs if s.place in places or s.folder in folders[n] or s.node in nodes[n]]
+        found.append((mine, incarnation_starts(mine), begun[n]))
+    lives = sorted((start, n) for n, (_, starts, first) in enumerate(found) for start in (first, *starts))
+    several = []
+    for n, (mine, starts, _) in enumerate(found):
+        numbers = tuple(number for number, (_, of) in enumerate(lives, 1) if of == n)
+        told = _elections(mine, starts, numbers)
+        several.append(Cluster(tuple(starts), numbers, told, frozenset(groups[n][1]), folders[n], nodes[n]))
+    return several
+
+
+def _elections(
+    signs: Iterable[Sign], starts: Sequence[datetime], numbers: Sequence[int]
+) -> tuple[tuple[int, int, datetime], ...]:
+    """The elections among signs. starts, numbers: of the incarnations."""
+    return tuple(
+        (numbers[sum(start <= sign.ts for start in starts)], sign.controller_epoch, sign.ts)
+        for sign in signs
+        if sign.controller_epoch is not None
+    )
+
+
+def overruled(clusters: Mapping[str, Sequence[Cluster]]) -> Column:
+    """BOOLEAN: whether a controller says what it remembers of a partition after another was elected in a later epoch.
+
+    A controller that was paused or cut off goes on until it learns that it was deposed. What it writes is refused, or has a partition
+    epoch that puts it in its place.
+    """
+    cells = []
+    for name, several in clusters.items():
+        rows = [f"named_struct('n', {n}, 'e', {epoch}, 'at', {_moment(at)})" for c in several for n, epoch, at in c.elections]
+        if len(rows) > 1:
+            cells.append(f"{quoted(name)}, array({', '.join(rows)})")
+    if not cells:
+        return F.lit(False)
+    later = f"exists(try_element_at(map({', '.join(cells)}), cluster), x -> x.n = incarnation AND x.e > controller_epoch AND x.at < ts)"
+    from_memory = (
+        "topic IS NOT NULL AND partition_epoch IS NULL AND (says = 'is' OR to_state IS NOT NULL OR from_state IS NOT NULL)"
+    )
+    return F.coalesce(F.expr(f"controller = node AND {from_memory} AND {later}"), F.lit(False))
+
+
+def moments_of_cluster(moments: Mapping[str, Sequence[datetime | None]]) -> Column:
+    """ARRAY<TIMESTAMP>: those of the row's cluster, null where it has none. One flat expression, however many."""
+    cells = [f"{quoted(cluster)}, array({', '.join(map(_moment, some))})" for cluster, some in moments.items() if some]
     if not cells:
         return F.lit(None).cast("array<timestamp>")
     return F.expr(f"try_element_at(map({', '.join(cells)}), cluster)")
 
 
-def incarnation(starts: Mapping[str, Iterable[datetime]]) -> Column:
-    """1 and one more for every start of the row's cluster at or before its `ts`; 1 where there is no time stamp."""
-    passed = F.filter(starts_of_cluster(starts), lambda start: start <= F.col("ts"))
-    return F.lit(1) + F.coalesce(F.size(passed), F.lit(0))
+def _moment(at: datetime | None) -> str:
+    return "CAST(NULL AS TIMESTAMP)" if at is None else f"TIMESTAMP {quoted(at.isoformat(sep=' '))}"
+
+
+def incarnation(clusters: Mapping[str, Sequence[Cluster]]) -> Column:
+    """1 and one more for every start of the row's cluster at or before its `ts`; 1 where there is no time stamp.
+
+    Where several clusters logged under one name: that of the record's place, folder or node; of what names none of these, the one after
+    the last.
+    """
+    starts = moments_of_cluster({name: some[0].starts for name, some in clusters.items() if len(some) == 1})
+    usual = F.lit(1) + F.coalesce(F.size(F.filter(starts, lambda start: start <= F.col("ts"))), F.lit(0))
+    cases = []
+    for name, several in clusters.items():
+        if len(several) > 1:
+            known = [
+                f"WHEN {column} IN ({', '.join(map(quoted, sorted(members(one))))}) THEN {_number_of(one)}"
+                for column, members in _WHOSE
+                for one in several
+                if list(members(one))
+            ]
+            unknown = sum(len(one.numbers) for one in several) + 1
+            cases.append(f"WHEN cluster = {quoted(name)} THEN CASE {' '.join(known)} ELSE {unknown} END")
+    return F.coalesce(F.expr(f"CASE {' '.join(cases)} END"), usual) if cases else usual
+
+
+_WHOSE: tuple[tuple[str, Callable[[Cluster], Iterable[str]]], ...] = (
+    (PLACE, lambda one: one.places),
+    (FOLDER, lambda one: one.folders),
+    ("CAST(node AS STRING)", lambda one: map(str, one.nodes)),
+)
+
+
+def _number_of(one: Cluster) -> str:
+    later = [f"WHEN ts >= {_moment(start)} THEN {n}" for start, n in zip(one.starts, one.numbers[1:], strict=True)]
+    return f"CASE {' '.join(reversed(later))} ELSE {one.numbers[0]} END" if later else str(one.numbers[0])
+
+
+def ends(several: Sequence[Cluster]) -> list[datetime | None]:
+    """When the first, second, .. incarnation under one name ended; None where it did not, as far as is known."""
+    if len(several) == 1:
+        return list(several[0].starts)
+    by_number = {n: end for one in several for n, end in zip(one.numbers, (*one.starts, None), strict=True)}
+    return [by_number[number] for number in sorted(by_number)]
 
 
 def signs(events: DataFrame) -> dict[str, list[Sign]]:
@@ -86,14 +232,28 @@ def signs(events: DataFrame) -> dict[str, list[Sign]]:
     begins_log = F.col("event_type").isin("metadata_record", "quorum_leader_record") & (F.col("metadata_offset") == 0)
     rows = (
         events.filter(F.col("ts").isNotNull() & (epoch.isNotNull() | F.col("cluster_id").isNotNull() | begins_log))
-        .select("cluster", "ts", epoch.alias("controller_epoch"), "cluster_id", begins_log.alias("begins_log"))
+        .select(
+            "cluster", "ts", epoch.alias("controller_epoch"), "cluster_id", begins_log.alias("begins_log"),
+            F.expr(FOLDER).alias("folder"), "node",
+        )
         .collect()
-    )
+    )  # fmt: skip
     found: dict[str, list[Sign]] = {}
     for row in rows:
-        sign = Sign(row.ts, row.controller_epoch, row.cluster_id, bool(row.begins_log))
+        sign = Sign(row.ts, row.controller_epoch, row.cluster_id, bool(row.begins_log), row.folder, row.node)
         found.setdefault(row.cluster, []).append(sign)
     return found
+
+
+def clusters(events: DataFrame) -> dict[str, list[Cluster]]:
+    """Name -> the clusters that logged under it."""
+
+    def newest(name: str) -> dict[str, datetime]:
+        dated = events.filter((F.col("cluster") == name) & F.col("ts").isNotNull())
+        rows = dated.groupBy(F.expr(PLACE).alias("place")).agg(F.max("ts").alias("newest")).collect()
+        return {row.place: row.newest for row in rows}
+
+    return {name: clusters_apart(told, partial(newest, name)) for name, told in signs(events).items()}
 
 
 def _log() -> Column:

@@ -5,15 +5,15 @@ epoch), the assignment (RS, AR, RR) and the controller's partition state. States
 clock wrote them; the rest by time.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from jobs.timelines.order import PARTITION, neighbours, no_ids, position, starts_of_cluster, up_to_here
+from jobs.timelines.leader_writes import ANSWERED, WISHED, leader_writes, unanswered
+from jobs.timelines.order import LIFE, PARTITION, moments_of_cluster, neighbours, no_ids, position, up_to_here
 
-LIFE = (*PARTITION, "life")
 LEADER_DURING_DELETE = -2
 ZNODE = ("leader", "leader_epoch", "isr", "partition_epoch")
 ASSIGNMENT = ("replicas", "adding_replicas", "removing_replicas")
@@ -35,7 +35,7 @@ def observations(events: DataFrame, rules: DataFrame, registrations: DataFrame |
     in: events (of any cluster) with file_ts; rules: event_type, keeps ARRAY<STRING>; registrations: what KRaft clusters tell,
     with the columns of `of_kraft`, instead of their events.
     out: cluster, incarnation, topic, partition, life, pos, ts, record_id, says, event_type, from_state, state, caught_up, deleted,
-    keeps, znode columns, assignment columns. `life` counts the creations of the partition, `pos` orders its observations.
+    keeps, znode columns, assignment columns, writer, previous_isr, wanted_isr. `life` counts the creations of the partition, `pos` orders its observations.
     """
     about = F.col("topic").isNotNull() & F.col("partition").isNotNull()
     present = F.col("says").isin("happened", "is")
@@ -50,12 +50,14 @@ def observations(events: DataFrame, rules: DataFrame, registrations: DataFrame |
     assigned = F.col("replicas").isNotNull() & present
     caught_up = F.col("event_type") == "reassignment_caught_up"
     requested = F.col("event_type") == "reassignment_requested"
+    wished = F.col("event_type").isin(*WISHED)
+    by_leader = wished | F.col("event_type").isin(*ANSWERED)
     # a controller writes both files from one thread, but within a millisecond only Kafka's own order tells: a reassignment
     # is written before the epochs that it raises and taken back after all of them
     starts_reassignment = assigned & (length("adding_replicas") + length("removing_replicas") > 0)
     ends_reassignment = assigned & (F.col("event_type") == "assignment_updated") & ~starts_reassignment
     told = (
-        events.filter(about & (znode & has_znode | state.isNotNull() | assigned | caught_up | requested))
+        events.filter(about & (znode & has_znode | state.isNotNull() | assigned | caught_up | requested | by_leader))
         .join(F.broadcast(rules), "event_type", "left")
         .select(
             *PARTITION, "ts", "node", "log", "file_ts", "file", "record_no", "item", "record_id", "says", "event_type", "from_state",
@@ -66,6 +68,9 @@ def observations(events: DataFrame, rules: DataFrame, registrations: DataFrame |
             *[F.when(znode & has_znode, F.col(name)).alias(name) for name in ZNODE],
             *[F.when(assigned, F.col(name)).alias(name) for name in ASSIGNMENT],
             F.when(requested, F.col("target_replicas")).alias("target_replicas"),
+            F.when(by_leader, F.coalesce("broker", "node")).alias("writer"),
+            F.when(wished, F.col("previous_isr")).alias("previous_isr"),
+            F.when(wished, F.col("isr")).alias("wanted_isr"),
             F.when(starts_reassignment, 0).when(ends_reassignment, 2).otherwise(1).alias("tie"),
         )
     )  # fmt: skip
@@ -82,7 +87,8 @@ def observations(events: DataFrame, rules: DataFrame, registrations: DataFrame |
             F.lit(True).alias("deleted"),
             F.lit(None).cast("array<string>").alias("keeps"),
             *[F.lit(None).cast("array<int>" if name == "isr" else "int").alias(name) for name in ZNODE],
-            *[F.lit(None).cast("array<int>").alias(name) for name in (*ASSIGNMENT, "target_replicas")],
+            *[F.lit(None).cast("array<int>").alias(name) for name in (*ASSIGNMENT, "target_replicas", "previous_isr", "wanted_isr")],
+            F.lit(None).cast("int").alias("writer"),
             F.lit(2).alias("tie"),
         )
     )  # fmt: skip
@@ -96,7 +102,7 @@ def observations(events: DataFrame, rules: DataFrame, registrations: DataFrame |
         (F.count_if(created).over(so_far) + F.col("topic_life")).alias("life"),
         F.row_number().over(so_far).cast("double").alias("pos"),
         "ts", "record_id", "says", "event_type", "from_state", "state", "caught_up", "deleted", "keeps", *ZNODE, *ASSIGNMENT,
-        "target_replicas", "source",
+        "target_replicas", "writer", "previous_isr", "wanted_isr", "source",
     )  # fmt: skip
 
 
@@ -107,7 +113,8 @@ def of_kraft(registrations: DataFrame) -> DataFrame:
     that of seq, and ts does not fall.
     """
     nothing = {
-        "node": "int", "file_ts": "timestamp", "from_state": "string", "target_replicas": "array<int>",
+        "node": "int", "file_ts": "timestamp", "from_state": "string", "target_replicas": "array<int>", "writer": "int",
+        "previous_isr": "array<int>", "wanted_isr": "array<int>",
     }  # fmt: skip
     leads = F.when(F.col("leader") >= 0, "OnlinePartition").when(F.col("leader") == -1, "OfflinePartition")
     # every registration repeats the assignment; what counts is where it changes
@@ -142,23 +149,19 @@ def znode_states(told: DataFrame) -> DataFrame:
     """The states of the state znode, one row each.
 
     in: `observations`. out: cluster, incarnation, topic, partition, life, pos, ts, record_id, leader, leader_epoch, isr,
-    partition_epoch, state, keeps, inferred.
+    partition_epoch, state, keeps, inferred, counted (no line prints the partition epoch: it orders the state and is not told).
     Lines that name a partition epoch are lines about one state; it began no later than the first of them and no later than any
     line about a later epoch. Lines without one (before 2.7 and some broker lines) stand where their time puts them, unless a state
     with an epoch has the same values.
     """
     znode = F.coalesce(F.col("leader"), F.col("leader_epoch"), F.col("partition_epoch")).isNotNull() | F.col("isr").isNotNull()
-    said = told.filter(znode)
-    happened_state = F.when(F.col("says") == "happened", F.col("state"))
-    by_epoch = said.filter("partition_epoch IS NOT NULL").groupBy(*LIFE, "partition_epoch").agg(
-        F.min("pos").alias("pos"),
-        F.min("ts").alias("ts"),
-        F.min_by("record_id", "pos").alias("record_id"),
-        *[_first_said(name) for name in ("leader", "leader_epoch", "isr")],
-        F.max(happened_state).alias("state"),
-        F.array_distinct(F.flatten(F.collect_list("keeps"))).alias("keeps"),
-        F.max_by("from_state", F.when(happened_state.isNotNull(), F.col("pos"))).alias("from_state"),
-    )  # fmt: skip
+    said = told.filter(znode).select("*", F.lit(False).alias("counted"))
+    by_epoch = _by_epoch(said)
+    wishes = unanswered(told).localCheckpoint()
+    any_wish = not wishes.isEmpty()
+    if any_wish:
+        wishes = leader_writes(wishes, by_epoch).localCheckpoint()
+        by_epoch = _by_epoch(said.unionByName(_as_said(wishes), allowMissingColumns=True)).localCheckpoint()
     from_later = up_to_here(*LIFE, order=[F.desc("partition_epoch")])
     by_number = [F.asc("partition_epoch")]
     follows = F.coalesce(
@@ -179,9 +182,49 @@ def znode_states(told: DataFrame) -> DataFrame:
         F.min("ts").over(from_later).alias("ts"),
         "record_id",
         *[F.first(name).over(up_to_here(*LIFE, f"{name}_run", order=by_number)).alias(name) for name in kept],
-        "partition_epoch", "state", "from_state", "keeps",
+        "partition_epoch", "state", "from_state", "keeps", "counted",
     )  # fmt: skip
-    return ordered.select("*", F.lit(False).alias("inferred")).unionByName(_without_epoch(said, by_epoch))
+    states = ordered.select("*", F.lit(False).alias("inferred"))
+    if any_wish:
+        states = states.unionByName(_before_proof(wishes, states))
+    return states.unionByName(_without_epoch(said, by_epoch))
+
+
+def _by_epoch(said: DataFrame) -> DataFrame:
+    """One row for each partition epoch that lines are about, in no order yet."""
+    happened_state = F.when(F.col("says") == "happened", F.col("state"))
+    return said.filter("partition_epoch IS NOT NULL").groupBy(*LIFE, "partition_epoch").agg(
+        F.min("pos").alias("pos"),
+        F.min("ts").alias("ts"),
+        F.coalesce(F.min_by("record_id", "pos"), F.min("record_id")).alias("record_id"),
+        *[_first_said(name) for name in ("leader", "leader_epoch", "isr")],
+        F.max(happened_state).alias("state"),
+        F.array_distinct(F.flatten(F.collect_list("keeps"))).alias("keeps"),
+        F.max_by("from_state", F.when(happened_state.isNotNull(), F.col("pos"))).alias("from_state"),
+        F.bool_and("counted").alias("counted"),
+    )  # fmt: skip
+
+
+def _as_said(wishes: DataFrame) -> DataFrame:
+    """Wishes of leaders that are proven, as lines that say so at the moment of the proof."""
+    return wishes.filter("proven").select(
+        *LIFE, F.col("proof_pos").alias("pos"), F.col("proof_ts").alias("ts"), "record_id", F.lit("happened").alias("says"), "event_type",
+        *ZNODE, F.array().cast("array<string>").alias("keeps"), F.lit(True).alias("counted"),
+    )  # fmt: skip
+
+
+def _before_proof(wishes: DataFrame, states: DataFrame) -> DataFrame:
+    """What leaders wished for, from the wish to the proof."""
+    shown = states.select(*LIFE, "partition_epoch", F.col("pos").alias("shown_pos"))
+    return (
+        wishes.join(shown, [*LIFE, "partition_epoch"], "left")
+        .filter("shown_pos IS NULL OR pos < shown_pos")
+        .select(
+            *LIFE, "pos", "ts", "record_id", *ZNODE, F.lit(None).cast("string").alias("state"),
+            F.lit(None).cast("string").alias("from_state"), F.array().cast("array<string>").alias("keeps"),
+            F.lit(True).alias("counted"), F.lit(True).alias("inferred"),
+        )
+    )  # fmt: skip
 
 
 def _without_epoch(said: DataFrame, by_epoch: DataFrame) -> DataFrame:
@@ -205,7 +248,10 @@ def _without_epoch(said: DataFrame, by_epoch: DataFrame) -> DataFrame:
         ("isr",),
         ("leader",),
     )
-    known = by_epoch.select(*LIFE, F.explode(F.array(*[same(shape) for shape in shapes])).alias("values")).distinct()
+
+    def known_by(states: DataFrame, of: tuple[tuple[str, ...], ...]) -> DataFrame:
+        return states.select(*LIFE, F.explode(F.array(*[same(shape) for shape in of])).alias("values"))
+
     shape = F.lit(None).cast("string")
     for names in shapes:
         fits = F.lit(True)
@@ -213,6 +259,9 @@ def _without_epoch(said: DataFrame, by_epoch: DataFrame) -> DataFrame:
             fits = fits & (F.col(name).isNotNull() if name in names else F.col(name).isNull())
         shape = F.when(fits, same(names)).otherwise(shape)
     loose = said.filter("partition_epoch IS NULL").select("*", shape.alias("values"))
+    # `changed partition .. with leader 5` tells nothing beside the line that tells it all
+    complete = loose.filter("leader IS NOT NULL AND leader_epoch IS NOT NULL AND isr IS NOT NULL")
+    known = known_by(by_epoch, shapes).unionByName(known_by(complete, shapes[1:])).distinct()
     unexplained = loose.join(known, [*LIFE, "values"], "left_anti")
     so_far = up_to_here(*LIFE)
     current = F.col("leader_epoch").isNull() | (
@@ -223,6 +272,7 @@ def _without_epoch(said: DataFrame, by_epoch: DataFrame) -> DataFrame:
         F.when(F.col("says") == "happened", F.col("state")).alias("state"),
         "from_state",
         F.coalesce("keeps", F.array().cast("array<string>")).alias("keeps"),
+        "counted",
         F.lit(False).alias("inferred"),
     )  # fmt: skip
 
@@ -320,6 +370,7 @@ def _caught_up_states(told: DataFrame, states: DataFrame) -> DataFrame:
         F.lit(None).cast("string").alias("state"),
         F.lit(None).cast("string").alias("from_state"),
         F.array().cast("array<string>").alias("keeps"),
+        F.lit(False).alias("counted"),
         F.lit(True).alias("inferred"),
     )  # fmt: skip
 
@@ -338,6 +389,7 @@ def _state_before(states: DataFrame) -> DataFrame:
             F.lit(None).cast("string").alias("state"),
             F.lit(None).cast("string").alias("from_state"),
             F.array().cast("array<string>").alias("keeps"),
+            F.lit(False).alias("counted"),
             F.lit(True).alias("inferred"),
         )
     )  # fmt: skip
@@ -450,8 +502,13 @@ def _changes(told: DataFrame, states: DataFrame, assigned: DataFrame) -> DataFra
 
     # a record may change more than one thing: the assignment first, so that its phase covers the rest
     moved = rows(assigned, 0, assignment=F.struct(*ASSIGNMENT, "inferred"))
+    told_epoch = F.when(~F.col("counted"), F.col("partition_epoch")).alias("partition_epoch")
     wrote = rows(
-        states, 1, znode=F.struct(*ZNODE, "inferred"), state=F.col("state"), partition_epoch_order=F.col("partition_epoch")
+        states,
+        1,
+        znode=F.struct(*ZNODE[:-1], told_epoch, "inferred"),
+        state=F.col("state"),
+        partition_epoch_order=F.col("partition_epoch"),
     )
     own_state = told.filter("state IS NOT NULL AND partition_epoch IS NULL AND NOT deleted")
     turned = rows(own_state, 2, state=F.col("state"))
@@ -474,12 +531,12 @@ def _struct_type(frame: DataFrame, names: tuple[str, ...]) -> str:
     return "struct<" + ",".join(f"{name}:{kinds[name]}" for name in (*names, "inferred")) + ">"
 
 
-def close_ended_incarnations(intervals: DataFrame, starts: Mapping[str, Iterable[datetime]]) -> DataFrame:
+def close_ended_incarnations(intervals: DataFrame, ends: Mapping[str, Sequence[datetime | None]]) -> DataFrame:
     """Ends what was still open when its incarnation ended.
 
-    in and out: a timeline with cluster, incarnation, valid_from, valid_to. starts: when each incarnation but the first began.
+    in and out: a timeline with cluster, incarnation, valid_from, valid_to. ends: of the first, second, .. incarnation.
     """
-    end = F.get(starts_of_cluster(starts), F.col("incarnation") - 1)
+    end = F.get(moments_of_cluster(ends), F.col("incarnation") - 1)
     return intervals.select(
         *[F.coalesce("valid_to", end).alias("valid_to") if name == "valid_to" else F.col(name) for name in intervals.columns]
     )

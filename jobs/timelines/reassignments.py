@@ -3,8 +3,8 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from jobs.timelines.order import PARTITION, neighbours
-from jobs.timelines.partitions import LIFE, assignments, length
+from jobs.timelines.order import LIFE, PARTITION, neighbours
+from jobs.timelines.partitions import ASSIGNMENT, assignments, length
 
 
 def _same_set(one: str, other: str) -> Column:
@@ -21,7 +21,11 @@ def reassignments(told: DataFrame) -> DataFrame:
     complete at once. Up to 2.3 only RS is written; the target is in `Handling reassignment .. to new replicas`.
     """
     in_life = neighbours(*LIFE)
-    written = assignments(told).select(
+    # a controller that takes over writes once more what it finds running
+    assigned = F.struct(*[F.array_sort(name).alias(name) for name in ASSIGNMENT])
+    again = (length("adding_replicas") + length("removing_replicas") > 0) & (assigned == F.lag(assigned).over(in_life))
+    news = assignments(told).select("*", F.coalesce(again, F.lit(False)).alias("again")).filter("NOT again")
+    written = news.select(
         "*",
         F.lag("replicas").over(in_life).alias("before"),
         F.lead("replicas").over(in_life).alias("after"),
@@ -40,8 +44,17 @@ def reassignments(told: DataFrame) -> DataFrame:
         F.coalesce(original, F.col("before")).alias("original_replicas"),
         target.alias("target_replicas"),
     )  # fmt: skip
-    caught = told.filter("caught_up").select(*LIFE, F.col("pos").alias("caught_pos"), F.col("ts").alias("caught_ts"))
-    during = (F.col("caught_pos") > F.col("pos")) & (F.col("after_pos").isNull() | (F.col("caught_pos") < F.col("after_pos")))
+    # in KRaft the record that completes it is the one in which the ISR holds the last of them
+    in_kraft = (F.col("event_type") == "registration") & F.col("isr").isNotNull()
+    caught = told.filter(F.col("caught_up") | in_kraft).select(
+        *LIFE,
+        F.col("pos").alias("caught_pos"),
+        F.col("ts").alias("caught_ts"),
+        F.when(in_kraft, F.col("isr")).alias("caught_isr"),
+    )
+    before_end = F.col("after_pos").isNull() | (F.col("caught_pos") <= F.col("after_pos"))
+    all_in = F.col("caught_isr").isNull() | (F.size(F.array_except("target_replicas", "caught_isr")) == 0)
+    during = (F.col("caught_pos") > F.col("pos")) & before_end & all_in
     caught_up = (
         started.join(caught, list(LIFE)).filter(during).groupBy(*LIFE, "pos").agg(F.min("caught_ts").alias("caught_up_at"))
     )

@@ -86,7 +86,7 @@ def find(
 ) -> Touched:
     """What new events touch.
 
-    before, now, new: recognised events of earlier runs, of all runs, of this one. files: `order.files` of now. intervals:
+    before, now, new: recognised events of earlier runs, of all runs (with overruled), of this one. files: `order.files` of now. intervals:
     `partition_timeline` so far. whole: clusters
     that are known to be made anew as a whole. in_kraft: those with KRaft controllers.
     As a whole is made anew where something that all partitions share has changed: the order of files, the nodes that print replica
@@ -95,7 +95,9 @@ def find(
     """
     tracing = replicas.tracing(now).join(replicas.tracing(before), ["cluster", "incarnation", "node"], "left_anti")
     reordered = _in_another_order(order.files(before), files).select("cluster")
-    whole |= _clusters(reordered.unionByName(tracing.select("cluster")))
+    # an election that comes late decides what a deposed controller's lines are worth
+    overruled = now.filter("overruled").select("cluster")
+    whole |= _clusters(reordered.unionByName(tracing.select("cluster")).unionByName(overruled))
     if in_kraft:
         of_kraft = F.expr(in_clusters(in_kraft))
         unnamed = F.col("topic").isNull() & (F.col("topic_id").isNotNull() | F.col("kafka_version").isNotNull())
