@@ -230,7 +230,8 @@ class Audit:
 
         spark, ruleset = store.spark, self.ruleset
         names = [cluster.name for cluster in self.config.clusters]
-        version = None if bytes_under(store.path("events")) < KEPT_BYTES else store.version("events")
+        # what a run has landed that did not come to its end is still new
+        version = None if bytes_under(store.path("events")) < KEPT_BYTES else store.built_from(names)
         files, read, repeated = self._read(store, files)
         store.keeps_rows = bytes_under(store.path("events")) < KEPT_BYTES
         store.keep("events", names)
@@ -254,6 +255,7 @@ class Audit:
         if read.new or read.completed or repeated:
             with stage("timelines, coverage", spark):
                 at_once(lambda: timelines.rebuild(store, audited, ruleset, version), cover)
+            store.note_built(audited, without_any=names)
         elif read.newly_counted:
             with stage("coverage", spark):
                 cover()
