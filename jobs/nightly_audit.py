@@ -231,7 +231,8 @@ class Audit:
         spark, ruleset = store.spark, self.ruleset
         names = [cluster.name for cluster in self.config.clusters]
         held = bytes_under(store.path("events"))
-        version = None if held < KEPT_BYTES else store.version("events")
+        # what a run has landed that did not come to its end is still new
+        version = None if held < KEPT_BYTES else store.built_from(names)
         store.keeps_rows = held + sum(file.size for file in files) < KEPT_BYTES
         files, read, repeated = self._read(store, files)
         store.keeps_rows = bytes_under(store.path("events")) < KEPT_BYTES
@@ -257,6 +258,7 @@ class Audit:
         if read.new or read.completed or repeated:
             with stage("timelines, coverage", spark):
                 at_once(lambda: timelines.rebuild(store, audited, ruleset, version), cover)
+            store.note_built(audited, without_any=names)
         elif read.newly_counted:
             with stage("coverage", spark):
                 cover()

@@ -129,9 +129,36 @@ class Store:
         """Number of the table's last commit."""
         return max(int(path.stem) for path in (self.path(table) / "_delta_log").glob("*.json") if path.stem.isdigit())
 
+    def _built(self) -> dict[str, int]:
+        noted = self.root / "_built.json"
+        return json.loads(noted.read_text("utf-8")) if noted.is_file() else {}
+
+    def built_from(self, clusters: Iterable[str]) -> int | None:
+        """The version of `events` that the timelines of clusters were made from; None where that is not known any more."""
+        versions = [self._built().get(cluster) for cluster in clusters]
+        if not self.exists("events") or any(version is None for version in versions):
+            return None
+        oldest = min(version for version in versions if version is not None)
+        commits = (
+            self.path("events") / "_delta_log" / f"{number:020d}.json" for number in range(oldest, self.version("events") + 1)
+        )
+        return oldest if all(commit.is_file() for commit in commits) else None
+
+    def note_built(self, clusters: Iterable[str], without_any: Iterable[str] = ()) -> None:
+        """The timelines of clusters are those of `events` as it is now; so are those of clusters that never had any."""
+        now = self.version("events")
+        built = dict.fromkeys(without_any, now) | self._built() | dict.fromkeys(clusters, now)
+        (self.root / "_built.json").write_text(json.dumps(built), "utf-8")
+
     def at_version(self, table: str, version: int) -> DataFrame:
-        """The table as it was after a commit."""
-        return self.spark.read.format("delta").option("versionAsOf", version).load(str(self.path(table)))
+        """The table as it was after a commit, with the columns that it has now."""
+        then = self.spark.read.format("delta").option("versionAsOf", version).load(str(self.path(table)))
+        return then.select(
+            *[
+                F.col(field.name) if field.name in then.columns else F.lit(None).cast(field.dataType).alias(field.name)
+                for field in self.table(table).schema.fields
+            ]
+        )
 
     def added_since(self, table: str, version: int) -> DataFrame:
         """The rows of the files that later commits have added: new rows, and copies of old ones where a file was rewritten."""

@@ -1,0 +1,154 @@
+"""What a night costs when many went before. Run by hand.
+
+    .venv/bin/python tests/benchmarks/nights.py [--topics 200] [--nights 10] [--same] [--tables DIR]
+
+A recording of one topic with three partitions is multiplied. By default every night brings the whole life of other topics (all lines of
+topics / nights copies); with --same every night brings the same events of all topics once more, a broker that stops and comes back, with
+the epochs going on. All nights bring as many records. What counts are the last columns: what a night works (the whole audit; its timelines and coverage)
+against the second one; the first pays for the start of everything.
+"""
+
+import argparse
+import contextlib
+import io
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+from datetime import date, timedelta
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+
+from jobs import errors, nightly_audit, timelines  # noqa: E402
+
+RECORDING = ROOT / "sample_logs" / "3.9.1-default" / "controlled-shutdown"
+TOPIC = "invoices"
+DAY = date(2026, 11, 20)
+# a broker is stopped, and is a leader again
+FROM, TO = "10:43:44", "10:44:52"
+EPOCH = re.compile(r"((?:leader|partition)Epoch=|LeaderEpoch:|ZkVersion:|(?:leader|partition) epoch )(\d+)")
+# so many epochs a partition goes through meanwhile
+EPOCHS_A_NIGHT = 3
+
+
+def lines_of(log: Path) -> tuple[list[str], list[str]]:
+    """(lines about the cluster, lines about the topic)"""
+    cluster: list[str] = []
+    topic: list[str] = []
+    for line in log.read_text().splitlines(keepends=True):
+        if line.startswith("[20"):
+            (topic if TOPIC in line else cluster).append(line)
+    return cluster, topic
+
+
+def write_night(folder: Path, night: int, topics: range, same: bool) -> None:
+    """The logs of one night, and no others."""
+    shutil.rmtree(folder, ignore_errors=True)
+    day = (DAY + timedelta(days=night)).isoformat()
+
+    def later(found: re.Match[str]) -> str:
+        return f"{found.group(1)}{int(found.group(2)) + night * EPOCHS_A_NIGHT}"
+
+    for log in sorted(RECORDING.glob("broker-*/*.log")):
+        cluster, topic = lines_of(log)
+        target = folder / log.parent.name / log.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("w") as out:
+            if night == 0:
+                out.writelines(cluster)
+            for line in topic:
+                if same:
+                    if not FROM <= line[12:20] < TO:
+                        continue
+                    line = EPOCH.sub(later, line)  # noqa: PLW2901
+                line = line.replace(DAY.isoformat(), day, 1)  # noqa: PLW2901
+                out.writelines(line.replace(TOPIC, f"topic{number:05d}") for number in topics)
+
+
+def jvm() -> Path:
+    """What the system tells about the JVM."""
+    from pyspark import SparkContext
+
+    return Path("/proc") / str(SparkContext._gateway.jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
+
+
+def memory() -> int:
+    """MB that the JVM had at most."""
+    return int(re.findall(r"VmHWM:\s+(\d+)", (jvm() / "status").read_text())[0]) // 1024
+
+
+def processor() -> float:
+    """Seconds that the processors have worked for the JVM: what other programs do to the clock does not show in them."""
+    user, system = (jvm() / "stat").read_text().rsplit(")", 1)[1].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def main() -> None:
+    """Prints a line a night."""
+    given = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    given.add_argument("--topics", type=int, default=200)
+    given.add_argument("--nights", type=int, default=10)
+    given.add_argument("--same", action="store_true", help="every night is about all topics")
+    given.add_argument("--kept", type=int, help="bytes of events up to which everything is made anew (default: as the product)")
+    options = given.parse_args()
+    if options.kept is not None:
+        nightly_audit.KEPT_BYTES = options.kept
+    spent = {"clock": 0.0, "processor": 0.0}
+    rebuild = timelines.rebuild
+
+    def timed(*args: object) -> None:
+        begun, worked = time.perf_counter(), processor()
+        rebuild(*args)  # type: ignore[arg-type]
+        spent.update(clock=time.perf_counter() - begun, processor=processor() - worked)
+
+    timelines.rebuild = timed  # type: ignore[assignment]
+    root = Path(tempfile.mkdtemp(prefix="nights-"))
+    columns = (
+        "night",
+        "records",
+        "audit s",
+        "timelines s",
+        "records/s",
+        "JVM MB",
+        "audit cpu",
+        "timelines cpu",
+        "ratio",
+        "ratio",
+    )
+    print(" ".join(f"{name:>{max(len(name), 7)}}" for name in columns))
+    first: tuple[float, float] | None = None
+    worked = 0.0
+    try:
+        for night in range(options.nights):
+            a_night = options.topics // options.nights
+            topics = range(options.topics) if options.same else range(night * a_night, (night + 1) * a_night)
+            write_night(root / "logs", night, topics, options.same)
+            records = sum(log.read_text().count("\n") for log in (root / "logs").rglob("*.log"))
+            begun = time.perf_counter()
+            with contextlib.redirect_stdout(io.StringIO()):
+                code = nightly_audit.main(["audit", str(root / "logs"), "--tables", str(root / "tables"), "--cluster", "c"])
+            assert code in (errors.CLEAN, errors.FINDINGS)
+            clock, before, worked = time.perf_counter() - begun, worked, processor()
+            if night == 1:
+                first = worked - before, spent["processor"]
+            cells: list[object] = [
+                night + 1,
+                records,
+                f"{clock:.1f}",
+                f"{spent['clock']:.1f}",
+                f"{records / spent['clock']:.0f}",
+                memory(),
+            ]
+            cells += [f"{worked - before:.1f}", f"{spent['processor']:.1f}"]
+            cells += [f"{(worked - before) / first[0]:.2f}", f"{spent['processor'] / first[1]:.2f}"] if first else ["", ""]
+            print(" ".join(f"{cell:>{max(len(name), 7)}}" for name, cell in zip(columns, cells, strict=True)), flush=True)
+    finally:
+        shutil.rmtree(root)
+
+
+if __name__ == "__main__":
+    main()
