@@ -167,9 +167,10 @@ def _ruleset(site: Path | None) -> RuleSet:
 
 
 SHOWN_PROBLEMS = 5
-# up to so many bytes of Parquet in `events`, some 200,000 of them, rows stay in memory from reading to verdict, and timelines are made
-# anew as a whole: to find out what new events touch would take longer
+# up to so many bytes of Parquet in `events`, some 200,000 of them, rows stay in memory from reading to verdict
 KEPT_BYTES = 8 * 1024 * 1024
+# up to so many, timelines are made anew as a whole: to find out what new events touch takes longer
+SHORT_HISTORY = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -232,9 +233,9 @@ class Audit:
         names = [cluster.name for cluster in self.config.clusters]
         held = bytes_under(store.path("events"))
         # what a run has landed that did not come to its end is still new
-        version = None if held < KEPT_BYTES else store.built_from(names)
+        version = None if held < SHORT_HISTORY else store.built_from(names)
         store.keeps_rows = held + sum(file.size for file in files) < KEPT_BYTES
-        files, read, repeated = self._read(store, files)
+        files, read = self._read(store, files)
         store.keeps_rows = bytes_under(store.path("events")) < KEPT_BYTES
         store.keep("events", names)
         known = F.col("event_type").isNotNull()
@@ -255,7 +256,7 @@ class Audit:
             told = coverage.coverage(store.rows_of("events", audited), store.rows_of("passed_over", audited))
             store.replace("coverage", audited, told)
 
-        if read.new or read.completed or repeated:
+        if not store.is_built(audited):
             with stage("timelines, coverage", spark):
                 at_once(lambda: timelines.rebuild(store, audited, ruleset, version), cover)
             store.note_built(audited, without_any=names)
@@ -267,25 +268,29 @@ class Audit:
             tables = [name for name in schemas.contracts() if name != "findings"]
             at_once(*[partial(store.keep, name, audited) for name in (*tables, "findings")])
             written = {name: store.rows_of(name, audited) for name in tables}
-            checks.register(spark, written, self._clocks(written["controllers"], outcomes, summary))
-            before = store.rows_of("findings", audited)
-            given = {"metadata_log"} if any(row.metadata_log for row in summary.values()) else set()
-            given |= {"cluster_ids"} if any(row.cluster_ids > 1 for row in summary.values()) else set()
-            settled = checks.settle(checks.violations(spark, given), before, spark.table("clocks"), self.run_id).localCheckpoint()
-            warm_up.join()
 
-            def guard() -> None:
-                doing.note(f"{contracts.guard(spark, written | {'findings': settled})} rules hold")
+            def find() -> None:
+                checks.register(spark, written, self._clocks(written["controllers"], outcomes, summary))
+                before = store.rows_of("findings", audited)
+                given = {"metadata_log"} if any(row.metadata_log for row in summary.values()) else set()
+                given |= {"cluster_ids"} if any(row.cluster_ids > 1 for row in summary.values()) else set()
+                settled = checks.settle(checks.violations(spark, given), before, spark.table("clocks"), self.run_id)
+                store.replace("findings", audited, settled)
 
-            at_once(lambda: store.replace("findings", audited, settled), guard)
+            def guard(some: dict[str, Any]) -> None:
+                warm_up.join()
+                doing.note(f"{contracts.guard(spark, some)} rules hold for {', '.join(some)}")
+
+            at_once(find, partial(guard, written))
+            guard({"findings": store.rows_of("findings", audited)})
         return outcomes
 
-    def _read(self, store: Any, files: list[Any]) -> tuple[list[Any], Any, bool]:
-        """(the files, what was read, whether it was read anew because logs had gone away: some of it may have been landed before)."""
+    def _read(self, store: Any, files: list[Any]) -> tuple[list[Any], Any]:
+        """(the files, what was read); what is left of them is read anew where logs have gone away in the meantime."""
         from jobs import ingest
 
         opened = ThreadPoolExecutor(1).submit(store.open, with_views=False)
-        repeated, left = False, ingest.still_there(files)
+        left = ingest.still_there(files)
         while True:
             _warn_of([file for file in left if file not in files])
             files = left
@@ -293,9 +298,9 @@ class Audit:
                 opened.result()
                 raise InputError(_nothing_found(files))
             try:
-                return files, self._land(store, files, opened), repeated
+                return files, self._land(store, files, opened)
             except Exception:
-                repeated, left = True, ingest.still_there(files)
+                left = ingest.still_there(files)
                 if left == files:
                     raise
 

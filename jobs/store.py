@@ -144,6 +144,11 @@ class Store:
         )
         return oldest if all(commit.is_file() for commit in commits) else None
 
+    def is_built(self, clusters: Iterable[str]) -> bool:
+        """Whether the timelines of clusters were made from `events` as it is now."""
+        built, now = self._built(), self.version("events")
+        return all(built.get(cluster) == now for cluster in clusters)
+
     def note_built(self, clusters: Iterable[str], without_any: Iterable[str] = ()) -> None:
         """The timelines of clusters are those of `events` as it is now; so are those of clusters that never had any."""
         now = self.version("events")

@@ -186,7 +186,8 @@ def differences(one: list[str], other: list[str], at_most: int = 3) -> list[str]
 
 
 def test_any_delivery_gives_the_tables_of_one_run(spark, capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr(nightly_audit, "KEPT_BYTES", SOME_BYTES)
+    for threshold in ("KEPT_BYTES", "SHORT_HISTORY"):
+        monkeypatch.setattr(nightly_audit, threshold, SOME_BYTES)
     chosen = list(cases())
     for folder in ("nights", "once"):
         (tmp_path / folder).mkdir()
@@ -204,7 +205,8 @@ def test_any_delivery_gives_the_tables_of_one_run(spark, capsys, tmp_path, monke
 
 
 def test_what_an_aborted_run_has_landed_is_still_new(spark, capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr(nightly_audit, "KEPT_BYTES", SOME_BYTES)
+    for threshold in ("KEPT_BYTES", "SHORT_HISTORY"):
+        monkeypatch.setattr(nightly_audit, threshold, SOME_BYTES)
     files = {path: content for path, content in whole("3.3.2-trace/delete-topic-dead-broker").items() if "server" not in path}
     first, second, third = by_time(files, random.Random(1))
 

@@ -96,7 +96,7 @@ def main() -> None:
     given.add_argument("--kept", type=int, help="bytes of events up to which everything is made anew (default: as the product)")
     options = given.parse_args()
     if options.kept is not None:
-        nightly_audit.KEPT_BYTES = options.kept
+        nightly_audit.KEPT_BYTES = nightly_audit.SHORT_HISTORY = options.kept
     spent = {"clock": 0.0, "processor": 0.0}
     rebuild = timelines.rebuild
 
