@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from frames import frame
+from pyspark.sql import functions as F
 from test_timelines import PARTITION, events, types_of
 
 from jobs.store import Store
@@ -47,7 +48,8 @@ def intervals(spark: SparkSession) -> DataFrame:
     + [pytest.param(*case, True, id=f"KRaft: {name}") for name, case in IN_KRAFT.items()],
 )
 def test_what_an_event_touches(spark: SparkSession, new: dict, expected: Collection, in_kraft: bool) -> None:
-    before, after = (events(spark, *rows).drop("log", "file_ts") for rows in (BEFORE, [{"s": 9} | new]))
+    some = (events(spark, *rows).drop("log", "file_ts") for rows in (BEFORE, [{"s": 9} | new]))
+    before, after = (rows.select("*", F.lit(False).alias("overruled")) for rows in some)
     timeline, now = intervals(spark), before.unionByName(after)
     found = touched.find(
         before,

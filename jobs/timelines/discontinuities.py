@@ -19,8 +19,8 @@ ONE_BATCH = "INTERVAL 60 SECONDS"
 def breaks(events: DataFrame) -> DataFrame:
     """Lines whose state to begin with is not the one that is held.
 
-    in: events with file_ts. out: REPLICA (replica null: the partition itself), at, node, controller_epoch, level, file, from_state,
-    record_id; of the line before: held_state, held_since, held_from, held_epoch, held_node, held_file, held_record_id; known_epoch: the newest
+    in: events with file_ts. out: REPLICA (replica null: the partition itself), at, node, controller_epoch, level, from_state,
+    record_id; of the line before: held_state, held_since, held_from, held_epoch, held_node, held_record_id; known_epoch: the newest
     controller epoch that the partition's lines before name.
     """
     about = F.col("topic").isNotNull() & F.col("partition").isNotNull()
@@ -34,7 +34,7 @@ def breaks(events: DataFrame) -> DataFrame:
     )
     numbered = told.select("*", F.row_number().over(in_topic).alias("pos"))
     with_deletions = numbered.select(
-        *REPLICA, "pos", F.col("ts").alias("at"), "node", "controller_epoch", "level", "file", "from_state", "record_id",
+        *REPLICA, "pos", F.col("ts").alias("at"), "node", "controller_epoch", "level", "from_state", "record_id",
         "left", "deleted",
         F.max(F.when(F.col("deleted"), F.col("pos"))).over(up_to_here(*TOPIC)).alias("deleted_pos"),
     ).filter("NOT deleted")  # fmt: skip
@@ -49,7 +49,6 @@ def breaks(events: DataFrame) -> DataFrame:
         F.lag("record_id").over(before).alias("held_record_id"),
         F.lag("controller_epoch").over(before).alias("held_epoch"),
         F.lag("node").over(before).alias("held_node"),
-        F.lag("file").over(before).alias("held_file"),
         F.last("controller_epoch", ignorenulls=True).over(so_far).alias("known_epoch"),
     )
     created_again = F.col("from_state").isin(*NOWHERE) & F.coalesce(F.col("deleted_pos") > F.col("held_pos"), F.lit(False))
@@ -75,8 +74,8 @@ def _caused(found: DataFrame, hours: DataFrame, elections: DataFrame) -> DataFra
     """Breaks with their cause. found: `breaks`; hours: `_logged_hours`; elections: `_elections`."""
     created = F.col("from_state").isin(*NOWHERE)
     epoch, known = F.col("controller_epoch"), F.col("known_epoch")
-    # the epoch of controllers only grows; nobody deletes an internal topic, and a deletion would stand in the same file
-    undeletable = F.col("topic").startswith("__") | ((F.col("file") == F.col("held_file")) & (F.col("level") == "TRACE"))
+    # the epoch of controllers only grows; nobody deletes an internal topic, and the log of the same controller would show a deletion
+    undeletable = F.col("topic").startswith("__") | ((F.col("node") == F.col("held_node")) & (F.col("level") == "TRACE"))
     begins_anew = F.coalesce(epoch < known, F.lit(False)) | (
         created & undeletable & F.coalesce(epoch <= known, epoch == 1, F.lit(False))
     )
@@ -100,15 +99,11 @@ def _caused(found: DataFrame, hours: DataFrame, elections: DataFrame) -> DataFra
     # at INFO neither a partition that goes offline nor one that goes away is printed, nor any change of a replica
     below = (F.col("level") != "TRACE") | (F.size(F.array_except(F.array_intersect(whole_hours, "logged"), "traced")) > 0)
     # the map that a starting controller prints does not name its epoch
-    another = (epoch > F.col("held_epoch")) | (F.col("node") != F.col("held_node"))
-    another = another | (F.col("held_epoch").isNull() & F.exists("elections", begun_since))
+    another = (epoch > F.col("held_epoch")) | (F.col("held_epoch").isNull() & F.exists("elections", begun_since))
     cause = (
         F.when(duplicate, "duplicate")
         .when(wiped, "wiped_cluster")
-        .when(
-            (epoch > F.col("held_epoch")) | (F.col("held_epoch").isNull() & F.exists("elections", begun_since)),
-            "other_controller",
-        )
+        .when(another, "other_controller")
         .when(below, "level")
         .when(silent, "hours_without_file")
         .otherwise("file_missing")
