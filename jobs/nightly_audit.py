@@ -289,7 +289,12 @@ class Audit:
         """(the files, what was read); what is left of them is read anew where logs have gone away in the meantime."""
         from jobs import ingest
 
-        opened = ThreadPoolExecutor(1).submit(store.open, with_views=False)
+        def open_tables() -> None:
+            store.open(with_views=False)
+            for table in ("events", "passed_over"):
+                store.keep(table, [cluster.name for cluster in self.config.clusters])
+
+        opened = ThreadPoolExecutor(1).submit(open_tables)
         left = ingest.still_there(files)
         while True:
             _warn_of([file for file in left if file not in files])
@@ -313,8 +318,6 @@ class Audit:
             with stage("open tables, count lines", store.spark):
                 parts = ingest.read(store.spark, source, self.ruleset)
                 opened.result()
-                for table in ("events", "passed_over"):
-                    store.keep(table, [cluster.name for cluster in self.config.clusters])
             with stage("read records", store.spark) as doing:
                 read = events.land(store, parts, source, self.ruleset, self.days)
                 counts = [
