@@ -240,11 +240,11 @@ def find(cluster: Cluster, ruleset: RuleSet | None = None) -> list[LogFile]:
         paths = iter(dict.fromkeys(paths))
     with ThreadPoolExecutor(2) as pool:
         while some := list(islice(paths, AT_A_TIME)):
-            written = [path for path in some if not _is_empty(path)]
-            if len(written) < len(some):
-                alike["empty"] += len(some) - len(written)
-                others.setdefault("empty", LogFile(Path(next(path for path in some if _is_empty(path))), 0, "empty"))
-            for file in pool.map(sniffer.look, map(Path, written)):
+            empty = dict.fromkeys(filter(_is_empty, some))
+            if empty:
+                alike["empty"] += len(empty)
+                others.setdefault("empty", LogFile(Path(next(iter(empty))), 0, "empty"))
+            for file in pool.map(sniffer.look, (Path(path) for path in some if path not in empty)):
                 if file.kind in {"empty", "unrelated"}:
                     others.setdefault(file.kind, file)
                     alike[file.kind] += 1

@@ -215,14 +215,15 @@ class Audit:
         root = self.options.tables.resolve()
         with Store.sole_writer(root):
             shutil.rmtree(root / "_staging", ignore_errors=True)  # of a run that was killed
+            held = bytes_under(root / "events")
             with stage("start Spark"):
-                spark = session.start(sum(f.size for f in files), held_bytes=bytes_under(root / "events"))
+                spark = session.start(sum(f.size for f in files), held_bytes=held)
             store = Store(spark, root)
-            outcomes = self._audit(store, files, warm_up)
+            outcomes = self._audit(store, files, held, warm_up)
             return self._verdict(store, outcomes)
 
-    def _audit(self, store: Any, files: list[Any], warm_up: threading.Thread) -> list[Outcome]:
-        """All clusters at once: a stage costs the same for one or for many."""
+    def _audit(self, store: Any, files: list[Any], held: int, warm_up: threading.Thread) -> list[Outcome]:
+        """All clusters at once: a stage costs the same for one or for many. held: bytes of `events` before this run."""
         from pyspark.sql import functions as F
 
         import schemas
@@ -231,7 +232,6 @@ class Audit:
 
         spark, ruleset = store.spark, self.ruleset
         names = [cluster.name for cluster in self.config.clusters]
-        held = bytes_under(store.path("events"))
         # what a run has landed that did not come to its end is still new
         version = None if held < SHORT_HISTORY else store.built_from(names)
         store.keeps_rows = held + sum(file.size for file in files) < KEPT_BYTES

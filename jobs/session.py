@@ -164,9 +164,9 @@ def _log4j2_file() -> str:
 
 
 def start(input_bytes: int | None = None, extra: dict[str, str] | None = None, held_bytes: int = 0) -> SparkSession:
-    """A session. input_bytes, held_bytes: as for `settings`; extra: settings that win. Raises UsageError where Java is missing or of the wrong version.
+    """A session. Raises UsageError where Java is missing or of the wrong version.
 
-    Everything the JVM prints goes to a file, so that the console stays the audit's own.
+    input_bytes, held_bytes: as for `settings`; extra: settings that win. Everything the JVM prints goes to a file, so that the console stays the audit's own.
     """
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).disabled = True

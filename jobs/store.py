@@ -135,7 +135,8 @@ class Store:
 
     def built_from(self, clusters: Iterable[str]) -> int | None:
         """The version of `events` that the timelines of clusters were made from; None where that is not known any more."""
-        versions = [self._built().get(cluster) for cluster in clusters]
+        built = self._built()
+        versions = [built.get(cluster) for cluster in clusters]
         if not self.exists("events") or any(version is None for version in versions):
             return None
         oldest = min(version for version in versions if version is not None)
@@ -182,7 +183,7 @@ class Store:
         """Removes the rows for which a SQL condition holds."""
         from delta.tables import DeltaTable
 
-        self._kept.pop(table, None)
+        self.forget(table)
         DeltaTable.forPath(self.spark, str(self.path(table))).delete(condition)
 
     def rows_of(self, table: str, clusters: Iterable[str]) -> DataFrame:

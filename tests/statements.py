@@ -583,7 +583,7 @@ NOT_TYPED: tuple[tuple[str, str, str], ...] = (
     ("assignments_by_preferred_leader", "assignment_by_broker", "said twice: the key is the first replica"),
     (
         "become_skipped.*",
-        "isr|adding_replicas|removing_replicas|leader_epoch|prev\w*_leader_epoch",
+        r"isr|adding_replicas|removing_replicas|leader_epoch|prev\w*_leader_epoch",
         "said twice: as the request has it",
     ),
     ("log_load_completed", "log_end_offset", "said twice"),
