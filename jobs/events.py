@@ -228,7 +228,7 @@ def land(store: Store, parts: list[Part], source: Staged, ruleset: RuleSet, days
     if all(some is not None for some in begun):
         ruleset = ruleset.that_may_claim(text for some in begun for text in some or ())
     names = file_names(store.spark, source, parts)
-    small = sum(file.size for file in source.files) < SMALL_INPUT
+    small = sum(file.length for file in source.files) < SMALL_INPUT
     frames, held = [], 0
     cut_short: list[str] = []
     for part in parts:

@@ -54,7 +54,7 @@ class LogFile:
 
     open_end: its last line has no end: it is being written, or the writer died.  open_head: what there is of it may be the beginning
     of a header.  inode: of the file that was looked into.
-    cut: a collector has cut long lines of it in pieces.  alike: files that are empty, or unrelated, stand for so many of a cluster.
+    length: bytes of its text, unpacked.  cut: a collector has cut long lines of it in pieces.  alike: files that are empty, or unrelated, stand for so many of a cluster.
     """
 
     path: Path
@@ -67,6 +67,7 @@ class LogFile:
     open_end: bool = False
     open_head: bool = False
     inode: int = 0
+    length: int = 0
     cut: bool = False
     alike: int = 1
 
@@ -186,9 +187,8 @@ class Sniffer:
                     break
             if kind is None:
                 return LogFile(path, size, "unrelated" if text else "empty")
-            if path.suffix == ".gz":
-                for _ in _beginning(path):  # a truncated archive shows only at its end
-                    pass
+            # a truncated archive shows only at its end
+            length = sum(map(len, _beginning(path))) if path.suffix == ".gz" else size
             unended, cut, goes_on = _open_end(path), False, False
             if any(map(self.matcher.joined.knows, text.split("\n", MOST_HEADERS)[:MOST_HEADERS])):
                 last = ""
@@ -201,6 +201,7 @@ class Sniffer:
                 open_end=unended is not None or goes_on,
                 open_head=unended is not None and _begins_like(unended, head),
                 inode=status.st_ino,
+                length=length,
                 cut=cut,
             )  # fmt: skip
         except (OSError, EOFError, zlib.error) as error:

@@ -217,10 +217,10 @@ class Audit:
             shutil.rmtree(root / "_staging", ignore_errors=True)  # of a run that was killed
             held = bytes_under(root / "events")
             with stage("start Spark"):
-                spark = session.start(sum(f.size for f in files), held_bytes=held)
-            store = Store(spark, root)
-            outcomes = self._audit(store, files, held, warm_up)
-            return self._verdict(store, outcomes)
+                spark = session.start(sum(f.length for f in files), held_bytes=held)
+            with Store(spark, root) as store:
+                outcomes = self._audit(store, files, held, warm_up)
+                return self._verdict(store, outcomes)
 
     def _audit(self, store: Any, files: list[Any], held: int, warm_up: threading.Thread) -> list[Outcome]:
         """All clusters at once: a stage costs the same for one or for many. held: bytes of `events` before this run."""
@@ -234,10 +234,10 @@ class Audit:
         names = [cluster.name for cluster in self.config.clusters]
         # what a run has landed that did not come to its end is still new
         version = None if held < SHORT_HISTORY else store.built_from(names)
-        store.keeps_rows = held + sum(file.size for file in files) < KEPT_BYTES
+        store.keeps_rows = held + sum(file.length for file in files) < KEPT_BYTES
         files, read = self._read(store, files)
-        store.keeps_rows = bytes_under(store.path("events")) < KEPT_BYTES
-        store.keep("events", names)
+        store.keeps_rows = store.keeps_rows or bytes_under(store.path("events")) < KEPT_BYTES
+        store.keep("events")
         known = F.col("event_type").isNotNull()
         rows = store.rows_of("events", names).groupBy("cluster").agg(
             F.count_if(known).alias("recognised"),
@@ -256,17 +256,16 @@ class Audit:
             told = coverage.coverage(store.rows_of("events", audited), store.rows_of("passed_over", audited))
             store.replace("coverage", audited, told)
 
-        if not store.is_built(audited):
+        built = not read.new and store.is_built(audited)
+        if not built:
             with stage("timelines, coverage", spark):
                 at_once(lambda: timelines.rebuild(store, audited, ruleset, version), cover)
-            store.note_built(audited, without_any=names)
         elif read.newly_counted:
             with stage("coverage", spark):
                 cover()
 
         with stage("checks, contracts", spark) as doing:
             tables = [name for name in schemas.contracts() if name != "findings"]
-            at_once(*[partial(store.keep, name, audited) for name in (*tables, "findings")])
             written = {name: store.rows_of(name, audited) for name in tables}
 
             def find() -> None:
@@ -283,27 +282,37 @@ class Audit:
 
             at_once(find, partial(guard, written))
             guard({"findings": store.rows_of("findings", audited)})
+            store.written()
+        if not built:
+            store.note_built(audited, without_any=names)
         return outcomes
 
     def _read(self, store: Any, files: list[Any]) -> tuple[list[Any], Any]:
         """(the files, what was read); what is left of them is read anew where logs have gone away in the meantime."""
+        import schemas
         from jobs import ingest
 
         def open_tables() -> None:
             store.open(with_views=False)
-            for table in ("events", "passed_over"):
-                store.keep(table, [cluster.name for cluster in self.config.clusters])
+            for table in landed:
+                store.keep(table)
 
-        opened = ThreadPoolExecutor(1).submit(open_tables)
+        landed = ("events", "passed_over")
+        ahead = ThreadPoolExecutor(1)
+        opened = ahead.submit(open_tables)
+        # one thread lands records, and for much of the time on the driver alone
+        others = ahead.submit(lambda: [store.keep(table) for table in schemas.contracts() if table not in landed])
         left = ingest.still_there(files)
         while True:
             _warn_of([file for file in left if file not in files])
             files = left
             if not any(file.usable for file in files):
-                opened.result()
+                others.result()
                 raise InputError(_nothing_found(files))
             try:
-                return files, self._land(store, files, opened)
+                read = self._land(store, files, opened)
+                others.result()
+                return files, read
             except Exception:
                 left = ingest.still_there(files)
                 if left == files:

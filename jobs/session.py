@@ -9,6 +9,7 @@ import sys
 import tempfile
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
@@ -101,8 +102,18 @@ def settings(input_bytes: int | None = None, held_bytes: int = 0) -> dict[str, s
         "spark.python.sql.dataFrameDebugging.enabled": "false",
     }
     small = input_bytes is not None and input_bytes < SMALL_INPUT
-    if small:  # compiling 400 rules takes longer than interpreting them for some thousand records
-        conf |= {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+    if small:
+        conf |= {
+            # compiling 400 rules takes longer than interpreting them for some thousand records
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+            # so does the search for what would make a plan better
+            "spark.sql.constraintPropagation.enabled": "false",
+            "spark.sql.lightweightPlanChangeValidation": "false",
+            "spark.sql.optimizer.dynamicPartitionPruning.enabled": "false",
+            "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
+            "spark.sql.exchange.reuse": "false",
+        }
     if submitted():
         return conf
     cores = min(os.cpu_count() or 1, 8)
@@ -185,7 +196,29 @@ def start(input_bytes: int | None = None, extra: dict[str, str] | None = None, h
             ("spark.sql.codegen", "spark.sql.session", "spark.databricks", "spark.sql.sources", "spark.sql.dataFrame")
         ):
             session.conf.set(key, value)
+    _remember_functions(session.sparkContext)
     return session
+
+
+def _remember_functions(context: SparkContext) -> None:
+    """Lets classes and functions that columns are made of be looked up once.
+
+    py4j asks the JVM for them each time that a column is named, which looks for some of them in every jar.
+    """
+    from py4j.java_gateway import JavaClass
+
+    class Remembered(JavaClass):
+        def __getattr__(self, name: str) -> Any:
+            found = super().__getattr__(name)
+            setattr(self, name, found)
+            return found
+
+    jvm = context._jvm
+    for name in ("functions", "PythonUtils", "PythonSQLUtils"):
+        known = getattr(jvm, name)
+        remembered = Remembered(known._fqn, known._gateway_client)
+        setattr(jvm, name, remembered)
+        setattr(jvm, known._fqn, remembered)
 
 
 def _launch_quietly(conf: SparkConf) -> None:

@@ -5,12 +5,14 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any, Self
 from urllib.parse import unquote
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import schemas
@@ -44,16 +46,42 @@ def vocabulary_ddl() -> str:
 
 
 class Store:
-    """The tables under one folder."""
+    """The tables under one folder. As a context manager: nothing is being written any more when it is left."""
 
     def __init__(self, spark: SparkSession, root: Path) -> None:
         self.spark = spark
         self.root = root
         # whether rows that were written or read once are kept, for all that asks for them afterwards
         self.keeps_rows = False
-        self._kept: dict[str, tuple[frozenset[str], DataFrame]] = {}
-        # tables without a row, created in this run: what is known to be empty need not be read
+        self._kept: dict[str, DataFrame] = {}
+        # tables created in this run: what is known to be empty need not be read
         self._blank: set[str] = set()
+        # rows that are kept are written while others go on with them
+        self._writers = ThreadPoolExecutor(2)
+        self._writing: dict[str, Future[None]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, failed: Any, *_: Any) -> None:
+        wait(self._writing.values())
+        if failed is None:
+            self.written()
+
+    def written(self, *tables: str) -> None:
+        """Waits until what was given to these tables, or to all of them, is written. Raises what stood in its way."""
+        for table in tables or list(self._writing):
+            if table in self._writing:
+                self._writing[table].result()
+
+    def _write(self, table: str, save: Callable[[], None], in_memory: bool) -> None:
+        """in_memory: what is saved need not be computed any more, nor is it read from the table."""
+        self.written(table)
+        self._blank.discard(table)
+        if in_memory:
+            self._writing[table] = self._writers.submit(save)
+        else:
+            save()
 
     def path(self, table: str) -> Path:
         """Folder of a table."""
@@ -108,6 +136,7 @@ class Store:
 
     def table(self, name: str) -> DataFrame:
         """The table as it is now."""
+        self.written(name)
         return self.spark.table(name)
 
     def is_blank(self, table: str) -> bool:
@@ -118,15 +147,14 @@ class Store:
         """Adds rows; columns by name."""
         kept = self._kept.pop(table, None)
         if kept is not None:
-            rows = rows.select(*kept[1].columns).localCheckpoint()
-        rows.write.format("delta").mode("append").save(str(self.path(table)))
-        self._blank.discard(table)
-        if kept is not None:
-            of, before = kept
-            self._kept[table] = of, self._as_one(before.unionByName(rows))
+            rows = rows.select(*kept.columns).localCheckpoint()
+            self._kept[table] = self._as_one(kept.unionByName(rows))
+        written = rows.write.format("delta").mode("append")
+        self._write(table, partial(written.save, str(self.path(table))), in_memory=kept is not None)
 
     def version(self, table: str) -> int:
         """Number of the table's last commit."""
+        self.written(table)
         return max(int(path.stem) for path in (self.path(table) / "_delta_log").glob("*.json") if path.stem.isdigit())
 
     def _built(self) -> dict[str, int]:
@@ -140,10 +168,7 @@ class Store:
         if not self.exists("events") or any(version is None for version in versions):
             return None
         oldest = min(version for version in versions if version is not None)
-        commits = (
-            self.path("events") / "_delta_log" / f"{number:020d}.json" for number in range(oldest, self.version("events") + 1)
-        )
-        return oldest if all(commit.is_file() for commit in commits) else None
+        return None if self._files_since("events", oldest) is None else oldest
 
     def is_built(self, clusters: Iterable[str]) -> bool:
         """Whether the timelines of clusters were made from `events` as it is now."""
@@ -168,43 +193,67 @@ class Store:
 
     def added_since(self, table: str, version: int) -> DataFrame:
         """The rows of the files that later commits have added: new rows, and copies of old ones where a file was rewritten."""
+        files = self._files_since(table, version)
+        assert files is not None, "the version is one that `built_from` gave"
+        return self._rows_in(table, files)
+
+    def _files_since(self, table: str, version: int) -> list[str] | None:
+        """The data files that commits after a version have added and none has removed; None where the log does not tell it.
+
+        It does not where commits are gone (Delta keeps them for 30 days), nor where files hold rows that are deleted, or columns under
+        other names: the protocol asks for more than a reader of version 1 then.
+        """
         files: dict[str, None] = {}
         for number in range(version + 1, self.version(table) + 1):
-            with (self.path(table) / "_delta_log" / f"{number:020d}.json").open() as log:
-                for action in map(json.loads, log):
-                    if "add" in action:
-                        files[action["add"]["path"]] = None
-                    elif "remove" in action:
-                        files.pop(action["remove"]["path"], None)
-        paths = [str(self.path(table) / unquote(file)) for file in files]
-        return self.spark.read.schema(self.table(table).schema).parquet(*paths) if paths else self.table(table).limit(0)
+            try:
+                actions = map(
+                    json.loads, (self.path(table) / "_delta_log" / f"{number:020d}.json").read_text("utf-8").splitlines()
+                )
+            except FileNotFoundError:
+                return None
+            for action in actions:
+                if "add" in action:
+                    files[action["add"]["path"]] = None
+                elif "remove" in action:
+                    files.pop(action["remove"]["path"], None)
+                elif action.get("protocol", {}).get("minReaderVersion", 1) > 1:
+                    return None
+        return [str(self.path(table) / unquote(file)) for file in files]
+
+    def _rows_in(self, table: str, files: list[str]) -> DataFrame:
+        schema = self.table(table).schema
+        return self.spark.read.schema(schema).parquet(*files) if files else self.spark.createDataFrame([], schema)
 
     def delete(self, table: str, condition: str) -> None:
         """Removes the rows for which a SQL condition holds."""
+        self._delta(table).delete(condition)
+
+    def update(self, table: str, condition: Column, values: dict[str, Column]) -> None:
+        """Gives the rows for which a condition holds other values."""
+        self._delta(table).update(condition, values)
+
+    def _delta(self, table: str) -> Any:
+        """The table to be changed in another way than these: it is read again when rows are asked for."""
         from delta.tables import DeltaTable
 
-        self.forget(table)
-        DeltaTable.forPath(self.spark, str(self.path(table))).delete(condition)
+        self.written(table)
+        self._kept.pop(table, None)
+        return DeltaTable.forPath(self.spark, str(self.path(table)))
 
     def rows_of(self, table: str, clusters: Iterable[str]) -> DataFrame:
         """The rows of some clusters: those kept, if they are."""
-        wanted = frozenset(clusters)
-        if table in self._blank:
-            return self.table(table).limit(0)
         if table in self._kept:
-            of, rows = self._kept[table]
-            if wanted <= of:
-                return rows if wanted == of else rows.filter(in_clusters(wanted))
-        return self.table(table).filter(in_clusters(wanted))
+            return self._kept[table].filter(in_clusters(clusters))
+        return self.table(table).filter(in_clusters(clusters))
 
-    def keep(self, table: str, clusters: Iterable[str]) -> None:
-        """Reads the rows of some clusters once and for all, unless there are too many or they are kept already.
+    def keep(self, table: str) -> None:
+        """Reads the rows once and for all, unless there are too many or they are kept already.
 
-        Every query over a Delta table first asks its log for the files, which takes longer than reading some thousand rows.
+        Delta makes a table's list of files out of its log by a job, which takes three times longer than to read some thousand rows.
         """
-        wanted = frozenset(clusters)
-        if self.keeps_rows and not (table in self._kept and wanted <= self._kept[table][0]):
-            self._kept[table] = wanted, self._as_one(self.rows_of(table, wanted))
+        if self.keeps_rows and table not in self._kept:
+            files = [] if table in self._blank else self._files_since(table, -1)
+            self._kept[table] = self._as_one(self.table(table) if files is None else self._rows_in(table, files))
 
     def _as_one(self, rows: DataFrame) -> DataFrame:
         """The rows, in memory; where a session has one partition, in one: they are never shuffled then."""
@@ -212,26 +261,21 @@ class Store:
             rows = rows.coalesce(1)
         return rows.localCheckpoint()
 
-    def forget(self, table: str) -> None:
-        """The table was changed by another way than these: it is read again when rows are asked for."""
-        self._kept.pop(table, None)
-
     def replace(self, table: str, clusters: Iterable[str], rows: DataFrame) -> None:
         """Replaces all rows of some clusters in one commit, or in none if those that were kept are the same."""
-        wanted = frozenset(clusters)
-        if self.keeps_rows:  # in the table's order of columns, as reading it would give them
-            names = [name for name in self.table(table).columns if name in rows.columns]
-            rows = rows.select(*names).localCheckpoint()
-            if table in self._kept and self._kept[table][0] == wanted and _same_rows(self._kept[table][1], rows):
-                return
-        if table not in self._blank:
-            condition = in_clusters(wanted)
-            self._kept.pop(table, None)
-            rows.write.format("delta").mode("overwrite").option("replaceWhere", condition).save(str(self.path(table)))
-        elif not (self.keeps_rows and rows.isEmpty()):
-            self.append(table, rows)
+        of_these = in_clusters(clusters)
         if self.keeps_rows:
-            self._kept[table] = wanted, rows
+            # so few that to write those of other clusters again takes less than to find out which files hold none of these
+            self.keep(table)
+            before = self._kept[table]
+            rows = self._as_one(before.filter(f"NOT {of_these}").unionByName(rows, allowMissingColumns=True))
+            self._kept[table] = rows
+            if _same_rows(before, rows):
+                return
+        written = rows.write.format("delta").mode("overwrite")
+        if not self.keeps_rows:
+            written = written.option("replaceWhere", of_these)
+        self._write(table, partial(written.save, str(self.path(table))), in_memory=self.keeps_rows)
 
     def exchange(self, table: str, clusters: Iterable[str], old: DataFrame, new: DataFrame) -> None:
         """Puts new rows of some clusters in the place of old ones, in one commit, or in none where they are the same.
@@ -257,8 +301,8 @@ class Store:
         )
         # what is over lies in files of its own, which later runs leave alone; coalesce: a union of alike partitions would mix them
         parted = left.filter(ends.isNotNull()).unionByName(left.filter(ends.isNull()).coalesce(1))
+        self._kept.pop(table, None)
         parted.write.format("delta").mode("overwrite").option("replaceWhere", condition).save(str(self.path(table)))
-        self.forget(table)
 
     @staticmethod
     @contextmanager

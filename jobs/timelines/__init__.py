@@ -43,12 +43,7 @@ def in_incarnations(
     number = order.incarnation(found)
     several = any(map(order.ends, found.values())) or not events.filter("incarnation > 1").isEmpty()
     if several:
-        from delta.tables import DeltaTable
-
-        DeltaTable.forPath(store.spark, str(store.path("events"))).update(
-            F.expr(in_clusters(clusters)) & (F.col("incarnation") != number), {"incarnation": number}
-        )
-        store.forget("events")
+        store.update("events", F.expr(in_clusters(clusters)) & (F.col("incarnation") != number), {"incarnation": number})
     others = [name for name in events.columns if name != "incarnation"]
     numbered = events.select(*others, number.alias("incarnation"))
     return numbered.select("*", order.overruled(found).alias("overruled")), found, several
