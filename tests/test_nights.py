@@ -8,6 +8,7 @@ import random
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from jobs import errors, nightly_audit, timelines
 from jobs.nightly_audit import main
 from jobs.store import Store
+from jobs.timelines import touched
 
 SAMPLES = Path(__file__).parents[1] / "sample_logs"
 RECORDINGS = (
@@ -189,6 +191,7 @@ def differences(one: list[str], other: list[str], at_most: int = 3) -> list[str]
 def test_any_delivery_gives_the_tables_of_one_run(spark, capsys, tmp_path, monkeypatch):
     for threshold in ("KEPT_BYTES", "SHORT_HISTORY"):
         monkeypatch.setattr(nightly_audit, threshold, SOME_BYTES)
+    monkeypatch.setattr(touched, "CLOCK_SKEW", timedelta(seconds=1))
     chosen = list(cases())
     for folder in ("nights", "once"):
         (tmp_path / folder).mkdir()

@@ -90,14 +90,21 @@ def by_kraft(since: dict[str, datetime | None]) -> Column:
 
 
 def replica_intervals(
-    events: DataFrame, intervals: DataFrame, since: dict[str, datetime | None], tracers: DataFrame
+    events: DataFrame,
+    intervals: DataFrame,
+    since: dict[str, datetime | None],
+    tracers: DataFrame,
+    going_on: tuple[DataFrame, DataFrame] | None = None,
 ) -> DataFrame:
-    """`replica_timeline` of clusters of either kind. intervals: `partition_timeline`; tracers: `replicas.tracing`."""
+    """`replica_timeline` of clusters of either kind.
+
+    intervals: `partition_timeline`; tracers: `replicas.tracing`; going_on: as `replicas.timeline` takes it.
+    """
     if not since:
-        return replicas.with_isr(replicas.timeline(events, intervals, tracers), intervals)
+        return replicas.with_isr(replicas.timeline(events, intervals, tracers, going_on), intervals)
     in_kraft = by_kraft(since)
     of_kraft = intervals.withColumn("ts", F.col("valid_from")).filter(in_kraft).drop("ts")
-    before = replicas.timeline(events.filter(~in_kraft), intervals, tracers)
+    before = replicas.timeline(events.filter(~in_kraft), intervals, tracers, going_on)
     # brokers register with the KRaft controllers before the first partition does
     registering = events.filter(in_clusters(since))
     told = kraft_replicas.after_zookeeper(before, kraft_replicas.timeline(registering, of_kraft), since)
@@ -149,7 +156,10 @@ def touched_since(
 
     intervals = store.rows_of("partition_timeline", clusters)
     whole = frozenset(filter(lived_otherwise, clusters))
-    return touched.find(before, now, new, files=files, intervals=intervals, whole=whole, in_kraft=frozenset(since))
+    return touched.find(
+        before, now, new, files=files, intervals=intervals, whole=whole, in_kraft=frozenset(since),
+        anchored=frozenset(name for name in clusters if not order.ends((found or {}).get(name, [order.Cluster((), (1,))]))),
+    )  # fmt: skip
 
 
 def rebuild(store: Store, clusters: list[str], ruleset: RuleSet, version: int | None = None) -> None:
@@ -172,8 +182,23 @@ def rebuild(store: Store, clusters: list[str], ruleset: RuleSet, version: int | 
     )
     spoken = ordered.localCheckpoint() if marks is None else ordered
     heard = spoken.filter("NOT overruled")
-    events = heard if marks is None else marks.events(heard).localCheckpoint()
-    told = partition_observations(events, kept_columns(store.spark, ruleset), since).localCheckpoint()
+    kept = kept_columns(store.spark, ruleset)
+    before = store.rows_of("partition_timeline", clusters) if marks else None
+
+    def read(marks: touched.Touched | None) -> tuple[DataFrame, DataFrame, DataFrame]:
+        """(events, observations, `partition_timeline` of what is made anew)"""
+        events = heard if marks is None else marks.events(heard).localCheckpoint()
+        told = partition_observations(events, kept, since)
+        told = (told if marks is None else marks.going_on(told)).localCheckpoint()
+        intervals = partitions.close_ended_incarnations(partitions.timeline(told, marked=bool(since)), ends)
+        return events, told, (intervals if marks is None else marks.numbered(intervals)).localCheckpoint()
+
+    events, told, intervals = read(marks)
+    if marks is not None and before is not None:
+        differing = marks.differing(marks.intervals(before), intervals).localCheckpoint()
+        if not differing.isEmpty():
+            marks = marks.without_anchors_of(differing)
+            events, told, intervals = read(marks)
     tracers = replicas.tracing(events if marks is None else in_lives)
 
     def write(table: str, rows: DataFrame, made_anew: Callable[[DataFrame], DataFrame] | None = None) -> None:
@@ -183,19 +208,23 @@ def rebuild(store: Store, clusters: list[str], ruleset: RuleSet, version: int | 
             old = store.rows_of(table, clusters)
             store.exchange(table, clusters, made_anew(old) if made_anew else old, rows)
 
-    def partitions_then_replicas() -> None:
-        rows = marks.rows if marks else None
-        intervals = partitions.close_ended_incarnations(partitions.timeline(told, marked=bool(since)), ends).localCheckpoint()
-        write("partition_timeline", intervals, rows)
-        stood = replica_intervals(events, intervals, since, tracers)
-        write("replica_timeline", partitions.close_ended_incarnations(stood, ends), rows)
+    def partitions_and_replicas() -> None:
+        write("partition_timeline", intervals, marks.intervals if marks else None)
+        if marks is None:
+            stood = replica_intervals(events, intervals, since, tracers)
+            write("replica_timeline", partitions.close_ended_incarnations(stood, ends))
+        else:
+            held = marks.replicas_held(store.rows_of("replica_timeline", clusters)).localCheckpoint()
+            stood = replica_intervals(events, intervals, since, tracers, (marks.begins(), held))
+            rows = partitions.close_ended_incarnations(stood, ends)
+            write("replica_timeline", rows, lambda old: marks.replica_intervals(old, held))
 
     def all_others() -> None:
         write("controllers", controllers.reigns(spoken))
         of_topics = events if marks is None else marks.of_deletions(heard)
         write("topic_deletions", topic_deletions(of_topics, since), marks.of_deletions if marks else None)
-        write("reassignments", reassignments.reassignments(told), marks.rows if marks else None)
+        write("reassignments", reassignments.reassignments(told), marks.reassignments if marks else None)
         # whole: what fills a gap or tells of an election changes causes everywhere
         write("discontinuities", discontinuities.discontinuities(heard))
 
-    at_once(partitions_then_replicas, all_others)
+    at_once(partitions_and_replicas, all_others)

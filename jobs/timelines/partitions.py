@@ -139,6 +139,23 @@ def of_kraft(registrations: DataFrame) -> DataFrame:
     )  # fmt: skip
 
 
+def of_anchors(anchors: DataFrame) -> DataFrame:
+    """Intervals that a timeline goes on from, as observations before all others.
+
+    in: rows of `partition_timeline`. out: as `observations`.
+    """
+    nothing = {
+        "from_state": "string", "target_replicas": "array<int>", "writer": "int", "previous_isr": "array<int>",
+        "wanted_isr": "array<int>",
+    }  # fmt: skip
+    return anchors.select(
+        *PARTITION, F.lit(0).cast("bigint").alias("life"), F.lit(0.0).alias("pos"), F.col("valid_from").alias("ts"), "record_id",
+        F.lit("happened").alias("says"), F.lit("interval").alias("event_type"), "state",
+        F.lit(False).alias("caught_up"), F.lit(False).alias("deleted"), no_ids().cast("array<string>").alias("keeps"),
+        *ZNODE, *ASSIGNMENT, "source", *[F.lit(None).cast(kind).alias(name) for name, kind in nothing.items()],
+    )  # fmt: skip
+
+
 def _first_said(column: str) -> Column:
     """The value that the most trustworthy, then earliest of several lines about one partition epoch gives."""
     rank = F.when(F.col("says") == "happened", 0).otherwise(1)

@@ -125,10 +125,28 @@ def _struct_of(state: str) -> Callable[[Column], Column]:
     return lambda one: F.struct(one.alias("replica"), F.lit(state).alias("state"))
 
 
-def timeline(events: DataFrame, partition_timeline: DataFrame, tracers: DataFrame) -> DataFrame:
+def _going_on(changes: DataFrame, begins: DataFrame, held: DataFrame) -> DataFrame:
+    """Changes after the moments from which timelines go on, with what was held then as the first of them."""
+    later = F.coalesce(F.col("ts") > F.col("anchor_ts"), F.lit(True))
+    after = changes.join(F.broadcast(begins), list(PARTITION), "left").filter(later).select(*changes.columns)
+    kinds = {field.name: field.dataType for field in changes.schema.fields}
+    given = {"ts": F.col("valid_from"), "tie": F.lit(0)} | {
+        name: F.col(name) for name in (*REPLICA, "state", "inferred", "record_id")
+    }
+    return after.unionByName(held.select(*[given.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in kinds.items()]))
+
+
+def timeline(
+    events: DataFrame,
+    partition_timeline: DataFrame,
+    tracers: DataFrame,
+    going_on: tuple[DataFrame, DataFrame] | None = None,
+) -> DataFrame:
     """The intervals.
 
     in: events with file_ts; the rows of `partition_timeline`; `tracing`. out: the columns of `replica_timeline` but in_isr.
+    going_on: moments from which the timelines of partitions are made (cluster, incarnation, topic, partition, anchor_ts), and the rows
+    of `replica_timeline` that held then.
     Nothing is inferred from the other lines of a node that prints replica states.
     """
     said = changes(events)
@@ -142,6 +160,8 @@ def timeline(events: DataFrame, partition_timeline: DataFrame, tracers: DataFram
         *REPLICA, *PLACE, F.lit(None).cast("string").alias("from_state"), "state", F.lit(True).alias("inferred")
     )
     together = said.unionByName(inferred)
+    if going_on is not None:
+        together = _going_on(together, *going_on)
     so_far = up_to_here(*REPLICA, order=position())
     ordered = together.select("*", F.row_number().over(so_far).cast("double").alias("pos"))
     # the first line may tell what was before it
@@ -160,7 +180,13 @@ def timeline(events: DataFrame, partition_timeline: DataFrame, tracers: DataFram
         F.lead("ts").over(in_replica).alias("valid_to"),
         "state", "inferred", "record_id",
     )  # fmt: skip
-    return intervals
+    if going_on is None:
+        return intervals
+    _, held = going_on
+    before = F.broadcast(held.select(*REPLICA, (F.col("step") - 1).alias("before")))
+    step = (F.col("step") + F.coalesce("before", F.lit(0))).alias("step")
+    numbered = intervals.join(before, list(REPLICA), "left")
+    return numbered.select(*[step if name == "step" else F.col(name) for name in intervals.columns])
 
 
 def with_isr(intervals: DataFrame, partition_timeline: DataFrame) -> DataFrame:

@@ -1,17 +1,24 @@
 """What new events touch: the partitions and topics whose timelines have to be made anew, and the clusters where it is all of them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import and_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from jobs.store import in_clusters
-from jobs.timelines import deletions, kraft, kraft_replicas, order, replicas
+from jobs.timelines import deletions, kraft, kraft_replicas, order, partitions, replicas
 
 TOPIC = ("cluster", "topic")
 PARTITION = (*TOPIC, "partition")
 # what of a new event tells what it touches
-TOLD = ("cluster", "topic", "partition", "replica", "broker", "event_type", "says", "to_state", "topic_id", "kafka_version")
+TOLD = (
+    "cluster", "topic", "partition", "replica", "broker", "event_type", "says", "to_state", "topic_id", "kafka_version", "ts",
+    "partition_epoch",
+)  # fmt: skip
+# so much older than what is new is what nothing new can change
+CLOCK_SKEW = order.CLOCK_SKEW
 # they name no partition and tell about many
 OF_KRAFT_CLUSTER = (*kraft.MARKS, "feature_replayed", *kraft_replicas.REPLAYED, *kraft_replicas.DECIDED)
 
@@ -20,8 +27,9 @@ OF_KRAFT_CLUSTER = (*kraft.MARKS, "feature_replayed", *kraft_replicas.REPLAYED, 
 class Touched:
     """whole: clusters of which everything is made anew. kraft: those with KRaft controllers.
 
-    topics: cluster, topic, whole BOOLEAN (all of its partitions). partitions: cluster, topic, partition. deleted: cluster, topic, of
-    whose deletion new events tell.
+    topics: cluster, topic, whole BOOLEAN (all of its partitions). partitions: cluster, topic, partition, since (the first new event).
+    deleted: cluster, topic, of whose deletion new events tell. anchors: rows of `partition_timeline`, of touched partitions at most
+    one each: what is after it is made anew, the events up to its begin need not be read.
     """
 
     whole: frozenset[str]
@@ -29,13 +37,83 @@ class Touched:
     topics: DataFrame
     partitions: DataFrame
     deleted: DataFrame
+    anchors: DataFrame
 
     def _is_whole(self) -> Column:
         return F.expr(in_clusters(self.whole)) if self.whole else F.lit(False)
 
     def rows(self, frame: DataFrame) -> DataFrame:
         """Those rows of a timeline that are made anew. in: rows with cluster, topic, partition."""
-        return self._marked(frame).filter(self._is_whole() | F.col("of_topic") | F.col("of_partition")).select(*frame.columns)
+        touched = self._is_whole() | F.col("of_topic") | F.col("of_partition")
+        return self._marked(frame).filter(touched).select(*frame.columns)
+
+    def intervals(self, frame: DataFrame) -> DataFrame:
+        """Those rows of `partition_timeline` that are made anew."""
+        steps = self.anchors.select(*order.PARTITION, F.col("step").alias("anchor_step"))
+        later = F.col("anchor_step").isNull() | (F.col("step") >= F.col("anchor_step"))
+        return self._joined(self.rows(frame), steps).filter(later).select(*frame.columns)
+
+    def reassignments(self, frame: DataFrame) -> DataFrame:
+        """Those rows of `reassignments` that are made anew: none is under way at an anchor."""
+        later = F.col("anchor_ts").isNull() | (F.col("started_at") > F.col("anchor_ts"))
+        return self._joined(self.rows(frame), self.begins()).filter(later).select(*frame.columns)
+
+    def replica_intervals(self, frame: DataFrame, held: DataFrame) -> DataFrame:
+        """Those rows of `replica_timeline` that are made anew. held: as `replicas_held` gives it."""
+        steps = held.select(*order.REPLICA, F.col("step").alias("held_step"))
+        later = F.col("held_step").isNull() | (F.col("step") >= F.col("held_step"))
+        marked = self.rows(frame).join(F.broadcast(steps), list(order.REPLICA), "left")
+        return marked.filter(later).select(*frame.columns)
+
+    def begins(self) -> DataFrame:
+        """cluster, incarnation, topic, partition, anchor_ts."""
+        return self.anchors.select(*order.PARTITION, F.col("valid_from").alias("anchor_ts"))
+
+    def replicas_held(self, frame: DataFrame) -> DataFrame:
+        """The rows of `replica_timeline` that were so when the anchors of their partitions began."""
+        begun = F.col("valid_from").isNull() | (F.col("valid_from") <= F.col("anchor_ts"))
+        lasting = F.col("valid_to").isNull() | (F.col("valid_to") > F.col("anchor_ts"))
+        return frame.join(F.broadcast(self.begins()), list(order.PARTITION)).filter(begun & lasting).select(*frame.columns)
+
+    def numbered(self, intervals: DataFrame) -> DataFrame:
+        """Rows of `partition_timeline` that begin with anchors, with the steps that they have after all that is before."""
+        steps = self.anchors.select(*order.PARTITION, (F.col("step") - 1).alias("before"))
+        step = (F.col("step") + F.coalesce("before", F.lit(0))).alias("step")
+        marked = self._joined(intervals, steps)
+        return marked.select(*[step if name == "step" else F.col(name) for name in intervals.columns])
+
+    def going_on(self, told: DataFrame) -> DataFrame:
+        """`partitions.observations` of what came after anchors, with these before them, and without late words about earlier epochs."""
+        epochs = self.anchors.select(*order.PARTITION, F.col("partition_epoch").alias("anchor_epoch"))
+        later = F.coalesce(F.col("partition_epoch") >= F.col("anchor_epoch"), F.lit(True))
+        after = self._joined(told, epochs).filter(later).select(*told.columns)
+        return after.unionByName(partitions.of_anchors(self.anchors))
+
+    def without_anchors_of(self, wrong: DataFrame) -> "Touched":
+        """The same, with the whole history of some partitions. wrong: cluster, incarnation, topic, partition."""
+        return replace(self, anchors=self.anchors.join(wrong, list(order.PARTITION), "left_anti").localCheckpoint())
+
+    def differing(self, before: DataFrame, now: DataFrame) -> DataFrame:
+        """Anchored partitions whose time before the first new event came out in another way than it is held.
+
+        before, now: rows of `partition_timeline` that are made anew. out: cluster, incarnation, topic, partition.
+        """
+        over = self.anchors.select(*order.PARTITION).join(F.broadcast(self.partitions), list(PARTITION))
+        names = [name for name in before.columns if name not in order.PARTITION]
+        counted = before.select(*order.PARTITION, *names, F.lit(1).alias("n")).unionByName(
+            now.select(*order.PARTITION, *names, F.lit(-1).alias("n"))
+        )
+        settled = counted.join(F.broadcast(over), list(order.PARTITION)).filter("valid_to < since")
+        return (
+            settled.groupBy(*order.PARTITION, *names)
+            .agg(F.sum("n").alias("n"))
+            .filter("n <> 0")
+            .select(*order.PARTITION)
+            .distinct()
+        )
+
+    def _joined(self, frame: DataFrame, marks: DataFrame) -> DataFrame:
+        return frame.join(F.broadcast(marks), list(order.PARTITION), "left")
 
     def events(self, frame: DataFrame) -> DataFrame:
         """Those events that tell about partitions to be made anew, with all that tell about their topic, brokers or cluster."""
@@ -45,7 +123,9 @@ class Touched:
         )
         of_all = F.col("partition").isNull() & F.col("of_topic").isNotNull()
         wanted = self._is_whole() | F.col("of_topic") | F.col("of_partition") | of_all | wide
-        return self._marked(frame).filter(F.coalesce(wanted, F.lit(False))).select(*frame.columns)
+        later = F.coalesce(F.col("ts") > F.col("anchor_ts"), F.lit(True))
+        marked = self._joined(self._marked(frame), self.begins())
+        return marked.filter(F.coalesce(wanted, F.lit(False)) & later).select(*frame.columns)
 
     def of_deletions(self, frame: DataFrame) -> DataFrame:
         """Those rows or events that tell about deletions to be made anew."""
@@ -83,12 +163,13 @@ def find(
     intervals: DataFrame,
     whole: frozenset[str],
     in_kraft: frozenset[str],
+    anchored: frozenset[str] = frozenset(),
 ) -> Touched:
     """What new events touch.
 
     before, now, new: recognised events of earlier runs, of all runs (with overruled), of this one. files: `order.files` of now.
     intervals: `partition_timeline` so far. whole: clusters that are known to be made anew as a whole. in_kraft: those with KRaft
-    controllers.
+    controllers. anchored: clusters whose history need not be read as a whole.
     As a whole is made anew where something that all partitions share has changed: the order of files, the nodes that print replica
     states; in KRaft also what a controller's start or a broker's registration makes of lines that were known before, and whatever a
     dump of the metadata log says.
@@ -108,14 +189,55 @@ def find(
     every_partition = F.col("partition").isNull()
     if in_kraft:  # its partitions are told apart by the ids of their topics
         every_partition = every_partition | F.expr(in_clusters(in_kraft))
-    started = new.filter("event_type = 'broker_started' AND broker IS NOT NULL").select("cluster", "broker").distinct()
+    begun = F.min(F.coalesce("ts", F.lit(0).cast("timestamp"))).alias("since")
+    started = new.filter("event_type = 'broker_started' AND broker IS NOT NULL").groupBy("cluster", "broker").agg(begun)
     held = intervals.select(*PARTITION, F.explode("replicas").alias("broker"))
-    returned = held.join(F.broadcast(started), ["cluster", "broker"], "left_semi").select(*PARTITION)
-    partitions = named.filter("partition IS NOT NULL").select(*PARTITION).unionByName(returned).distinct().localCheckpoint()
+    returned = held.join(F.broadcast(started), ["cluster", "broker"]).groupBy(*PARTITION).agg(F.min("since").alias("since"))
+    of_partition = (
+        named.filter("partition IS NOT NULL").groupBy(*PARTITION).agg(begun, F.min("partition_epoch").alias("partition_epoch"))
+    )
+    named_partitions = (
+        of_partition.unionByName(returned, allowMissingColumns=True)
+        .groupBy(*PARTITION)
+        .agg(F.min("since").alias("since"), F.min("partition_epoch").alias("lowest_epoch"))
+        .localCheckpoint()
+    )
     by_topic = named.select(*TOPIC, every_partition.alias("whole"))
-    of_partitions = partitions.select(*TOPIC, F.lit(False).alias("whole"))
+    of_partitions = named_partitions.select(*TOPIC, F.lit(False).alias("whole"))
     topics = by_topic.unionByName(of_partitions).groupBy(*TOPIC).agg(F.bool_or("whole").alias("whole")).localCheckpoint()
     deleted = deletions.signs(named).select(*TOPIC)
     if in_kraft:
         deleted = deleted.unionByName(named.filter(F.expr(in_clusters(in_kraft))).select(*TOPIC))
-    return Touched(whole, in_kraft, topics, partitions, deleted.distinct().localCheckpoint())
+    of_topics = topics.filter("whole").select(*TOPIC)
+    anchors = _anchors(
+        intervals, named_partitions.join(F.broadcast(of_topics), list(TOPIC), "left_anti"), anchored - whole - in_kraft
+    )
+    touched = named_partitions.select(*PARTITION, "since")
+    return Touched(whole, in_kraft, topics, touched, deleted.distinct().localCheckpoint(), anchors)
+
+
+def _anchors(intervals: DataFrame, touched: DataFrame, clusters: frozenset[str]) -> DataFrame:
+    """The last interval of each partition that is known in full and was so before anything new, however clocks differ.
+
+    in: `partition_timeline`; touched: cluster, topic, partition, since, lowest_epoch of what is new. out: rows of intervals.
+    """
+    if not clusters:
+        return intervals.limit(0)
+    known = [F.col(name).isNotNull() for name in ("valid_from", "leader", "leader_epoch", "isr", "partition_epoch", "replicas")]
+    at_rest = F.col("reassignment_phase").isNull() & (
+        partitions.length("adding_replicas") + partitions.length("removing_replicas") == 0
+    )
+    lasted = F.col("valid_to").isNull() | (F.col("valid_to") > F.col("valid_from"))
+    in_state = F.col("state").isin("OnlinePartition", "OfflinePartition")
+    before = F.col("valid_from") < F.col("since") - F.expr(f"INTERVAL {int(CLOCK_SKEW.total_seconds())} SECONDS")
+    in_epochs = F.col("lowest_epoch").isNull() | (F.col("partition_epoch") <= F.col("lowest_epoch"))
+    fits = reduce(and_, known) & at_rest & lasted & in_state & before & in_epochs & ~F.col("inferred")
+    last = F.max_by(F.struct(*intervals.columns), F.struct("incarnation", "step"))
+    chosen = (
+        intervals.filter(F.expr(in_clusters(clusters)))
+        .join(F.broadcast(touched), list(PARTITION))
+        .filter(fits & (F.col("source") == "logs"))
+        .groupBy(*PARTITION)
+        .agg(last.alias("chosen"))
+    )
+    return chosen.select("chosen.*").localCheckpoint()
