@@ -167,10 +167,9 @@ def _ruleset(site: Path | None) -> RuleSet:
 
 
 SHOWN_PROBLEMS = 5
-# up to so many bytes of Parquet in `events`, some 200,000 of them, rows stay in memory from reading to verdict
+# up to so many bytes of Parquet in `events`, some 200,000 of them, rows stay in memory from reading to verdict, and timelines are made
+# anew as a whole: to find out what new events touch takes longer
 KEPT_BYTES = 8 * 1024 * 1024
-# up to so many, timelines are made anew as a whole: to find out what new events touch takes longer
-SHORT_HISTORY = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -233,7 +232,7 @@ class Audit:
         spark, ruleset = store.spark, self.ruleset
         names = [cluster.name for cluster in self.config.clusters]
         # what a run has landed that did not come to its end is still new
-        version = None if held < SHORT_HISTORY else store.built_from(names)
+        version = None if held < KEPT_BYTES else store.built_from(names)
         store.keeps_rows = held + sum(file.length for file in files) < KEPT_BYTES
         files, read = self._read(store, files)
         store.keeps_rows = store.keeps_rows or bytes_under(store.path("events")) < KEPT_BYTES

@@ -101,7 +101,7 @@ def settings(input_bytes: int | None = None, held_bytes: int = 0) -> dict[str, s
         "spark.sql.dataFrameQueryContext.enabled": "false",
         "spark.python.sql.dataFrameDebugging.enabled": "false",
     }
-    small = input_bytes is not None and input_bytes < SMALL_INPUT
+    small = input_bytes is not None and input_bytes < SMALL_INPUT and held_bytes < SMALL_INPUT // 2
     if small:
         conf |= {
             # compiling 400 rules takes longer than interpreting them for some thousand records

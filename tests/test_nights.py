@@ -189,8 +189,7 @@ def differences(one: list[str], other: list[str], at_most: int = 3) -> list[str]
 
 
 def test_any_delivery_gives_the_tables_of_one_run(spark, capsys, tmp_path, monkeypatch):
-    for threshold in ("KEPT_BYTES", "SHORT_HISTORY"):
-        monkeypatch.setattr(nightly_audit, threshold, SOME_BYTES)
+    monkeypatch.setattr(nightly_audit, "KEPT_BYTES", SOME_BYTES)
     monkeypatch.setattr(touched, "CLOCK_SKEW", timedelta(seconds=1))
     chosen = list(cases())
     for folder in ("nights", "once"):
@@ -209,8 +208,7 @@ def test_any_delivery_gives_the_tables_of_one_run(spark, capsys, tmp_path, monke
 
 
 def test_what_an_aborted_run_has_landed_is_still_new(spark, capsys, tmp_path, monkeypatch):
-    for threshold in ("KEPT_BYTES", "SHORT_HISTORY"):
-        monkeypatch.setattr(nightly_audit, threshold, SOME_BYTES)
+    monkeypatch.setattr(nightly_audit, "KEPT_BYTES", SOME_BYTES)
     files = {path: content for path, content in whole("3.3.2-trace/delete-topic-dead-broker").items() if "server" not in path}
     first, *others = by_time(files, random.Random(1))
 

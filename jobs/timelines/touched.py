@@ -1,6 +1,7 @@
 """What new events touch: the partitions and topics whose timelines have to be made anew, and the clusters where it is all of them."""
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import reduce
 from operator import and_
 
@@ -29,7 +30,8 @@ class Touched:
 
     topics: cluster, topic, whole BOOLEAN (all of its partitions). partitions: cluster, topic, partition, since (the first new event).
     deleted: cluster, topic, of whose deletion new events tell. anchors: rows of `partition_timeline`, of touched partitions at most
-    one each: what is after it is made anew, the events up to its begin need not be read.
+    one each: what is after it is made anew, the events up to its begin need not be read. since: events up to then need not be read at
+    all; null: there are partitions without an anchor.
     """
 
     whole: frozenset[str]
@@ -38,6 +40,7 @@ class Touched:
     partitions: DataFrame
     deleted: DataFrame
     anchors: DataFrame
+    since: datetime | None
 
     def _is_whole(self) -> Column:
         return F.expr(in_clusters(self.whole)) if self.whole else F.lit(False)
@@ -91,7 +94,8 @@ class Touched:
 
     def without_anchors_of(self, wrong: DataFrame) -> "Touched":
         """The same, with the whole history of some partitions. wrong: cluster, incarnation, topic, partition."""
-        return replace(self, anchors=self.anchors.join(wrong, list(order.PARTITION), "left_anti").localCheckpoint())
+        left = self.anchors.join(wrong, list(order.PARTITION), "left_anti").localCheckpoint()
+        return replace(self, anchors=left, since=None)
 
     def differing(self, before: DataFrame, now: DataFrame) -> DataFrame:
         """Anchored partitions whose time before the first new event came out in another way than it is held.
@@ -124,6 +128,8 @@ class Touched:
         of_all = F.col("partition").isNull() & F.col("of_topic").isNotNull()
         wanted = self._is_whole() | F.col("of_topic") | F.col("of_partition") | of_all | wide
         later = F.coalesce(F.col("ts") > F.col("anchor_ts"), F.lit(True))
+        if self.since is not None:
+            frame = frame.filter(F.col("ts").isNull() | (F.col("ts") > F.lit(self.since)))
         marked = self._joined(self._marked(frame), self.begins())
         return marked.filter(F.coalesce(wanted, F.lit(False)) & later).select(*frame.columns)
 
@@ -213,22 +219,30 @@ def find(
         intervals, named_partitions.join(F.broadcast(of_topics), list(TOPIC), "left_anti"), anchored - whole - in_kraft
     )
     touched = named_partitions.select(*PARTITION, "since")
-    return Touched(whole, in_kraft, topics, touched, deleted.distinct().localCheckpoint(), anchors)
+    bounds = (
+        touched.select(*PARTITION)
+        .join(anchors.select(*PARTITION, "valid_from"), list(PARTITION), "left")
+        .agg(F.bool_and(F.col("valid_from").isNotNull()).alias("all"), F.min("valid_from").alias("oldest"))
+        .first()
+    )
+    assert bounds is not None
+    since = bounds["oldest"] if bounds["all"] and not whole and of_topics.isEmpty() else None
+    return Touched(whole, in_kraft, topics, touched, deleted.distinct().localCheckpoint(), anchors, since)
 
 
 def _anchors(intervals: DataFrame, touched: DataFrame, clusters: frozenset[str]) -> DataFrame:
-    """The last interval of each partition that is known in full and was so before anything new, however clocks differ.
+    """The last interval of each partition whose leader, ISR and epochs are known and were so before anything new, however clocks differ.
 
     in: `partition_timeline`; touched: cluster, topic, partition, since, lowest_epoch of what is new. out: rows of intervals.
     """
     if not clusters:
         return intervals.limit(0)
-    known = [F.col(name).isNotNull() for name in ("valid_from", "leader", "leader_epoch", "isr", "partition_epoch", "replicas")]
+    known = [F.col(name).isNotNull() for name in ("valid_from", "leader", "leader_epoch", "isr", "partition_epoch")]
     at_rest = F.col("reassignment_phase").isNull() & (
         partitions.length("adding_replicas") + partitions.length("removing_replicas") == 0
     )
     lasted = F.col("valid_to").isNull() | (F.col("valid_to") > F.col("valid_from"))
-    in_state = F.col("state").isin("OnlinePartition", "OfflinePartition")
+    in_state = F.coalesce(F.col("state").isin("OnlinePartition", "OfflinePartition"), F.lit(True))
     before = F.col("valid_from") < F.col("since") - F.expr(f"INTERVAL {int(CLOCK_SKEW.total_seconds())} SECONDS")
     in_epochs = F.col("lowest_epoch").isNull() | (F.col("partition_epoch") <= F.col("lowest_epoch"))
     fits = reduce(and_, known) & at_rest & lasted & in_state & before & in_epochs & ~F.col("inferred")

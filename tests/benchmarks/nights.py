@@ -30,7 +30,7 @@ TOPIC = "invoices"
 DAY = date(2026, 11, 20)
 # a broker is stopped, and is a leader again
 FROM, TO = "10:43:44", "10:44:52"
-EPOCH = re.compile(r"((?:leader|partition)Epoch=|LeaderEpoch:|ZkVersion:|(?:leader|partition) epoch )(\d+)")
+EPOCH = re.compile(r"((?:leader|partition)Epoch=|LeaderEpoch:|ZkVersion:|(?:leader|partition) epoch |version updated to |epoch was )(\d+)")
 # so many epochs a partition goes through meanwhile
 EPOCHS_A_NIGHT = 3
 
@@ -96,7 +96,7 @@ def main() -> None:
     given.add_argument("--kept", type=int, help="bytes of events up to which everything is made anew (default: as the product)")
     options = given.parse_args()
     if options.kept is not None:
-        nightly_audit.KEPT_BYTES = nightly_audit.SHORT_HISTORY = options.kept
+        nightly_audit.KEPT_BYTES = options.kept
     spent = {"clock": 0.0, "processor": 0.0}
     rebuild = timelines.rebuild
 
