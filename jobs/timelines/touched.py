@@ -87,8 +87,11 @@ class Touched:
 
     def going_on(self, told: DataFrame) -> DataFrame:
         """`partitions.observations` of what came after anchors, with these before them, and without late words about earlier epochs."""
-        epochs = self.anchors.select(*order.PARTITION, F.col("partition_epoch").alias("anchor_epoch"))
-        later = F.coalesce(F.col("partition_epoch") >= F.col("anchor_epoch"), F.lit(True))
+        epochs = self.anchors.select(
+            *order.PARTITION, F.col("partition_epoch").alias("anchor_epoch"), F.col("leader_epoch").alias("anchor_leader_epoch")
+        )
+        earlier = (F.col("partition_epoch") < F.col("anchor_epoch")) | (F.col("leader_epoch") < F.col("anchor_leader_epoch"))
+        later = ~F.coalesce(earlier, F.lit(False))
         after = self._joined(told, epochs).filter(later).select(*told.columns)
         return after.unionByName(partitions.of_anchors(self.anchors))
 

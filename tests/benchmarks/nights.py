@@ -30,7 +30,9 @@ TOPIC = "invoices"
 DAY = date(2026, 11, 20)
 # a broker is stopped, and is a leader again
 FROM, TO = "10:43:44", "10:44:52"
-EPOCH = re.compile(r"((?:leader|partition)Epoch=|LeaderEpoch:|ZkVersion:|(?:leader|partition) epoch |version updated to |epoch was )(\d+)")
+EPOCH = re.compile(
+    r"((?:leader|partition)Epoch=|LeaderEpoch:|ZkVersion:|(?:leader|partition) epoch |version updated to |epoch was )(\d+)"
+)
 # so many epochs a partition goes through meanwhile
 EPOCHS_A_NIGHT = 3
 
