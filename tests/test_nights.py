@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -205,6 +206,37 @@ def test_any_delivery_gives_the_tables_of_one_run(spark, capsys, tmp_path, monke
         if got.get(key) != expected.get(key)
     }
     assert not wrong, "\n".join(f"{key}\n  only night by night: {a}\n  only in one run: {b}" for key, (a, b) in wrong.items())
+
+
+class Late(random.Random):
+    """Chooses what comes when most is over."""
+
+    def sample(self, population: Any, k: int, **_: Any) -> Any:
+        return population[len(population) * 6 // 7 :][:k]
+
+
+def test_nights_go_on_from_the_last_interval(spark, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(nightly_audit, "KEPT_BYTES", SOME_BYTES)
+    monkeypatch.setattr(touched, "CLOCK_SKEW", timedelta(seconds=1))
+    anchored, find = [], touched.find
+
+    def counted(*args: Any, **given: Any) -> touched.Touched:
+        found = find(*args, **given)
+        anchored.append(found.anchors.count())
+        return found
+
+    monkeypatch.setattr(touched, "find", counted)
+    recordings = ("3.9.1-default/controlled-shutdown", "3.3.2-default/reassign")
+    files = {name.replace("/", "-"): whole(name) for name in recordings}
+    nights = {name: by_time(some, Late()) for name, some in files.items()}
+    for folder in ("nights", "once"):
+        (tmp_path / folder).mkdir()
+    for night in range(NIGHTS):
+        audit(tmp_path / "nights", tmp_path / "tables", {name: some[night] for name, some in nights.items()})
+    audit(tmp_path / "once", tmp_path / "expected", files)
+    capsys.readouterr()
+    assert sum(anchored) > 0
+    assert rows(spark, tmp_path / "tables") == rows(spark, tmp_path / "expected")
 
 
 def test_what_an_aborted_run_has_landed_is_still_new(spark, capsys, tmp_path, monkeypatch):

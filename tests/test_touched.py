@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from frames import frame
 from pyspark.sql import functions as F
-from test_timelines import PARTITION, events, types_of
+from test_timelines import events, types_of
 
 from jobs.store import Store
 from jobs.timelines import order, touched
@@ -39,7 +39,7 @@ IN_KRAFT: dict[str, tuple[dict[str, Any], Collection[tuple[str, int]]]] = {
 
 def intervals(spark: SparkSession) -> DataFrame:
     rows = [{"topic": t, "partition": p, "replicas": r, "cluster": "c", "incarnation": 1} for t, p, r in ASSIGNED]
-    return frame(spark, {**PARTITION, "replicas": "ARRAY<INT>"}, rows)
+    return frame(spark, types_of("partition_timeline"), rows)
 
 
 @pytest.mark.parametrize(
@@ -64,6 +64,70 @@ def test_what_an_event_touches(spark: SparkSession, new: dict, expected: Collect
     # to make them anew, all that was ever said about them is read
     read = {(row.topic, row.partition) for row in found.events(before).collect()}
     assert read == expected
+
+
+def held(spark: SparkSession, *rows: dict[str, Any]) -> DataFrame:
+    """Intervals of a partition at rest, one an hour from 08:00 on, each with the next epochs."""
+    some = []
+    for step, row in enumerate(rows, 1):
+        begin, end = f"2026-11-20 {7 + step:02d}:00:00", f"2026-11-20 {8 + step:02d}:00:00" if step < len(rows) else None
+        key = {"cluster": "c", "incarnation": 1, "topic": "a", "partition": 0, "step": step, "valid_from": begin, "valid_to": end}
+        values = {"leader": 1, "leader_epoch": step, "isr": [1, 2], "partition_epoch": step, "replicas": [1, 2], "source": "logs"}
+        some.append(key | values | {"state": "OnlinePartition", "inferred": False} | row)
+    return frame(spark, types_of("partition_timeline"), some)
+
+
+ISR = {"s": 9, "event_type": "isr_updated", "says": "happened", "topic": "a", "partition": 0, "ts": "2026-11-20 12:00:00"}
+# the last intervals -> the new event, the step that the timeline goes on from
+GOES_ON: dict[str, tuple[list[dict[str, Any]], dict[str, Any], int | None]] = {
+    "at rest": ([{}, {}, {}], ISR | {"partition_epoch": 4}, 3),
+    "a late word about an epoch": ([{}, {}, {}], ISR | {"partition_epoch": 2}, 2),
+    "no epoch known": ([{}, {}, {"partition_epoch": None}], ISR, 2),
+    "a value was derived": ([{}, {}, {"inferred": True}], ISR, 2),
+    "a reassignment runs": ([{}, {"adding_replicas": [3]}, {"reassignment_phase": "A"}], ISR, 1),
+    "clocks may differ": ([{}, {}, {}], ISR | {"ts": "2026-11-20 10:00:30"}, 2),
+    "a record of before": ([{}, {}, {}], ISR | {"ts": "2026-11-20 07:00:00"}, None),
+    "no time stamp": ([{}, {}, {}], ISR | {"ts": None}, None),
+}
+
+
+@pytest.mark.parametrize(("rows", "new", "expected"), GOES_ON.values(), ids=GOES_ON)
+def test_where_a_timeline_goes_on(spark: SparkSession, rows: list[dict], new: dict, expected: int | None) -> None:
+    old = [
+        {"s": hour, "event_type": "isr_updated", "topic": "a", "partition": 0, "ts": f"2026-11-20 {hour:02d}:00:00"}
+        for hour in (8, 9, 10)
+    ]
+    some = (events(spark, *given).drop("log", "file_ts") for given in (old, [new]))
+    before, after = (given.select("*", F.lit(False).alias("overruled")) for given in some)
+    timeline, now = held(spark, *rows), before.unionByName(after)
+    found = touched.find(
+        before, now, after.select(*touched.TOLD), files=order.files(now), intervals=timeline, whole=frozenset(),
+        in_kraft=frozenset(), anchored=frozenset({"c"}),
+    )  # fmt: skip
+    assert [row.step for row in found.anchors.collect()] == ([] if expected is None else [expected])
+    # what was so at the anchor's begin is not read again, nor are the rows before it written
+    begin = expected or 0
+    assert sorted(row.ts.hour for row in found.events(before).collect()) == [hour for hour in (8, 9, 10) if hour > 7 + begin]
+    assert sorted(row.step for row in found.intervals(timeline).collect()) == [step for step in (1, 2, 3) if step >= begin]
+
+
+def test_what_comes_out_in_another_way_is_made_from_its_whole_history(spark: SparkSession) -> None:
+    timeline = held(spark, {}, {}, {}, {})
+    new = events(spark, ISR | {"ts": "2026-11-20 10:30:00"}).drop("log", "file_ts").select("*", F.lit(False).alias("overruled"))
+    found = touched.find(
+        new.limit(0), new, new.select(*touched.TOLD), files=order.files(new), intervals=timeline, whole=frozenset(),
+        in_kraft=frozenset(), anchored=frozenset({"c"}),
+    )  # fmt: skip
+    assert [row.step for row in found.anchors.collect()] == [3]
+    again = found.intervals(timeline)
+    assert found.differing(again, again).isEmpty()
+    # what is after the first new event may differ, what is before it may not
+    after = again.withColumn("leader", F.when(F.col("step") == 4, 2).otherwise(F.col("leader")))
+    assert found.differing(again, after).isEmpty()
+    earlier = held(spark, {}, {}, {"valid_to": "2026-11-20 10:15:00", "leader": 2})
+    wrong = found.differing(again, found.intervals(earlier))
+    assert [tuple(row) for row in wrong.collect()] == [("c", 1, "a", 0)]
+    assert found.without_anchors_of(wrong).anchors.isEmpty()
 
 
 def test_rows_that_stay_are_not_written(tables: Store) -> None:
