@@ -191,7 +191,11 @@ def rebuild(store: Store, clusters: list[str], ruleset: RuleSet, version: int | 
         told = partition_observations(events, kept, since)
         told = (told if marks is None else marks.going_on(told)).localCheckpoint()
         intervals = partitions.close_ended_incarnations(partitions.timeline(told, marked=bool(since)), ends)
-        return events, told, (intervals if marks is None else marks.numbered(intervals)).localCheckpoint()
+        return (
+            events,
+            told,
+            (intervals if marks is None else order.numbered_on(intervals, marks.anchors, *order.PARTITION)).localCheckpoint(),
+        )
 
     events, told, intervals = read(marks)
     if marks is not None and before is not None:

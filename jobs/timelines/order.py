@@ -320,3 +320,13 @@ def neighbours(*keys: str, order: list[Column] | None = None) -> Window:
 def all_of(*keys: str) -> Window:
     """Window over all rows of the same keys."""
     return Window.partitionBy(*keys).rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+
+
+def numbered_on(rows: DataFrame, held: DataFrame, *keys: str) -> DataFrame:
+    """Rows of a timeline with the steps that they have after all that came before those held, which are the first of them.
+
+    in: rows with keys and step; held: rows with keys and step, at most one of the same keys. out: as rows.
+    """
+    before = F.broadcast(held.select(*keys, (F.col("step") - 1).alias("before")))
+    step = (F.col("step") + F.coalesce("before", F.lit(0))).alias("step")
+    return rows.join(before, list(keys), "left").select(*[step if name == "step" else F.col(name) for name in rows.columns])

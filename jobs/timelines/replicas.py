@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from jobs.timelines.order import PARTITION, REPLICA, neighbours, position, up_to_here
+from jobs.timelines.order import PARTITION, REPLICA, neighbours, numbered_on, position, up_to_here
 
 # events that tell about replicas through the assignment of the moment
 TELLING = ("partition_online", "reassignment_caught_up", "deletion_completed", "broker_started")
@@ -183,10 +183,7 @@ def timeline(
     if going_on is None:
         return intervals
     _, held = going_on
-    before = F.broadcast(held.select(*REPLICA, (F.col("step") - 1).alias("before")))
-    step = (F.col("step") + F.coalesce("before", F.lit(0))).alias("step")
-    numbered = intervals.join(before, list(REPLICA), "left")
-    return numbered.select(*[step if name == "step" else F.col(name) for name in intervals.columns])
+    return numbered_on(intervals, held, *REPLICA)
 
 
 def with_isr(intervals: DataFrame, partition_timeline: DataFrame) -> DataFrame:

@@ -52,9 +52,7 @@ class Touched:
 
     def intervals(self, frame: DataFrame) -> DataFrame:
         """Those rows of `partition_timeline` that are made anew."""
-        steps = self.anchors.select(*order.PARTITION, F.col("step").alias("anchor_step"))
-        later = F.col("anchor_step").isNull() | (F.col("step") >= F.col("anchor_step"))
-        return self._joined(self.rows(frame), steps).filter(later).select(*frame.columns)
+        return self._from_step(frame, self.anchors, *order.PARTITION)
 
     def reassignments(self, frame: DataFrame) -> DataFrame:
         """Those rows of `reassignments` that are made anew: none is under way at an anchor."""
@@ -63,10 +61,13 @@ class Touched:
 
     def replica_intervals(self, frame: DataFrame, held: DataFrame) -> DataFrame:
         """Those rows of `replica_timeline` that are made anew. held: as `replicas_held` gives it."""
-        steps = held.select(*order.REPLICA, F.col("step").alias("held_step"))
+        return self._from_step(frame, held, *order.REPLICA)
+
+    def _from_step(self, frame: DataFrame, held: DataFrame, *keys: str) -> DataFrame:
+        """Those rows of a timeline that are made anew, from the step of the row held on where there is one."""
+        steps = F.broadcast(held.select(*keys, F.col("step").alias("held_step")))
         later = F.col("held_step").isNull() | (F.col("step") >= F.col("held_step"))
-        marked = self.rows(frame).join(F.broadcast(steps), list(order.REPLICA), "left")
-        return marked.filter(later).select(*frame.columns)
+        return self.rows(frame).join(steps, list(keys), "left").filter(later).select(*frame.columns)
 
     def begins(self) -> DataFrame:
         """cluster, incarnation, topic, partition, anchor_ts."""
@@ -77,13 +78,6 @@ class Touched:
         begun = F.col("valid_from").isNull() | (F.col("valid_from") <= F.col("anchor_ts"))
         lasting = F.col("valid_to").isNull() | (F.col("valid_to") > F.col("anchor_ts"))
         return frame.join(F.broadcast(self.begins()), list(order.PARTITION)).filter(begun & lasting).select(*frame.columns)
-
-    def numbered(self, intervals: DataFrame) -> DataFrame:
-        """Rows of `partition_timeline` that begin with anchors, with the steps that they have after all that is before."""
-        steps = self.anchors.select(*order.PARTITION, (F.col("step") - 1).alias("before"))
-        step = (F.col("step") + F.coalesce("before", F.lit(0))).alias("step")
-        marked = self._joined(intervals, steps)
-        return marked.select(*[step if name == "step" else F.col(name) for name in intervals.columns])
 
     def going_on(self, told: DataFrame) -> DataFrame:
         """`partitions.observations` of what came after anchors, with these before them, and without late words about earlier epochs."""
