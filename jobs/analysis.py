@@ -395,7 +395,8 @@ def _marks(story: Story, whole_topic: bool) -> list[tuple[tuple[int, str], str]]
         which = f" of partition {row['partition']}" if whole_topic else ""
         change = f"{_ids(row['original_replicas'])} -> {_ids(row['target_replicas'])}"
         if row["started_at"]:
-            found.append(((row["incarnation"], moment(row["started_at"])), f"reassignment{which} begins: {change}"))
+            begins = "refused" if row["outcome"] == "never_started" else "begins"
+            found.append(((row["incarnation"], moment(row["started_at"])), f"reassignment{which} {begins}: {change}"))
         if row["completed_at"]:
             ended = (row["incarnation"], moment(row["completed_at"]))
             found.append((ended, f"reassignment{which} {visible(row['outcome'])}: {change}"))

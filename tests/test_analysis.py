@@ -264,6 +264,9 @@ def test_story_with_reassignments() -> None:
     lines = story_lines(Story("c", "orders-3", [interval(1)], [], [row]), False)
     assert any(line.endswith("== reassignment begins: 1,2 -> 3") for line in lines)
     assert any(line.endswith("== reassignment completed: 1,2 -> 3") for line in lines)
+    refused = row | {"completed_at": None, "outcome": "never_started", "target_replicas": None}
+    lines = story_lines(Story("c", "orders-3", [interval(1)], [], [refused]), False)
+    assert any(line.endswith("== reassignment refused: 1,2 -> ?") for line in lines)
 
 
 def test_story_as_json() -> None:

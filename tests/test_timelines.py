@@ -331,6 +331,61 @@ def test_reassignments(spark: SparkSession) -> None:
     )
 
 
+def test_what_is_refused_never_started(spark: SparkSession) -> None:
+    def asked(s: int, event_type: str, topic: str, says: str = "failed", **more: Any) -> dict[str, Any]:
+        return {"s": s, "event_type": event_type, "topic": topic, "partition": 0, "says": says} | more
+
+    def written(s: int, topic: str, replicas: list[int], adding: list[int], removing: list[int]) -> dict[str, Any]:
+        assigned = {"replicas": replicas, "adding_replicas": adding, "removing_replicas": removing}
+        return asked(s, "assignment_updated", topic, "happened", **assigned)
+
+    moved = {"text": "because controller has moved to another broker"}
+    told = events(
+        spark,
+        # up to 2.3: the request is printed, and fails before anything is written
+        written(1, "failed", [1, 2], [], []),
+        asked(2, "reassignment_requested", "failed", "requested", target_replicas=[3, 4]),
+        asked(3, "reassignment_failed", "failed"),
+        # .. and once more later
+        asked(4, "reassignment_failed", "failed", target_replicas=[5], text="as it was never created"),
+        # 2.4 and later: one refusal, two lines
+        asked(11, "reassignment_failed", "twice", text="since the topic is currently being deleted"),
+        asked(12, "reassignments_refused", "twice", error_code="UNKNOWN_TOPIC_OR_PARTITION"),
+        asked(13, "reassignments_refused", "twice", error_code="UNKNOWN_TOPIC_OR_PARTITION"),
+        # what fails while it runs has started; the next controller goes on with it
+        written(21, "running", [1, 2], [], []),
+        written(22, "running", [3, 1, 2], [3], [1]),
+        asked(23, "reassignment_failed", "running"),
+        # the request waits for the next controller
+        asked(31, "reassignment_requested", "moved", "requested", target_replicas=[3, 4]),
+        asked(32, "reassignment_failed", "moved", **moved),
+        # a request for a partition that does not exist does not make it one
+        {"s": 41, "event_type": "deletion_completed", "topic": "nowhere"},
+        asked(40, "reassignment_failed", "nowhere", text="that doesn't exist."),
+    )
+    rules = frame(spark, {"event_type": "STRING", "keeps": "ARRAY<STRING>"}, [])
+    observations = partitions.observations(told, rules).localCheckpoint()
+
+    def row(*values: Any) -> dict[str, Any]:
+        named_values = named("topic started_at original_replicas target_replicas", *values)
+        nothing = {"adding_replicas": [], "removing_replicas": [], "outcome": "never_started"}
+        identity = {**OF_CLUSTER_C, "partition": 0, "record_id": f"r{named_values['started_at']}"}
+        return named_values | {"started_at": at(named_values["started_at"])} | nothing | identity
+
+    assert_rows(
+        reassignments.reassignments(observations).filter("outcome = 'never_started'"),
+        types_of("reassignments"),
+        row("failed", 3, [1, 2], [3, 4]),
+        row("failed", 4, [1, 2], [5]),
+        row("twice", 11, None, None),
+        row("twice", 13, None, None),
+        row("nowhere", 40, None, None),
+    )
+    begun = reassignments.reassignments(observations).filter("outcome <> 'never_started'").collect()
+    assert [(found.topic, found.outcome) for found in begun] == [("running", "in_progress")]
+    assert not partitions.timeline(observations).filter("topic = 'nowhere'").count()
+
+
 def test_deletions(spark: SparkSession) -> None:
     def dead(s: int, topic: str, partition: int, replica: int, **more: Any) -> dict[str, Any]:
         return {

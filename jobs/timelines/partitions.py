@@ -17,6 +17,8 @@ from jobs.timelines.order import LIFE, PARTITION, moments_of_cluster, neighbours
 LEADER_DURING_DELETE = -2
 ZNODE = ("leader", "leader_epoch", "isr", "partition_epoch")
 ASSIGNMENT = ("replicas", "adding_replicas", "removing_replicas")
+# of a reassignment (KafkaController.maybeTriggerPartitionReassignment)
+REFUSED = ("reassignment_failed", "reassignments_refused")
 VALUES = (*ZNODE, *ASSIGNMENT, "state", "reassignment_phase")
 
 
@@ -50,6 +52,9 @@ def observations(events: DataFrame, rules: DataFrame, registrations: DataFrame |
     assigned = F.col("replicas").isNotNull() & present
     caught_up = F.col("event_type") == "reassignment_caught_up"
     requested = F.col("event_type") == "reassignment_requested"
+    # a controller that has moved leaves what was asked of it to its successor
+    moved = F.coalesce(F.col("text").startswith("because controller has moved"), F.lit(False))
+    refused = F.col("event_type").isin(*REFUSED) & ~moved
     wished = F.col("event_type").isin(*WISHED)
     by_leader = wished | F.col("event_type").isin(*ANSWERED)
     # a controller writes both files from one thread, but within a millisecond only Kafka's own order tells: a reassignment
@@ -57,7 +62,7 @@ def observations(events: DataFrame, rules: DataFrame, registrations: DataFrame |
     starts_reassignment = assigned & (length("adding_replicas") + length("removing_replicas") > 0)
     ends_reassignment = assigned & (F.col("event_type") == "assignment_updated") & ~starts_reassignment
     told = (
-        events.filter(about & (znode & has_znode | state.isNotNull() | assigned | caught_up | requested | by_leader))
+        events.filter(about & (znode & has_znode | state.isNotNull() | assigned | caught_up | requested | refused | by_leader))
         .join(F.broadcast(rules), "event_type", "left")
         .select(
             *PARTITION, "ts", "node", "log", "file_ts", "file", "record_no", "item", "record_id", "says", "event_type", "from_state",
@@ -67,17 +72,19 @@ def observations(events: DataFrame, rules: DataFrame, registrations: DataFrame |
             "keeps",
             *[F.when(znode & has_znode, F.col(name)).alias(name) for name in ZNODE],
             *[F.when(assigned, F.col(name)).alias(name) for name in ASSIGNMENT],
-            F.when(requested, F.col("target_replicas")).alias("target_replicas"),
+            F.when(requested | refused, F.col("target_replicas")).alias("target_replicas"),
             F.when(by_leader, F.coalesce("broker", "node")).alias("writer"),
             F.when(wished, F.col("previous_isr")).alias("previous_isr"),
             F.when(wished, F.col("isr")).alias("wanted_isr"),
             F.when(starts_reassignment, 0).when(ends_reassignment, 2).otherwise(1).alias("tie"),
         )
     )  # fmt: skip
+    # what is asked of a partition does not make it one
+    known = told.filter(~F.col("event_type").isin(*REFUSED))
     gone = (
         events.filter("event_type = 'deletion_completed' AND topic IS NOT NULL")
         .select("cluster", "incarnation", "topic", "ts", "node", "log", "file_ts", "file", "record_no", "item", "record_id", "says", "event_type")
-        .join(told.groupBy(*PARTITION).agg(F.min("ts").alias("known_from")), ["cluster", "incarnation", "topic"])
+        .join(known.groupBy(*PARTITION).agg(F.min("ts").alias("known_from")), ["cluster", "incarnation", "topic"])
         .filter("ts IS NULL OR known_from <= ts")
         .select(
             *PARTITION, "ts", "node", "log", "file_ts", "file", "record_no", "item", "record_id", "says", "event_type",
@@ -318,7 +325,7 @@ def _with_adding_and_removing(assigned: DataFrame, told: DataFrame) -> DataFrame
     in: assignments, in which AR is null where only RS was written; `observations`. The target stands in `Handling reassignment of
     partition .. to new replicas ..`; RS equal to it, and nothing else, ends the reassignment.
     """
-    targets = told.filter("target_replicas IS NOT NULL").select(
+    targets = told.filter(F.col("target_replicas").isNotNull() & ~F.col("event_type").isin(*REFUSED)).select(
         *LIFE, "pos", "target_replicas", F.lit(None).cast("array<int>").alias("replicas"),
         F.lit(None).cast("array<int>").alias("adding_replicas"), F.lit(None).cast("array<int>").alias("removing_replicas"),
         F.lit(None).cast("timestamp").alias("ts"), F.lit(None).cast("string").alias("record_id"), F.lit(False).alias("row"),

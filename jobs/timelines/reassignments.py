@@ -3,8 +3,8 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from jobs.timelines.order import LIFE, PARTITION, neighbours
-from jobs.timelines.partitions import ASSIGNMENT, assignments, length
+from jobs.timelines.order import LIFE, PARTITION, neighbours, no_ids, up_to_here
+from jobs.timelines.partitions import ASSIGNMENT, REFUSED, assignments, length
 
 
 def _same_set(one: str, other: str) -> Column:
@@ -18,7 +18,8 @@ def reassignments(told: DataFrame) -> DataFrame:
     KIP-455 (2.4 and later): a written assignment with adding or removing replicas starts one, with RS = target and then the
     originals that go; the next written assignment ends it: with nothing to add or remove it is completed if it holds the target,
     else cancelled; with something to add or remove it is a replacement. A mere change of order writes the same value twice and is
-    complete at once. Up to 2.3 only RS is written; the target is in `Handling reassignment .. to new replicas`.
+    complete at once. Up to 2.3 only RS is written; the target is in `Handling reassignment .. to new replicas`. What was refused while
+    none was running never started.
     """
     in_life = neighbours(*LIFE)
     # a controller that takes over writes once more what it finds running
@@ -64,7 +65,7 @@ def reassignments(told: DataFrame) -> DataFrame:
         .when(_same_set("after", "target_replicas"), "completed")
         .otherwise("cancelled")
     )
-    return started.join(caught_up, [*LIFE, "pos"], "left").select(
+    begun = started.join(caught_up, [*LIFE, "pos"], "left").select(
         *PARTITION,
         F.col("ts").alias("started_at"),
         "caught_up_at",
@@ -73,3 +74,48 @@ def reassignments(told: DataFrame) -> DataFrame:
         outcome.alias("outcome"),
         "record_id",
     )  # fmt: skip
+    return begun if told.filter(F.col("event_type").isin(*REFUSED)).isEmpty() else begun.unionByName(never_started(told))
+
+
+def never_started(told: DataFrame) -> DataFrame:
+    """One row a request that was refused while no reassignment of the partition was running.
+
+    in: `partitions.observations`. out: the columns of `reassignments`; started_at is when it was refused. 2.4 and later refuse in one
+    line, and once more in another where the request stood in ZooKeeper.
+    """
+    nothing = [no_ids().alias(name) for name in ASSIGNMENT[1:]]
+    marks = assignments(told).select(
+        *LIFE, "pos", "ts", "record_id", *ASSIGNMENT, F.lit(None).cast("array<int>").alias("target_replicas"), F.lit("assigned").alias("mark")
+    )  # fmt: skip
+    refused = F.col("event_type").isin(*REFUSED)
+    asked = told.filter(refused | (F.col("event_type") == "reassignment_requested")).select(
+        *LIFE, "pos", "ts", "record_id",
+        *[F.lit(None).cast("array<int>").alias(name) for name in ASSIGNMENT],
+        "target_replicas",
+        F.when(refused, F.col("event_type")).otherwise("requested").alias("mark"),
+    )  # fmt: skip
+    so_far, in_life = up_to_here(*LIFE), neighbours(*LIFE)
+    is_assigned = F.col("mark") == "assigned"
+
+    def last_written(value: Column) -> Column:
+        return F.last(F.when(is_assigned, value), ignorenulls=True).over(so_far)
+
+    in_order = marks.unionByName(asked).select(
+        "*",
+        last_written(F.col("replicas")).alias("held"),
+        F.coalesce(last_written(length("adding_replicas") + length("removing_replicas") > 0), F.lit(False)).alias("running"),
+        # the request right before is the one that is refused
+        F.when(F.lag("mark").over(in_life) == "requested", F.lag("target_replicas").over(in_life)).alias("requested_replicas"),
+        ((F.col("mark") == REFUSED[1]) & (F.lag("mark").over(in_life) == REFUSED[0])).alias("said_before"),
+    )
+    first_refusals = in_order.filter(F.col("mark").isin(*REFUSED) & ~F.col("running") & ~F.coalesce("said_before", F.lit(False)))
+    return first_refusals.select(
+        *PARTITION,
+        F.col("ts").alias("started_at"),
+        *[F.lit(None).cast("timestamp").alias(name) for name in ("caught_up_at", "completed_at")],
+        F.col("held").alias("original_replicas"),
+        F.coalesce("target_replicas", "requested_replicas").alias("target_replicas"),
+        *nothing,
+        F.lit("never_started").alias("outcome"),
+        "record_id",
+    )
