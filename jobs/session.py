@@ -35,6 +35,8 @@ SUPPORTED_JAVA = (17, 21)
 ARCHIVE_CLASSES = "KAFKA_AUDIT_ARCHIVE_CLASSES"
 # many runs in one process: worth what the optimising compiler costs
 LONG_LIVED = "KAFKA_AUDIT_LONG_LIVED"
+# of a JVM: it cannot be set once a session runs
+CACHED_CLASSES = "spark.sql.codegen.cache.maxEntries"
 SMALL_INPUT = 64 * 1024 * 1024
 # bytes of logs and of `events`, up to which a second partition costs more than a second core gives
 ONE_PARTITION = 8 * 1024 * 1024
@@ -96,6 +98,8 @@ def settings(input_bytes: int | None = None, held_bytes: int = 0) -> dict[str, s
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
         # HotSpot never compiles a method of more than 8,000 bytecodes; Spark's own limit would let parsing run interpreted
         "spark.sql.codegen.hugeMethodLimit": "8000",
+        # a run has some hundreds of generated classes: of the default, 100, the second pass over the logs evicts the first one's
+        CACHED_CLASSES: "1000",
         "spark.ui.showConsoleProgress": "false",
         # Python call sites for error messages: half of the time that building a large expression takes
         "spark.sql.dataFrameQueryContext.enabled": "false",
@@ -192,9 +196,8 @@ def start(input_bytes: int | None = None, extra: dict[str, str] | None = None, h
         _launch_quietly(conf)
     session = SparkSession.builder.config(conf=conf).getOrCreate()
     for key, value in settings(input_bytes, held_bytes).items():
-        if key.startswith(
-            ("spark.sql.codegen", "spark.sql.session", "spark.databricks", "spark.sql.sources", "spark.sql.dataFrame")
-        ):
+        of_session = ("spark.sql.codegen", "spark.sql.session", "spark.databricks", "spark.sql.sources", "spark.sql.dataFrame")
+        if key.startswith(of_session) and key != CACHED_CLASSES:
             session.conf.set(key, value)
     _remember_functions(session.sparkContext)
     return session
