@@ -197,14 +197,6 @@ def rebuild(store: Store, clusters: list[str], ruleset: RuleSet, version: int | 
             (intervals if marks is None else order.numbered_on(intervals, marks.anchors, *order.PARTITION)).localCheckpoint(),
         )
 
-    events, told, intervals = read(marks)
-    if marks is not None and before is not None:
-        differing = marks.differing(marks.intervals(before), intervals).localCheckpoint()
-        if not differing.isEmpty():
-            marks = marks.without_anchors_of(differing)
-            events, told, intervals = read(marks)
-    tracers = replicas.tracing(events if marks is None else in_lives)
-
     def write(table: str, rows: DataFrame, made_anew: Callable[[DataFrame], DataFrame] | None = None) -> None:
         if marks is None:
             store.replace(table, clusters, rows)
@@ -212,23 +204,37 @@ def rebuild(store: Store, clusters: list[str], ruleset: RuleSet, version: int | 
             old = store.rows_of(table, clusters)
             store.exchange(table, clusters, made_anew(old) if made_anew else old, rows)
 
-    def partitions_and_replicas() -> None:
-        write("partition_timeline", intervals, marks.intervals if marks else None)
-        if marks is None:
-            stood = replica_intervals(events, intervals, since, tracers)
-            write("replica_timeline", partitions.close_ended_incarnations(stood, ends))
-        else:
-            held = marks.replicas_held(store.rows_of("replica_timeline", clusters)).localCheckpoint()
-            stood = replica_intervals(events, intervals, since, tracers, (marks.begins(), held))
-            rows = partitions.close_ended_incarnations(stood, ends)
-            write("replica_timeline", rows, lambda old: marks.replica_intervals(old, held))
+    def of_partitions() -> None:
+        events, told, intervals = read(marks)
+        proven = marks
+        if marks is not None and before is not None:
+            differing = marks.differing(marks.intervals(before), intervals).localCheckpoint()
+            if not differing.isEmpty():
+                proven = marks.without_anchors_of(differing)
+                events, told, intervals = read(proven)
+        tracers = replicas.tracing(events if marks is None else in_lives)
+
+        def partitions_and_replicas() -> None:
+            write("partition_timeline", intervals, proven.intervals if proven else None)
+            if proven is None:
+                stood = replica_intervals(events, intervals, since, tracers)
+                write("replica_timeline", partitions.close_ended_incarnations(stood, ends))
+            else:
+                held = proven.replicas_held(store.rows_of("replica_timeline", clusters)).localCheckpoint()
+                stood = replica_intervals(events, intervals, since, tracers, (proven.begins(), held))
+                rows = partitions.close_ended_incarnations(stood, ends)
+                write("replica_timeline", rows, lambda old: proven.replica_intervals(old, held))
+
+        def all_reassignments() -> None:
+            write("reassignments", reassignments.reassignments(told), proven.reassignments if proven else None)
+
+        at_once(partitions_and_replicas, all_reassignments)
 
     def all_others() -> None:
         write("controllers", controllers.reigns(spoken))
-        of_topics = events if marks is None else marks.of_deletions(heard)
+        of_topics = heard if marks is None else marks.of_deletions(heard)
         write("topic_deletions", topic_deletions(of_topics, since), marks.of_deletions if marks else None)
-        write("reassignments", reassignments.reassignments(told), marks.reassignments if marks else None)
         # whole: what fills a gap or tells of an election changes causes everywhere
         write("discontinuities", discontinuities.discontinuities(heard))
 
-    at_once(partitions_and_replicas, all_others)
+    at_once(of_partitions, all_others)
