@@ -23,6 +23,10 @@ def test_a_write_that_fails_in_the_background_is_not_passed_over_at_the_end(tmp_
 
 
 def test_what_failed_before_is_what_is_raised(tmp_path):
-    with pytest.raises(ValueError, match="before"), Store(None, tmp_path) as store:
-        store._write("events", full_disk, in_memory=True)
-        raise ValueError("before")
+    def broken() -> None:
+        with Store(None, tmp_path) as store:
+            store._write("events", full_disk, in_memory=True)
+            raise ValueError("before")
+
+    with pytest.raises(ValueError, match="before"):
+        broken()
