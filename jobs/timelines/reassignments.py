@@ -11,6 +11,11 @@ def _same_set(one: str, other: str) -> Column:
     return F.array_sort(one) == F.array_sort(other)
 
 
+def _moves() -> Column:
+    """BOOLEAN: whether an assignment has replicas to add or to remove."""
+    return length("adding_replicas") + length("removing_replicas") > 0
+
+
 def reassignments(told: DataFrame) -> DataFrame:
     """One row a reassignment of a partition.
 
@@ -24,7 +29,7 @@ def reassignments(told: DataFrame) -> DataFrame:
     in_life = neighbours(*LIFE)
     # a controller that takes over writes once more what it finds running
     assigned = F.struct(*[F.array_sort(name).alias(name) for name in ASSIGNMENT])
-    again = (length("adding_replicas") + length("removing_replicas") > 0) & (assigned == F.lag(assigned).over(in_life))
+    again = _moves() & (assigned == F.lag(assigned).over(in_life))
     news = assignments(told).select("*", F.coalesce(again, F.lit(False)).alias("again")).filter("NOT again")
     written = news.select(
         "*",
@@ -35,12 +40,11 @@ def reassignments(told: DataFrame) -> DataFrame:
         (length(F.lead("adding_replicas").over(in_life)) + length(F.lead("removing_replicas").over(in_life)) > 0).alias("after_moves"),
         (length(F.lag("adding_replicas").over(in_life)) + length(F.lag("removing_replicas").over(in_life)) > 0).alias("before_moves"),
     )  # fmt: skip
-    moves = length("adding_replicas") + length("removing_replicas") > 0
     target = F.array_except("replicas", "removing_replicas")
     original = F.when(
         F.coalesce("before_moves", F.lit(False)) | F.col("before").isNull(), F.array_except("replicas", "adding_replicas")
     )
-    started = written.filter(moves).select(
+    started = written.filter(_moves()).select(
         *LIFE, "pos", "ts", "record_id", "adding_replicas", "removing_replicas", "after", "after_ts", "after_pos", "after_moves",
         F.coalesce(original, F.col("before")).alias("original_replicas"),
         target.alias("target_replicas"),
@@ -103,7 +107,7 @@ def never_started(told: DataFrame) -> DataFrame:
     in_order = marks.unionByName(asked).select(
         "*",
         last_written(F.col("replicas")).alias("held"),
-        F.coalesce(last_written(length("adding_replicas") + length("removing_replicas") > 0), F.lit(False)).alias("running"),
+        F.coalesce(last_written(_moves()), F.lit(False)).alias("running"),
         # the request right before is the one that is refused
         F.when(F.lag("mark").over(in_life) == "requested", F.lag("target_replicas").over(in_life)).alias("requested_replicas"),
         ((F.col("mark") == REFUSED[1]) & (F.lag("mark").over(in_life) == REFUSED[0])).alias("said_before"),
