@@ -6,7 +6,7 @@ CREATE TABLE IF NOT EXISTS {table} (
   partition INT NOT NULL COMMENT 'Partition id',
   started_at TIMESTAMP COMMENT 'When the new assignment was written, or the request for one refused; null: no time stamps',
   caught_up_at TIMESTAMP COMMENT 'When all target replicas were in the ISR, as the controller says',
-  completed_at TIMESTAMP COMMENT 'When adding and removing replicas became empty; null: still running',
+  completed_at TIMESTAMP COMMENT 'When adding and removing replicas became empty; null: it is running, or did not complete',
   original_replicas ARRAY<INT> COMMENT 'Replicas before (ORS)',
   target_replicas ARRAY<INT> COMMENT 'Replicas wanted (TRS)',
   adding_replicas ARRAY<INT> COMMENT 'Replicas added (AR)',
