@@ -19,9 +19,6 @@ from parsers.layouts import Layout
 from parsers.patterns import SEPARATOR
 from parsers.rules import RuleSet
 
-# of what no rule reads: enough to write one
-LONG_STATEMENT = 2_000
-
 
 @dataclass(frozen=True)
 class Read:
@@ -131,11 +128,11 @@ def copies(identified: DataFrame, known: DataFrame | None, bare: bool, small: bo
 
 def to_events(unique: DataFrame, ruleset: RuleSet) -> DataFrame:
     """Events of records in scope, as the table `events` has them (incarnation 1: `incarnations` comes later)."""
-    said = compiled.say(unique.withColumn("unread", F.substring("statement", 1, LONG_STATEMENT)), ruleset)
+    said = compiled.say(unique, ruleset)
     return said.select(
         "record_id", "item", "cluster", F.lit(1).alias("incarnation"), "node", "file", "record_no", "ts", "level",
         "logger", "layout", "event_type", "says", "drifted", *schemas.vocabulary(), "error_class", "error_message",
-        F.when(F.col("event_type").isNull(), F.col("unread")).alias("statement"),
+        "statement",
         "raw",
     )  # fmt: skip
 

@@ -40,6 +40,10 @@ AT_A_TIME = 500
 ROTATED = "it was rotated away while it was read; the next run reads what it held under its new name"
 # a link of a staged file is named by so many digits
 LINK_DIGITS = 7
+# a place is a file's number and the offset at which a split of it begins: a terabyte
+OFFSET_BITS = 40
+# of more lines, what belongs to stack traces is looked for once and kept
+MOST_ONCE = 200_000
 # more are no words of Kafka's, and not worth a rule each
 MOST_BEGINNINGS = 20_000
 MOST_BROADCAST = 500_000
@@ -353,39 +357,46 @@ def line_hash(line: str | Column) -> Column:
     return F.xxhash64(line)
 
 
-def _survey(placed: DataFrame, chosen: list[Layout], closely: bool) -> tuple[DataFrame, Row]:
-    """(hashes of first lines that stand more than once, one row: blocks ARRAY<STRUCT>, beginnings ARRAY<STRING>, repeated BIGINT)."""
-    looked_at = compiled.look_at(placed, chosen, closely).select(
-        "file_no",
-        "block_start",
+def _survey(placed: DataFrame, chosen: list[Layout], closely: bool, wrappers: Sequence[Wrapper]) -> tuple[DataFrame, list[Row]]:
+    """What the lines are, in one pass.
+
+    in: place, row, value. out: (hash BIGINT: of first lines that stand more than once, how many lines each place has, of what kind);
+    one row has place null: n is the number of these hashes.
+    """
+    is_head = F.col("heads") != 0
+    looked_at = compiled.look_at(placed, chosen, closely, wrappers).select(
+        "place",
         "row",
         "heads",
         "beginning",
         "day",
-        F.when(F.col("heads") != 0, line_hash("value")).alias("hash"),
+        (F.col("plain") != F.col("value")).alias("odd"),
+        F.when(is_head, line_hash("plain")).alias("hash"),
     )
-    keys = ("file_no", "block_start", "hash", "beginning")
-    kind = F.when(F.grouping_id() == 0b0011, "block").when(F.grouping_id() == 0b1101, "line").otherwise("beginning")
-    of_line, of_statement = F.col("kind") == "line", F.col("kind") == "beginning"
     grouped = (
-        looked_at.groupingSets([["file_no", "block_start"], ["hash"], ["beginning"]], *keys)
+        looked_at.groupingSets([["place", "beginning"], ["hash"]], "place", "beginning", "hash")
         .agg(
-            kind.alias("kind"), F.min("row").alias("first"), F.count("*").alias("n"),
-            F.count_if(F.col("heads") == 0).alias("continued"), F.bit_or("heads").alias("heads"),
+            F.min("row").alias("first"), F.count("*").alias("n"),
+            F.count_if(~is_head).alias("continued"), F.bit_or("heads").alias("heads"),
             F.min("day").alias("first_day"), F.max("day").alias("last_day"),
-            F.count_if((F.col("heads") != 0) & F.col("day").isNull()).alias("undated"),
+            F.count_if(is_head & F.col("day").isNull()).alias("undated"),
+            F.count_if("odd").alias("odd"),
         )
-        .filter(~of_line | (F.col("hash").isNotNull() & (F.col("n") > 1)))
+        .filter(F.col("place").isNotNull() | (F.col("hash").isNotNull() & (F.col("n") > 1)))
         .localCheckpoint()
     )  # fmt: skip
-    block = F.struct("file_no", "block_start", "first", "n", "continued", "heads", "first_day", "last_day", "undated")
-    found = grouped.agg(
-        F.array_sort(F.collect_list(F.when(F.col("kind") == "block", block))).alias("blocks"),
-        F.slice(F.collect_list(F.when(of_statement, F.col("beginning"))), 1, MOST_BEGINNINGS + 1).alias("beginnings"),
-        F.count_if(of_line).alias("repeated"),
-    ).first()
-    assert found is not None
-    return grouped.filter(of_line).select("hash"), found
+    found = grouped.groupBy("place").agg(
+        F.min("first").alias("first"),
+        F.sum(F.when(F.col("place").isNull(), F.lit(1)).otherwise(F.col("n"))).alias("n"),
+        F.sum("continued").alias("continued"),
+        F.bit_or("heads").alias("heads"),
+        F.min("first_day").alias("first_day"),
+        F.max("last_day").alias("last_day"),
+        F.sum("undated").alias("undated"),
+        F.sum("odd").alias("odd"),
+        F.slice(F.collect_list("beginning"), 1, MOST_BEGINNINGS + 1).alias("beginnings"),
+    )
+    return grouped.filter("place IS NULL").select("hash"), found.collect()
 
 
 def lines(
@@ -393,65 +404,66 @@ def lines(
 ) -> tuple[DataFrame, Survey]:
     """(lines, what they are).
 
-    out: file_no INT, line_no BIGINT (from 1), value STRING, begins BOOLEAN. Two passes: Spark numbers rows within a split only,
-    the first pass finds out where each split begins, and everything else that is worth knowing before the lines are parsed.
+    out: file_no INT, line_no BIGINT (from 1), value STRING. Two passes: Spark numbers rows within a split only, the first pass finds
+    out where each split begins, and everything else that is worth knowing before the lines are parsed.
     """
     text = spark.read.text(paths)
-    placed = text.select(
-        F.substring("_metadata.file_name", 1, LINK_DIGITS).cast("int").alias("file_no"),
-        F.col("_metadata.file_block_start").alias("block_start"),
-        F.monotonically_increasing_id().alias("row"),
-        compiled.once(compiled.clean(F.col("value"), wrappers)).alias("value"),
-    )
-    repeated, found = _survey(placed, chosen, closely=not compiled.has_usual(chosen))
-    if any(block.heads & compiled.OF_OTHERS for block in found.blocks):
-        repeated, found = _survey(placed, chosen, closely=True)
-    begun = {text for joined in found.beginnings for text in joined.split(SEPARATOR)}
-    used = compiled.that_took(chosen, reduce(or_, (block.heads for block in found.blocks), 0))
+    file_no = F.substring("_metadata.file_name", 1, LINK_DIGITS).cast("bigint")
+    place = F.shiftleft(file_no, OFFSET_BITS).bitwiseOR(F.col("_metadata.file_block_start"))
+    placed = text.select(place.alias("place"), F.monotonically_increasing_id().alias("row"), "value")
+    repeated, found = _survey(placed, chosen, not compiled.has_usual(chosen), wrappers)
+    if any(row.heads & compiled.OF_OTHERS for row in found if row.place is not None):
+        repeated, found = _survey(placed, chosen, True, wrappers)
+    blocks = sorted((row for row in found if row.place is not None), key=lambda row: row.place)
+    copied = next((row.n for row in found if row.place is None), 0)
+    beginnings = {joined for block in blocks for joined in block.beginnings}
+    begun = {text for joined in beginnings for text in joined.split(SEPARATOR)}
+    used = compiled.that_took(chosen, reduce(or_, (block.heads for block in blocks), 0))
     # where a header shows another date, what looks like one may stand in its message
-    dated = all("{date}" in layout.time for layout in used) and not any(block.undated for block in found.blocks)
-    days = [day for block in found.blocks for day in (block.first_day, block.last_day) if day and dated]
+    dated = all("{date}" in layout.time for layout in used) and not any(block.undated for block in blocks)
+    days = [day for block in blocks for day in (block.first_day, block.last_day) if day and dated]
     last_lines: Counter[int] = Counter()
     shifts = []
-    for block in found.blocks:
-        shifts.append((block.file_no, block.block_start, last_lines[block.file_no] + 1 - block.first))
-        last_lines[block.file_no] += block.n
+    for block in blocks:
+        number = block.place >> OFFSET_BITS
+        shifts.append((block.place, last_lines[number] + 1 - block.first))
+        last_lines[number] += block.n
     survey = Survey(
-        lines=sum(block.n for block in found.blocks),
-        continued=sum(block.continued for block in found.blocks),
+        lines=sum(block.n for block in blocks),
+        continued=sum(block.continued for block in blocks),
         layouts=used,
         last_lines=dict(last_lines),
-        beginnings=None if len(found.beginnings) > MOST_BEGINNINGS or compiled.UNTOLD in begun else frozenset(begun),
+        beginnings=None if len(beginnings) > MOST_BEGINNINGS or compiled.UNTOLD in begun else frozenset(begun),
         first_day=min(days, default=None),
         last_day=max(days, default=None),
-        repeated=sized(repeated, found.repeated) if found.repeated else None,
+        repeated=sized(repeated, copied) if copied else None,
     )
-    marked = placed.select(
-        "file_no", "block_start", "row", "value", compiled.once(compiled.is_head(F.col("value"), survey.layouts)).alias("begins")
-    )
-    values = ", ".join(f"({f}, {b}L, {s}L)" for f, b, s in shifts or [(-1, 0, 0)])
-    offsets = spark.sql(f"SELECT * FROM VALUES {values} AS t(file_no, block_start, shift)")
-    numbered = marked.join(F.broadcast(offsets), ["file_no", "block_start"]).select(
-        "file_no", (F.col("row") + F.col("shift")).alias("line_no"), "value", "begins"
+    if any(block.odd for block in blocks):
+        placed = placed.select("place", "row", compiled.once(compiled.clean(F.col("value"), wrappers)).alias("value"))
+    values = ", ".join(f"({place}L, {shift}L)" for place, shift in shifts or [(-1, 0)])
+    offsets = spark.sql(f"SELECT * FROM VALUES {values} AS t(place, shift)")
+    numbered = placed.join(F.broadcast(offsets), "place").select(
+        F.shiftright("place", OFFSET_BITS).cast("int").alias("file_no"), (F.col("row") + F.col("shift")).alias("line_no"), "value"
     )
     return numbered, survey
 
 
 def records(
-    numbered: DataFrame, continued: int, stack_traces_only: bool, open_heads: Mapping[int, int] | None = None
+    numbered: DataFrame, survey: Survey, stack_traces_only: bool, open_heads: Mapping[int, int] | None = None
 ) -> DataFrame:
     """Lines put together to records.
 
     in: the output of `lines`. open_heads: file_no -> line_no of a last line that goes on as a record of its own. out: file_no INT, line_no BIGINT (of its first line), head STRING (first line), tail STRING (the
     other lines, or null), raw STRING (all). Lines before a file's first record belong to none and are left out.
     """
-    heads = numbered.filter("begins")
-    columns = ["file_no", "line_no", F.col("value").alias("head")]
-    if continued == 0:
-        return heads.select(*columns, F.lit(None).cast("string").alias("tail"), F.col("value").alias("raw"))
-    more = numbered.filter("NOT begins")
-    if stack_traces_only:
-        more = more.filter(F.col("value").rlike(STACK_TRACE))
+    line = F.col("value")
+    columns = ["file_no", "line_no", line.alias("head")]
+    if survey.continued == 0:
+        return numbered.select(*columns, F.lit(None).cast("string").alias("tail"), line.alias("raw"))
+    is_head = compiled.is_head(line, survey.layouts)
+    heads = numbered.filter(is_head)
+    # the cheaper question first: few lines look like those of a stack trace
+    more = numbered.filter(line.rlike(STACK_TRACE) & ~is_head) if stack_traces_only else numbered.filter(~is_head)
     if open_heads:
         cells = ", ".join(f"({file_no}, {line_no}L)" for file_no, line_no in open_heads.items())
         more = more.filter(f"NOT (file_no, line_no) IN ({cells})")
@@ -466,7 +478,9 @@ def records(
             F.array_join(F.slice("all", 1, LONGEST_TAIL).getField("value"), "\n").alias("tail"),
         )
     )
-    if continued < 200_000:
+    if survey.lines > MOST_ONCE:
+        tails = tails.localCheckpoint()
+    if survey.continued < 200_000:
         tails = F.broadcast(tails)
     joined = heads.join(tails, ["file_no", "line_no"], "left")
     return joined.select(*columns, "tail", F.concat_ws("\n", "value", "tail").alias("raw"))
@@ -490,5 +504,5 @@ def read(spark: SparkSession, source: Staged, ruleset: RuleSet) -> list[Part]:
             chosen = [layout for layout in ruleset.layouts if layout.bare == bare]
             numbered, survey = lines(spark, paths, chosen, ruleset.wrappers)
             open_heads = {n: line for n, line in survey.last_lines.items() if source.files[n].open_head}
-            parts.append(Part(records(numbered, survey.continued, bare, open_heads), survey, bare))
+            parts.append(Part(records(numbered, survey, bare, open_heads), survey, bare))
     return parts

@@ -100,6 +100,10 @@ def settings(input_bytes: int | None = None, held_bytes: int = 0) -> dict[str, s
         "spark.sql.codegen.hugeMethodLimit": "8000",
         # a run has some hundreds of generated classes: of the default, 100, the second pass over the logs evicts the first one's
         CACHED_CLASSES: "1000",
+        # no two values of these are the same: a dictionary is given up after its first page, and nothing is skipped by their range
+        "spark.hadoop.parquet.enable.dictionary#record_id": "false",
+        "spark.hadoop.parquet.enable.dictionary#raw": "false",
+        "spark.hadoop.parquet.column.statistics.enabled#raw": "false",
         "spark.ui.showConsoleProgress": "false",
         # Python call sites for error messages: half of the time that building a large expression takes
         "spark.sql.dataFrameQueryContext.enabled": "false",

@@ -38,10 +38,17 @@ LONGEST_HEAD = 700
 UNTOLD = "\x02"
 # bytes; a longer record stands with its first item only: a LeaderAndIsr request may name 50,000 partitions in 10 MB
 LONG_RECORD = 10_000
+# of what no rule reads: enough to write one
+LONG_STATEMENT = 2_000
 OF_OTHERS = 1 << 62
 # an ISO time stamp in a header begins before
 LONGEST_TIME = 80
 DAY = r"\d{4}-\d\d-\d\d"
+DAY_LENGTH = 10
+# lines of the first layout, which no collector has put anything before
+USUAL_BEGINNING = "[2"
+# what `clean` leaves as it is, to the end
+CLEAN_TO_THE_END = r"[^\x00\x01\x1b\r]*+\z"
 
 
 def _whole(pattern: str) -> str:
@@ -70,8 +77,8 @@ def clean(line: Column, wrappers: Sequence[Wrapper] = ()) -> Column:
     if wrappers:
         any_of = "|".join(GROUP.sub("(?:", wrapper.pattern) for wrapper in wrappers)
         # a default line and a line of a stack trace are told by their beginning
-        usual = line.startswith("[2") | line.startswith("\t")
-        odd = odd | (~usual & line.rlike(rf"\A(?:{any_of})"))
+        wrapped = ~line.startswith(USUAL_BEGINNING) & ~line.startswith("\t") & line.rlike(rf"\A(?:{any_of})")
+        odd = odd | wrapped
         plain = F.regexp_replace(plain, rf"\A{GROUP.sub('(?:', wrapping(wrappers))}", "")
     whole = F.when(odd, plain).otherwise(line)
     return F.when(whole.endswith("\r"), F.rtrim(whole, F.lit("\r"))).otherwise(whole)
@@ -88,28 +95,32 @@ def has_usual(layouts: Sequence[Layout]) -> bool:
     return "(?<date>" in layouts[0].head and all(layout.built_in for layout in layouts)
 
 
-def look_at(lines: DataFrame, layouts: Sequence[Layout], closely: bool) -> DataFrame:
+def look_at(lines: DataFrame, layouts: Sequence[Layout], closely: bool, wrappers: Sequence[Wrapper] = ()) -> DataFrame:
     """What can be told of lines before their headers are parsed.
 
     closely: not only at records of the first layout, which is what most logs have and what is told by one match; others have the
     bit OF_OTHERS alone then, and no beginning.
-    in: any columns, with `value`. out: the same, plus
+    in: any columns, with `value`, the line as the file has it. out: the same, plus
+    plain STRING: the line as `clean` gives it;
     heads BIGINT: bit n: the line may begin a record of layout n; 0: it begins none. Where all layouts are ours, a line that the
     first one's head takes has its bit alone: `that_took` knows which go with it;
     beginning STRING: how the statement begins (BEGINNING characters), as each layout of `heads` reads it, joined by U+0001; UNTOLD
     stands for what only the whole header tells; null where no record begins;
     day DATE: as printed; null where none is, or no record begins.
     """
-    line, first = F.col("value"), layouts[0]
+    first = layouts[0]
     usual = F.lit(None).cast("string")
     if has_usual(layouts):
         pattern = f"{first.head}{GROUP.sub('(?:', SPEAKER)}(?<beginning>.{{0,{BEGINNING}}}).*"
         numbers = capture_numbers(pattern)
-        told = f"${numbers['date']}{SEPARATOR}${numbers['beginning']}"
-        replaced = F.regexp_replace(F.substring(line, 1, LONGEST_HEAD), _whole(pattern), told)
-        usual = once(replaced)
+        told = f"{SEPARATOR}${numbers['date']}{SEPARATOR}${numbers['beginning']}"
+        replaced = F.regexp_replace("value", rf"(?s)\A(?={CLEAN_TO_THE_END})(?:{to_java(pattern)})\z", told)
+        usual = once(F.when(F.col("value").startswith(USUAL_BEGINNING), replaced))
     with_usual = lines.select("*", usual.alias("usual"))
-    is_usual = F.coalesce(F.col("usual").contains(SEPARATOR), F.lit(False))
+    is_usual = F.coalesce(F.col("usual").startswith(SEPARATOR), F.lit(False))
+    plain = once(F.when(is_usual, F.col("value")).otherwise(clean(F.col("value"), wrappers)))
+    cleaned = with_usual.select("*", plain.alias("plain"))
+    line = F.col("plain")
     every = F.lit(OF_OTHERS).cast("bigint")
     found: list[Column] = []
     if closely:
@@ -118,13 +129,14 @@ def look_at(lines: DataFrame, layouts: Sequence[Layout], closely: bool) -> DataF
         taken = [F.col("heads").bitwiseAND(F.lit(1 << n)) != 0 for n in range(len(layouts))]
         found = [F.when(took, _beginning(line, layout)) for took, layout in zip(taken, layouts, strict=True)]
     heads = F.when(is_usual, F.lit(1).cast("bigint")).when(is_head(line, layouts), every).otherwise(F.lit(0).cast("bigint"))
-    headed = with_usual.select("*", once(heads).alias("heads"))
+    headed = cleaned.select("*", once(heads).alias("heads"))
     other_day = F.regexp_extract(F.substring(line, 1, LONGEST_TIME), DAY, 0)
-    day = F.when(is_usual, F.substring_index("usual", SEPARATOR, 1)).when(F.col("heads") != 0, other_day)
+    day = F.when(is_usual, F.substring("usual", 2, DAY_LENGTH)).when(F.col("heads") != 0, other_day)
     return headed.select(
         *lines.columns,
+        "plain",
         "heads",
-        F.when(is_usual, F.substring_index("usual", SEPARATOR, -1))
+        F.when(is_usual, F.substring("usual", DAY_LENGTH + 3, BEGINNING))
         .when(F.col("heads") != 0, F.concat_ws(SEPARATOR, *found) if found else F.lit(UNTOLD))
         .alias("beginning"),
         F.nullif(day, F.lit("")).try_cast("date").alias("day"),
@@ -415,20 +427,23 @@ def say(parsed: DataFrame, ruleset: RuleSet) -> DataFrame:
     """What records say.
 
     in: the output of `parse` (records in scope).
-    out: the same without spoken, statement and tail, plus item INT, event_type, says, drifted BOOLEAN, every column of the vocabulary,
-    error_class, error_message. One row an item.
+    out: the same without spoken and tail, plus item INT, event_type, says, drifted BOOLEAN, every column of the vocabulary,
+    error_class, error_message. statement: only where no rule reads it, its first LONG_STATEMENT characters. One row an item.
     """
     words = schemas.vocabulary()
     kept = [name for name in parsed.columns if name not in {"spoken", "statement"}]
     slot_of = {name: F.get("r", F.lit(number)) for number, name in enumerate(rule_slots(ruleset))}
     known = F.size("r") == len(slot_of)
     items = item_slots("get(r, 0)", f"get(r, {len(slot_of) - 1})", ruleset)
-    matched = parsed.select(*kept, F.col("spoken").alias("s"), once(statement_slots("statement", ruleset)).alias("r"))
+    matched = parsed.select(
+        *kept, "statement", F.col("spoken").alias("s"), once(statement_slots("statement", ruleset)).alias("r")
+    )
     thrown = F.col("tail").isNotNull()
     others = [name for name in kept if name not in {"raw", "tail"}]
+    unread = F.when(~F.coalesce(known, F.lit(False)), F.substring("statement", 1, LONG_STATEMENT))
     # a row an item: what may be long must not go with each, neither the record nor the text of the list
     judged = matched.select(
-        *others, "raw", "s", items.alias("listed"), (F.octet_length("raw") >= LONG_RECORD).alias("long"),
+        *others, "raw", "s", unread.alias("statement"), items.alias("listed"), (F.octet_length("raw") >= LONG_RECORD).alias("long"),
         F.when(slot_of[ITEMS] != "", F.slice("r", 1, len(slot_of) - 1)).otherwise(F.col("r")).alias("r"),
         F.when(known, slot_of["event_type"]).alias("event_type"),
         (F.col("r").isNotNull() & ~known).alias("drifted"),
@@ -441,11 +456,11 @@ def say(parsed: DataFrame, ruleset: RuleSet) -> DataFrame:
         "listed", lambda i, n: F.struct(i.alias("i"), F.when((n == 0) | ~F.col("long"), F.col("raw")).alias("raw"))
     )
     exploded = judged.select(
-        *others, "s", "r", "event_type", "drifted", "error_class", "error_message",
+        *others, "s", "r", "event_type", "drifted", "statement", "error_class", "error_message",
         F.posexplode(F.when(F.size("listed") > 0, each).otherwise(alone)).alias("item", "one"),
     )  # fmt: skip
     split = exploded.select(
-        *others, "s", "r", "event_type", "drifted", "error_class", "error_message", "item",
+        *others, "s", "r", "event_type", "drifted", "statement", "error_class", "error_message", "item",
         F.col("one.raw").alias("raw"),
         F.when(F.col("one.i").isNotNull(), F.split("one.i", SEPARATOR)).alias("i"),
     )  # fmt: skip
@@ -458,5 +473,14 @@ def say(parsed: DataFrame, ruleset: RuleSet) -> DataFrame:
         text = F.coalesce(*[F.nullif(one, F.lit("")) for one in texts]) if len(texts) > 1 else texts[0]
         columns.append(typed(text, word["type"]).alias(name))
     return split.select(
-        *others, "item", "event_type", slot_of["says"].alias("says"), "drifted", *columns, "error_class", "error_message", "raw"
+        *others,
+        "item",
+        "event_type",
+        slot_of["says"].alias("says"),
+        "drifted",
+        *columns,
+        "statement",
+        "error_class",
+        "error_message",
+        "raw",
     )

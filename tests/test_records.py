@@ -45,7 +45,7 @@ def read(spark: SparkSession, folder: Path, kind: str = "log") -> tuple[list[Rec
     with staged(find(Cluster("c", (str(folder),))), folder.parent / "staging") as source:
         numbered, survey = lines(spark, source.of_kind(kind), TIMED if kind == "log" else BARE)
         total, continued = survey.lines, survey.continued
-        found = records(numbered, continued, stack_traces_only=kind == "bare")
+        found = records(numbered, survey, stack_traces_only=kind == "bare")
         rows: list[Any] = found.collect()
         splits = numbered.rdd.getNumPartitions() if continued else 0
     assert all(row.raw == row.head + ("" if row.tail is None else "\n" + row.tail) for row in rows)
