@@ -4,7 +4,7 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
@@ -191,19 +191,27 @@ class Store:
             ]
         )
 
-    def added_since(self, table: str, version: int) -> DataFrame:
-        """The rows of the files that later commits have added: new rows, and copies of old ones where a file was rewritten."""
+    def changed_since(self, table: str, version: int, keys: Sequence[str]) -> DataFrame:
+        """The rows that later commits have added, and those that they have taken away; not those that only lie in another file now.
+
+        keys: columns that tell a row.
+        """
         files = self._files_since(table, version)
         assert files is not None, "the version is one that `built_from` gave"
-        return self._rows_in(table, files)
+        added, removed = (self._rows_in(table, some) for some in files)
+        if not files[1]:
+            return added
+        new = added.join(removed.select(*keys), list(keys), "left_anti")
+        return new.unionByName(removed.join(added.select(*keys), list(keys), "left_anti"))
 
-    def _files_since(self, table: str, version: int) -> list[str] | None:
-        """The data files that commits after a version have added and none has removed; None where the log does not tell it.
+    def _files_since(self, table: str, version: int) -> tuple[list[str], list[str]] | None:
+        """(data files that commits after a version have added and none has removed, those of that version which they have removed).
 
-        It does not where commits are gone (Delta keeps them for 30 days), nor where files hold rows that are deleted, or columns under
-        other names: the protocol asks for more than a reader of version 1 then.
+        None where the log does not tell it: where commits are gone (Delta keeps them for 30 days), or where files hold rows that are
+        deleted, or columns under other names: the protocol asks for more than a reader of version 1 then.
         """
-        files: dict[str, None] = {}
+        added: dict[str, None] = {}
+        removed: list[str] = []
         for number in range(version + 1, self.version(table) + 1):
             try:
                 actions = map(
@@ -213,11 +221,18 @@ class Store:
                 return None
             for action in actions:
                 if "add" in action:
-                    files[action["add"]["path"]] = None
+                    added[action["add"]["path"]] = None
                 elif "remove" in action:
-                    files.pop(action["remove"]["path"], None)
+                    path = action["remove"]["path"]
+                    if path in added:
+                        del added[path]
+                    else:
+                        removed.append(path)
                 elif action.get("protocol", {}).get("minReaderVersion", 1) > 1:
                     return None
+        return self._paths(table, added), self._paths(table, removed)
+
+    def _paths(self, table: str, files: Iterable[str]) -> list[str]:
         return [str(self.path(table) / unquote(file)) for file in files]
 
     def _rows_in(self, table: str, files: list[str]) -> DataFrame:
@@ -252,8 +267,8 @@ class Store:
         Delta makes a table's list of files out of its log by a job, which takes three times longer than to read some thousand rows.
         """
         if self.keeps_rows and table not in self._kept:
-            files = [] if table in self._blank else self._files_since(table, -1)
-            self._kept[table] = self._as_one(self.table(table) if files is None else self._rows_in(table, files))
+            files = ([], []) if table in self._blank else self._files_since(table, -1)
+            self._kept[table] = self._as_one(self.table(table) if files is None else self._rows_in(table, files[0]))
 
     def _as_one(self, rows: DataFrame) -> DataFrame:
         """The rows, in memory; where a session has one partition, in one: they are never shuffled then."""

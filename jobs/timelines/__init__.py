@@ -140,13 +140,14 @@ def touched_since(
     found: dict[str, list[order.Cluster]] | None,
     since: dict[str, datetime | None],
 ) -> touched.Touched:
-    """What the events touch that came after a version of `events`.
+    """What the events touch that came after a version of `events`, or went with it.
 
     now: all events of the clusters, in their incarnations; files: their `order.files`. found and since: as `order.clusters` and
     `kraft_begins` give them; None: no cluster has or had more than one incarnation.
     """
     before = recognised(store.at_version("events", version), clusters)
-    new = recognised(store.added_since("events", version), clusters).select(*touched.TOLD).localCheckpoint()
+    changed = store.changed_since("events", version, ("record_id", "item"))
+    new = recognised(changed, clusters).select(*touched.TOLD).localCheckpoint()
     then, since_then = {} if found is None else order.clusters(before), kraft_begins(before)
 
     def lived_otherwise(name: str) -> bool:

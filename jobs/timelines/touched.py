@@ -170,9 +170,9 @@ def find(
 ) -> Touched:
     """What new events touch.
 
-    before, now, new: recognised events of earlier runs, of all runs (with overruled), of this one. files: `order.files` of now.
-    intervals: `partition_timeline` so far. whole: clusters that are known to be made anew as a whole. in_kraft: those with KRaft
-    controllers. anchored: clusters whose history need not be read as a whole.
+    before, now, new: recognised events of earlier runs, of all runs (with overruled), those that this one brought or took away.
+    files: `order.files` of now. intervals: `partition_timeline` so far. whole: clusters that are known to be made anew as a whole.
+    in_kraft: those with KRaft controllers. anchored: clusters whose history need not be read as a whole.
     As a whole is made anew where something that all partitions share has changed: the order of files, the nodes that print replica
     states; in KRaft also what a controller's start or a broker's registration makes of lines that were known before, and whatever a
     dump of the metadata log says.
