@@ -132,8 +132,7 @@ def to_events(unique: DataFrame, ruleset: RuleSet) -> DataFrame:
     return said.select(
         "record_id", "item", "cluster", F.lit(1).alias("incarnation"), "node", "file", "record_no", "ts", "level",
         "logger", "layout", "event_type", "says", "drifted", *schemas.vocabulary(), "error_class", "error_message",
-        "statement",
-        "raw",
+        "statement", "raw",
     )  # fmt: skip
 
 

@@ -453,8 +453,9 @@ def records(
 ) -> DataFrame:
     """Lines put together to records.
 
-    in: the output of `lines`. open_heads: file_no -> line_no of a last line that goes on as a record of its own. out: file_no INT, line_no BIGINT (of its first line), head STRING (first line), tail STRING (the
-    other lines, or null), raw STRING (all). Lines before a file's first record belong to none and are left out.
+    in: the output of `lines`. open_heads: file_no -> line_no of a last line that goes on as a record of its own.
+    out: file_no INT, line_no BIGINT (of its first line), head STRING (first line), tail STRING (the other lines, or null), raw STRING
+    (all). Lines before a file's first record belong to none and are left out.
     """
     line = F.col("value")
     columns = ["file_no", "line_no", line.alias("head")]

@@ -473,14 +473,6 @@ def say(parsed: DataFrame, ruleset: RuleSet) -> DataFrame:
         text = F.coalesce(*[F.nullif(one, F.lit("")) for one in texts]) if len(texts) > 1 else texts[0]
         columns.append(typed(text, word["type"]).alias(name))
     return split.select(
-        *others,
-        "item",
-        "event_type",
-        slot_of["says"].alias("says"),
-        "drifted",
-        *columns,
-        "statement",
-        "error_class",
-        "error_message",
-        "raw",
-    )
+        *others, "item", "event_type", slot_of["says"].alias("says"), "drifted", *columns, "statement",
+        "error_class", "error_message", "raw",
+    )  # fmt: skip
