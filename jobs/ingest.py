@@ -357,11 +357,12 @@ def line_hash(line: str | Column) -> Column:
     return F.xxhash64(line)
 
 
-def _survey(placed: DataFrame, chosen: list[Layout], closely: bool, wrappers: Sequence[Wrapper]) -> tuple[DataFrame, list[Row]]:
-    """What the lines are, in one pass.
+def _survey(
+    placed: DataFrame, chosen: list[Layout], closely: bool, wrappers: Sequence[Wrapper]
+) -> tuple[list[Row], DataFrame | None]:
+    """(what lines each place has, in the order of places; hash BIGINT: of first lines that stand more than once, or None).
 
-    in: place, row, value. out: (hash BIGINT: of first lines that stand more than once, how many lines each place has, of what kind);
-    one row has place null: n is the number of these hashes.
+    in: place, row, value. All lines are read once.
     """
     is_head = F.col("heads") != 0
     looked_at = compiled.look_at(placed, chosen, closely, wrappers).select(
@@ -387,7 +388,8 @@ def _survey(placed: DataFrame, chosen: list[Layout], closely: bool, wrappers: Se
     )  # fmt: skip
     found = grouped.groupBy("place").agg(
         F.min("first").alias("first"),
-        F.sum(F.when(F.col("place").isNull(), F.lit(1)).otherwise(F.col("n"))).alias("n"),
+        F.count("*").alias("groups"),
+        F.sum("n").alias("n"),
         F.sum("continued").alias("continued"),
         F.bit_or("heads").alias("heads"),
         F.min("first_day").alias("first_day"),
@@ -396,7 +398,10 @@ def _survey(placed: DataFrame, chosen: list[Layout], closely: bool, wrappers: Se
         F.sum("odd").alias("odd"),
         F.slice(F.collect_list("beginning"), 1, MOST_BEGINNINGS + 1).alias("beginnings"),
     )
-    return grouped.filter("place IS NULL").select("hash"), found.collect()
+    rows = found.collect()
+    repeated = next((row.groups for row in rows if row.place is None), 0)
+    hashes = sized(grouped.filter("place IS NULL").select("hash"), repeated) if repeated else None
+    return sorted((row for row in rows if row.place is not None), key=lambda row: row.place), hashes
 
 
 def lines(
@@ -411,11 +416,9 @@ def lines(
     file_no = F.substring("_metadata.file_name", 1, LINK_DIGITS).cast("bigint")
     place = F.shiftleft(file_no, OFFSET_BITS).bitwiseOR(F.col("_metadata.file_block_start"))
     placed = text.select(place.alias("place"), F.monotonically_increasing_id().alias("row"), "value")
-    repeated, found = _survey(placed, chosen, not compiled.has_usual(chosen), wrappers)
-    if any(row.heads & compiled.OF_OTHERS for row in found if row.place is not None):
-        repeated, found = _survey(placed, chosen, True, wrappers)
-    blocks = sorted((row for row in found if row.place is not None), key=lambda row: row.place)
-    copied = next((row.n for row in found if row.place is None), 0)
+    blocks, repeated = _survey(placed, chosen, not compiled.has_usual(chosen), wrappers)
+    if any(block.heads & compiled.OF_OTHERS for block in blocks):
+        blocks, repeated = _survey(placed, chosen, True, wrappers)
     beginnings = {joined for block in blocks for joined in block.beginnings}
     begun = {text for joined in beginnings for text in joined.split(SEPARATOR)}
     used = compiled.that_took(chosen, reduce(or_, (block.heads for block in blocks), 0))
@@ -436,7 +439,7 @@ def lines(
         beginnings=None if len(beginnings) > MOST_BEGINNINGS or compiled.UNTOLD in begun else frozenset(begun),
         first_day=min(days, default=None),
         last_day=max(days, default=None),
-        repeated=sized(repeated, copied) if copied else None,
+        repeated=repeated,
     )
     if any(block.odd for block in blocks):
         placed = placed.select("place", "row", compiled.once(compiled.clean(F.col("value"), wrappers)).alias("value"))

@@ -198,9 +198,9 @@ class Store:
         """
         files = self._files_since(table, version)
         assert files is not None, "the version is one that `built_from` gave"
-        added, removed = (self._rows_in(table, some) for some in files)
         if not files[1]:
-            return added
+            return self._rows_in(table, files[0])
+        added, removed = (self._rows_in(table, some) for some in files)
         new = added.join(removed.select(*keys), list(keys), "left_anti")
         return new.unionByName(removed.join(added.select(*keys), list(keys), "left_anti"))
 

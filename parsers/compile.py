@@ -31,8 +31,9 @@ from parsers.rules import BEGINNING, CUT_STATE_CHANGE, ITEMS, STATE_CHANGE, STAT
 
 HEADER_SLOTS = ("layout", "ts_text", "level", "logger", "thread", "speaker", "statement", "thrown")
 SPEAKER_SLOTS = ("node", "controller", "controller_epoch", "topic", "partition")
-_ESC = "\x1b"
 _BOM = "\ufeff"
+# NUL, our own separator, what a colour begins with: in no line that is as it was printed
+_ODD = ("\x00", SEPARATOR, "\x1b")
 # what stands before a statement is shorter
 LONGEST_HEAD = 700
 UNTOLD = "\x02"
@@ -48,7 +49,7 @@ DAY_LENGTH = 10
 # lines of the first layout, which no collector has put anything before
 USUAL_BEGINNING = "[2"
 # what `clean` leaves as it is, to the end
-CLEAN_TO_THE_END = r"[^\x00\x01\x1b\r]*+\z"
+CLEAN_TO_THE_END = rf"[^{''.join(_ODD)}\r]*+\z"
 
 
 def _whole(pattern: str) -> str:
@@ -72,7 +73,7 @@ def _header_replacement(layout: Layout, pattern: str) -> str:
 
 def clean(line: Column, wrappers: Sequence[Wrapper] = ()) -> Column:
     """A line without what no layout prints: NUL padding, colours, CR, our own separator, what collectors put before it."""
-    odd = line.contains("\x00") | line.contains(SEPARATOR) | line.contains(_ESC) | line.startswith(_BOM)
+    odd = reduce(Column.__or__, map(line.contains, _ODD)) | line.startswith(_BOM)
     plain = F.regexp_replace(line, NOT_PRINTED, "")
     if wrappers:
         any_of = "|".join(GROUP.sub("(?:", wrapper.pattern) for wrapper in wrappers)
