@@ -48,21 +48,12 @@ def present(root: Path) -> list[str]:
 
 def _opened(root: Path) -> Any:
     """A session that knows the tables that are there, and the views that can be made of them, by name."""
-    from pyspark.errors import PySparkException
-
     from jobs import session
-    from jobs.store import quoted
+    from jobs.store import Store
 
-    names = present(root)
+    present(root)
     spark = session.start(1000)
-    for name in names:
-        location = quoted(str((root / name).resolve()))
-        spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING delta LOCATION {location}")
-    for view in schemas.statements("views"):
-        try:
-            spark.sql(view.sql)
-        except PySparkException:
-            continue  # of a table that is not there
+    Store(spark, root.resolve()).register()
     return spark
 
 

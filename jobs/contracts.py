@@ -4,12 +4,12 @@ One Spark query counts the rows that break a rule, of all rules of all tables; G
 themselves it asks Spark a few questions a table and column, which takes a small audit longer than everything else that it does.
 """
 
-import importlib.util
 import logging
 import sys
 import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -18,8 +18,8 @@ import schemas
 from jobs.errors import ContractError
 from jobs.store import columns_of, quoted
 
-# Great Expectations imports these for expectations that are not used here; they are half of the time that its import takes
-UNUSED = ("altair", "scipy.stats", "pyspark.ml.feature")
+# Great Expectations imports these for expectations that are not used here; they are more than half of the time that its import takes
+UNUSED = ("altair", "scipy.stats", "pyspark.ml", "pyspark.ml.feature")
 # broken rules that are named
 SHOWN = 20
 
@@ -40,26 +40,24 @@ def preload() -> None:
     """Imports Great Expectations, which takes seconds; done while the JVM starts."""
     logging.getLogger("great_expectations").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module="great_expectations")
-    for name in UNUSED:
-        _load_when_used(name)
-    import great_expectations
-    import great_expectations.expectations  # noqa: F401
+    absent = [name for name in UNUSED if name not in sys.modules]
+    for name in absent:
+        sys.modules[name] = _Unused(name)
+    try:
+        import great_expectations
+        import great_expectations.expectations  # noqa: F401
+    finally:
+        for name in absent:
+            del sys.modules[name]
 
 
-def _load_when_used(name: str) -> None:
-    """Makes `import name` cheap: the module is executed when something of it is used for the first time."""
-    if name in sys.modules:
-        return
-    spec = importlib.util.find_spec(name)
-    if spec is None or spec.loader is None:
-        return
-    spec.loader = importlib.util.LazyLoader(spec.loader)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    parent, _, child = name.rpartition(".")
-    if parent:
-        setattr(sys.modules[parent], child, module)
+class _Unused(ModuleType):
+    """Stands for a module while others are imported that name it; whatever is taken from it is a stand-in, too."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _Unused(f"{self.__name__}.{name}")
 
 
 def _view(table: str) -> str:

@@ -228,7 +228,7 @@ def land(store: Store, parts: list[Part], source: Staged, ruleset: RuleSet, days
     frames, held = [], 0
     cut_short: list[str] = []
     for part in parts:
-        known = None if store.is_blank("events") else _known(store, clusters, part.survey)
+        known = None if store.has_none("events", clusters) else _known(store, clusters, part.survey)
         rows, count, completed = _new_records(part, names, known, ruleset, small)
         frames.append(rows)
         held += count
@@ -292,10 +292,13 @@ def _count(store: Store, clusters: list[str], identified: DataFrame, expected: i
     counted = Observation("counted")
     others = passed_over(identified).observe(counted, F.sum("copies").alias("records"))
     keys = ["cluster", "hour", "logger", "record"]
-    before = store.rows_of("passed_over", clusters).select(*[F.col(key).alias(f"known_{key}") for key in keys])
-    same = reduce(and_, (F.col(key).eqNullSafe(F.col(f"known_{key}")) for key in keys))
     columns = ("cluster", "node", "hour", "logger", "layout", "record")
-    new = others.join(before, same, "left_anti").select(*columns).localCheckpoint()
+    new = others
+    if not store.has_none("passed_over", clusters):
+        before = store.rows_of("passed_over", clusters).select(*[F.col(key).alias(f"known_{key}") for key in keys])
+        same = reduce(and_, (F.col(key).eqNullSafe(F.col(f"known_{key}")) for key in keys))
+        new = others.join(before, same, "left_anti")
+    new = new.select(*columns).localCheckpoint()
     conserve("records out of scope", expected, counted.get["records"])
     if count := new.count():
         store.append("passed_over", new)

@@ -236,7 +236,7 @@ class Audit:
         store.keeps_rows = held + sum(file.length for file in files) < KEPT_BYTES
         files, read = self._read(store, files)
         store.keeps_rows = store.keeps_rows or bytes_under(store.path("events")) < KEPT_BYTES
-        store.keep("events")
+        store.keep("events", names)
         known = F.col("event_type").isNotNull()
         rows = store.rows_of("events", names).groupBy("cluster").agg(
             F.count_if(known).alias("recognised"),
@@ -292,15 +292,16 @@ class Audit:
         from jobs import ingest
 
         def open_tables() -> None:
-            store.open(with_views=False)
+            store.open()
             for table in landed:
-                store.keep(table)
+                store.keep(table, names)
 
+        names = [cluster.name for cluster in self.config.clusters]
         landed = ("events", "passed_over")
         ahead = ThreadPoolExecutor(1)
         opened = ahead.submit(open_tables)
         # one thread lands records, and for much of the time on the driver alone
-        others = ahead.submit(lambda: [store.keep(table) for table in schemas.contracts() if table not in landed])
+        others = ahead.submit(lambda: [store.keep(table, names) for table in schemas.contracts() if table not in landed])
         left = ingest.still_there(files)
         while True:
             _warn_of([file for file in left if file not in files])

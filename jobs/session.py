@@ -140,6 +140,8 @@ def settings(input_bytes: int | None = None, held_bytes: int = 0) -> dict[str, s
             "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
             "spark.sql.exchange.reuse": "false",
             "spark.sql.optimizer.excludedRules": ",".join(IDLE_RULES),
+            # of a few small files all are read, whatever stands in them
+            "spark.databricks.delta.stats.collect": "false",
         }
     if submitted():
         return conf

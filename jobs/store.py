@@ -1,19 +1,21 @@
 """The Delta tables: created from `schemas/tables`, compared with it, written and read. One writer at a time."""
 
 import fcntl
-import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import unquote
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 import schemas
 from jobs.errors import UsageError
@@ -45,6 +47,27 @@ def vocabulary_ddl() -> str:
     )
 
 
+@dataclass(frozen=True)
+class Kept:
+    """All rows of some clusters, in memory. any: whether there are some."""
+
+    rows: DataFrame
+    clusters: frozenset[str]
+    any: bool
+
+
+@dataclass(frozen=True)
+class Commits:
+    """What some commits of a table have changed: data files added and not removed since, files of before that they removed.
+
+    schema: as the last of them gives it; None where none gives one.
+    """
+
+    added: list[str]
+    removed: list[str]
+    schema: StructType | None
+
+
 class Store:
     """The tables under one folder. As a context manager: nothing is being written any more when it is left."""
 
@@ -53,7 +76,7 @@ class Store:
         self.root = root
         # whether rows that were written or read once are kept, for all that asks for them afterwards
         self.keeps_rows = False
-        self._kept: dict[str, DataFrame] = {}
+        self._kept: dict[str, Kept] = {}
         # tables created in this run: what is known to be empty need not be read
         self._blank: set[str] = set()
         # rows that are kept are written while others go on with them
@@ -91,39 +114,24 @@ class Store:
         """Whether the table has been created."""
         return (self.path(table) / "_delta_log").is_dir()
 
-    def open(self, with_views: bool = True) -> None:
-        """Creates missing tables, registers all of them and the views. Raises UsageError where a column's type differs.
+    def open(self) -> None:
+        """Creates missing tables. Raises UsageError where a column's type differs.
 
         Columns that a newer version of the product has are added; nothing is ever dropped.
         """
-        # a name space of its own, so that one session may open several folders
-        space = "audit_" + hashlib.sha256(str(self.root).encode()).hexdigest()[:12]
-        self.spark.sql(f"CREATE DATABASE IF NOT EXISTS {space}")
-        self.spark.sql(f"USE {space}")
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(self._open, schemas.statements("tables")))
-        if with_views:
-            for view in schemas.statements("views"):
-                self.spark.sql(view.sql)
-
-    def view(self, name: str) -> DataFrame:
-        """A view as it is now, also where `open` was told to leave them out."""
-        (definition,) = (view for view in schemas.statements("views") if view.name == name)
-        self.spark.sql(definition.sql)
-        return self.spark.table(name)
 
     def _open(self, definition: schemas.Statement) -> None:
-        location = quoted(str(self.path(definition.name)))
+        table = self._identifier(definition.name)
         if not self.exists(definition.name):
-            sql = definition.sql.replace("{table}", definition.name).replace("'{location}'", location)
+            sql = definition.sql.replace("{table}", table).replace("'{location}'", quoted(str(self.path(definition.name))))
             self.spark.sql(sql.replace("{vocabulary}", vocabulary_ddl()))
             self._blank.add(definition.name)
             return
-        self.spark.sql(f"CREATE TABLE IF NOT EXISTS {definition.name} USING delta LOCATION {location}")
-        wanted = columns_of(definition)
-        present = {field.name: field.dataType.simpleString() for field in self.spark.table(definition.name).schema.fields}
+        present = {field.name: field.dataType.simpleString() for field in self._schema(definition.name).fields}
         missing = []
-        for name, kind in wanted.items():
+        for name, kind in columns_of(definition).items():
             if name not in present:
                 missing.append(f"{name} {kind}")
             elif present[name].replace(" ", "").upper() != kind.replace(" ", "").upper():
@@ -132,23 +140,53 @@ class Store:
                     "give --tables another folder, or migrate the table"
                 )
         if missing:
-            self.spark.sql(f"ALTER TABLE {definition.name} ADD COLUMNS ({', '.join(missing)})")
+            self.spark.sql(f"ALTER TABLE {table} ADD COLUMNS ({', '.join(missing)})")
+
+    def _identifier(self, table: str) -> str:
+        """What SQL calls a table that the catalog need not know."""
+        return f"delta.`{str(self.path(table)).replace('`', '``')}`"
+
+    def register(self) -> None:
+        """Lets SQL call the tables that are there, and the views of them, by name."""
+        names = [definition.name for definition in schemas.statements("tables") if self.exists(definition.name)]
+        for name in names:
+            # of another folder, in the same session
+            self.spark.sql(f"DROP TABLE IF EXISTS {name}")
+            self.spark.sql(f"CREATE TABLE {name} USING delta LOCATION {quoted(str(self.path(name)))}")
+        for view in schemas.statements("views"):
+            try:
+                self.spark.sql(view.sql)
+            except PySparkException:
+                continue  # of a table that is not there
+
+    def view_of_events(self, name: str, clusters: Iterable[str]) -> DataFrame:
+        """A view that is made of `events` alone, over the rows of some clusters."""
+        (definition,) = (view for view in schemas.statements("views") if view.name == name)
+        self.rows_of("events", clusters).createOrReplaceTempView("events")
+        self.spark.sql(definition.sql)
+        rows = self.spark.table(name)
+        for view in (name, "events"):
+            self.spark.catalog.dropTempView(view)
+        return rows
 
     def table(self, name: str) -> DataFrame:
         """The table as it is now."""
         self.written(name)
-        return self.spark.table(name)
+        return self.spark.read.format("delta").load(str(self.path(name)))
 
-    def is_blank(self, table: str) -> bool:
-        """Whether the table is known to hold no row, having been created in this run."""
-        return table in self._blank
+    def _schema(self, table: str) -> StructType:
+        """Delta loads a table's log for it, in a tenth of a second or two; the log is read by hand where that is possible."""
+        commits = self._commits_since(table, -1)
+        return self.table(table).schema if commits is None or commits.schema is None else commits.schema
 
     def append(self, table: str, rows: DataFrame) -> None:
         """Adds rows; columns by name."""
         kept = self._kept.pop(table, None)
         if kept is not None:
-            rows = rows.select(*kept.columns).localCheckpoint()
-            self._kept[table] = self._as_one(kept.unionByName(rows))
+            rows = rows.select(*kept.rows.columns)
+            rows = rows.localCheckpoint() if kept.any else self._as_one(rows)
+            whole = self._as_one(kept.rows.unionByName(rows)) if kept.any else rows
+            self._kept[table] = Kept(whole, kept.clusters, any=True)
         written = rows.write.format("delta").mode("append")
         self._write(table, partial(written.save, str(self.path(table))), in_memory=kept is not None)
 
@@ -168,7 +206,7 @@ class Store:
         if not self.exists("events") or any(version is None for version in versions):
             return None
         oldest = min(version for version in versions if version is not None)
-        return None if self._files_since("events", oldest) is None else oldest
+        return None if self._commits_since("events", oldest) is None else oldest
 
     def is_built(self, clusters: Iterable[str]) -> bool:
         """Whether the timelines of clusters were made from `events` as it is now."""
@@ -184,34 +222,31 @@ class Store:
     def at_version(self, table: str, version: int) -> DataFrame:
         """The table as it was after a commit, with the columns that it has now."""
         then = self.spark.read.format("delta").option("versionAsOf", version).load(str(self.path(table)))
-        return then.select(
-            *[
-                F.col(field.name) if field.name in then.columns else F.lit(None).cast(field.dataType).alias(field.name)
-                for field in self.table(table).schema.fields
-            ]
-        )
+        return _with_columns_of(self.table(table).schema, then)
 
     def changed_since(self, table: str, version: int, keys: Sequence[str]) -> DataFrame:
         """The rows that later commits have added, and those that they have taken away; not those that only lie in another file now.
 
         keys: columns that tell a row.
         """
-        files = self._files_since(table, version)
-        assert files is not None, "the version is one that `built_from` gave"
-        if not files[1]:
-            return self._rows_in(table, files[0])
-        added, removed = (self._rows_in(table, some) for some in files)
+        commits = self._commits_since(table, version)
+        assert commits is not None, "the version is one that `built_from` gave"
+        schema = self.table(table).schema
+        added, removed = (self._rows_in(files, schema) for files in (commits.added, commits.removed))
+        if not commits.removed:
+            return added
         new = added.join(removed.select(*keys), list(keys), "left_anti")
         return new.unionByName(removed.join(added.select(*keys), list(keys), "left_anti"))
 
-    def _files_since(self, table: str, version: int) -> tuple[list[str], list[str]] | None:
-        """(data files that commits after a version have added and none has removed, those of that version which they have removed).
+    def _commits_since(self, table: str, version: int) -> Commits | None:
+        """What commits after a version have changed.
 
         None where the log does not tell it: where commits are gone (Delta keeps them for 30 days), or where files hold rows that are
         deleted, or columns under other names: the protocol asks for more than a reader of version 1 then.
         """
         added: dict[str, None] = {}
         removed: list[str] = []
+        schema = None
         for number in range(version + 1, self.version(table) + 1):
             try:
                 actions = map(
@@ -228,15 +263,14 @@ class Store:
                         del added[path]
                     else:
                         removed.append(path)
+                elif "metaData" in action:
+                    schema = StructType.fromJson(json.loads(action["metaData"]["schemaString"]))
                 elif action.get("protocol", {}).get("minReaderVersion", 1) > 1:
                     return None
-        return self._paths(table, added), self._paths(table, removed)
+        added_paths, removed_paths = ([str(self.path(table) / unquote(file)) for file in files] for files in (added, removed))
+        return Commits(added_paths, removed_paths, schema)
 
-    def _paths(self, table: str, files: Iterable[str]) -> list[str]:
-        return [str(self.path(table) / unquote(file)) for file in files]
-
-    def _rows_in(self, table: str, files: list[str]) -> DataFrame:
-        schema = self.table(table).schema
+    def _rows_in(self, files: list[str], schema: StructType) -> DataFrame:
         return self.spark.read.schema(schema).parquet(*files) if files else self.spark.createDataFrame([], schema)
 
     def delete(self, table: str, condition: str) -> None:
@@ -257,40 +291,58 @@ class Store:
 
     def rows_of(self, table: str, clusters: Iterable[str]) -> DataFrame:
         """The rows of some clusters: those kept, if they are."""
-        if table in self._kept:
-            return self._kept[table].filter(in_clusters(clusters))
-        return self.table(table).filter(in_clusters(clusters))
+        kept = self._kept.get(table)
+        wanted = frozenset(clusters)
+        if kept is not None and wanted <= kept.clusters:
+            return kept.rows if wanted == kept.clusters else kept.rows.filter(in_clusters(sorted(wanted)))
+        return self.table(table).filter(in_clusters(sorted(wanted)))
 
-    def keep(self, table: str) -> None:
-        """Reads the rows once and for all, unless there are too many or they are kept already.
+    def has_none(self, table: str, clusters: Iterable[str]) -> bool:
+        """Whether the table is known to hold no row of some clusters."""
+        kept = self._kept.get(table)
+        return table in self._blank or (kept is not None and not kept.any and frozenset(clusters) <= kept.clusters)
 
-        Delta makes a table's list of files out of its log by a job, which takes three times longer than to read some thousand rows.
-        """
+    def keep(self, table: str, clusters: Iterable[str]) -> None:
+        """Reads the rows of some clusters once and for all, unless there are too many or they are kept already."""
         if self.keeps_rows and table not in self._kept:
-            files = ([], []) if table in self._blank else self._files_since(table, -1)
-            self._kept[table] = self._as_one(self.table(table) if files is None else self._rows_in(table, files[0]))
+            rows = self._as_one(self._rows(table).filter(in_clusters(clusters)))
+            self._kept[table] = Kept(rows, frozenset(clusters), any=table not in self._blank and not rows.isEmpty())
+
+    def _rows(self, table: str) -> DataFrame:
+        """The table, by the files that its log lists: Delta makes that list by a job, which takes longer than to read some thousand rows."""
+        self.written(table)
+        commits = self._commits_since(table, -1)
+        if commits is None or commits.schema is None:
+            return self.table(table)
+        return self._rows_in(commits.added, commits.schema)
 
     def _as_one(self, rows: DataFrame) -> DataFrame:
         """The rows, in memory; where a session has one partition, in one: they are never shuffled then."""
-        if self.spark.conf.get("spark.sql.shuffle.partitions") == "1":
-            rows = rows.coalesce(1)
-        return rows.localCheckpoint()
+        return self._in_one(rows).localCheckpoint()
+
+    def _in_one(self, rows: DataFrame) -> DataFrame:
+        return rows.coalesce(1) if self.spark.conf.get("spark.sql.shuffle.partitions") == "1" else rows
 
     def replace(self, table: str, clusters: Iterable[str], rows: DataFrame) -> None:
         """Replaces all rows of some clusters in one commit, or in none if those that were kept are the same."""
         of_these = in_clusters(clusters)
-        if self.keeps_rows:
-            # so few that to write those of other clusters again takes less than to find out which files hold none of these
-            self.keep(table)
-            before = self._kept[table]
-            rows = self._as_one(before.filter(f"NOT {of_these}").unionByName(rows, allowMissingColumns=True))
-            self._kept[table] = rows
-            if _same_rows(before, rows):
-                return
-        written = rows.write.format("delta").mode("overwrite")
         if not self.keeps_rows:
-            written = written.option("replaceWhere", of_these)
-        self._write(table, partial(written.save, str(self.path(table))), in_memory=self.keeps_rows)
+            written = rows.write.format("delta").mode("overwrite").option("replaceWhere", of_these)
+            self._write(table, partial(written.save, str(self.path(table))), in_memory=False)
+            return
+        self.keep(table, clusters)
+        before = self.rows_of(table, clusters)
+        rows = self._as_one(_with_columns_of(before.schema, rows))
+        old = [] if self.has_none(table, clusters) else before.collect()
+        new = rows.collect()
+        self._kept[table] = Kept(rows, frozenset(clusters), any=bool(new))
+        if _same_rows(old, new):
+            return
+        if old:
+            # so few that to write those of other clusters again takes less than to find out which files hold none of these
+            rows = self._in_one(self._rows(table).filter(f"NOT {of_these}").unionByName(rows))
+        written = rows.write.format("delta").mode("overwrite" if old else "append")
+        self._write(table, partial(written.save, str(self.path(table))), in_memory=True)
 
     def exchange(self, table: str, clusters: Iterable[str], old: DataFrame, new: DataFrame) -> None:
         """Puts new rows of some clusters in the place of old ones, in one commit, or in none where they are the same.
@@ -337,9 +389,19 @@ class Store:
             yield
 
 
-def _same_rows(some: DataFrame, others: DataFrame) -> bool:
-    """Whether two small frames with the same columns hold the same rows, in whatever order."""
-    return sorted(map(repr, some.collect())) == sorted(map(repr, others.collect()))
+def _with_columns_of(schema: StructType, rows: DataFrame) -> DataFrame:
+    """The rows with the columns of a schema; those that they have not are null."""
+    return rows.select(
+        *[
+            F.col(field.name) if field.name in rows.columns else F.lit(None).cast(field.dataType).alias(field.name)
+            for field in schema.fields
+        ]
+    )
+
+
+def _same_rows(some: Sequence[Row], others: Sequence[Row]) -> bool:
+    """Whether they are the same, in whatever order."""
+    return len(some) == len(others) and sorted(map(repr, some)) == sorted(map(repr, others))
 
 
 def columns_of(definition: schemas.Statement) -> dict[str, str]:

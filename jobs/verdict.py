@@ -84,7 +84,7 @@ def gather(store: Store, clusters: list[str]) -> Told:
     unknown: dict[str, list[dict[str, Any]]] = {}
     for name in clusters:
         if counts[name].get("unrecognised") or counts[name].get("drifted"):
-            rows = store.view("unknown_statements").filter(F.col("cluster") == name).limit(UNKNOWN)
+            rows = store.view_of_events("unknown_statements", [name]).limit(UNKNOWN)
             unknown[name] = [row.asDict() for row in rows.collect()]
     return Told(findings, counts, not_shown, proof, unknown)
 

@@ -62,18 +62,13 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture
-def tables(spark: SparkSession, tmp_path: Path) -> Iterator[Store]:
-    """Empty tables in a folder of the test's own. Their names are the session's: taken back at the end."""
-    import schemas
+def tables(spark: SparkSession, tmp_path: Path) -> Store:
+    """Empty tables in a folder of the test's own."""
     from jobs.store import Store
 
     store = Store(spark, tmp_path / "tables")
     store.open()
-    yield store
-    for view in schemas.statements("views"):
-        spark.sql(f"DROP VIEW IF EXISTS {view.name}")
-    for table in schemas.statements("tables"):
-        spark.sql(f"DROP TABLE IF EXISTS {table.name}")
+    return store
 
 
 @pytest.fixture(scope="session")

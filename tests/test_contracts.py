@@ -41,20 +41,20 @@ def test_a_broken_contract_ends_the_run(spark, capsys, tmp_path, monkeypatch):
         *said(capsys, tables), "topic_deletions.outcome", "'is one of completed, pending, blocked'", "1 row(s)", '"topic":"audit"'
     )
     # what was written stays, and no run is recorded that ended well
-    Store(spark, tables).open()
-    assert spark.table("events").count() > 0
-    assert spark.table("audit_runs").isEmpty()
+    store = Store(spark, tables)
+    assert store.table("events").count() > 0
+    assert store.table("audit_runs").isEmpty()
     # what did not hold is made anew, though nothing is new in the logs
     monkeypatch.setattr(deletions, "deletions", deleted)
     assert said(capsys, tables)[0] == errors.CLEAN
-    assert spark.table("topic_deletions").filter("outcome = 'vanished'").isEmpty()
+    assert store.table("topic_deletions").filter("outcome = 'vanished'").isEmpty()
 
 
 def test_a_table_that_was_changed_by_hand(spark, capsys, tmp_path):
     tables = tmp_path / "tables"
     assert said(capsys, tables)[0] == errors.CLEAN
     runs = len(list((tables / "audit_runs" / "_delta_log").glob("*.json")))
-    Store(spark, tables).open()
+    Store(spark, tables).register()
     spark.sql("UPDATE partition_timeline SET step = 0, state = 'Odd' WHERE topic = 'keep' AND step = 1")
     spark.sql("INSERT INTO controllers SELECT * FROM controllers")
     words = ("partition_timeline.*: 'ends_before_it_begins'", "partition_timeline.state", '"state":"Odd"')

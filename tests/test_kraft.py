@@ -26,8 +26,7 @@ pytestmark = pytest.mark.spark
 
 
 def rows_of(spark: SparkSession, tables: Path, table: str) -> list[dict[str, Any]]:
-    Store(spark, tables).open()
-    return [row.asDict(recursive=True) for row in spark.table(table).collect()]
+    return [row.asDict(recursive=True) for row in Store(spark, tables).table(table).collect()]
 
 
 def judged(spark: SparkSession, tables: Path, recordings: Path) -> dict[str, truth.Verdict]:

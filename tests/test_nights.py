@@ -184,7 +184,7 @@ def audit(root: Path, tables: Path, delivered: dict[str, Files]) -> None:
 
 def rows(spark, tables: Path) -> dict[tuple[str, str], list[str]]:
     """(cluster, table) -> its rows, less what names files and places in them, which another cut changes."""
-    Store(spark, tables).open()
+    store = Store(spark, tables)
     names = (
         "events",
         "partition_timeline",
@@ -198,7 +198,7 @@ def rows(spark, tables: Path) -> dict[tuple[str, str], list[str]]:
     )
     found: dict[tuple[str, str], list[str]] = {}
     for table in names:
-        for row in spark.table(table).drop("file", "record_no").collect():
+        for row in store.table(table).drop("file", "record_no").collect():
             found.setdefault((row.cluster, table), []).append(json.dumps(row.asDict(recursive=True), default=str, sort_keys=True))
     return {key: sorted(some) for key, some in found.items()}
 

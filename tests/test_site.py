@@ -70,7 +70,7 @@ def audited(spark: SparkSession, site: Path, tmp_path_factory: pytest.TempPathFa
     code = main(["audit", "--config", str(folder / "audit.toml"), "--rules", str(site), "--tables", str(folder / "tables"),
                  "--report", str(folder / "report.html")])  # fmt: skip
     assert code == errors.CLEAN
-    Store(spark, folder / "tables").open()
+    Store(spark, folder / "tables").register()
     return folder
 
 
