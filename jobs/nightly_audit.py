@@ -236,7 +236,6 @@ class Audit:
         store.keeps_rows = held + sum(file.length for file in files) < KEPT_BYTES
         files, read = self._read(store, files)
         store.keeps_rows = store.keeps_rows or bytes_under(store.path("events")) < KEPT_BYTES
-        store.keep("events", names)
         known = F.col("event_type").isNotNull()
         rows = store.rows_of("events", names).groupBy("cluster").agg(
             F.count_if(known).alias("recognised"),

@@ -49,11 +49,11 @@ def vocabulary_ddl() -> str:
 
 @dataclass(frozen=True)
 class Kept:
-    """All rows of some clusters, in memory. any: whether there are some."""
+    """All rows of some clusters, in memory. any: whether there are some; None: nobody has asked."""
 
     rows: DataFrame
     clusters: frozenset[str]
-    any: bool
+    any: bool | None
 
 
 @dataclass(frozen=True)
@@ -184,8 +184,8 @@ class Store:
         kept = self._kept.pop(table, None)
         if kept is not None:
             rows = rows.select(*kept.rows.columns)
-            rows = rows.localCheckpoint() if kept.any else self._as_one(rows)
-            whole = self._as_one(kept.rows.unionByName(rows)) if kept.any else rows
+            rows = self._as_one(rows) if kept.any is False else rows.localCheckpoint()
+            whole = rows if kept.any is False else self._as_one(kept.rows.unionByName(rows))
             self._kept[table] = Kept(whole, kept.clusters, any=True)
         written = rows.write.format("delta").mode("append")
         self._write(table, partial(written.save, str(self.path(table))), in_memory=kept is not None)
@@ -290,23 +290,32 @@ class Store:
         return DeltaTable.forPath(self.spark, str(self.path(table)))
 
     def rows_of(self, table: str, clusters: Iterable[str]) -> DataFrame:
-        """The rows of some clusters: those kept, if they are."""
-        kept = self._kept.get(table)
+        """The rows of some clusters: those kept, if they are, or are to be."""
         wanted = frozenset(clusters)
-        if kept is not None and wanted <= kept.clusters:
-            return kept.rows if wanted == kept.clusters else kept.rows.filter(in_clusters(sorted(wanted)))
-        return self.table(table).filter(in_clusters(sorted(wanted)))
+        self.keep(table, wanted)
+        kept = self._kept_of(table, wanted)
+        if kept is None:
+            return self.table(table).filter(in_clusters(sorted(wanted)))
+        return kept.rows if wanted == kept.clusters else kept.rows.filter(in_clusters(sorted(wanted)))
+
+    def _kept_of(self, table: str, clusters: Iterable[str]) -> Kept | None:
+        kept = self._kept.get(table)
+        return kept if kept is not None and frozenset(clusters) <= kept.clusters else None
 
     def has_none(self, table: str, clusters: Iterable[str]) -> bool:
         """Whether the table is known to hold no row of some clusters."""
-        kept = self._kept.get(table)
-        return table in self._blank or (kept is not None and not kept.any and frozenset(clusters) <= kept.clusters)
+        kept = self._kept_of(table, clusters)
+        if kept is None:
+            return table in self._blank
+        if kept.any is None:
+            kept = self._kept[table] = Kept(kept.rows, kept.clusters, any=not kept.rows.isEmpty())
+        return not kept.any
 
     def keep(self, table: str, clusters: Iterable[str]) -> None:
         """Reads the rows of some clusters once and for all, unless there are too many or they are kept already."""
         if self.keeps_rows and table not in self._kept:
             rows = self._as_one(self._rows(table).filter(in_clusters(clusters)))
-            self._kept[table] = Kept(rows, frozenset(clusters), any=table not in self._blank and not rows.isEmpty())
+            self._kept[table] = Kept(rows, frozenset(clusters), any=False if table in self._blank else None)
 
     def _rows(self, table: str) -> DataFrame:
         """The table, by the files that its log lists: Delta makes that list by a job, which takes longer than to read some thousand rows."""
@@ -330,10 +339,10 @@ class Store:
             written = rows.write.format("delta").mode("overwrite").option("replaceWhere", of_these)
             self._write(table, partial(written.save, str(self.path(table))), in_memory=False)
             return
-        self.keep(table, clusters)
-        before = self.rows_of(table, clusters)
+        kept = self._kept_of(table, clusters)
+        before = self._rows(table) if kept is None else kept.rows
+        old = [] if table in self._blank else before.filter(of_these).collect()
         rows = self._as_one(_with_columns_of(before.schema, rows))
-        old = [] if self.has_none(table, clusters) else before.collect()
         new = rows.collect()
         self._kept[table] = Kept(rows, frozenset(clusters), any=bool(new))
         if _same_rows(old, new):

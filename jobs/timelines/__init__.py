@@ -22,6 +22,13 @@ from jobs.timelines import (
 )
 from parsers.rules import RuleSet
 
+# columns of `events` that no timeline is made of: every step would carry them along
+UNREAD = (
+    "raw", "layout", "drifted", "leader_recovery_state", "start_offset", "high_watermark", "end_offset", "election_strategy",
+    "election_type", "trigger", "correlation_id", "partitions_named", "is_new", "path", "incarnation_id", "quorum_node", "raft_epoch",
+    "metadata_version", "config", "config_value", "latest_controller_epoch", "error_class", "error_message", "statement",
+)  # fmt: skip
+
 
 def kept_columns(spark: SparkSession, ruleset: RuleSet) -> DataFrame:
     """event_type, keeps ARRAY<STRING>: what each statement leaves as it was."""
@@ -126,8 +133,8 @@ def partition_observations(events: DataFrame, rules: DataFrame, since: dict[str,
 
 
 def recognised(events: DataFrame, clusters: list[str]) -> DataFrame:
-    """The events of clusters that a timeline may rest on."""
-    return events.filter(F.expr(in_clusters(clusters)) & F.col("event_type").isNotNull()).drop("raw")
+    """The events of clusters that a timeline may rest on, less what is UNREAD."""
+    return events.filter(F.expr(in_clusters(clusters)) & F.col("event_type").isNotNull()).drop(*UNREAD)
 
 
 def touched_since(
