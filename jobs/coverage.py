@@ -3,7 +3,7 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.timelines.order import all_of
+from jobs.timelines.order import all_of, in_memory
 
 STATE_CHANGE = "state.change.logger"
 QUORUM_CONTROLLER = "org.apache.kafka.controller.QuorumController"
@@ -77,7 +77,7 @@ def coverage(events: DataFrame, passed_over: DataFrame) -> DataFrame:
     state.change.logger prints replica states at TRACE only (its default up to 2.5); at INFO they can be inferred. An hour without
     any of its records is `no_file` outside of the time that the node's file spans; inside, nothing happened.
     """
-    counted = _counted(events, passed_over)
+    counted = in_memory(_counted(events, passed_over))
     rows = counted.unionByName(_hours_without_state_changes(counted))
     node = all_of("cluster", "node")
     is_state_change = F.col("logger") == STATE_CHANGE

@@ -79,8 +79,8 @@ def kraft_registrations(events: DataFrame) -> DataFrame:
 
     in: events of KRaft clusters with file_ts. out: as `partitions.of_kraft` takes it.
     """
-    lives = kraft.topic_lives(events)
-    dumped = metadata_log.in_sequence(metadata_log.registrations(events), lives).localCheckpoint()
+    lives = order.in_memory(kraft.topic_lives(events))
+    dumped = order.in_memory(metadata_log.in_sequence(metadata_log.registrations(events), lives))
     told = kraft.registrations(events, lives).join(
         F.broadcast(dumped.select(*kraft.LIFE).distinct()), list(kraft.LIFE), "left_anti"
     )
@@ -96,22 +96,32 @@ def by_kraft(since: dict[str, datetime | None]) -> Column:
     return F.coalesce(F.expr(f"CASE {' '.join(cases)} END"), F.lit(False))
 
 
+def by_mode(events: DataFrame, since: dict[str, datetime | None]) -> tuple[DataFrame, DataFrame | None]:
+    """(events of ZooKeeper controllers' time, those of KRaft controllers', None where no cluster has any)."""
+    if not since:
+        return events, None
+    in_kraft = by_kraft(since)
+    return order.in_memory(events.filter(~in_kraft)), events.filter(in_kraft)
+
+
 def replica_intervals(
     events: DataFrame,
+    of_zookeeper: DataFrame,
     intervals: DataFrame,
+    *,
     since: dict[str, datetime | None],
     tracers: DataFrame,
     going_on: tuple[DataFrame, DataFrame] | None = None,
 ) -> DataFrame:
     """`replica_timeline` of clusters of either kind.
 
-    intervals: `partition_timeline`; tracers: `replicas.tracing`; going_on: as `replicas.timeline` takes it.
+    of_zookeeper: those of the events that `by_mode` gives as such; intervals: `partition_timeline`; tracers: `replicas.tracing`; going_on: as `replicas.timeline` takes it.
     """
     if not since:
-        return replicas.with_isr(replicas.timeline(events, intervals, tracers, going_on), intervals)
+        return replicas.with_isr(replicas.timeline(of_zookeeper, intervals, tracers, going_on), intervals)
     in_kraft = by_kraft(since)
     of_kraft = intervals.withColumn("ts", F.col("valid_from")).filter(in_kraft).drop("ts")
-    before = replicas.timeline(events.filter(~in_kraft), intervals, tracers, going_on)
+    before = replicas.timeline(of_zookeeper, intervals, tracers, going_on)
     # brokers register with the KRaft controllers before the first partition does
     registering = events.filter(in_clusters(since))
     told = kraft_replicas.after_zookeeper(before, kraft_replicas.timeline(registering, of_kraft), since)
@@ -124,12 +134,9 @@ def topic_deletions(events: DataFrame, since: dict[str, datetime | None]) -> Dat
     return told.unionByName(kraft.deletions(events.filter(by_kraft(since)))) if since else told
 
 
-def partition_observations(events: DataFrame, rules: DataFrame, since: dict[str, datetime | None]) -> DataFrame:
-    """`partitions.observations` of clusters of either kind. since: as `kraft_begins` gives it."""
-    if not since:
-        return partitions.observations(events, rules)
-    in_kraft = by_kraft(since)
-    return partitions.observations(events.filter(~in_kraft), rules, kraft_registrations(events.filter(in_kraft)))
+def partition_observations(of_zookeeper: DataFrame, of_kraft: DataFrame | None, rules: DataFrame) -> DataFrame:
+    """`partitions.observations` of clusters of either kind. in: events as `by_mode` gives them."""
+    return partitions.observations(of_zookeeper, rules, None if of_kraft is None else kraft_registrations(of_kraft))
 
 
 def recognised(events: DataFrame, clusters: list[str]) -> DataFrame:
@@ -193,14 +200,16 @@ def rebuild(store: Store, clusters: list[str], ruleset: RuleSet, version: int | 
     kept = kept_columns(store.spark, ruleset)
     before = store.rows_of("partition_timeline", clusters) if marks else None
 
-    def read(marks: touched.Touched | None) -> tuple[DataFrame, DataFrame, DataFrame]:
-        """(events, observations, `partition_timeline` of what is made anew)"""
+    def read(marks: touched.Touched | None) -> tuple[DataFrame, DataFrame, DataFrame, DataFrame]:
+        """(events, those of ZooKeeper controllers, observations, `partition_timeline` of what is made anew)"""
         events = heard if marks is None else marks.events(heard).localCheckpoint()
-        told = partition_observations(events, kept, since)
+        of_zookeeper, of_kraft = by_mode(events, since)
+        told = partition_observations(of_zookeeper, of_kraft, kept)
         told = (told if marks is None else marks.going_on(told)).localCheckpoint()
         intervals = partitions.close_ended_incarnations(partitions.timeline(told, marked=bool(since)), ends)
         return (
             events,
+            of_zookeeper,
             told,
             (intervals if marks is None else order.numbered_on(intervals, marks.anchors, *order.PARTITION)).localCheckpoint(),
         )
@@ -213,23 +222,25 @@ def rebuild(store: Store, clusters: list[str], ruleset: RuleSet, version: int | 
             store.exchange(table, clusters, made_anew(old) if made_anew else old, rows)
 
     def of_partitions() -> None:
-        events, told, intervals = read(marks)
+        events, of_zookeeper, told, intervals = read(marks)
         proven = marks
         if marks is not None and before is not None:
             differing = marks.differing(marks.intervals(before), intervals).localCheckpoint()
             if not differing.isEmpty():
                 proven = marks.without_anchors_of(differing)
-                events, told, intervals = read(proven)
+                events, of_zookeeper, told, intervals = read(proven)
         tracers = replicas.tracing(events if marks is None else in_lives)
 
         def partitions_and_replicas() -> None:
             write("partition_timeline", intervals, proven.intervals if proven else None)
             if proven is None:
-                stood = replica_intervals(events, intervals, since, tracers)
+                stood = replica_intervals(events, of_zookeeper, intervals, since=since, tracers=tracers)
                 write("replica_timeline", partitions.close_ended_incarnations(stood, ends))
             else:
                 held = proven.replicas_held(store.rows_of("replica_timeline", clusters)).localCheckpoint()
-                stood = replica_intervals(events, intervals, since, tracers, (proven.begins(), held))
+                stood = replica_intervals(
+                    events, of_zookeeper, intervals, since=since, tracers=tracers, going_on=(proven.begins(), held)
+                )
                 rows = partitions.close_ended_incarnations(stood, ends)
                 write("replica_timeline", rows, lambda old: proven.replica_intervals(old, held))
 

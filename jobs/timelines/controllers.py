@@ -3,7 +3,7 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.timelines.order import neighbours
+from jobs.timelines.order import in_memory, neighbours
 
 REIGN = ("cluster", "incarnation", "controller_epoch")
 
@@ -32,7 +32,7 @@ def reigns(events: DataFrame) -> DataFrame:
         )
     )
     by_node = neighbours("cluster", "incarnation", "node", order=[F.asc("controller_epoch")])
-    begun = known.select(
+    begun = in_memory(known).select(
         *REIGN, "node", "elected_at", "first_at",
         F.lead("first_at").over(by_node).alias("next_at"),
         (F.col("elections") == 0).alias("inferred"),

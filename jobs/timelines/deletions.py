@@ -6,7 +6,7 @@ from operator import or_
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from jobs.timelines.order import position, up_to_here
+from jobs.timelines.order import in_memory, position, up_to_here
 
 TOPIC = ("cluster", "incarnation", "topic")
 # a controller prints these about a topic whose deletion is asked for, running, waiting or found pending at its start
@@ -39,7 +39,7 @@ def deletions(events: DataFrame) -> DataFrame:
     that the controller would move there and may not (the state machine of those versions lacks the move). Replicas that a
     starting controller merely finds on a dead broker are set to the same state and do not count.
     """
-    told = signs(events).select("*", F.lit(1).alias("tie"))
+    told = in_memory(signs(events).select("*", F.lit(1).alias("tie")))
     roles = _roles()
     completed = roles["completed"]
     so_far = up_to_here(*TOPIC, order=position())

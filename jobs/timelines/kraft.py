@@ -10,7 +10,7 @@ partition epoch whose values they explain.
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from jobs.timelines.order import PARTITION, all_of, neighbours, position, up_to_here
+from jobs.timelines.order import PARTITION, all_of, in_memory, neighbours, position, up_to_here
 
 TOPIC = ("cluster", "incarnation", "topic")
 LIFE = (*PARTITION, "topic_life")
@@ -150,11 +150,13 @@ def _numbered(statements: DataFrame) -> tuple[DataFrame, DataFrame]:
     judged = counted.select("*", is_numbered.alias("is_numbered"))
     content = F.concat_ws("|", *[F.coalesce(F.array_join(name, ","), F.lit("-")) for name in ("isr", *ASSIGNMENT)], "leader")
     columns = [*LIFE, "pos", "ts", "record_id", *VALUES]
-    told = judged.select(
-        *columns, "node", "live", "is_numbered", F.col("count").cast("int").alias("number"), content.alias("content")
+    told = in_memory(
+        judged.select(
+            *columns, "node", "live", "is_numbered", F.col("count").cast("int").alias("number"), content.alias("content")
+        )
     )
-    numbered = _first_of_number(told.filter("is_numbered"))
-    loose = _with_numbers(told.filter("NOT is_numbered AND live").drop("number"), numbered)
+    numbered = in_memory(_first_of_number(told.filter("is_numbered")))
+    loose = in_memory(_with_numbers(in_memory(told.filter("NOT is_numbered AND live").drop("number")), numbered))
     numbered = _first_of_number(
         numbered.select(*columns, "number", "content").unionByName(
             loose.filter("number IS NOT NULL").select(*columns, "number", "content")
@@ -379,18 +381,18 @@ def registrations(events: DataFrame, lives: DataFrame) -> DataFrame:
     in: events of KRaft clusters with file_ts; `topic_lives`. out: PARTITION, topic_life, seq, ts, record_id, VALUES,
     partition_epoch, deleted, source; what the lines do not say is null.
     """
-    statements = _statements(events, lives).localCheckpoint()
+    statements = in_memory(_statements(events, lives))
     numbered, loose = _numbered(statements)
-    lines = _with_epochs(numbered.unionByName(loose), statements).localCheckpoint()
+    lines = in_memory(_with_epochs(numbered.unionByName(loose), statements))
     epochs = _by_epoch(statements, lines.filter("partition_epoch IS NOT NULL"))
     epochs = _with_isr_of_leaderless(epochs, _elr_modes(events)).localCheckpoint()
-    without = statements.filter("partition_epoch IS NULL AND event_type <> 'assignment_changed'")
-    rows = _in_sequence(epochs, lines, without).select("*", F.lit(False).alias("deleted"))
+    without = in_memory(statements.filter("partition_epoch IS NULL AND event_type <> 'assignment_changed'"))
+    rows = in_memory(_in_sequence(epochs, lines, without).select("*", F.lit(False).alias("deleted")))
     removed = events.filter("event_type = 'topic_removed'").groupBy(*TOPIC, "topic_id").agg(
         F.min("ts").alias("removed_at"), F.min_by("record_id", "ts").alias("removal")
     )  # fmt: skip
     of_lives = removed.join(lives.select(*TOPIC, "topic_id", "topic_life"), [*TOPIC, "topic_id"])
-    ended = F.broadcast(of_lives.select(*TOPIC, "topic_life", "removed_at", "removal"))
+    ended = F.broadcast(in_memory(of_lives.select(*TOPIC, "topic_life", "removed_at", "removal")))
     # a line that a slow broker prints after the end is about the time before it
     clamped = rows.join(ended, [*TOPIC, "topic_life"], "left").select(
         *rows.columns[: rows.columns.index("ts")],
@@ -418,11 +420,12 @@ def deletions(events: DataFrame) -> DataFrame:
     answered = (F.col("event_type") == "topic_deletion_answered") & (F.col("error_code") == "SUCCESS")
     # the record itself does not name its topic
     names = topic_lives(events).select(*TOPIC, "topic_id")
-    told = (
-        events.filter((removed | answered) & F.col("topic_id").isNotNull())
-        .select("cluster", "incarnation", "topic_id", "ts", "event_type", "error_code", "record_id")
-        .join(F.broadcast(names), ["cluster", "incarnation", "topic_id"])
+    ended = in_memory(
+        events.filter((removed | answered) & F.col("topic_id").isNotNull()).select(
+            "cluster", "incarnation", "topic_id", "ts", "event_type", "error_code", "record_id"
+        )
     )
+    told = ended.join(F.broadcast(names), ["cluster", "incarnation", "topic_id"])
     grouped = told.groupBy(*TOPIC, "topic_id").agg(
         F.min("ts").alias("requested_at"),
         F.min(F.when(removed, F.col("ts"))).alias("completed_at"),

@@ -11,7 +11,7 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from jobs.timelines.order import PARTITION, REPLICA, neighbours, position, up_to_here
+from jobs.timelines.order import PARTITION, REPLICA, in_memory, neighbours, position, up_to_here
 
 ONLINE, FENCED, LEAVING = "KRaftOnline", "KRaftFenced", "KRaftControlledShutdown"
 UNREGISTERED, REMOVED = "KRaftUnregistered", "KRaftRemoved"
@@ -47,10 +47,14 @@ def broker_states(events: DataFrame) -> DataFrame:
     A dump of the metadata log says it all. Else it is put together from the controllers: what they replay is numbered from the
     registration (its broker epoch) on, so that a starting controller's copy of it is known for what it is.
     """
-    told = events.filter(F.col("event_type").isin(*REPLAYED, *DECIDED, *RECORDED) & F.col("broker").isNotNull()).select(
-        "*", _state().alias("state"), F.lit(1).alias("tie")
+    told = in_memory(
+        events.filter(F.col("event_type").isin(*REPLAYED, *DECIDED, *RECORDED) & F.col("broker").isNotNull()).select(
+            "*", _state().alias("state"), F.lit(1).alias("tie")
+        )
     )
-    dumped = told.filter(F.col("event_type").isin(*RECORDED)).select(*BROKER, "ts", "metadata_offset", "state", "record_id")
+    dumped = in_memory(
+        told.filter(F.col("event_type").isin(*RECORDED)).select(*BROKER, "ts", "metadata_offset", "state", "record_id")
+    )
     clusters = F.broadcast(dumped.select("cluster", "incarnation").distinct())
     by_text = told.filter(F.col("event_type").isin(*REPLAYED, *DECIDED)).join(clusters, ["cluster", "incarnation"], "left_anti")
 
@@ -95,7 +99,7 @@ def timeline(events: DataFrame, partition_timeline: DataFrame) -> DataFrame:
     """
     rows = partition_timeline.filter("replicas IS NOT NULL OR state = 'NonExistentPartition'")
     held = F.when(F.col("replicas").isNotNull(), F.col("replicas"))
-    ever = rows.select(*PARTITION, F.explode(held).alias("replica")).distinct()
+    ever = in_memory(rows.select(*PARTITION, F.explode(held).alias("replica")).distinct())
     assigned = rows.join(ever, list(PARTITION)).select(
         *REPLICA, F.col("valid_from").alias("ts"), F.lit(0).alias("kind"), F.col("step").alias("seq"),
         F.coalesce(F.array_contains("replicas", F.col("replica")), F.lit(False)).alias("member"),

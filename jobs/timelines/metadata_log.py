@@ -4,7 +4,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from jobs.timelines.kraft import LIFE, TOPIC, VALUES
-from jobs.timelines.order import no_ids, up_to_here
+from jobs.timelines.order import in_memory, no_ids, up_to_here
 
 RECORDS = (
     "partition_record",
@@ -53,8 +53,10 @@ def registrations(events: DataFrame) -> DataFrame:
     names a leader. ClearElrRecord (KIP-966) changes the partitions that have an ELR. Partitions whose creation is not in the log,
     nor in a snapshot given with it, are left out.
     """
-    records = _with_snapshots_placed(events.filter(F.col("event_type").isin(*RECORDS)))
-    names = records.filter("event_type = 'topic_record'").groupBy("cluster", "topic_id").agg(F.first("topic").alias("topic"))
+    records = in_memory(_with_snapshots_placed(in_memory(events.filter(F.col("event_type").isin(*RECORDS)))))
+    names = in_memory(
+        records.filter("event_type = 'topic_record'").groupBy("cluster", "topic_id").agg(F.first("topic").alias("topic"))
+    )
     own = ["incarnation", "at", "ts", "record_id", "event_type"]
     said = records.filter("event_type IN ('partition_record', 'partition_change_record')").select(
         *ONE, *own, *STATED, "leader_epoch", "partition_epoch"

@@ -302,6 +302,12 @@ def position() -> list[Column]:
     ]
 
 
+def in_memory(rows: DataFrame) -> DataFrame:
+    """The rows, computed once. Where there is none the optimizer knows it, and leaves out what would be made of them."""
+    held = rows.localCheckpoint()
+    return held.limit(0) if held.isEmpty() else held
+
+
 def no_ids() -> Column:
     """ARRAY<INT> without an element."""
     return F.array().cast("array<int>")

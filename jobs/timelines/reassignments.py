@@ -3,7 +3,7 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from jobs.timelines.order import LIFE, PARTITION, neighbours, no_ids, up_to_here
+from jobs.timelines.order import LIFE, PARTITION, in_memory, neighbours, no_ids, up_to_here
 from jobs.timelines.partitions import ASSIGNMENT, REFUSED, assignments, length
 
 
@@ -44,11 +44,11 @@ def reassignments(told: DataFrame) -> DataFrame:
     original = F.when(
         F.coalesce("before_moves", F.lit(False)) | F.col("before").isNull(), F.array_except("replicas", "adding_replicas")
     )
-    started = written.filter(_moves()).select(
+    started = in_memory(written.filter(_moves()).select(
         *LIFE, "pos", "ts", "record_id", "adding_replicas", "removing_replicas", "after", "after_ts", "after_pos", "after_moves",
         F.coalesce(original, F.col("before")).alias("original_replicas"),
         target.alias("target_replicas"),
-    )  # fmt: skip
+    ))  # fmt: skip
     # in KRaft the record that completes it is the one in which the ISR holds the last of them
     in_kraft = (F.col("event_type") == "registration") & F.col("isr").isNotNull()
     caught = told.filter(F.col("caught_up") | in_kraft).select(

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from jobs.timelines.order import PARTITION, REPLICA, neighbours, numbered_on, position, up_to_here
+from jobs.timelines.order import PARTITION, REPLICA, in_memory, neighbours, numbered_on, position, up_to_here
 
 # events that tell about replicas through the assignment of the moment
 TELLING = ("partition_online", "reassignment_caught_up", "deletion_completed", "broker_started")
@@ -151,12 +151,12 @@ def timeline(
     """
     said = changes(events)
     telling = events.filter(F.col("event_type").isin(*_named(), *TELLING)).select("*", F.lit(1).alias("tie"))
-    silent = telling.join(F.broadcast(tracers), ["cluster", "incarnation", "node"], "left_anti").localCheckpoint()
+    silent = telling.join(F.broadcast(tracers), ["cluster", "incarnation", "node"], "left_anti")
     assigned = partition_timeline.filter("replicas IS NOT NULL AND valid_from IS NOT NULL").select(
         *PARTITION, F.col("valid_from").alias("from_ts"), F.col("valid_to").alias("to_ts"),
         "replicas", "adding_replicas", "removing_replicas",
     )  # fmt: skip
-    inferred = _inferred(silent, assigned).select(
+    inferred = _inferred(in_memory(silent), assigned).select(
         *REPLICA, *PLACE, F.lit(None).cast("string").alias("from_state"), "state", F.lit(True).alias("inferred")
     )
     together = said.unionByName(inferred)
