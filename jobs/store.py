@@ -98,7 +98,7 @@ class Store:
                 self._writing[table].result()
 
     def _write(self, table: str, save: Callable[[], None], in_memory: bool) -> None:
-        """in_memory: what is saved need not be computed any more, nor is it read from the table."""
+        """in_memory: what is saved need not be computed any more."""
         self.written(table)
         self._blank.discard(table)
         if in_memory:
@@ -279,7 +279,14 @@ class Store:
 
     def update(self, table: str, condition: Column, values: dict[str, Column]) -> None:
         """Gives the rows for which a condition holds other values."""
-        self._delta(table).update(condition, values)
+        kept = self._kept.get(table)
+        if kept is None:
+            self._delta(table).update(condition, values)
+        elif not kept.rows.filter(condition).isEmpty():
+            changed = {name: F.when(condition, value).otherwise(F.col(name)).alias(name) for name, value in values.items()}
+            rows = self._as_one(kept.rows.select(*[changed.get(name, F.col(name)) for name in kept.rows.columns]))
+            self._kept[table] = Kept(rows, kept.clusters, any=True)
+            self._write_again(table, kept.clusters, rows)
 
     def _delta(self, table: str) -> Any:
         """The table to be changed in another way than these: it is read again when rows are asked for."""
@@ -348,9 +355,17 @@ class Store:
         if _same_rows(old, new):
             return
         if old:
-            # so few that to write those of other clusters again takes less than to find out which files hold none of these
-            rows = self._in_one(self._rows(table).filter(f"NOT {of_these}").unionByName(rows))
-        written = rows.write.format("delta").mode("overwrite" if old else "append")
+            self._write_again(table, clusters, rows)
+        else:
+            self._write(table, partial(rows.write.format("delta").mode("append").save, str(self.path(table))), in_memory=True)
+
+    def _write_again(self, table: str, clusters: Iterable[str], rows: DataFrame) -> None:
+        """Writes rows of some clusters, and with them those of all others.
+
+        They are so few that it takes less than to find out which files hold none of these.
+        """
+        others = self._rows(table).filter(f"NOT {in_clusters(clusters)}")
+        written = self._in_one(others.unionByName(rows)).write.format("delta").mode("overwrite")
         self._write(table, partial(written.save, str(self.path(table))), in_memory=True)
 
     def exchange(self, table: str, clusters: Iterable[str], old: DataFrame, new: DataFrame) -> None:

@@ -1,11 +1,12 @@
 """What a night costs when many went before. Run by hand.
 
-    .venv/bin/python tests/benchmarks/nights.py [--topics 200] [--nights 10] [--same] [--tables DIR]
+    .venv/bin/python tests/benchmarks/nights.py [--topics 200] [--nights 10] [--same | --touched 0.01]
 
 A recording of one topic with three partitions is multiplied. By default every night brings the whole life of other topics (all lines of
 topics / nights copies); with --same every night brings the same events of all topics once more, a broker that stops and comes back, with
-the epochs going on. All nights bring as many records. What counts are the last columns: what a night works (the whole audit; its timelines and coverage)
-against the second one; the first pays for the start of everything.
+the epochs going on; with --touched the first night creates all topics, and to each of the others the same happens to that share of them,
+one after another. What counts are the last columns: what a night works (the whole audit; its timelines and coverage) against the second
+one; the first pays for the start of everything.
 """
 
 import argparse
@@ -47,13 +48,16 @@ def lines_of(log: Path) -> tuple[list[str], list[str]]:
     return cluster, topic
 
 
-def write_night(folder: Path, night: int, topics: range, same: bool) -> None:
-    """The logs of one night, and no others."""
+def write_night(folder: Path, night: int, topics: range, hours: tuple[str, str] | None = None, again: int = 0) -> None:
+    """The logs of one night, and no others.
+
+    hours: lines about topics of these alone. again: how often these have told about the same topics already.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     day = (DAY + timedelta(days=night)).isoformat()
 
     def later(found: re.Match[str]) -> str:
-        return f"{found.group(1)}{int(found.group(2)) + night * EPOCHS_A_NIGHT}"
+        return f"{found.group(1)}{int(found.group(2)) + again * EPOCHS_A_NIGHT}"
 
     for log in sorted(RECORDING.glob("broker-*/*.log")):
         cluster, topic = lines_of(log)
@@ -63,10 +67,9 @@ def write_night(folder: Path, night: int, topics: range, same: bool) -> None:
             if night == 0:
                 out.writelines(cluster)
             for line in topic:
-                if same:
-                    if not FROM <= line[12:20] < TO:
-                        continue
-                    line = EPOCH.sub(later, line)  # noqa: PLW2901
+                if hours and not hours[0] <= line[12:20] < hours[1]:
+                    continue
+                line = EPOCH.sub(later, line) if again else line  # noqa: PLW2901
                 line = line.replace(DAY.isoformat(), day, 1)  # noqa: PLW2901
                 out.writelines(line.replace(TOPIC, f"topic{number:05d}") for number in topics)
 
@@ -94,7 +97,9 @@ def main() -> None:
     given = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     given.add_argument("--topics", type=int, default=200)
     given.add_argument("--nights", type=int, default=10)
-    given.add_argument("--same", action="store_true", help="every night is about all topics")
+    kind = given.add_mutually_exclusive_group()
+    kind.add_argument("--same", action="store_true", help="every night is about all topics")
+    kind.add_argument("--touched", type=float, help="share of the topics that a night is about")
     given.add_argument("--kept", type=int, help="bytes of events up to which everything is made anew (default: as the product)")
     options = given.parse_args()
     if options.kept is not None:
@@ -126,9 +131,24 @@ def main() -> None:
     worked = 0.0
     try:
         for night in range(options.nights):
-            a_night = options.topics // options.nights
-            topics = range(options.topics) if options.same else range(night * a_night, (night + 1) * a_night)
-            write_night(root / "logs", night, topics, options.same)
+            every = range(options.topics)
+            if options.same:
+                write_night(root / "logs", night, every, (FROM, TO), again=night)
+            elif options.touched is None:
+                a_night = options.topics // options.nights
+                write_night(root / "logs", night, every[night * a_night :][:a_night])
+            elif night == 0:
+                write_night(root / "logs", night, every, ("", FROM))
+            else:
+                a_night = int(options.topics * options.touched)
+                before = (night - 1) * a_night
+                write_night(
+                    root / "logs",
+                    night,
+                    every[before % options.topics :][:a_night],
+                    (FROM, TO),
+                    again=before // options.topics,
+                )
             records = sum(log.read_text().count("\n") for log in (root / "logs").rglob("*.log"))
             begun = time.perf_counter()
             with contextlib.redirect_stdout(io.StringIO()):
