@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -32,6 +33,10 @@ def at_once(*tasks: Callable[[], None]) -> None:
 def bytes_under(folder: Path) -> int:
     """Bytes of a table's data files, old versions included; 0 where there is no such table."""
     return sum(path.stat().st_size for path in folder.rglob("*.parquet"))
+
+
+# columns that tell a row of `events`
+EVENT = ("record_id", "item")
 
 
 def in_clusters(clusters: Iterable[str]) -> str:
@@ -209,9 +214,14 @@ class Store:
         return None if self._commits_since("events", oldest) is None else oldest
 
     def is_built(self, clusters: Iterable[str]) -> bool:
-        """Whether the timelines of clusters were made from `events` as it is now."""
+        """Whether the timelines of clusters were made from their rows of `events` as these are now."""
         built, now = self._built(), self.version("events")
-        return all(built.get(cluster) == now for cluster in clusters)
+        behind = [cluster for cluster in clusters if built.get(cluster) != now]
+        if not behind:
+            return True
+        version = self.built_from(behind)
+        # other clusters may have been read since
+        return version is not None and self.changed_since("events", version, EVENT).filter(in_clusters(behind)).isEmpty()
 
     def note_built(self, clusters: Iterable[str], without_any: Iterable[str] = ()) -> None:
         """The timelines of clusters are those of `events` as it is now; so are those of clusters that never had any."""
@@ -271,7 +281,10 @@ class Store:
         return Commits(added_paths, removed_paths, schema)
 
     def _rows_in(self, files: list[str], schema: StructType) -> DataFrame:
-        return self.spark.read.schema(schema).parquet(*files) if files else self.spark.createDataFrame([], schema)
+        if not files:
+            return self.spark.createDataFrame([], schema)
+        # paths are patterns to Hadoop
+        return self.spark.read.schema(schema).parquet(*[re.sub(r"[][{}*?\\]", r"\\\g<0>", file) for file in files])
 
     def delete(self, table: str, condition: str) -> None:
         """Removes the rows for which a SQL condition holds."""
@@ -430,7 +443,6 @@ def _same_rows(some: Sequence[Row], others: Sequence[Row]) -> bool:
 
 def columns_of(definition: schemas.Statement) -> dict[str, str]:
     """Column name -> type of a table definition, in order."""
-    import re
 
     body = definition.sql.replace("{vocabulary},", "\n".join(
         f"  {name} {schemas.SPARK_TYPES[word['type']]} COMMENT ''," for name, word in schemas.vocabulary().items()

@@ -1,9 +1,21 @@
 """What is written in the background while others go on, and what a table has gained and lost since a version of it."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import pytest
 from pyspark.sql import functions as F
 
 from jobs.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def added(store: Store, table: str, rows: DataFrame) -> None:
+    """Appends rows; columns that they have not are null."""
+    store.append(table, store.table(table).limit(0).unionByName(rows, allowMissingColumns=True))
 
 
 def full_disk() -> None:
@@ -53,3 +65,38 @@ def test_rows_that_a_commit_only_wrote_again_have_not_changed(spark, tmp_path):
     assert changed() == [(4, "other"), (5, "new")]
     store.delete("told", "id IN (1, 5)")
     assert changed() == [(1, "old"), (4, "other")]
+
+
+@pytest.mark.spark
+def test_timelines_rest_on_the_rows_of_their_own_clusters(spark, tables):
+    def land(cluster: str, record_id: str) -> None:
+        added(tables, "events", spark.sql(f"SELECT '{cluster}' AS cluster, 1 AS incarnation, '{record_id}' AS record_id, 0 AS item,"
+                                          f" 'controller.log' AS file, 1L AS record_no, 'default' AS layout, false AS drifted, 'x' AS raw"))  # fmt: skip
+
+    land("a", "first")
+    tables.note_built(["a"])
+    assert tables.is_built(["a"])
+    assert not tables.is_built(["a", "b"])
+    land("b", "second")
+    assert tables.is_built(["a"])
+    tables.note_built(["b"])
+    assert tables.is_built(["a", "b"])
+    tables.update("events", F.col("cluster") == "b", {"incarnation": F.lit(2)})
+    assert tables.is_built(["a"])
+    land("a", "third")
+    assert not tables.is_built(["a"])
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", ["with space", "it's", "a[1]", "{a,b}", "100%", "back`tick", "a*", "ü\u2028"])
+def test_tables_lie_in_any_folder(spark, tmp_path, name):
+    for number in (1, 2):
+        store = Store(spark, tmp_path / name)
+        store.keeps_rows = True
+        store.open()
+        store.keep("passed_over", ["c"])
+        added(store, "passed_over", spark.sql(f"SELECT 'c' AS cluster, 'kafka.log' AS logger, {number}L AS record"))
+        store.written()
+        assert store.table("passed_over").count() == store.rows_of("passed_over", ["c"]).count() == number
+    store.register()
+    assert spark.sql("SELECT * FROM passed_over").count() == 2

@@ -6,7 +6,7 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.store import Store, at_once, in_clusters, quoted
+from jobs.store import EVENT, Store, at_once, in_clusters, quoted
 from jobs.timelines import (
     controllers,
     deletions,
@@ -160,7 +160,7 @@ def touched_since(
     `kraft_begins` give them; None: no cluster has or had more than one incarnation.
     """
     before = recognised(store.at_version("events", version), clusters)
-    changed = store.changed_since("events", version, ("record_id", "item"))
+    changed = store.changed_since("events", version, EVENT)
     new = recognised(changed, clusters).select(*touched.TOLD).localCheckpoint()
     then, since_then = {} if found is None else order.clusters(before), kraft_begins(before)
 
