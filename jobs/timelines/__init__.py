@@ -115,7 +115,8 @@ def replica_intervals(
 ) -> DataFrame:
     """`replica_timeline` of clusters of either kind.
 
-    of_zookeeper: those of the events that `by_mode` gives as such; intervals: `partition_timeline`; tracers: `replicas.tracing`; going_on: as `replicas.timeline` takes it.
+    of_zookeeper: those of the events that `by_mode` gives as such; intervals: `partition_timeline`; tracers: `replicas.tracing`;
+    going_on: as `replicas.timeline` takes it.
     """
     if not since:
         return replicas.with_isr(replicas.timeline(of_zookeeper, intervals, tracers, going_on), intervals)

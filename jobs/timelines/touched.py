@@ -18,6 +18,8 @@ TOLD = (
     "cluster", "topic", "partition", "replica", "broker", "event_type", "says", "to_state", "topic_id", "kafka_version", "ts",
     "partition_epoch",
 )  # fmt: skip
+# so many names of topics are looked for in every event before anything else is done with it
+MOST_NAMES = 1_000
 # so much older than what is new is what nothing new can change
 CLOCK_SKEW = order.CLOCK_SKEW
 # they name no partition and tell about many
@@ -31,7 +33,7 @@ class Touched:
     topics: cluster, topic, whole BOOLEAN (all of its partitions). partitions: cluster, topic, partition, since (the first new event).
     deleted: cluster, topic, of whose deletion new events tell. anchors: rows of `partition_timeline`, of touched partitions at most
     one each: what is after it is made anew, the events up to its begin need not be read. since: events up to then need not be read at
-    all; null: there are partitions without an anchor.
+    all; null: there are partitions without an anchor. names: of the topics, deleted ones too; null: they are too many to list.
     """
 
     whole: frozenset[str]
@@ -41,6 +43,13 @@ class Touched:
     deleted: DataFrame
     anchors: DataFrame
     since: datetime | None
+    names: frozenset[str] | None
+
+    def _may_count(self, frame: DataFrame) -> DataFrame:
+        """Less those events whose topic says at once that they do not."""
+        if self.names is None:
+            return frame
+        return frame.filter(F.col("topic").isNull() | F.col("topic").isin(*self.names) | self._is_whole())
 
     def _is_whole(self) -> Column:
         return F.expr(in_clusters(self.whole)) if self.whole else F.lit(False)
@@ -127,13 +136,13 @@ class Touched:
         later = F.coalesce(F.col("ts") > F.col("anchor_ts"), F.lit(True))
         if self.since is not None:
             frame = frame.filter(F.col("ts").isNull() | (F.col("ts") > F.lit(self.since)))
-        marked = self._joined(self._marked(frame), self.begins())
+        marked = self._joined(self._marked(self._may_count(frame)), self.begins())
         return marked.filter(F.coalesce(wanted, F.lit(False)) & later).select(*frame.columns)
 
     def of_deletions(self, frame: DataFrame) -> DataFrame:
         """Those rows or events that tell about deletions to be made anew."""
         marks = F.broadcast(self.deleted.select(*TOPIC, F.lit(True).alias("of_topic")))
-        marked = frame.join(marks, list(TOPIC), "left")
+        marked = self._may_count(frame).join(marks, list(TOPIC), "left")
         # in KRaft a record may name the id of its topic alone
         wanted = self._is_whole() | F.col("of_topic") | F.col("topic").isNull()
         return marked.filter(F.coalesce(wanted, F.lit(False))).select(*frame.columns)
@@ -224,7 +233,10 @@ def find(
     )
     assert bounds is not None
     since = bounds["oldest"] if bounds["all"] and not whole and of_topics.isEmpty() else None
-    return Touched(whole, in_kraft, topics, touched, deleted.distinct().localCheckpoint(), anchors, since)
+    deleted = deleted.distinct().localCheckpoint()
+    listed = topics.select("topic").union(deleted.select("topic")).distinct().limit(MOST_NAMES + 1).collect()
+    names = frozenset(row.topic for row in listed) if len(listed) <= MOST_NAMES else None
+    return Touched(whole, in_kraft, topics, touched, deleted, anchors, since, names)
 
 
 def _anchors(intervals: DataFrame, touched: DataFrame, clusters: frozenset[str]) -> DataFrame:
