@@ -251,8 +251,9 @@ class Store:
     def _commits_since(self, table: str, version: int) -> Commits | None:
         """What commits after a version have changed.
 
-        None where the log does not tell it: where commits are gone (Delta keeps them for 30 days), or where files hold rows that are
-        deleted, or columns under other names: the protocol asks for more than a reader of version 1 then.
+        None where it cannot be told any more: where commits are gone (Delta keeps them for 30 days) or files that they removed (VACUUM),
+        or where files hold rows that are deleted, or columns under other names: the protocol asks for more than a reader of version 1
+        then.
         """
         added: dict[str, None] = {}
         removed: list[str] = []
@@ -278,7 +279,7 @@ class Store:
                 elif action.get("protocol", {}).get("minReaderVersion", 1) > 1:
                     return None
         added_paths, removed_paths = ([str(self.path(table) / unquote(file)) for file in files] for files in (added, removed))
-        return Commits(added_paths, removed_paths, schema)
+        return Commits(added_paths, removed_paths, schema) if all(map(os.path.exists, removed_paths)) else None
 
     def _rows_in(self, files: list[str], schema: StructType) -> DataFrame:
         if not files:
