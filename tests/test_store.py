@@ -81,7 +81,7 @@ def test_timelines_rest_on_the_rows_of_their_own_clusters(spark, tables):
     land("b", "second")
     (of_b,) = set(tables.path("events").glob("*.parquet")) - of_a
     assert tables.is_built(["a"])
-    tables.note_built(["b"])
+    tables.note_built(["a", "b"])
     assert tables.is_built(["a", "b"])
     tables.update("events", F.col("cluster") == "b", {"incarnation": F.lit(2)})
     assert tables.is_built(["a"])
