@@ -22,6 +22,9 @@ import schemas
 from jobs.errors import UsageError
 from parsers.compile import quoted
 
+# columns that tell a row of `events`
+EVENT = ("record_id", "item")
+
 
 def at_once(*tasks: Callable[[], None]) -> None:
     """Runs tasks in threads of their own: most of the time of a small job is the driver's. The first error is raised."""
@@ -33,10 +36,6 @@ def at_once(*tasks: Callable[[], None]) -> None:
 def bytes_under(folder: Path) -> int:
     """Bytes of a table's data files, old versions included; 0 where there is no such table."""
     return sum(path.stat().st_size for path in folder.rglob("*.parquet"))
-
-
-# columns that tell a row of `events`
-EVENT = ("record_id", "item")
 
 
 def in_clusters(clusters: Iterable[str]) -> str:
@@ -110,6 +109,10 @@ class Store:
             self._writing[table] = self._writers.submit(save)
         else:
             save()
+
+    def _save(self, table: str, rows: DataFrame, mode: str, *, in_memory: bool, **options: str) -> None:
+        written = rows.write.format("delta").mode(mode).options(**options)
+        self._write(table, partial(written.save, str(self.path(table))), in_memory)
 
     def path(self, table: str) -> Path:
         """Folder of a table."""
@@ -189,11 +192,13 @@ class Store:
         kept = self._kept.pop(table, None)
         if kept is not None:
             rows = rows.select(*kept.rows.columns)
-            rows = self._as_one(rows) if kept.any is False else rows.localCheckpoint()
-            whole = rows if kept.any is False else self._as_one(kept.rows.unionByName(rows))
+            if kept.any is False:
+                rows = whole = self._as_one(rows)
+            else:
+                rows = rows.localCheckpoint()
+                whole = self._as_one(kept.rows.unionByName(rows))
             self._kept[table] = Kept(whole, kept.clusters, any=True)
-        written = rows.write.format("delta").mode("append")
-        self._write(table, partial(written.save, str(self.path(table))), in_memory=kept is not None)
+        self._save(table, rows, "append", in_memory=kept is not None)
 
     def version(self, table: str) -> int:
         """Number of the table's last commit."""
@@ -357,8 +362,7 @@ class Store:
         """Replaces all rows of some clusters in one commit, or in none if those that were kept are the same."""
         of_these = in_clusters(clusters)
         if not self.keeps_rows:
-            written = rows.write.format("delta").mode("overwrite").option("replaceWhere", of_these)
-            self._write(table, partial(written.save, str(self.path(table))), in_memory=False)
+            self._save(table, rows, "overwrite", in_memory=False, replaceWhere=of_these)
             return
         kept = self._kept_of(table, clusters)
         before = self._rows(table) if kept is None else kept.rows
@@ -371,7 +375,7 @@ class Store:
         if old:
             self._write_again(table, clusters, rows)
         else:
-            self._write(table, partial(rows.write.format("delta").mode("append").save, str(self.path(table))), in_memory=True)
+            self._save(table, rows, "append", in_memory=True)
 
     def _write_again(self, table: str, clusters: Iterable[str], rows: DataFrame) -> None:
         """Writes rows of some clusters, and with them those of all others.
@@ -379,8 +383,7 @@ class Store:
         They are so few that it takes less than to find out which files hold none of these.
         """
         others = self._rows(table).filter(f"NOT {in_clusters(clusters)}")
-        written = self._in_one(others.unionByName(rows)).write.format("delta").mode("overwrite")
-        self._write(table, partial(written.save, str(self.path(table))), in_memory=True)
+        self._save(table, self._in_one(others.unionByName(rows)), "overwrite", in_memory=True)
 
     def exchange(self, table: str, clusters: Iterable[str], old: DataFrame, new: DataFrame) -> None:
         """Puts new rows of some clusters in the place of old ones, in one commit, or in none where they are the same.
