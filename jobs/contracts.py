@@ -64,6 +64,10 @@ def _view(table: str) -> str:
     return f"guarded_{table}"
 
 
+def _whole(table: str) -> str:
+    return f"whole_{table}"
+
+
 def rules_of(definition: schemas.Statement, contract: dict[str, Any], found: Mapping[str, str]) -> list[Rule]:
     """What must hold in a table.
 
@@ -84,8 +88,8 @@ def rules_of(definition: schemas.Statement, contract: dict[str, Any], found: Map
         query = f"SELECT {', '.join(keys)}, count(*) AS rows FROM {view} GROUP BY {', '.join(keys)} HAVING count(*) > 1"
         rules.append(Rule(table, " + ".join(keys), "tells rows apart", query=query))
     for name, query in contract.get("never", {}).items():
-        views = {other: _view(other) for other in schemas.contracts()}
-        rules.append(Rule(table, "*", name, query=query.format(batch=view, **views)))
+        whole = {other: _whole(other) for other in schemas.contracts()}
+        rules.append(Rule(table, "*", name, query=query.format(batch=view, **whole)))
     return rules
 
 
@@ -112,12 +116,14 @@ def _violations(spark: SparkSession, rules: list[Rule], shown: Mapping[str, str]
     return {row.rule: (row.rows, row.example) for row in counted.collect()}
 
 
-def guard(spark: SparkSession, written: Mapping[str, DataFrame]) -> int:
+def guard(spark: SparkSession, written: Mapping[str, DataFrame], whole: Mapping[str, DataFrame] | None = None) -> int:
     """Validates the rows of the run's clusters in tables, as they are written.
 
-    written: tables that contracts.toml names, with what their rules refer to, unless that was guarded before. Returns the number of
-    rules; raises ContractError naming the broken.
+    written: tables that contracts.toml names, with the rows that are to be guarded. whole: all rows of tables that their rules refer
+    to; None: those that are guarded. Returns the number of rules; raises ContractError naming the broken.
     """
+    for table, rows in (written if whole is None else whole).items():
+        rows.createOrReplaceTempView(_whole(table))
     rules: list[Rule] = []
     shown = {}
     for definition in schemas.statements("tables"):

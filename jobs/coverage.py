@@ -1,6 +1,9 @@
 """`coverage`: what the logs of each node and hour can show."""
 
-from pyspark.sql import DataFrame
+from dataclasses import dataclass
+from datetime import datetime
+
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from jobs.timelines.order import all_of, in_memory
@@ -10,6 +13,34 @@ QUORUM_CONTROLLER = "org.apache.kafka.controller.QuorumController"
 # where a KRaft cluster's partitions and brokers stand: what its controllers replay, and a dump of what they replay
 REPLAYED = ("org.apache.kafka.controller.ReplicationControlManager", "__cluster_metadata")
 HOUR = ("cluster", "node", "hour")
+COUNTS = ("recognised", "unrecognised", "drifted", "out_of_scope")
+
+
+@dataclass(frozen=True)
+class Hours:
+    """From the first to the last hour of some records. undated: there are some without a time stamp."""
+
+    first: datetime | None
+    last: datetime | None
+    undated: bool
+
+    def hold(self, moment: str) -> Column:
+        """Whether the moment in a column is of these hours, or null. A range of its values, so that files can be skipped by it."""
+        undated = F.col(moment).isNull() if self.undated else F.lit(False)
+        if self.first is None:
+            return undated
+        to = F.lit(self.last) + F.expr("INTERVAL 1 HOUR")
+        return ((F.col(moment) >= F.lit(self.first)) & (F.col(moment) < to)) | undated
+
+
+def hours_of(moments: DataFrame) -> Hours:
+    """The hours of moments. in: moment TIMESTAMP."""
+    hour = F.date_trunc("hour", "moment")
+    told = moments.agg(
+        F.min(hour).alias("first"), F.max(hour).alias("last"), F.count_if(F.col("moment").isNull()).alias("undated")
+    ).first()
+    assert told is not None
+    return Hours(told["first"], told["last"], told["undated"] > 0)
 
 
 def _counted(events: DataFrame, passed_over: DataFrame) -> DataFrame:
@@ -28,14 +59,13 @@ def _counted(events: DataFrame, passed_over: DataFrame) -> DataFrame:
         *HOUR, "logger", layout, zero.alias("recognised"), zero.alias("unrecognised"), zero.alias("drifted"),
         F.lit(1).cast("bigint").alias("out_of_scope"), F.lit(False).alias("trace"),
     )  # fmt: skip
-    names = ("recognised", "unrecognised", "drifted", "out_of_scope")
     return (
         kept.unionByName(others)
         .groupBy(*HOUR, "logger", "layout")
-        .agg(F.count("*").alias("records"), *[F.sum(name).alias(name) for name in names], F.max("trace").alias("trace"))
+        .agg(F.count("*").alias("records"), *[F.sum(name).alias(name) for name in COUNTS], F.max("trace").alias("trace"))
         .groupBy(*HOUR, "logger")
         .agg(
-            *[F.sum(name).alias(name) for name in ("records", *names)],
+            *[F.sum(name).alias(name) for name in ("records", *COUNTS)],
             F.max("trace").alias("trace"),
             F.map_from_entries(F.array_sort(F.collect_list(F.struct("layout", "records")))).alias("layouts"),
         )
@@ -64,20 +94,33 @@ def _hours_without_state_changes(counted: DataFrame) -> DataFrame:
         .join(present, list(HOUR), "left_anti")
         .select(
             *HOUR, F.lit(STATE_CHANGE).alias("logger"),
-            *[zero.alias(name) for name in ("records", "recognised", "unrecognised", "drifted", "out_of_scope")],
+            *[zero.alias(name) for name in ("records", *COUNTS)],
             F.lit(False).alias("trace"), F.create_map().cast("map<string,bigint>").alias("layouts"),
         )
     )  # fmt: skip
 
 
-def coverage(events: DataFrame, passed_over: DataFrame) -> DataFrame:
+def _counted_before(held: DataFrame) -> DataFrame:
+    """As `_counted` gives it. held: rows of `coverage`."""
+    trace = (F.col("logger") == STATE_CHANGE) & (F.col("replica_states") == "observed")
+    return held.filter("records > 0").select(
+        *HOUR, "logger", "records", *COUNTS, F.coalesce(trace, F.lit(False)).alias("trace"), "layouts"
+    )
+
+
+def coverage(events: DataFrame, passed_over: DataFrame, held: DataFrame | None = None, again: Hours | None = None) -> DataFrame:
     """One row a node, hour and logger.
 
-    in: events and passed_over. out: the columns of `coverage`.
+    in: events and passed_over. out: the columns of `coverage`. held: its rows so far, of which only those of some hours
+    are counted again.
     state.change.logger prints replica states at TRACE only (its default up to 2.5); at INFO they can be inferred. An hour without
     any of its records is `no_file` outside of the time that the node's file spans; inside, nothing happened.
     """
-    counted = in_memory(_counted(events, passed_over))
+    if held is None or again is None:
+        counted = in_memory(_counted(events, passed_over))
+    else:
+        anew = _counted(events.filter(again.hold("ts")), passed_over.filter(again.hold("hour")))
+        counted = in_memory(anew.unionByName(_counted_before(held.filter(~F.coalesce(again.hold("hour"), F.lit(False))))))
     rows = counted.unionByName(_hours_without_state_changes(counted))
     node = all_of("cluster", "node")
     is_state_change = F.col("logger") == STATE_CHANGE

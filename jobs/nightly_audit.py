@@ -13,7 +13,7 @@ import uuid
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
-from functools import partial
+from functools import partial, reduce
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -232,13 +232,14 @@ class Audit:
         spark, ruleset = store.spark, self.ruleset
         names = [cluster.name for cluster in self.config.clusters]
         # what a run has landed that did not come to its end is still new
-        version = None if held < KEPT_BYTES else store.built_from(names)
+        before = None if held < KEPT_BYTES else store.built_from(names)
         store.keeps_rows = held + sum(file.length for file in files) < KEPT_BYTES
         files, read = self._read(store, files)
         store.keeps_rows = store.keeps_rows or bytes_under(store.path("events")) < KEPT_BYTES
-        known = F.col("event_type").isNotNull()
-        rows = store.rows_of("events", names).groupBy("cluster").agg(
-            F.count_if(known).alias("recognised"),
+        come = timelines.news(store, names, before.events) if before and before.witnesses else None
+        told = store.rows_of("events", names) if come is None else come.told
+        rows = told.groupBy("cluster").agg(
+            F.count_if(F.col("event_type").isNotNull()).alias("recognised"),
             F.max("ts").alias("newest"),
             F.max(F.col("logger") == "__cluster_metadata").alias("metadata_log"),
             F.size(F.collect_set("cluster_id")).alias("cluster_ids"),
@@ -250,24 +251,36 @@ class Audit:
         if not audited:
             return outcomes
 
+        again = None if come is None or before is None else self._hours(store, names, before)
+
         def cover() -> None:
-            told = coverage.coverage(store.rows_of("events", audited), store.rows_of("passed_over", audited))
-            store.replace("coverage", audited, told)
+            events, passed_over = (store.rows_of(table, audited) for table in ("events", "passed_over"))
+            held = None if again is None else store.rows_of("coverage", audited)
+            store.replace("coverage", audited, coverage.coverage(events, passed_over, held, again))
+
+        witnesses = None
+
+        def make_timelines() -> None:
+            nonlocal witnesses
+            witnesses = timelines.rebuild(store, audited, ruleset, come)
 
         built = not read.new and store.is_built(audited)
         if not built:
             with stage("timelines, coverage", spark):
-                at_once(lambda: timelines.rebuild(store, audited, ruleset, version), cover)
+                at_once(make_timelines, cover)
         elif read.newly_counted:
             with stage("coverage", spark):
                 cover()
 
         with stage("checks, contracts", spark) as doing:
             tables = [name for name in schemas.contracts() if name != "findings"]
-            written = {name: store.rows_of(name, audited) for name in tables}
+            whole = {name: store.rows_of(name, audited) for name in tables}
+            written = {name: store.rows_written(name, audited) for name in tables}
+            if again is not None:  # no row of another time can be the same as a new one
+                written["events"] = whole["events"].filter(again.hold("ts"))
 
             def find() -> None:
-                checks.register(spark, written, self._clocks(written["controllers"], outcomes, summary))
+                checks.register(spark, whole, self._clocks(whole["controllers"], outcomes, summary))
                 before = store.rows_of("findings", audited)
                 given = {"metadata_log"} if any(row.metadata_log for row in summary.values()) else set()
                 given |= {"cluster_ids"} if any(row.cluster_ids > 1 for row in summary.values()) else set()
@@ -276,14 +289,29 @@ class Audit:
 
             def guard(some: dict[str, Any]) -> None:
                 warm_up.join()
-                doing.note(f"{contracts.guard(spark, some)} rules hold for {', '.join(some)}")
+                doing.note(f"{contracts.guard(spark, some, whole)} rules hold for {', '.join(some)}")
 
             at_once(find, partial(guard, written))
             guard({"findings": store.rows_of("findings", audited)})
             store.written()
         if not built:
-            store.note_built(audited, without_any=names)
+            store.note_built(audited, witnesses, without_any=names)
         return outcomes
+
+    def _hours(self, store: Any, clusters: list[str], before: Any) -> Any:
+        """Those of records that have come or gone since the timelines were made."""
+        from pyspark.sql import DataFrame
+        from pyspark.sql import functions as F
+
+        from jobs import coverage
+        from jobs.store import EVENT, in_clusters
+
+        changed = (
+            *((rows, "ts") for rows in store.changed_since("events", before.events, EVENT)),
+            *((rows, "hour") for rows in store.changed_since("passed_over", before.passed_over, ("cluster", "record"))),
+        )
+        moments = [rows.filter(in_clusters(clusters)).select(F.col(column).alias("moment")) for rows, column in changed]
+        return coverage.hours_of(reduce(DataFrame.unionByName, moments))
 
     def _read(self, store: Any, files: list[Any]) -> tuple[list[Any], Any]:
         """(the files, what was read); what is left of them is read anew where logs have gone away in the meantime."""

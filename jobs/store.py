@@ -4,10 +4,12 @@ import fcntl
 import json
 import os
 import re
+import shutil
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -24,6 +26,8 @@ from parsers.compile import quoted
 
 # columns that tell a row of `events`
 EVENT = ("record_id", "item")
+# folder beside the tables
+WITNESSES = "_witnesses"
 
 
 def at_once(*tasks: Callable[[], None]) -> None:
@@ -61,6 +65,18 @@ class Kept:
 
 
 @dataclass(frozen=True)
+class Built:
+    """What the timelines of a cluster were made from: versions of tables, and the folder of its witnesses (`jobs.timelines.witnesses`).
+
+    witnesses: None where all rows are read at any rate.
+    """
+
+    events: int
+    passed_over: int
+    witnesses: str | None
+
+
+@dataclass(frozen=True)
 class Commits:
     """What some commits of a table have changed: data files added and not removed since, files of before that they removed.
 
@@ -83,6 +99,8 @@ class Store:
         self._kept: dict[str, Kept] = {}
         # tables created in this run: what is known to be empty need not be read
         self._blank: set[str] = set()
+        # version of each table before this run has written to it
+        self._opened: dict[str, int] = {}
         # rows that are kept are written while others go on with them
         self._writers = ThreadPoolExecutor(2)
         self._writing: dict[str, Future[None]] = {}
@@ -127,8 +145,10 @@ class Store:
 
         Columns that a newer version of the product has are added; nothing is ever dropped.
         """
+        definitions = schemas.statements("tables")
         with ThreadPoolExecutor(4) as pool:
-            list(pool.map(self._open, schemas.statements("tables")))
+            list(pool.map(self._open, definitions))
+        self._opened = {definition.name: self.version(definition.name) for definition in definitions}
 
     def _open(self, definition: schemas.Statement) -> None:
         table = self._identifier(definition.name)
@@ -205,42 +225,66 @@ class Store:
         self.written(table)
         return max(int(path.stem) for path in (self.path(table) / "_delta_log").glob("*.json") if path.stem.isdigit())
 
-    def _built(self) -> dict[str, int]:
+    def _built(self) -> dict[str, Built]:
         noted = self.root / "_built.json"
-        return json.loads(noted.read_text("utf-8")) if noted.is_file() else {}
+        found = json.loads(noted.read_text("utf-8")) if noted.is_file() else {}
+        # an earlier version of the product noted a number
+        return {cluster: Built(**told) for cluster, told in found.items() if isinstance(told, dict)}
 
-    def built_from(self, clusters: Iterable[str]) -> int | None:
-        """The version of `events` that the timelines of clusters were made from; None where that is not known any more."""
+    def built_from(self, clusters: Iterable[str]) -> Built | None:
+        """What the timelines of clusters were made from, at the earliest; None where that is not known any more."""
         built = self._built()
-        versions = [built.get(cluster) for cluster in clusters]
-        if not self.exists("events") or any(version is None for version in versions):
+        known = [built[cluster] for cluster in clusters if cluster in built]
+        if not self.exists("events") or len(known) < len(list(clusters)):
             return None
-        oldest = min(version for version in versions if version is not None)
-        return None if self._commits_since("events", oldest) is None else oldest
+        events, passed_over = (min(getattr(one, table) for one in known) for table in ("events", "passed_over"))
+        if self._commits_since("events", events) is None or self._commits_since("passed_over", passed_over) is None:
+            return None
+        with_witnesses = all(one.witnesses and (self.root / WITNESSES / one.witnesses).is_dir() for one in known)
+        return Built(events, passed_over, known[0].witnesses if with_witnesses else None)
+
+    def witnesses(self, clusters: Iterable[str]) -> DataFrame:
+        """Those that were noted for clusters when their timelines were made."""
+        built = self._built()
+        folders = {built[cluster].witnesses for cluster in clusters}
+        files = [str(file) for folder in folders for file in (self.root / WITNESSES / str(folder)).glob("*.parquet")]
+        return self.spark.read.parquet(*map(_path, files)).filter(in_clusters(clusters))
 
     def is_built(self, clusters: Iterable[str]) -> bool:
         """Whether the timelines of clusters were made from their rows of `events` as these are now."""
         built, now = self._built(), self.version("events")
-        behind = [cluster for cluster in clusters if built.get(cluster) != now]
+        behind = [cluster for cluster in clusters if cluster not in built or built[cluster].events != now]
         if not behind:
             return True
-        version = self.built_from(behind)
+        known = self.built_from(behind)
+        if known is None:
+            return False
         # other clusters may have been read since
-        return version is not None and self.changed_since("events", version, EVENT).filter(in_clusters(behind)).isEmpty()
+        changed = self.changed_since("events", known.events, EVENT)
+        return all(rows.filter(in_clusters(behind)).isEmpty() for rows in changed)
 
-    def note_built(self, clusters: Iterable[str], without_any: Iterable[str] = ()) -> None:
-        """The timelines of clusters are those of `events` as it is now; so are those of clusters that never had any."""
-        now = self.version("events")
+    def note_built(self, clusters: Iterable[str], witnesses: DataFrame | None = None, without_any: Iterable[str] = ()) -> None:
+        """The timelines of clusters are those of `events` as it is now; so are those of clusters that never had any.
+
+        witnesses: what the next run need know of all that is in there.
+        """
+        folder = None
+        if witnesses is not None:
+            folder = uuid.uuid4().hex[:16]
+            witnesses.coalesce(1).write.parquet(str(self.root / WITNESSES / folder))
+        now = Built(self.version("events"), self.version("passed_over"), folder)
         built = dict.fromkeys(without_any, now) | self._built() | dict.fromkeys(clusters, now)
-        (self.root / "_built.json").write_text(json.dumps(built), "utf-8")
+        noted = self.root / "_built.json"
+        draft = noted.with_suffix(".draft")
+        draft.write_text(json.dumps({cluster: asdict(one) for cluster, one in built.items()}), "utf-8")
+        draft.replace(noted)
+        named = {one.witnesses for one in built.values()}
+        for old in (self.root / WITNESSES).glob("*"):
+            if old.name not in named:
+                shutil.rmtree(old, ignore_errors=True)
 
-    def at_version(self, table: str, version: int) -> DataFrame:
-        """The table as it was after a commit, with the columns that it has now."""
-        then = self.spark.read.format("delta").option("versionAsOf", version).load(str(self.path(table)))
-        return _with_columns_of(self.table(table).schema, then)
-
-    def changed_since(self, table: str, version: int, keys: Sequence[str]) -> DataFrame:
-        """The rows that later commits have added, and those that they have taken away; not those that only lie in another file now.
+    def changed_since(self, table: str, version: int, keys: Sequence[str]) -> tuple[DataFrame, DataFrame]:
+        """(rows that later commits have added, rows that they have taken away), less those that only lie in another file now.
 
         keys: columns that tell a row.
         """
@@ -249,9 +293,11 @@ class Store:
         schema = self.table(table).schema
         added, removed = (self._rows_in(files, schema) for files in (commits.added, commits.removed))
         if not commits.removed:
-            return added
-        new = added.join(removed.select(*keys), list(keys), "left_anti")
-        return new.unionByName(removed.join(added.select(*keys), list(keys), "left_anti"))
+            return added, removed
+        return (
+            added.join(removed.select(*keys), list(keys), "left_anti"),
+            removed.join(added.select(*keys), list(keys), "left_anti"),
+        )
 
     def _commits_since(self, table: str, version: int) -> Commits | None:
         """What commits after a version have changed.
@@ -288,9 +334,8 @@ class Store:
 
     def _rows_in(self, files: list[str], schema: StructType) -> DataFrame:
         if not files:
-            return self.spark.createDataFrame([], schema)
-        # paths are patterns to Hadoop
-        return self.spark.read.schema(schema).parquet(*[re.sub(r"[][{}*?\\]", r"\\\g<0>", file) for file in files])
+            return self.spark.range(0).select(*[F.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields])
+        return self.spark.read.schema(schema).parquet(*map(_path, files))
 
     def delete(self, table: str, condition: str) -> None:
         """Removes the rows for which a SQL condition holds."""
@@ -323,6 +368,17 @@ class Store:
         if kept is None:
             return self.table(table).filter(in_clusters(sorted(wanted)))
         return kept.rows if wanted == kept.clusters else kept.rows.filter(in_clusters(sorted(wanted)))
+
+    def rows_written(self, table: str, clusters: Iterable[str]) -> DataFrame:
+        """The rows of some clusters that were written since the tables were opened, if only from one file to another.
+
+        All where rows are kept, or where that cannot be told.
+        """
+        wanted = frozenset(clusters)
+        commits = None if self._kept_of(table, wanted) else self._commits_since(table, self._opened[table])
+        if commits is None:
+            return self.rows_of(table, wanted)
+        return self._rows_in(commits.added, self.table(table).schema).filter(in_clusters(sorted(wanted)))
 
     def _kept_of(self, table: str, clusters: Iterable[str]) -> Kept | None:
         kept = self._kept.get(table)
@@ -428,6 +484,11 @@ class Store:
             except BlockingIOError:
                 raise UsageError(f"Another run is writing to {root}; wait for it, or give --tables another folder") from None
             yield
+
+
+def _path(file: str) -> str:
+    """A path as Hadoop takes it when it reads: for a pattern."""
+    return re.sub(r"[][{}*?\\]", r"\\\g<0>", file)
 
 
 def _with_columns_of(schema: StructType, rows: DataFrame) -> DataFrame:

@@ -497,7 +497,9 @@ def test_reigns(spark: SparkSession) -> None:
     )
 
 
-def test_discontinuities(spark: SparkSession) -> None:
+def broken(spark: SparkSession) -> DataFrame:
+    """Lines of state changes, some of which do not begin where the one before has ended."""
+
     def changed(s: int, topic: str, before: str, after: str, epoch: int = 1, **more: Any) -> dict[str, Any]:
         row = {"s": s, "topic": topic, "partition": 0, "from_state": f"{before}Partition", "to_state": f"{after}Partition"}
         row |= {"event_type": "partition_online", "controller": 1, "controller_epoch": epoch, "level": "TRACE"}
@@ -508,7 +510,7 @@ def test_discontinuities(spark: SparkSession) -> None:
         return row | {"event_type": "partition_states", "cluster": "d", **more}
 
     later = {"file": "state-change.log.2", "ts": "2026-11-20 13:30:00"}
-    told = events(
+    return events(
         spark,
         changed(1, "whole", "NonExistent", "New"),
         changed(2, "whole", "New", "Online"),
@@ -537,6 +539,9 @@ def test_discontinuities(spark: SparkSession) -> None:
         {"s": 31, "event_type": "controller_elected", "controller": 1, "controller_epoch": 8, "cluster": "d"},
         changed(32, "dump", "Offline", "Online", epoch=8, cluster="d"),
     )
+
+
+def test_discontinuities(spark: SparkSession) -> None:
     types = {"topic": "STRING", "held_state": "STRING", "found_state": "STRING", "cause": "STRING"}
     types |= {"record_id": "STRING", "held_record_id": "STRING"}
 
@@ -545,7 +550,7 @@ def test_discontinuities(spark: SparkSession) -> None:
         return {"topic": topic, "held_state": f"{held}Partition", "found_state": f"{state}Partition", "cause": cause, **records}
 
     assert_rows(
-        discontinuities.discontinuities(told),
+        discontinuities.discontinuities(discontinuities.breaks(broken(spark)), broken(spark)),
         types,
         row("successor", "Online", "Offline", "other_controller", 9),
         row("epoch_falls", "Online", "NonExistent", "wiped_cluster", 11),

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from test_timelines import events, types_of
 
 from jobs.store import Store
-from jobs.timelines import order, touched
+from jobs.timelines import touched
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -19,21 +19,28 @@ if TYPE_CHECKING:
 
 ASSIGNED = [("a", 0, [1, 2]), ("a", 1, [2, 3]), ("b", 0, [3, 1])]
 BEFORE = [{"s": s, "event_type": "partition_online", "topic": t, "partition": p} for s, (t, p, _) in enumerate(ASSIGNED)]
-TRACED = {"event_type": "replica_state_changed", "topic": "a", "partition": 0, "replica": 1, "from_state": "NewReplica"}
 # what happens -> the new event, the partitions that are made anew
 TOUCHES: dict[str, tuple[dict[str, Any], Collection[tuple[str, int]]]] = {
     "a partition": ({"event_type": "isr_shrunk", "topic": "a", "partition": 1, "replica": 2}, {("a", 1)}),
     "a topic": ({"event_type": "deletion_completed", "topic": "a"}, {("a", 0), ("a", 1)}),
     "a broker": ({"event_type": "broker_started", "broker": 1}, {("a", 0), ("b", 0)}),
     "none": ({"event_type": "controller_resigned"}, set()),
-    "the level of a node": (TRACED, {("a", 0), ("a", 1), ("b", 0)}),
-    "the order of files": ({"event_type": "controller_resigned", "ts": "2026-11-20 09:00:00"}, {("a", 0), ("a", 1), ("b", 0)}),
 }
 IN_KRAFT: dict[str, tuple[dict[str, Any], Collection[tuple[str, int]]]] = {
     "a partition": ({"event_type": "partition_changed", "topic": "b", "partition": 0}, {("b", 0)}),
     "a topic by one of its partitions": ({"event_type": "partition_changed", "topic": "a", "partition": 0}, {("a", 0), ("a", 1)}),
-    "a controller's start": ({"event_type": "quorum_controller_created"}, {("a", 0), ("a", 1), ("b", 0)}),
-    "a broker": ({"event_type": "broker_fencing_replayed", "broker": 1}, {("a", 0), ("a", 1), ("b", 0)}),
+}
+TRACED = {"event_type": "replica_state_changed", "topic": "a", "partition": 0, "replica": 1, "from_state": "NewReplica"}
+# what happens -> the new event; whether a cluster of that mode is made anew as a whole
+FOR_ALL: dict[str, tuple[dict[str, Any], bool]] = {
+    "none": ({"event_type": "controller_resigned"}, False),
+    "the level of a node": (TRACED, True),
+    "the order of files": ({"event_type": "controller_resigned", "ts": "2026-11-20 09:00:00"}, True),
+}
+FOR_ALL_IN_KRAFT: dict[str, tuple[dict[str, Any], bool]] = {
+    "a partition": ({"event_type": "partition_changed", "topic": "b", "partition": 0}, False),
+    "a controller's start": ({"event_type": "quorum_controller_created"}, True),
+    "a broker": ({"event_type": "broker_fencing_replayed", "broker": 1}, True),
 }
 
 
@@ -48,22 +55,24 @@ def intervals(spark: SparkSession) -> DataFrame:
     + [pytest.param(*case, True, id=f"KRaft: {name}") for name, case in IN_KRAFT.items()],
 )
 def test_what_an_event_touches(spark: SparkSession, new: dict, expected: Collection, in_kraft: bool) -> None:
-    some = (events(spark, *rows).drop("log", "file_ts") for rows in (BEFORE, [{"s": 9} | new]))
-    before, after = (rows.select("*", F.lit(False).alias("overruled")) for rows in some)
-    timeline, now = intervals(spark), before.unionByName(after)
-    found = touched.find(
-        before,
-        now,
-        after.select(*touched.TOLD),
-        files=order.files(now),
-        intervals=timeline,
-        whole=frozenset(),
-        in_kraft=frozenset({"c"} if in_kraft else ()),
-    )
+    before, after = (events(spark, *rows) for rows in (BEFORE, [{"s": 9} | new]))
+    timeline = intervals(spark)
+    found = touched.find(after, intervals=timeline, in_kraft=frozenset({"c"} if in_kraft else ()))
     assert {(row.topic, row.partition) for row in found.rows(timeline).collect()} == expected
     # to make them anew, all that was ever said about them is read
     read = {(row.topic, row.partition) for row in found.events(before).collect()}
     assert read == expected
+
+
+@pytest.mark.parametrize(
+    ("new", "expected", "in_kraft"),
+    [pytest.param(*case, False, id=name) for name, case in FOR_ALL.items()]
+    + [pytest.param(*case, True, id=f"KRaft: {name}") for name, case in FOR_ALL_IN_KRAFT.items()],
+)
+def test_what_an_event_changes_for_all(spark: SparkSession, new: dict, expected: bool, in_kraft: bool) -> None:
+    before, after = (events(spark, *rows).drop("log", "file_ts") for rows in (BEFORE, [{"s": 9} | new]))
+    changed = touched.everywhere(before, before.unionByName(after), after, in_kraft=frozenset({"c"} if in_kraft else ()))
+    assert changed == ({"c"} if expected else frozenset())
 
 
 def held(spark: SparkSession, *rows: dict[str, Any]) -> DataFrame:
@@ -97,13 +106,9 @@ def test_where_a_timeline_goes_on(spark: SparkSession, rows: list[dict], new: di
         {"s": hour, "event_type": "isr_updated", "topic": "a", "partition": 0, "ts": f"2026-11-20 {hour:02d}:00:00"}
         for hour in (8, 9, 10)
     ]
-    some = (events(spark, *given).drop("log", "file_ts") for given in (old, [new]))
-    before, after = (given.select("*", F.lit(False).alias("overruled")) for given in some)
-    timeline, now = held(spark, *rows), before.unionByName(after)
-    found = touched.find(
-        before, now, after.select(*touched.TOLD), files=order.files(now), intervals=timeline, whole=frozenset(),
-        in_kraft=frozenset(), anchored=frozenset({"c"}),
-    )  # fmt: skip
+    before, after = (events(spark, *given) for given in (old, [new]))
+    timeline = held(spark, *rows)
+    found = touched.find(after, intervals=timeline, anchored=frozenset({"c"}))
     assert [row.step for row in found.anchors.collect()] == ([] if expected is None else [expected])
     # what was so at the anchor's begin is not read again, nor are the rows before it written
     begin = expected or 0
@@ -113,11 +118,8 @@ def test_where_a_timeline_goes_on(spark: SparkSession, rows: list[dict], new: di
 
 def test_what_comes_out_in_another_way_is_made_from_its_whole_history(spark: SparkSession) -> None:
     timeline = held(spark, {}, {}, {}, {})
-    new = events(spark, ISR | {"ts": "2026-11-20 10:30:00"}).drop("log", "file_ts").select("*", F.lit(False).alias("overruled"))
-    found = touched.find(
-        new.limit(0), new, new.select(*touched.TOLD), files=order.files(new), intervals=timeline, whole=frozenset(),
-        in_kraft=frozenset(), anchored=frozenset({"c"}),
-    )  # fmt: skip
+    new = events(spark, ISR | {"ts": "2026-11-20 10:30:00"})
+    found = touched.find(new, intervals=timeline, anchored=frozenset({"c"}))
     assert [row.step for row in found.anchors.collect()] == [3]
     again = found.intervals(timeline)
     assert found.differing(again, again).isEmpty()

@@ -1,7 +1,10 @@
 """Who was leader, in sync, assigned, being added or removed, and in which state, at every moment."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import reduce
+from typing import Self
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -19,6 +22,7 @@ from jobs.timelines import (
     reassignments,
     replicas,
     touched,
+    witnesses,
 )
 from parsers.rules import RuleSet
 
@@ -39,21 +43,17 @@ def kept_columns(spark: SparkSession, ruleset: RuleSet) -> DataFrame:
     return spark.sql(f"SELECT event_type, CAST(keeps AS ARRAY<STRING>) AS keeps FROM VALUES {rows} AS t(event_type, keeps)")
 
 
-def in_incarnations(
-    store: Store, clusters: list[str], events: DataFrame
-) -> tuple[DataFrame, dict[str, list[order.Cluster]], bool]:
-    """(events with their incarnation and overruled BOOLEAN, the clusters under each name, whether any has or had several incarnations).
+def in_incarnations(events: DataFrame, found: dict[str, list[order.Cluster]]) -> DataFrame:
+    """Events with their incarnation and overruled BOOLEAN. found: as `order.clusters` gives it."""
+    others = [name for name in events.columns if name not in {"incarnation", "overruled"}]
+    numbered = events.select(*others, order.incarnation(found).alias("incarnation"))
+    return numbered.select("*", order.overruled(found).alias("overruled"))
 
-    Corrects `events.incarnation` where it differs.
-    """
-    found = order.clusters(events)
+
+def correct_incarnations(store: Store, found: dict[str, list[order.Cluster]], which: Column) -> None:
+    """Corrects `events.incarnation` where it differs. which: the rows that may."""
     number = order.incarnation(found)
-    several = any(map(order.ends, found.values())) or not events.filter("incarnation > 1").isEmpty()
-    if several:
-        store.update("events", F.expr(in_clusters(clusters)) & (F.col("incarnation") != number), {"incarnation": number})
-    others = [name for name in events.columns if name != "incarnation"]
-    numbered = events.select(*others, number.alias("incarnation"))
-    return numbered.select("*", order.overruled(found).alias("overruled")), found, several
+    store.update("events", which & (F.col("incarnation") != number), {"incarnation": number})
 
 
 def kraft_begins(said: DataFrame) -> dict[str, datetime | None]:
@@ -61,9 +61,9 @@ def kraft_begins(said: DataFrame) -> dict[str, datetime | None]:
 
     in: events. A cluster that was migrated has logs of both modes (KIP-866); its brokers speak like those of KRaft before it is one.
     """
-    told = F.col("event_type").isin(*kraft.CONTROLLER_TOLD, "partition_record")
+    told = F.col("event_type").isin(*kraft.CONTROLLER_SIGNS)
     of_broker = F.col("event_type").isin(*kraft.BROKER_SIGNS)
-    by_zookeeper = F.col("event_type").isin("partition_new", "partition_online", "assignment_updated", "topics_changed")
+    by_zookeeper = F.col("event_type").isin(*kraft.ZOOKEEPER_SIGNS)
     signs = said.filter(told | of_broker | by_zookeeper).groupBy("cluster").agg(
         F.count_if(told).alias("told"),
         F.count_if(of_broker).alias("of_broker"),
@@ -145,58 +145,181 @@ def recognised(events: DataFrame, clusters: list[str]) -> DataFrame:
     return events.filter(F.expr(in_clusters(clusters)) & F.col("event_type").isNotNull()).drop(*UNREAD)
 
 
-def touched_since(
-    store: Store,
-    clusters: list[str],
-    version: int,
-    now: DataFrame,
-    files: DataFrame,
-    *,
-    found: dict[str, list[order.Cluster]] | None,
-    since: dict[str, datetime | None],
-) -> touched.Touched:
-    """What the events touch that came after a version of `events`, or went with it.
+@dataclass(frozen=True)
+class Witnesses:
+    """What the next run need know of all events. Both with `witnesses.COLUMNS`.
 
-    now: all events of the clusters, in their incarnations; files: their `order.files`. found and since: as `order.clusters` and
-    `kraft_begins` give them; None: no cluster has or had more than one incarnation.
+    shared: `witnesses.of` them. lines: `discontinuities.last_lines`.
     """
-    before = recognised(store.at_version("events", version), clusters)
-    changed = store.changed_since("events", version, EVENT)
-    new = recognised(changed, clusters).select(*touched.TOLD).localCheckpoint()
-    then, since_then = {} if found is None else order.clusters(before), kraft_begins(before)
 
-    def lived_otherwise(name: str) -> bool:
-        now_and_then = ([one.lives for one in some.get(name, [order.Cluster((), (1,))])] for some in (found or {}, then))
-        in_lives = next(now_and_then) != next(now_and_then)
-        return in_lives or (name in since, since.get(name)) != (name in since_then, since_then.get(name))
+    shared: DataFrame
+    lines: DataFrame
 
-    intervals = store.rows_of("partition_timeline", clusters)
-    whole = frozenset(filter(lived_otherwise, clusters))
-    return touched.find(
-        before, now, new, files=files, intervals=intervals, whole=whole, in_kraft=frozenset(since),
-        anchored=frozenset(name for name in clusters if not order.ends((found or {}).get(name, [order.Cluster((), (1,))]))),
-    )  # fmt: skip
+    @classmethod
+    def among(cls, spoken: DataFrame) -> Self:
+        """in: events in order and in their incarnations, with overruled."""
+        lines = discontinuities.last_lines(spoken.filter("NOT overruled")).select(*witnesses.COLUMNS)
+        return cls(witnesses.of(spoken).localCheckpoint(), lines.localCheckpoint())
+
+    @classmethod
+    def of_rows(cls, rows: DataFrame) -> Self:
+        """in: as `rows` gives them."""
+        return cls(*(rows.filter(which).select(*witnesses.COLUMNS) for which in ("NOT is_line", "is_line")))
+
+    def rows(self) -> DataFrame:
+        """Both in one, with is_line BOOLEAN."""
+        return self.shared.select("*", F.lit(False).alias("is_line")).unionByName(
+            self.lines.select("*", F.lit(True).alias("is_line"))
+        )
 
 
-def rebuild(store: Store, clusters: list[str], ruleset: RuleSet, version: int | None = None) -> None:
-    """Writes the five timelines of clusters anew from their events.
+@dataclass(frozen=True)
+class News:
+    """What came since the timelines of clusters were made.
 
-    version: of `events`, before this run; only what later events touch is written. None: everything is.
+    held: what was known then. rows: the events that came, and those that went. lost: clusters of which some went.
     """
+
+    held: Witnesses
+    rows: DataFrame
+    lost: frozenset[str]
+
+    @property
+    def told(self) -> DataFrame:
+        """Events that tell what all partitions share, of then and now, and all that is new."""
+        return self.held.shared.unionByName(self.rows.select(*witnesses.COLUMNS))
+
+    @property
+    def recognised(self) -> DataFrame:
+        """Those of the rows that a timeline may rest on."""
+        return self.rows.filter("event_type IS NOT NULL")
+
+
+def news(store: Store, clusters: list[str], version: int) -> News:
+    """What came to clusters after a version of `events` that `Store.built_from` gave."""
+    columns = dict.fromkeys((*witnesses.COLUMNS, *touched.TOLD))
+    came, went = (rows.filter(in_clusters(clusters)).select(*columns) for rows in store.changed_since("events", version, EVENT))
+    lost = frozenset(row.cluster for row in went.select("cluster").distinct().collect())
+    rows = came.unionByName(went) if lost else came
+    return News(Witnesses.of_rows(store.witnesses(clusters).localCheckpoint()), rows.localCheckpoint(), lost)
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What all partitions of some clusters share.
+
+    found: as `order.clusters` gives it. since: as `kraft_begins` does. spoken: events in order that tell of reigns.
+    """
+
+    found: dict[str, list[order.Cluster]]
+    since: dict[str, datetime | None]
+    spoken: DataFrame
+
+    def lives_of(self, cluster: str) -> object:
+        """When its incarnations began, and since when KRaft controllers run it."""
+        known = self.found.get(cluster, [order.Cluster((), (1,))])
+        return [one.lives for one in known], cluster in self.since, self.since.get(cluster)
+
+    def elections_of(self, cluster: str) -> set[tuple[int, int, datetime]]:
+        """As `order.Cluster` has them."""
+        return {election for one in self.found.get(cluster, ()) for election in one.elections}
+
+
+def shared(told: DataFrame) -> Shared:
+    """What events tell of that, all or the `witnesses` among them."""
+    found = order.clusters(told)
+    return Shared(found, kraft_begins(told), in_incarnations(told, found))
+
+
+def changed_for_all(store: Store, clusters: list[str], come: News, then: Shared, now: Shared) -> frozenset[str]:
+    """Clusters of which everything is made anew.
+
+    Beside those of `touched.everywhere`: where events went, lives have changed, or an election that comes late makes worthless what
+    was heard before.
+    """
+    some = come.lost | {name for name in clusters if then.lives_of(name) != now.lives_of(name)}
+    some |= touched.everywhere(come.held.shared, now.spoken, come.recognised, in_kraft=frozenset(now.since))
+    newest = {row.cluster: row.newest for row in come.held.shared.groupBy("cluster").agg(F.max("ts").alias("newest")).collect()}
+    late = [
+        name
+        for name in newest
+        if name not in some and any(at < newest[name] for *_, at in now.elections_of(name) - then.elections_of(name))
+    ]
+    if late:
+        held = recognised(store.rows_of("events", late), late)
+        before, after = (order.overruled({name: one.found[name] for name in late if name in one.found}) for one in (then, now))
+        differ = in_incarnations(held, now.found).drop("overruled").filter(before != after)
+        some |= {row.cluster for row in differ.select("cluster").distinct().collect()}
+    return frozenset(some)
+
+
+def rebuild(store: Store, clusters: list[str], ruleset: RuleSet, come: News | None = None) -> DataFrame | None:
+    """Writes the timelines of clusters anew from their events.
+
+    come: only what it touches is written. None: everything is. Returns what `Store.note_built` keeps for the next run; None where rows
+    are kept: all of them are read then.
+    """
+    if come is None:
+        return _anew(store, clusters, ruleset)
+    then, now = shared(come.held.shared), shared(come.told.filter("event_type IS NOT NULL").localCheckpoint())
+    whole = changed_for_all(store, clusters, come, then, now)
+    told = [_anew(store, sorted(whole), ruleset)] if whole else []
+    if others := [name for name in clusters if name not in whole]:
+        told.append(_further(store, others, ruleset, come, now))
+    return reduce(DataFrame.unionByName, [rows for rows in told if rows is not None])
+
+
+def _anew(store: Store, clusters: list[str], ruleset: RuleSet) -> DataFrame | None:
+    """All of their timelines."""
     said = recognised(store.rows_of("events", clusters), clusters)
-    if version is None and not store.keeps_rows:
+    if not store.keeps_rows:
         said = said.localCheckpoint()
-    in_lives, found, several = in_incarnations(store, clusters, said)
-    ends = {name: order.ends(some) for name, some in found.items()}
-    since = kraft_begins(said)
-    files = order.files(in_lives) if version is None else order.files(in_lives).localCheckpoint()
-    ordered = order.in_order(in_lives, files)
-    marks = (
-        None
-        if version is None
-        else touched_since(store, clusters, version, in_lives, files, found=found if several else None, since=since)
+    known = shared(said)
+    if any(map(order.ends, known.found.values())) or not said.filter("incarnation > 1").isEmpty():
+        correct_incarnations(store, known.found, F.expr(in_clusters(clusters)))
+    spoken = order.in_order(known.spoken).localCheckpoint()
+    _write(store, clusters, ruleset, replace(known, spoken=spoken), spoken)
+    return None if store.keeps_rows else Witnesses.among(spoken).rows()
+
+
+def _further(store: Store, clusters: list[str], ruleset: RuleSet, come: News, now: Shared) -> DataFrame:
+    """What is new of their timelines."""
+    of_these = F.expr(in_clusters(clusters))
+    found = {name: some for name, some in now.found.items() if name in clusters}
+    new = in_incarnations(come.recognised.filter(of_these), found)
+    several = {name for name, some in found.items() if order.ends(some)}
+    if several:
+        span = new.agg(F.min("ts").alias("first"), F.max("ts").alias("last")).first()
+        assert span is not None
+        recent = F.col("ts").isNull() | F.col("ts").between(F.lit(span["first"]), F.lit(span["last"]))
+        correct_incarnations(store, found, F.expr(in_clusters(several)) & recent)
+    files = order.files(now.spoken.filter(of_these)).localCheckpoint()
+    told = in_incarnations(witnesses.of(order.in_order(now.spoken.filter(of_these), files)), found).localCheckpoint()
+    lines = discontinuities.Since(
+        then=order.in_order(come.held.lines.filter(of_these), files),
+        new=order.in_order(new.filter("NOT overruled").select(*witnesses.COLUMNS), files),
     )
-    spoken = ordered.localCheckpoint() if marks is None else ordered
+    events = in_incarnations(recognised(store.rows_of("events", clusters), clusters), found)
+    marks = touched.find(
+        new, intervals=store.rows_of("partition_timeline", clusters),
+        in_kraft=frozenset(now.since).intersection(clusters), anchored=frozenset(clusters) - several,
+    )  # fmt: skip
+    known = Shared(found, {name: at for name, at in now.since.items() if name in clusters}, order.in_order(told, files))
+    _write(store, clusters, ruleset, known, order.in_order(events, files), marks=marks, lines=lines)
+    last = discontinuities.last_lines(lines.then.unionByName(lines.new)).select(*witnesses.COLUMNS)
+    return Witnesses(told.select(*witnesses.COLUMNS), last).rows()
+
+
+def _write(
+    store: Store, clusters: list[str], ruleset: RuleSet, known: Shared, spoken: DataFrame, *,
+    marks: touched.Touched | None = None, lines: discontinuities.Since | None = None,
+) -> None:  # fmt: skip
+    """Writes the five timelines and the discontinuities of clusters.
+
+    spoken: their events in order. marks and lines: only what these name is made anew.
+    """
+    ends = {name: order.ends(some) for name, some in known.found.items()}
+    since = known.since
     heard = spoken.filter("NOT overruled")
     kept = kept_columns(store.spark, ruleset)
     before = store.rows_of("partition_timeline", clusters) if marks else None
@@ -230,7 +353,7 @@ def rebuild(store: Store, clusters: list[str], ruleset: RuleSet, version: int | 
             if not differing.isEmpty():
                 proven = marks.without_anchors_of(differing)
                 events, of_zookeeper, told, intervals = read(proven)
-        tracers = replicas.tracing(events if marks is None else in_lives)
+        tracers = replicas.tracing(known.spoken)
 
         def partitions_and_replicas() -> None:
             write("partition_timeline", intervals, proven.intervals if proven else None)
@@ -251,10 +374,15 @@ def rebuild(store: Store, clusters: list[str], ruleset: RuleSet, version: int | 
         at_once(partitions_and_replicas, all_reassignments)
 
     def all_others() -> None:
-        write("controllers", controllers.reigns(spoken))
+        write("controllers", controllers.reigns(known.spoken))
         of_topics = heard if marks is None else marks.of_deletions(heard)
         write("topic_deletions", topic_deletions(of_topics, since), marks.of_deletions if marks else None)
-        # whole: what fills a gap or tells of an election changes causes everywhere
-        write("discontinuities", discontinuities.discontinuities(heard))
+        topics = lines.to_read(store.rows_of("discontinuities", clusters)) if lines else None
+        found = lines.breaks(heard, topics) if lines else discontinuities.breaks(heard)
+        write(
+            "discontinuities",
+            discontinuities.discontinuities(found, heard),
+            lambda old: discontinuities.of_topics(old, topics),
+        )
 
     at_once(of_partitions, all_others)

@@ -1,11 +1,16 @@
 """`controllers`: the reigns."""
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from jobs.timelines.order import in_memory, neighbours
+from jobs.timelines.order import elects, in_memory, neighbours
 
 REIGN = ("cluster", "incarnation", "controller_epoch")
+
+
+def speaks() -> Column:
+    """Whether an event is a line that a controller printed in an epoch of its own."""
+    return F.col("event_type").isNotNull() & F.col("controller_epoch").isNotNull() & (F.col("controller") == F.col("node"))
 
 
 def reigns(events: DataFrame) -> DataFrame:
@@ -16,11 +21,10 @@ def reigns(events: DataFrame) -> DataFrame:
     where no log has that, its first line in that epoch shows that it was. Every broker prints `Resigned` when it stops; it ends
     a reign only of the broker that had one.
     """
-    elected = F.col("event_type").isin("controller_elected", "controller_epoch_incremented")
-    spoken = F.col("controller_epoch").isNotNull() & (F.col("controller") == F.col("node"))
+    elected = elects()
     first_of = ("ts", "log", "file_ts", "file", "record_no")
     known = (
-        events.filter(spoken & (elected | F.col("event_type").isNotNull()))
+        events.filter(speaks())
         .groupBy(*REIGN, "node")
         .agg(
             F.min(F.when(elected, F.col("ts"))).alias("elected_at"),

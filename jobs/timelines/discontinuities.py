@@ -4,16 +4,52 @@ The state machines print every change at TRACE, so a break means that something 
 in ZooKeeper, a wiped cluster with nothing, and everything else is lines that are not there.
 """
 
+from dataclasses import dataclass
+
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from jobs.timelines.order import PARTITION, REPLICA, neighbours, position, up_to_here
+from jobs.timelines.order import PARTITION, REPLICA, elects, in_memory, neighbours, position, up_to_here
 
 TOPIC = ("cluster", "incarnation", "topic")
 NODE = ("cluster", "node")
+# of a topic, whatever life its cluster is in
+NAME = ("cluster", "topic")
 NOWHERE = ("NonExistentPartition", "NonExistentReplica")
 # in one batch of a controller all partitions of a new cluster are created
 ONE_BATCH = "INTERVAL 60 SECONDS"
+
+
+def lines(events: DataFrame) -> DataFrame:
+    """Those events that leave a partition or replica in a state, or end the deletion of a topic.
+
+    in: events. out: the same and left STRING, deleted BOOLEAN.
+    """
+    about = F.col("topic").isNotNull() & F.col("partition").isNotNull()
+    # `after removing replica 3 .. as part of transition to OfflineReplica` is printed on the way and names no state before
+    change = (F.col("says") == "happened") & F.col("from_state").isNotNull()
+    left = F.when(change | (F.col("says") == "is"), F.col("to_state")).when(F.col("says") == "failed", F.col("from_state"))
+    deleted = F.col("event_type") == "deletion_completed"
+    told = (about & left.isNotNull()) | (deleted & F.col("topic").isNotNull())
+    return events.filter(told).select("*", left.alias("left"), deleted.alias("deleted"))
+
+
+def last_lines(events: DataFrame) -> DataFrame:
+    """What later breaks are found by: the last line of each replica, of each partition with an epoch, and of each topic's deletions.
+
+    in and out: events in order.
+    """
+    dated = F.col("controller_epoch").isNotNull() & ~F.col("deleted")
+
+    def place(keys: tuple[str, ...], *kind: Column) -> Column:
+        return F.row_number().over(Window.partitionBy(*keys, *kind).orderBy(*position(backwards=True)))
+
+    placed = lines(events).select("*", F.lit(1).alias("tie")).select(
+        "*", dated.alias("dated"),
+        place(REPLICA, F.col("deleted")).alias("of_replica"), place(PARTITION, dated).alias("of_partition"),
+    )  # fmt: skip
+    chosen = (F.col("of_replica") == 1) | (F.col("dated") & (F.col("of_partition") == 1))
+    return placed.filter(chosen).select(*events.columns)
 
 
 def breaks(events: DataFrame) -> DataFrame:
@@ -23,15 +59,8 @@ def breaks(events: DataFrame) -> DataFrame:
     record_id; of the line before: held_state, held_since, held_from, held_epoch, held_node, held_record_id; known_epoch: the newest
     controller epoch that the partition's lines before name.
     """
-    about = F.col("topic").isNotNull() & F.col("partition").isNotNull()
-    # `after removing replica 3 .. as part of transition to OfflineReplica` is printed on the way and names no state before
-    change = (F.col("says") == "happened") & F.col("from_state").isNotNull()
-    left = F.when(change | (F.col("says") == "is"), F.col("to_state")).when(F.col("says") == "failed", F.col("from_state"))
-    deleted = F.col("event_type") == "deletion_completed"
     in_topic = up_to_here(*TOPIC, order=position())
-    told = events.filter((about & left.isNotNull()) | (deleted & F.col("topic").isNotNull())).select(
-        "*", left.alias("left"), F.lit(1).alias("tie"), deleted.alias("deleted")
-    )
+    told = lines(events).select("*", F.lit(1).alias("tie"))
     numbered = told.select("*", F.row_number().over(in_topic).alias("pos"))
     with_deletions = numbered.select(
         *REPLICA, "pos", F.col("ts").alias("at"), "node", "controller_epoch", "level", "from_state", "record_id",
@@ -66,8 +95,7 @@ def _logged_hours(events: DataFrame) -> DataFrame:
 
 def _elections(events: DataFrame) -> DataFrame:
     """cluster, incarnation, elections ARRAY<TIMESTAMP>."""
-    elected = events.filter(F.col("event_type").isin("controller_elected", "controller_epoch_incremented"))
-    return elected.groupBy("cluster", "incarnation").agg(F.collect_set("ts").alias("elections"))
+    return events.filter(elects()).groupBy("cluster", "incarnation").agg(F.collect_set("ts").alias("elections"))
 
 
 def _caused(found: DataFrame, hours: DataFrame, elections: DataFrame) -> DataFrame:
@@ -116,14 +144,59 @@ def _caused(found: DataFrame, hours: DataFrame, elections: DataFrame) -> DataFra
     )
 
 
-def discontinuities(events: DataFrame) -> DataFrame:
+def of_topics(rows: DataFrame, topics: DataFrame | None) -> DataFrame:
+    """Those events or rows of `discontinuities` that name one of these topics; None: all."""
+    if topics is None:
+        return rows
+    return rows.join(F.broadcast(topics.select(*NAME)), list(NAME), "left_semi").select(*rows.columns)
+
+
+@dataclass(frozen=True)
+class Since:
+    """What is known when lines come after others. then: `last_lines` of before. new: events that came. Both in order."""
+
+    then: DataFrame
+    new: DataFrame
+
+    def to_read(self, held: DataFrame) -> DataFrame | None:
+        """The topics whose whole history has to be looked through; None: all.
+
+        held: rows of `discontinuities` of before. out: cluster, topic. What comes after a break does not change its cause, but for one
+        batch of a controller; so it is the topics with lines that come late or at once after a break. Where a cluster was wiped, its
+        topics show it to one another.
+        """
+        begin = F.min(F.coalesce("ts", F.lit(0).cast("timestamp")))
+        began = lines(self.new).groupBy(*NAME).agg(begin.alias("since"))
+        last = lines(self.then).groupBy(*NAME).agg(F.max("ts").alias("until"), F.count_if(F.col("ts").isNull()).alias("undated"))
+        late = began.join(last, list(NAME)).filter((F.col("since") <= F.col("until")) | (F.col("undated") > 0)).select(*NAME)
+        first = self.new.agg(begin.alias("first")).first()
+        assert first is not None
+        near = F.col("at").isNull() | (F.col("at") >= F.lit(first["first"]) - F.expr(ONE_BATCH))
+        if not held.filter(F.col("cause") == "wiped_cluster").isEmpty():
+            return None
+        return in_memory(late.unionByName(held.filter(near).select(*NAME)).distinct())
+
+    def breaks(self, events: DataFrame, topics: DataFrame | None) -> DataFrame:
+        """`breaks` that the new lines show, and of the topics `to_read` all. events: of all time."""
+        again = breaks(of_topics(events, topics))
+        if topics is None:
+            return again
+        until = lines(self.then).groupBy(*NAME).agg(F.max("ts").alias("until"))
+        others = breaks(self.then.unionByName(self.new)).join(F.broadcast(topics), list(NAME), "left_anti")
+        later = F.col("until").isNull() | (F.col("at") > F.col("until"))
+        return again.unionByName(others.join(until, list(NAME), "left").filter(later).select(*again.columns))
+
+
+def discontinuities(found: DataFrame, events: DataFrame) -> DataFrame:
     """One row a break.
 
-    in: events with file_ts. out: the columns of `discontinuities`.
+    in: `breaks`; events in which they are. out: the columns of `discontinuities`.
     """
-    found = breaks(events).localCheckpoint()
+    found = found.localCheckpoint()
+    oldest = found.agg(F.count("*").alias("count"), F.min(F.date_trunc("hour", "held_since")).alias("since")).first()
+    assert oldest is not None
     # most logs have none, and nothing need be looked up then
-    around = events.limit(0) if found.isEmpty() else events
+    around = events.limit(0) if not oldest["count"] else events.filter(F.col("ts") >= F.lit(oldest["since"]))
     return _caused(found, _logged_hours(around), _elections(around)).select(
         *REPLICA, "at", "node", "controller_epoch", "held_state", "held_since", F.col("from_state").alias("found_state"), "cause",
         "record_id", "held_record_id",

@@ -24,6 +24,10 @@ CONTROLLER_TOLD = (
 )
 # what only a broker of a KRaft cluster prints
 BROKER_SIGNS = ("replica_creating", "roles_changing", "broker_state_changed")
+# what only a ZooKeeper controller prints
+ZOOKEEPER_SIGNS = ("partition_new", "partition_online", "assignment_updated", "topics_changed")
+CONTROLLER_SIGNS = (*CONTROLLER_TOLD, "partition_record")
+OF_MODE = (*CONTROLLER_SIGNS, *BROKER_SIGNS, *ZOOKEEPER_SIGNS)
 # without a partition epoch up to 3.2
 BROKER_TOLD = ("leader_started", "follower_started", "become_skipped")
 # from where on a controller's lines are history, and from where on they are not

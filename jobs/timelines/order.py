@@ -225,15 +225,23 @@ def ends(several: Sequence[Cluster]) -> list[datetime | None]:
     return [by_number[number] for number in sorted(by_number)]
 
 
+def elects() -> Column:
+    """Whether an event tells of an election."""
+    return F.col("event_type").isin("controller_elected", "controller_epoch_incremented")
+
+
+def begins_log() -> Column:
+    """Whether an event is the first record of a metadata log."""
+    return F.col("event_type").isin("metadata_record", "quorum_leader_record") & (F.col("metadata_offset") == 0)
+
+
 def signs(events: DataFrame) -> dict[str, list[Sign]]:
     """Cluster -> what its events tell about its lives."""
-    elected = F.col("event_type").isin("controller_elected", "controller_epoch_incremented")
-    epoch = F.when(elected, F.col("controller_epoch"))
-    begins_log = F.col("event_type").isin("metadata_record", "quorum_leader_record") & (F.col("metadata_offset") == 0)
+    epoch = F.when(elects(), F.col("controller_epoch"))
     rows = (
-        events.filter(F.col("ts").isNotNull() & (epoch.isNotNull() | F.col("cluster_id").isNotNull() | begins_log))
+        events.filter(F.col("ts").isNotNull() & (epoch.isNotNull() | F.col("cluster_id").isNotNull() | begins_log()))
         .select(
-            "cluster", "ts", epoch.alias("controller_epoch"), "cluster_id", begins_log.alias("begins_log"),
+            "cluster", "ts", epoch.alias("controller_epoch"), "cluster_id", begins_log().alias("begins_log"),
             F.expr(FOLDER).alias("folder"), "node",
         )
         .collect()
@@ -288,18 +296,10 @@ def in_order(events: DataFrame, held: DataFrame | None = None) -> DataFrame:
     return events.join(F.broadcast(of_file), same).select(*events.columns, log.alias("log"), "file_ts")
 
 
-def position() -> list[Column]:
+def position(*, backwards: bool = False) -> list[Column]:
     """Sort columns of the order of events."""
-    return [
-        F.asc_nulls_first("ts"),
-        F.asc_nulls_first("tie"),
-        F.asc_nulls_first("node"),
-        F.asc("log"),
-        F.asc_nulls_first("file_ts"),
-        F.asc("file"),
-        F.asc("record_no"),
-        F.asc("item"),
-    ]
+    order = F.desc_nulls_last if backwards else F.asc_nulls_first
+    return [order(name) for name in ("ts", "tie", "node", "log", "file_ts", "file", "record_no", "item")]
 
 
 def in_memory(rows: DataFrame) -> DataFrame:

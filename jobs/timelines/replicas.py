@@ -36,10 +36,14 @@ def changes(events: DataFrame) -> DataFrame:
     )
 
 
+def is_trace() -> Column:
+    """Whether an event shows that its node prints replica states."""
+    return _is_change() & F.col("from_state").isNotNull()
+
+
 def tracing(events: DataFrame) -> DataFrame:
     """cluster, incarnation, node: those that print replica states. They print all of them."""
-    printing = events.filter(_is_change() & F.col("from_state").isNotNull())
-    return printing.select("cluster", "incarnation", "node").distinct()
+    return events.filter(is_trace()).select("cluster", "incarnation", "node").distinct()
 
 
 def _goes(state: str, replicas: str) -> Column:

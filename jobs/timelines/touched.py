@@ -28,15 +28,15 @@ OF_KRAFT_CLUSTER = (*kraft.MARKS, "feature_replayed", *kraft_replicas.REPLAYED, 
 
 @dataclass(frozen=True)
 class Touched:
-    """whole: clusters of which everything is made anew. kraft: those with KRaft controllers.
+    """kraft: clusters with KRaft controllers.
 
     topics: cluster, topic, whole BOOLEAN (all of its partitions). partitions: cluster, topic, partition, since (the first new event).
     deleted: cluster, topic, of whose deletion new events tell. anchors: rows of `partition_timeline`, of touched partitions at most
-    one each: what is after it is made anew, the events up to its begin need not be read. since: events up to then need not be read at
-    all; null: there are partitions without an anchor. names: of the topics, deleted ones too; null: they are too many to list.
+    one each: what is after it is made anew, the events up to its begin need not be read. since: events up to then need not be read
+    but for topics that have no anchor; null: there is no anchor, or those topics are too many to list. names: of the topics, deleted
+    ones too; null: they are too many to list. unanchored: names of the topics with a partition without an anchor.
     """
 
-    whole: frozenset[str]
     kraft: frozenset[str]
     topics: DataFrame
     partitions: DataFrame
@@ -44,20 +44,20 @@ class Touched:
     anchors: DataFrame
     since: datetime | None
     names: frozenset[str] | None
+    unanchored: frozenset[str]
 
     def _may_count(self, frame: DataFrame) -> DataFrame:
         """Less those events whose topic says at once that they do not."""
         if self.names is None:
             return frame
-        return frame.filter(F.col("topic").isNull() | F.col("topic").isin(*self.names) | self._is_whole())
+        return frame.filter(F.col("topic").isNull() | F.col("topic").isin(*self.names))
 
-    def _is_whole(self) -> Column:
-        return F.expr(in_clusters(self.whole)) if self.whole else F.lit(False)
+    def _in_kraft(self) -> Column:
+        return F.expr(in_clusters(self.kraft)) if self.kraft else F.lit(False)
 
     def rows(self, frame: DataFrame) -> DataFrame:
         """Those rows of a timeline that are made anew. in: rows with cluster, topic, partition."""
-        touched = self._is_whole() | F.col("of_topic") | F.col("of_partition")
-        return self._marked(frame).filter(touched).select(*frame.columns)
+        return self._marked(frame).filter("of_topic OR of_partition").select(*frame.columns)
 
     def intervals(self, frame: DataFrame) -> DataFrame:
         """Those rows of `partition_timeline` that are made anew."""
@@ -101,7 +101,10 @@ class Touched:
     def without_anchors_of(self, wrong: DataFrame) -> "Touched":
         """The same, with the whole history of some partitions. wrong: cluster, incarnation, topic, partition."""
         left = self.anchors.join(wrong, list(order.PARTITION), "left_anti").localCheckpoint()
-        return replace(self, anchors=left, since=None)
+        more = _listed(wrong)
+        if more is None:
+            return replace(self, anchors=left, since=None)
+        return replace(self, anchors=left, unanchored=self.unanchored | more)
 
     def differing(self, before: DataFrame, now: DataFrame) -> DataFrame:
         """Anchored partitions whose time before the first new event came out in another way than it is held.
@@ -127,15 +130,14 @@ class Touched:
 
     def events(self, frame: DataFrame) -> DataFrame:
         """Those events that tell about partitions to be made anew, with all that tell about their topic, brokers or cluster."""
-        everything = self.whole | self.kraft
-        wide = F.col("topic").isNull() & (
-            (F.expr(in_clusters(everything)) if everything else F.lit(False)) | F.col("event_type").isin("broker_started")
-        )
+        of_broker = F.col("event_type").isin("broker_started")
+        wide = F.col("topic").isNull() & (self._in_kraft() | of_broker)
         of_all = F.col("partition").isNull() & F.col("of_topic").isNotNull()
-        wanted = self._is_whole() | F.col("of_topic") | F.col("of_partition") | of_all | wide
+        wanted = F.col("of_topic") | F.col("of_partition") | of_all | wide
         later = F.coalesce(F.col("ts") > F.col("anchor_ts"), F.lit(True))
         if self.since is not None:
-            frame = frame.filter(F.col("ts").isNull() | (F.col("ts") > F.lit(self.since)))
+            recent = F.col("ts").isNull() | (F.col("ts") > F.lit(self.since))
+            frame = frame.filter(recent | wide | F.col("topic").isin(*self.unanchored) if self.unanchored else recent)
         marked = self._joined(self._marked(self._may_count(frame)), self.begins())
         return marked.filter(F.coalesce(wanted, F.lit(False)) & later).select(*frame.columns)
 
@@ -144,17 +146,13 @@ class Touched:
         marks = F.broadcast(self.deleted.select(*TOPIC, F.lit(True).alias("of_topic")))
         marked = self._may_count(frame).join(marks, list(TOPIC), "left")
         # in KRaft a record may name the id of its topic alone
-        wanted = self._is_whole() | F.col("of_topic") | F.col("topic").isNull()
+        wanted = F.col("of_topic") | (F.col("topic").isNull() & self._in_kraft())
         return marked.filter(F.coalesce(wanted, F.lit(False))).select(*frame.columns)
 
     def _marked(self, frame: DataFrame) -> DataFrame:
         topics = F.broadcast(self.topics.select(*TOPIC, F.col("whole").alias("of_topic")))
         partitions = F.broadcast(self.partitions.select(*PARTITION, F.lit(True).alias("of_partition")))
         return frame.join(topics, list(TOPIC), "left").join(partitions, list(PARTITION), "left")
-
-
-def _clusters(frame: DataFrame) -> frozenset[str]:
-    return frozenset(row.cluster for row in frame.select("cluster").distinct().collect())
 
 
 def _in_another_order(before: DataFrame, now: DataFrame) -> DataFrame:
@@ -166,37 +164,33 @@ def _in_another_order(before: DataFrame, now: DataFrame) -> DataFrame:
     return now.join(F.broadcast(then), same_file).filter(changed)
 
 
-def find(
-    before: DataFrame,
-    now: DataFrame,
-    new: DataFrame,
-    *,
-    files: DataFrame,
-    intervals: DataFrame,
-    whole: frozenset[str],
-    in_kraft: frozenset[str],
-    anchored: frozenset[str] = frozenset(),
-) -> Touched:
-    """What new events touch.
+def everywhere(before: DataFrame, now: DataFrame, new: DataFrame, *, in_kraft: frozenset[str]) -> frozenset[str]:
+    """Clusters of which everything is made anew, for something that all their partitions share has changed.
 
-    before, now, new: recognised events of earlier runs, of all runs (with overruled), those that this one brought or took away.
-    files: `order.files` of now. intervals: `partition_timeline` so far. whole: clusters that are known to be made anew as a whole.
-    in_kraft: those with KRaft controllers. anchored: clusters whose history need not be read as a whole.
-    As a whole is made anew where something that all partitions share has changed: the order of files, the nodes that print replica
-    states; in KRaft also what a controller's start or a broker's registration makes of lines that were known before, and whatever a
-    dump of the metadata log says.
+    That is the order of files and the nodes that print replica states; in KRaft also what a controller's start or a broker's
+    registration makes of lines that were known before, and whatever a dump of the metadata log says.
+    before, now: `witnesses` of earlier runs and of all, new: recognised events that this run brought. in_kraft: clusters with KRaft
+    controllers.
     """
     tracing = replicas.tracing(now).join(replicas.tracing(before), ["cluster", "incarnation", "node"], "left_anti")
-    reordered = _in_another_order(order.files(before), files).select("cluster")
-    # an election that comes late decides what a deposed controller's lines are worth
-    overruled = now.filter("overruled").select("cluster")
-    whole |= _clusters(reordered.unionByName(tracing.select("cluster")).unionByName(overruled))
+    changed = _in_another_order(order.files(before), order.files(now)).select("cluster").unionByName(tracing.select("cluster"))
     if in_kraft:
         of_kraft = F.expr(in_clusters(in_kraft))
         unnamed = F.col("topic").isNull() & (F.col("topic_id").isNotNull() | F.col("kafka_version").isNotNull())
         wide = new.filter(of_kraft & (F.col("event_type").isin(*OF_KRAFT_CLUSTER) | unnamed)).select("cluster")
         dumped = now.filter(of_kraft & (F.col("logger") == "__cluster_metadata")).select("cluster")
-        whole |= _clusters(wide.unionByName(dumped))
+        changed = changed.unionByName(wide).unionByName(dumped)
+    return frozenset(row.cluster for row in changed.distinct().collect())
+
+
+def find(
+    new: DataFrame, *, intervals: DataFrame, in_kraft: frozenset[str] = frozenset(), anchored: frozenset[str] = frozenset()
+) -> Touched:
+    """What new events touch.
+
+    new: recognised events that this run brought. intervals: `partition_timeline` so far. in_kraft: clusters with KRaft controllers.
+    anchored: clusters whose history need not be read as a whole.
+    """
     named = new.filter("topic IS NOT NULL")
     every_partition = F.col("partition").isNull()
     if in_kraft:  # its partitions are told apart by the ids of their topics
@@ -221,22 +215,21 @@ def find(
     if in_kraft:
         deleted = deleted.unionByName(named.filter(F.expr(in_clusters(in_kraft))).select(*TOPIC))
     of_topics = topics.filter("whole").select(*TOPIC)
-    anchors = _anchors(
-        intervals, named_partitions.join(F.broadcast(of_topics), list(TOPIC), "left_anti"), anchored - whole - in_kraft
-    )
+    anchors = _anchors(intervals, named_partitions.join(F.broadcast(of_topics), list(TOPIC), "left_anti"), anchored - in_kraft)
     touched = named_partitions.select(*PARTITION, "since")
-    bounds = (
-        touched.select(*PARTITION)
-        .join(anchors.select(*PARTITION, "valid_from"), list(PARTITION), "left")
-        .agg(F.bool_and(F.col("valid_from").isNotNull()).alias("all"), F.min("valid_from").alias("oldest"))
-        .first()
-    )
-    assert bounds is not None
-    since = bounds["oldest"] if bounds["all"] and not whole and of_topics.isEmpty() else None
-    deleted = deleted.distinct().localCheckpoint()
-    listed = topics.select("topic").union(deleted.select("topic")).distinct().limit(MOST_NAMES + 1).collect()
-    names = frozenset(row.topic for row in listed) if len(listed) <= MOST_NAMES else None
-    return Touched(whole, in_kraft, topics, touched, deleted, anchors, since, names)
+    deleted = order.in_memory(deleted.distinct())
+    names = _listed(topics.unionByName(deleted, allowMissingColumns=True))
+    lacking = of_topics.unionByName(touched.join(F.broadcast(anchors), list(PARTITION), "left_anti").select(*TOPIC))
+    unanchored = _listed(lacking)
+    oldest = None if unanchored is None else anchors.agg(F.min("valid_from").alias("oldest")).first()
+    since = oldest.oldest if oldest is not None else None
+    return Touched(in_kraft, topics, touched, deleted, anchors, since, names, unanchored or frozenset())
+
+
+def _listed(topics: DataFrame) -> frozenset[str] | None:
+    """The names of topics, if they are few enough to be listed."""
+    rows = topics.select("topic").distinct().limit(MOST_NAMES + 1).collect()
+    return frozenset(row.topic for row in rows) if len(rows) <= MOST_NAMES else None
 
 
 def _anchors(intervals: DataFrame, touched: DataFrame, clusters: frozenset[str]) -> DataFrame:
