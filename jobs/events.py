@@ -102,25 +102,27 @@ def count_repetitions(identified: DataFrame) -> DataFrame:
     return numbered.select(_record_id(F.col("occurrence")).alias("record_id"), *columns)
 
 
-def copies(identified: DataFrame, known: DataFrame | None, bare: bool, small: bool) -> DataFrame:
+def copies(identified: DataFrame, known: DataFrame | None, wanted: Column, *, bare: bool, small: bool) -> DataFrame:
     """Records that stand elsewhere already, be it whole or as the beginning of another: a stack trace that was still being written.
 
     in: as `identify` gives them; known: record_id, cluster, node, raw of earlier runs. out: file_no, record_no, and record_id if it
-    is of an earlier run (file_no null). bare: the same text is said many times, only the identity tells. small: the records are few.
+    is of an earlier run (file_no null). wanted: whether a record is to be landed, as a condition: what is not makes no other a copy of
+    an earlier run. bare: the same text is said many times, only the identity tells. small: the records are few.
     """
     first_line = line_hash(F.substring_index("raw", "\n", 1))
     columns = ["cluster", "node", "record_id", "raw", (F.col("record_id") if bare else first_line).alias("key")]
-    met = identified.filter("NOT unfinished").select(*columns, "file_no", "record_no", "in_scope")
+    met = identified.filter("NOT unfinished").select(*columns, "file_no", "record_no", "in_scope", wanted.alias("wanted"))
     if known is not None:
         place = [F.lit(None).cast(kind).alias(name) for name, kind in (("file_no", "int"), ("record_no", "bigint"))]
         keys = met.select("key")
         met_again = known.select(*columns).join(F.broadcast(keys) if small else keys, "key", "left_semi")
-        met = met.unionByName(met_again.select("*", *place, F.lit(True).alias("in_scope")))
+        met = met.unionByName(met_again.select("*", *place, F.lit(True).alias("in_scope"), F.lit(True).alias("wanted")))
     # of texts in falling order, all that begin with one stand right before it
     same = Window.partitionBy("cluster", "node", "key").orderBy(
         F.desc("raw"), F.asc_nulls_first("file_no"), F.asc("record_no"), F.asc("record_id")
     )
-    again = F.coalesce(F.lag("raw").over(same).startswith(F.col("raw")), F.lit(False))
+    longer = F.lag("raw").over(same).startswith(F.col("raw")) & (F.col("file_no").isNotNull() | F.lag("wanted").over(same))
+    again = F.coalesce(longer, F.lit(False))
     return met.select("file_no", "record_no", "record_id", "in_scope", again.alias("again")).filter("again AND in_scope").select(
         "file_no", "record_no", F.when(F.col("file_no").isNull(), F.col("record_id")).alias("record_id")
     )  # fmt: skip
@@ -177,11 +179,11 @@ def _suspects(part: Part, known: DataFrame | None) -> DataFrame | None:
 
 
 def _new_records(
-    part: Part, names: DataFrame, known: DataFrame | None, ruleset: RuleSet, small: bool
+    part: Part, names: DataFrame, known: DataFrame | None, ruleset: RuleSet, *, wanted: Column, small: bool
 ) -> tuple[DataFrame, int, list[str]]:
     """(identified records without those in scope that stand elsewhere already, how many these are, ids of known ones cut short).
 
-    small: they are parsed once and kept; else only those that may be copies are parsed twice.
+    wanted: as `copies` takes it. small: they are parsed once and kept; else only those that may be copies are parsed twice.
     """
 
     def identified(records: DataFrame) -> DataFrame:
@@ -200,7 +202,7 @@ def _new_records(
         compared = None if suspects is None else identified(suspects)
     if compared is None:
         return rows, 0, []
-    held = copies(compared, known, part.bare, small).localCheckpoint()
+    held = copies(compared, known, wanted, bare=part.bare, small=small).localCheckpoint()
     found = held.agg(F.count("file_no").alias("met"), F.collect_list("record_id").alias("cut_short")).first()
     assert found is not None
     left = rows.join(sized(held, found.met), ["file_no", "record_no"], "left_anti") if found.met else rows
@@ -229,7 +231,7 @@ def land(store: Store, parts: list[Part], source: Staged, ruleset: RuleSet, days
     cut_short: list[str] = []
     for part in parts:
         known = None if store.has_none("events", clusters) else _known(store, clusters, part.survey)
-        rows, count, completed = _new_records(part, names, known, ruleset, small)
+        rows, count, completed = _new_records(part, names, known, ruleset, wanted=_in_days(days), small=small)
         frames.append(rows)
         held += count
         cut_short += completed

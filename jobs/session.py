@@ -122,6 +122,8 @@ def settings(input_bytes: int | None = None, held_bytes: int = 0) -> dict[str, s
         "spark.hadoop.parquet.enable.dictionary#record_id": "false",
         "spark.hadoop.parquet.enable.dictionary#raw": "false",
         "spark.hadoop.parquet.column.statistics.enabled#raw": "false",
+        # the default, INT96, has no smallest and largest value by which a reader could pass over rows of another time
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.ui.showConsoleProgress": "false",
         # Python call sites for error messages: half of the time that building a large expression takes
         "spark.sql.dataFrameQueryContext.enabled": "false",
@@ -130,6 +132,8 @@ def settings(input_bytes: int | None = None, held_bytes: int = 0) -> dict[str, s
     small = input_bytes is not None and input_bytes < SMALL_INPUT and held_bytes < SMALL_INPUT // 2
     if small:
         conf |= {
+            # of each sort, aggregation and broadcast; the default, 32 MB of such a heap, is zeroed some hundred times
+            "spark.buffer.pageSize": "1m",
             # compiling 400 rules takes longer than interpreting them for some thousand records
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -172,9 +173,9 @@ CUTS = {
 }
 
 
-def land(store: Store, spark: SparkSession, files: list[ingest.LogFile], staging: Path) -> events.Read:
+def land(store: Store, spark: SparkSession, files: list[ingest.LogFile], staging: Path, **given: Any) -> events.Read:
     with ingest.staged(files, staging) as source:
-        return events.land(store, ingest.read(spark, source, built_in()), source, built_in())
+        return events.land(store, ingest.read(spark, source, built_in()), source, built_in(), **given)
 
 
 def test_a_record_that_was_cut_short_is_completed(spark: SparkSession, tmp_path: Path) -> None:
@@ -182,9 +183,9 @@ def test_a_record_that_was_cut_short_is_completed(spark: SparkSession, tmp_path:
     store.open()
     folders = {name: tmp_path / f"{number}" for number, name in enumerate(CUTS)}
 
-    def deliver(content: Callable[[str], bytes]) -> events.Read:
+    def deliver(content: Callable[[str], bytes], **given: Any) -> events.Read:
         files = [replace(file, cluster=name) for name in CUTS for file in grown(folders[name], content(name))]
-        return land(store, spark, files, tmp_path / "staging")
+        return land(store, spark, files, tmp_path / "staging", **given)
 
     def told() -> dict[str, set[str]]:
         found: dict[str, set[str]] = {name: set() for name in CUTS}
@@ -198,6 +199,10 @@ def test_a_record_that_was_cut_short_is_completed(spark: SparkSession, tmp_path:
     for name, raws in told().items():
         assert len(raws) == 2, name
         assert all(any(whole.startswith(raw) for whole in expected) for raw in raws), name
+    # a run that is about other days leaves it as it is
+    other_day = deliver(lambda name: WITH_TRACE, days=(date(2000, 1, 1), date(2000, 1, 1)))
+    assert (other_day.new, other_day.completed) == (0, 0)
+    assert store.table("events").count() == 2 * len(CUTS)
     late = deliver(lambda name: WITH_TRACE)
     assert late.completed == 3
     assert told() == dict.fromkeys(CUTS, expected)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from test_hostile import CUTS, WITH_TRACE
 
 from jobs import errors, nightly_audit, timelines
 from jobs.nightly_audit import main
@@ -235,6 +236,23 @@ def test_any_delivery_gives_the_tables_of_one_run(spark, capsys, tmp_path, monke
         if got.get(key) != expected.get(key)
     }
     assert not wrong, "\n".join(f"{key}\n  only night by night: {a}\n  only in one run: {b}" for key, (a, b) in wrong.items())
+
+
+def test_a_record_that_is_whole_now_makes_nothing_else_anew(spark, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(nightly_audit, "KEPT_BYTES", SOME_BYTES)
+    whole_log, cut = (
+        {"broker-1/state-change.log": WITH_TRACE},
+        {"broker-1/state-change.log": WITH_TRACE[: CUTS["between two frames"]]},
+    )
+    for folder in ("nights", "once"):
+        (tmp_path / folder).mkdir()
+    audit(tmp_path / "nights", tmp_path / "tables", {"c": cut})
+    audit(tmp_path / "once", tmp_path / "expected", {"c": whole_log})
+    with monkeypatch.context() as patched:
+        patched.setattr(timelines, "_anew", None)
+        audit(tmp_path / "nights", tmp_path / "tables", {"c": whole_log})
+    capsys.readouterr()
+    assert rows(spark, tmp_path / "tables") == rows(spark, tmp_path / "expected")
 
 
 def test_what_an_aborted_run_has_landed_is_still_new(spark, capsys, tmp_path, monkeypatch):

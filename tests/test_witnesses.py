@@ -78,7 +78,7 @@ def test_breaks_are_found_by_the_last_lines_of_before(spark: SparkSession, split
     told = broken(spark).withColumn("second", F.expr("CAST(substring(record_id, 2) AS INT)")).localCheckpoint()
     then, new = (told.filter(which).drop("second") for which in (F.col("second") <= split, F.col("second") > split))
     none_held = frame(spark, types_of("discontinuities"), [])
-    since = discontinuities.Since(discontinuities.last_lines(then), new)
+    since = discontinuities.Since(discontinuities.last_lines(then), new, gone=new.limit(0))
     topics = since.to_read(none_held)
     assert topics is not None
     found = rows_of(since.breaks(told.drop("second"), topics))
@@ -111,6 +111,6 @@ def test_an_election_that_comes_late(tables: Store, line: dict[str, Any], electe
         added(tables, "events", rows.drop("log", "file_ts").withColumns(filled))
     then, now = before.drop("log", "file_ts"), before.unionByName(late).drop("log", "file_ts")
     held = timelines.Witnesses.among(in_order(then))
-    come = timelines.News(held, late, frozenset())
+    come = timelines.News(held, late, late.limit(0), frozenset())
     changed = timelines.changed_for_all(tables, ["c"], come, timelines.shared(held.shared), timelines.shared(now))
     assert changed == expected

@@ -177,31 +177,38 @@ class Witnesses:
 class News:
     """What came since the timelines of clusters were made.
 
-    held: what was known then. rows: the events that came, and those that went. lost: clusters of which some went.
+    held: what was known then, without what went. came, went: events. bereft: clusters that lost a witness, and have no other like it.
     """
 
     held: Witnesses
-    rows: DataFrame
-    lost: frozenset[str]
+    came: DataFrame
+    went: DataFrame
+    bereft: frozenset[str]
 
     @property
     def told(self) -> DataFrame:
         """Events that tell what all partitions share, of then and now, and all that is new."""
-        return self.held.shared.unionByName(self.rows.select(*witnesses.COLUMNS))
+        return self.held.shared.unionByName(self.came.select(*witnesses.COLUMNS))
 
-    @property
-    def recognised(self) -> DataFrame:
-        """Those of the rows that a timeline may rest on."""
-        return self.rows.filter("event_type IS NOT NULL")
+    def recognised(self, rows: DataFrame) -> DataFrame:
+        """Those of the events that came or went that a timeline may rest on."""
+        return rows.filter("event_type IS NOT NULL")
 
 
 def news(store: Store, clusters: list[str], version: int) -> News:
     """What came to clusters after a version of `events` that `Store.built_from` gave."""
     columns = dict.fromkeys((*witnesses.COLUMNS, *touched.TOLD))
-    came, went = (rows.filter(in_clusters(clusters)).select(*columns) for rows in store.changed_since("events", version, EVENT))
-    lost = frozenset(row.cluster for row in went.select("cluster").distinct().collect())
-    rows = came.unionByName(went) if lost else came
-    return News(Witnesses.of_rows(store.witnesses(clusters).localCheckpoint()), rows.localCheckpoint(), lost)
+    came, went = (
+        order.in_memory(rows.filter(in_clusters(clusters)).select(*columns))
+        for rows in store.changed_since("events", version, EVENT)
+    )
+    held = store.witnesses(clusters).localCheckpoint()
+    left, lost = (Witnesses.of_rows(held.join(went.select(*EVENT), list(EVENT), how)) for how in ("left_anti", "left_semi"))
+    # of a record that was cut short and is whole now
+    others = came.select(*[F.col(name).alias(f"of_{name}") for name in witnesses.ALIKE])
+    alike = [F.col(name).eqNullSafe(F.col(f"of_{name}")) for name in witnesses.ALIKE]
+    bereft = lost.shared.join(others, alike, "left_anti").select("cluster").distinct().collect()
+    return News(left, came, went, frozenset(row.cluster for row in bereft))
 
 
 @dataclass(frozen=True)
@@ -234,11 +241,12 @@ def shared(told: DataFrame) -> Shared:
 def changed_for_all(store: Store, clusters: list[str], come: News, then: Shared, now: Shared) -> frozenset[str]:
     """Clusters of which everything is made anew.
 
-    Beside those of `touched.everywhere`: where events went, lives have changed, or an election that comes late makes worthless what
+    Beside those of `touched.everywhere`: where a witness went, lives have changed, or an election that comes late makes worthless what
     was heard before.
     """
-    some = come.lost | {name for name in clusters if then.lives_of(name) != now.lives_of(name)}
-    some |= touched.everywhere(come.held.shared, now.spoken, come.recognised, in_kraft=frozenset(now.since))
+    new = come.recognised(come.came.unionByName(come.went))
+    some = come.bereft | {name for name in clusters if then.lives_of(name) != now.lives_of(name)}
+    some |= touched.everywhere(come.held.shared, now.spoken, new, in_kraft=frozenset(now.since))
     newest = {row.cluster: row.newest for row in come.held.shared.groupBy("cluster").agg(F.max("ts").alias("newest")).collect()}
     late = [
         name
@@ -286,10 +294,10 @@ def _further(store: Store, clusters: list[str], ruleset: RuleSet, come: News, no
     """What is new of their timelines."""
     of_these = F.expr(in_clusters(clusters))
     found = {name: some for name, some in now.found.items() if name in clusters}
-    new = in_incarnations(come.recognised.filter(of_these), found)
+    came, went = (in_incarnations(come.recognised(rows).filter(of_these), found) for rows in (come.came, come.went))
     several = {name for name, some in found.items() if order.ends(some)}
     if several:
-        span = new.agg(F.min("ts").alias("first"), F.max("ts").alias("last")).first()
+        span = came.agg(F.min("ts").alias("first"), F.max("ts").alias("last")).first()
         assert span is not None
         recent = F.col("ts").isNull() | F.col("ts").between(F.lit(span["first"]), F.lit(span["last"]))
         correct_incarnations(store, found, F.expr(in_clusters(several)) & recent)
@@ -297,11 +305,12 @@ def _further(store: Store, clusters: list[str], ruleset: RuleSet, come: News, no
     told = in_incarnations(witnesses.of(order.in_order(now.spoken.filter(of_these), files)), found).localCheckpoint()
     lines = discontinuities.Since(
         then=order.in_order(come.held.lines.filter(of_these), files),
-        new=order.in_order(new.filter("NOT overruled").select(*witnesses.COLUMNS), files),
+        new=order.in_order(came.filter("NOT overruled").select(*witnesses.COLUMNS), files),
+        gone=went,
     )
     events = in_incarnations(recognised(store.rows_of("events", clusters), clusters), found)
     marks = touched.find(
-        new, intervals=store.rows_of("partition_timeline", clusters),
+        came.unionByName(went), intervals=store.rows_of("partition_timeline", clusters),
         in_kraft=frozenset(now.since).intersection(clusters), anchored=frozenset(clusters) - several,
     )  # fmt: skip
     known = Shared(found, {name: at for name, at in now.since.items() if name in clusters}, order.in_order(told, files))

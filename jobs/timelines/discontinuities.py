@@ -153,16 +153,17 @@ def of_topics(rows: DataFrame, topics: DataFrame | None) -> DataFrame:
 
 @dataclass(frozen=True)
 class Since:
-    """What is known when lines come after others. then: `last_lines` of before. new: events that came. Both in order."""
+    """What is known when lines come after others. then: `last_lines` of before. new: events that came. gone: events that went."""
 
     then: DataFrame
     new: DataFrame
+    gone: DataFrame
 
     def to_read(self, held: DataFrame) -> DataFrame | None:
         """The topics whose whole history has to be looked through; None: all.
 
         held: rows of `discontinuities` of before. out: cluster, topic. What comes after a break does not change its cause, but for one
-        batch of a controller; so it is the topics with lines that come late or at once after a break. Where a cluster was wiped, its
+        batch of a controller; so it is the topics with lines that come late or at once after a break, or that went. Where a cluster was wiped, its
         topics show it to one another.
         """
         begin = F.min(F.coalesce("ts", F.lit(0).cast("timestamp")))
@@ -174,7 +175,8 @@ class Since:
         near = F.col("at").isNull() | (F.col("at") >= F.lit(first["first"]) - F.expr(ONE_BATCH))
         if not held.filter(F.col("cause") == "wiped_cluster").isEmpty():
             return None
-        return in_memory(late.unionByName(held.filter(near).select(*NAME)).distinct())
+        gone = lines(self.gone).select(*NAME)
+        return in_memory(late.unionByName(held.filter(near).select(*NAME)).unionByName(gone).distinct())
 
     def breaks(self, events: DataFrame, topics: DataFrame | None) -> DataFrame:
         """`breaks` that the new lines show, and of the topics `to_read` all. events: of all time."""

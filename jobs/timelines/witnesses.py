@@ -18,6 +18,11 @@ COLUMNS = (
     "partition", "replica", "from_state", "to_state", "controller", "controller_epoch", "partition_epoch", "cluster_id",
     "metadata_offset", "kafka_version",
 )  # fmt: skip
+# two with the same of these are witnesses of the same
+ALIKE = (
+    "cluster", "node", "file", "ts", "logger", "event_type", "says", "controller", "controller_epoch", "cluster_id", "metadata_offset",
+    "kafka_version",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
