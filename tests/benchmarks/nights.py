@@ -5,8 +5,8 @@
 A recording of one topic with three partitions is multiplied. By default every night brings the whole life of other topics (all lines of
 topics / nights copies); with --same every night brings the same events of all topics once more, a broker that stops and comes back, with
 the epochs going on; with --touched the first night creates all topics, and to each of the others the same happens to that share of them,
-one after another. What counts are the last columns: what a night works (the whole audit; its timelines and coverage) against the second
-one; the first pays for the start of everything.
+one after another. What counts are the last columns: the clock, what the processors work, and what they work for the timelines, against
+the second night; the first makes the tables.
 """
 
 import argparse
@@ -18,8 +18,12 @@ import shutil
 import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from datetime import date, timedelta
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
@@ -74,6 +78,17 @@ def write_night(folder: Path, night: int, topics: range, hours: tuple[str, str] 
                 out.writelines(line.replace(TOPIC, f"topic{number:05d}") for number in topics)
 
 
+@dataclass(frozen=True)
+class Night:
+    """What a night took: seconds of the clock and of the JVM's processors, and of them the timelines'; MB that the JVM had at most."""
+
+    clock: float
+    timelines: float
+    worked: float
+    worked_at_timelines: float
+    memory: int
+
+
 def jvm() -> Path:
     """What the system tells about the JVM."""
     from pyspark import SparkContext
@@ -81,15 +96,32 @@ def jvm() -> Path:
     return Path("/proc") / str(SparkContext._gateway.jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
 
 
-def memory() -> int:
-    """MB that the JVM had at most."""
-    return int(re.findall(r"VmHWM:\s+(\d+)", (jvm() / "status").read_text())[0]) // 1024
-
-
 def processor() -> float:
     """Seconds that the processors have worked for the JVM: what other programs do to the clock does not show in them."""
     user, system = (jvm() / "stat").read_text().rsplit(")", 1)[1].split()[11:13]
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def audit(root: Path, kept: int | None) -> Night:
+    """Audits what was written. kept: as `nightly_audit.KEPT_BYTES`."""
+    if kept is not None:
+        nightly_audit.KEPT_BYTES = kept
+    spent: dict[str, float] = {"clock": 0.0, "worked": 0.0}
+    rebuild = timelines.rebuild
+
+    def timed(*args: Any) -> Any:
+        begun, worked = time.perf_counter(), processor()
+        told = rebuild(*args)
+        spent.update(clock=time.perf_counter() - begun, worked=processor() - worked)
+        return told
+
+    timelines.rebuild = timed
+    begun = time.perf_counter()
+    with contextlib.redirect_stdout(io.StringIO()):
+        code = nightly_audit.main(["audit", str(root / "logs"), "--tables", str(root / "tables"), "--cluster", "c"])
+    assert code in (errors.CLEAN, errors.FINDINGS)
+    memory = int(re.findall(r"VmHWM:\s+(\d+)", (jvm() / "status").read_text())[0]) // 1024
+    return Night(time.perf_counter() - begun, spent["clock"], processor(), spent["worked"], memory)
 
 
 def main() -> None:
@@ -102,74 +134,39 @@ def main() -> None:
     kind.add_argument("--touched", type=float, help="share of the topics that a night is about")
     given.add_argument("--kept", type=int, help="bytes of events up to which everything is made anew (default: as the product)")
     options = given.parse_args()
-    if options.kept is not None:
-        nightly_audit.KEPT_BYTES = options.kept
-    spent = {"clock": 0.0, "processor": 0.0}
-    rebuild = timelines.rebuild
-
-    def timed(*args: object) -> None:
-        begun, worked = time.perf_counter(), processor()
-        rebuild(*args)  # type: ignore[arg-type]
-        spent.update(clock=time.perf_counter() - begun, processor=processor() - worked)
-
-    timelines.rebuild = timed  # type: ignore[assignment]
     root = Path(tempfile.mkdtemp(prefix="nights-"))
-    columns = (
-        "night",
-        "records",
-        "audit s",
-        "timelines s",
-        "records/s",
-        "JVM MB",
-        "audit cpu",
-        "timelines cpu",
-        "ratio",
-        "ratio",
-    )
+    columns = ("night", "records", "audit s", "timelines s", "records/s", "JVM MB", "audit cpu", "timelines cpu", *["ratio"] * 3)
     print(" ".join(f"{name:>{max(len(name), 7)}}" for name in columns))
-    first: tuple[float, float] | None = None
-    worked = 0.0
-    try:
-        for night in range(options.nights):
+    second: Night | None = None
+    # a process a night, as a scheduler starts it
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1) as processes:
+        for number in range(options.nights):
             every = range(options.topics)
             if options.same:
-                write_night(root / "logs", night, every, (FROM, TO), again=night)
+                write_night(root / "logs", number, every, (FROM, TO), again=number)
             elif options.touched is None:
                 a_night = options.topics // options.nights
-                write_night(root / "logs", night, every[night * a_night :][:a_night])
-            elif night == 0:
-                write_night(root / "logs", night, every, ("", FROM))
+                write_night(root / "logs", number, every[number * a_night :][:a_night])
+            elif number == 0:
+                write_night(root / "logs", number, every, ("", FROM))
             else:
                 a_night = int(options.topics * options.touched)
-                before = (night - 1) * a_night
-                write_night(
-                    root / "logs",
-                    night,
-                    every[before % options.topics :][:a_night],
-                    (FROM, TO),
-                    again=before // options.topics,
-                )
+                before = (number - 1) * a_night
+                some = every[before % options.topics :][:a_night]
+                write_night(root / "logs", number, some, (FROM, TO), again=before // options.topics)
             records = sum(log.read_text().count("\n") for log in (root / "logs").rglob("*.log"))
-            begun = time.perf_counter()
-            with contextlib.redirect_stdout(io.StringIO()):
-                code = nightly_audit.main(["audit", str(root / "logs"), "--tables", str(root / "tables"), "--cluster", "c"])
-            assert code in (errors.CLEAN, errors.FINDINGS)
-            clock, before, worked = time.perf_counter() - begun, worked, processor()
-            if night == 1:
-                first = worked - before, spent["processor"]
-            cells: list[object] = [
-                night + 1,
-                records,
-                f"{clock:.1f}",
-                f"{spent['clock']:.1f}",
-                f"{records / spent['clock']:.0f}",
-                memory(),
-            ]
-            cells += [f"{worked - before:.1f}", f"{spent['processor']:.1f}"]
-            cells += [f"{(worked - before) / first[0]:.2f}", f"{spent['processor'] / first[1]:.2f}"] if first else ["", ""]
+            night = processes.submit(audit, root, options.kept).result()
+            cells = [number + 1, records, f"{night.clock:.1f}", f"{night.timelines:.1f}", f"{records / night.timelines:.0f}"]
+            cells += [night.memory, f"{night.worked:.1f}", f"{night.worked_at_timelines:.1f}"]
+            second = night if number == 1 else second
+            if second:
+                ratios = (night.clock / second.clock, night.worked / second.worked,
+                          night.worked_at_timelines / second.worked_at_timelines)  # fmt: skip
+                cells += [f"{ratio:.2f}" for ratio in ratios]
+            else:
+                cells += [""] * 3
             print(" ".join(f"{cell:>{max(len(name), 7)}}" for name, cell in zip(columns, cells, strict=True)), flush=True)
-    finally:
-        shutil.rmtree(root)
+    shutil.rmtree(root)
 
 
 if __name__ == "__main__":
