@@ -228,6 +228,7 @@ class Audit:
         import schemas
         from jobs import checks, contracts, coverage, timelines
         from jobs.store import at_once, bytes_under
+        from jobs.timelines import night
 
         spark, ruleset = store.spark, self.ruleset
         names = [cluster.name for cluster in self.config.clusters]
@@ -236,7 +237,7 @@ class Audit:
         store.keeps_rows = held + sum(file.length for file in files) < KEPT_BYTES
         files, read = self._read(store, files)
         store.keeps_rows = store.keeps_rows or bytes_under(store.path("events")) < KEPT_BYTES
-        come = timelines.news(store, names, before.events) if before and before.witnesses else None
+        come = night.news(store, names, before.events) if before and before.witnesses else None
         told = store.rows_of("events", names) if come is None else come.told
         rows = told.groupBy("cluster").agg(
             F.count_if(F.col("event_type").isNotNull()).alias("recognised"),

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import truth
 
-from jobs import errors, events, ingest, timelines
+from jobs import errors, events, ingest
 from jobs.config import Cluster
 from jobs.nightly_audit import main
 from jobs.store import Store
-from jobs.timelines import metadata_log, order
+from jobs.timelines import metadata_log, night, order
 from parsers.rules import built_in
 
 if TYPE_CHECKING:
@@ -194,4 +194,4 @@ def test_text_logs_of_recordings(spark: SparkSession, shared: Path, tmp_path: Pa
     assert verdict.shown_assignments == verdict.true_assignments
     assert verdict.misses_by_reason()["missing"] == 0
     assert "debug" not in name or verdict.recall == 100.0
-    assert timelines.kraft_begins(Store(spark, tmp_path).table("events")) == {recording.name: None}
+    assert night.kraft_begins(Store(spark, tmp_path).table("events")) == {recording.name: None}

@@ -11,10 +11,10 @@ from pyspark.sql import functions as F
 from test_store import added
 from test_timelines import broken, events, types_of
 
-from jobs import errors, timelines
+from jobs import errors
 from jobs.nightly_audit import main
 from jobs.store import Store
-from jobs.timelines import controllers, discontinuities, order, replicas, witnesses
+from jobs.timelines import controllers, discontinuities, night, order, replicas, witnesses
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,12 +31,12 @@ def said(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DataF
     (root / "audit.toml").write_text("\n".join(blocks))
     code = main(["audit", "--config", str(root / "audit.toml"), "--tables", str(root / "tables")])
     assert code in (errors.CLEAN, errors.FINDINGS)
-    told = timelines.recognised(Store(spark, root / "tables").rows_of("events", CLUSTERS), list(CLUSTERS))
+    told = night.recognised(Store(spark, root / "tables").rows_of("events", CLUSTERS), list(CLUSTERS))
     return in_order(told).localCheckpoint()
 
 
 def in_order(told: DataFrame) -> DataFrame:
-    return order.in_order(timelines.in_incarnations(told.drop("log", "file_ts"), order.clusters(told)))
+    return order.in_order(night.in_incarnations(told.drop("log", "file_ts"), order.clusters(told)))
 
 
 def rows_of(some: DataFrame) -> set[str]:
@@ -48,7 +48,7 @@ def answers(told: DataFrame) -> dict[str, Any]:
     newest = told.groupBy("cluster").agg(F.max("ts").alias("newest"), F.max("kafka_version").alias("version"))
     return {
         "clusters": order.clusters(told),
-        "mode": timelines.kraft_begins(told),
+        "mode": night.kraft_begins(told),
         "files": rows_of(order.files(told)),
         "nodes that trace": rows_of(replicas.tracing(told)),
         "reigns": rows_of(controllers.reigns(in_order(told))),
@@ -110,7 +110,7 @@ def test_an_election_that_comes_late(tables: Store, line: dict[str, Any], electe
     for rows in (before, late):
         added(tables, "events", rows.drop("log", "file_ts").withColumns(filled))
     then, now = before.drop("log", "file_ts"), before.unionByName(late).drop("log", "file_ts")
-    held = timelines.Witnesses.among(in_order(then))
-    come = timelines.News(held, late, late.limit(0), frozenset())
-    changed = timelines.changed_for_all(tables, ["c"], come, timelines.shared(held.shared), timelines.shared(now))
+    held = night.Witnesses.among(in_order(then))
+    come = night.News(held, late, late.limit(0), frozenset())
+    changed = night.changed_for_all(tables, ["c"], come, night.shared(held.shared), night.shared(now))
     assert changed == expected

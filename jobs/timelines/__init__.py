@@ -1,15 +1,14 @@
 """Who was leader, in sync, assigned, being added or removed, and in which state, at every moment."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import reduce
-from typing import Self
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.store import EVENT, Store, at_once, in_clusters, quoted
+from jobs.store import Store, at_once, in_clusters, quoted
 from jobs.timelines import (
     controllers,
     deletions,
@@ -17,6 +16,7 @@ from jobs.timelines import (
     kraft,
     kraft_replicas,
     metadata_log,
+    night,
     order,
     partitions,
     reassignments,
@@ -25,13 +25,6 @@ from jobs.timelines import (
     witnesses,
 )
 from parsers.rules import RuleSet
-
-# columns of `events` that no timeline is made of: every step would carry them along
-UNREAD = (
-    "raw", "layout", "drifted", "leader_recovery_state", "start_offset", "high_watermark", "end_offset", "election_strategy",
-    "election_type", "trigger", "correlation_id", "partitions_named", "is_new", "path", "incarnation_id", "quorum_node", "raft_epoch",
-    "metadata_version", "config", "config_value", "latest_controller_epoch", "error_class", "error_message", "statement",
-)  # fmt: skip
 
 
 def kept_columns(spark: SparkSession, ruleset: RuleSet) -> DataFrame:
@@ -43,35 +36,10 @@ def kept_columns(spark: SparkSession, ruleset: RuleSet) -> DataFrame:
     return spark.sql(f"SELECT event_type, CAST(keeps AS ARRAY<STRING>) AS keeps FROM VALUES {rows} AS t(event_type, keeps)")
 
 
-def in_incarnations(events: DataFrame, found: dict[str, list[order.Cluster]]) -> DataFrame:
-    """Events with their incarnation and overruled BOOLEAN. found: as `order.clusters` gives it."""
-    others = [name for name in events.columns if name not in {"incarnation", "overruled"}]
-    numbered = events.select(*others, order.incarnation(found).alias("incarnation"))
-    return numbered.select("*", order.overruled(found).alias("overruled"))
-
-
 def correct_incarnations(store: Store, found: dict[str, list[order.Cluster]], which: Column) -> None:
     """Corrects `events.incarnation` where it differs. which: the rows that may."""
     number = order.incarnation(found)
     store.update("events", which & (F.col("incarnation") != number), {"incarnation": number})
-
-
-def kraft_begins(said: DataFrame) -> dict[str, datetime | None]:
-    """Cluster -> since when it is run by KRaft controllers: None where its logs know no other mode. Others are left out.
-
-    in: events. A cluster that was migrated has logs of both modes (KIP-866); its brokers speak like those of KRaft before it is one.
-    """
-    told = F.col("event_type").isin(*kraft.CONTROLLER_SIGNS)
-    of_broker = F.col("event_type").isin(*kraft.BROKER_SIGNS)
-    by_zookeeper = F.col("event_type").isin(*kraft.ZOOKEEPER_SIGNS)
-    signs = said.filter(told | of_broker | by_zookeeper).groupBy("cluster").agg(
-        F.count_if(told).alias("told"),
-        F.count_if(of_broker).alias("of_broker"),
-        F.min(F.when(told, F.col("ts"))).alias("since"),
-        F.count_if(by_zookeeper).alias("before"),
-    )  # fmt: skip
-    rows = signs.filter("told > 0 OR (of_broker > 0 AND before = 0)").collect()
-    return {row.cluster: row.since if row.before else None for row in rows}
 
 
 def kraft_registrations(events: DataFrame) -> DataFrame:
@@ -140,128 +108,7 @@ def partition_observations(of_zookeeper: DataFrame, of_kraft: DataFrame | None, 
     return partitions.observations(of_zookeeper, rules, None if of_kraft is None else kraft_registrations(of_kraft))
 
 
-def recognised(events: DataFrame, clusters: list[str]) -> DataFrame:
-    """The events of clusters that a timeline may rest on, less what is UNREAD."""
-    return events.filter(F.expr(in_clusters(clusters)) & F.col("event_type").isNotNull()).drop(*UNREAD)
-
-
-@dataclass(frozen=True)
-class Witnesses:
-    """What the next run need know of all events. Both with `witnesses.COLUMNS`.
-
-    shared: `witnesses.of` them. lines: `discontinuities.last_lines`.
-    """
-
-    shared: DataFrame
-    lines: DataFrame
-
-    @classmethod
-    def among(cls, spoken: DataFrame) -> Self:
-        """in: events in order and in their incarnations, with overruled."""
-        lines = discontinuities.last_lines(spoken.filter("NOT overruled")).select(*witnesses.COLUMNS)
-        return cls(witnesses.of(spoken).localCheckpoint(), lines.localCheckpoint())
-
-    @classmethod
-    def of_rows(cls, rows: DataFrame) -> Self:
-        """in: as `rows` gives them."""
-        return cls(*(rows.filter(which).select(*witnesses.COLUMNS) for which in ("NOT is_line", "is_line")))
-
-    def rows(self) -> DataFrame:
-        """Both in one, with is_line BOOLEAN."""
-        return self.shared.select("*", F.lit(False).alias("is_line")).unionByName(
-            self.lines.select("*", F.lit(True).alias("is_line"))
-        )
-
-
-@dataclass(frozen=True)
-class News:
-    """What came since the timelines of clusters were made.
-
-    held: what was known then, without what went. came, went: events. bereft: clusters that lost a witness, and have no other like it.
-    """
-
-    held: Witnesses
-    came: DataFrame
-    went: DataFrame
-    bereft: frozenset[str]
-
-    @property
-    def told(self) -> DataFrame:
-        """Events that tell what all partitions share, of then and now, and all that is new."""
-        return self.held.shared.unionByName(self.came.select(*witnesses.COLUMNS))
-
-    def recognised(self, rows: DataFrame) -> DataFrame:
-        """Those of the events that came or went that a timeline may rest on."""
-        return rows.filter("event_type IS NOT NULL")
-
-
-def news(store: Store, clusters: list[str], version: int) -> News:
-    """What came to clusters after a version of `events` that `Store.built_from` gave."""
-    columns = dict.fromkeys((*witnesses.COLUMNS, *touched.TOLD))
-    came, went = (
-        order.in_memory(rows.filter(in_clusters(clusters)).select(*columns))
-        for rows in store.changed_since("events", version, EVENT)
-    )
-    held = store.witnesses(clusters).localCheckpoint()
-    left, lost = (Witnesses.of_rows(held.join(went.select(*EVENT), list(EVENT), how)) for how in ("left_anti", "left_semi"))
-    # of a record that was cut short and is whole now
-    others = came.select(*[F.col(name).alias(f"of_{name}") for name in witnesses.ALIKE])
-    alike = [F.col(name).eqNullSafe(F.col(f"of_{name}")) for name in witnesses.ALIKE]
-    bereft = lost.shared.join(others, alike, "left_anti").select("cluster").distinct().collect()
-    return News(left, came, went, frozenset(row.cluster for row in bereft))
-
-
-@dataclass(frozen=True)
-class Shared:
-    """What all partitions of some clusters share.
-
-    found: as `order.clusters` gives it. since: as `kraft_begins` does. spoken: events in order that tell of reigns.
-    """
-
-    found: dict[str, list[order.Cluster]]
-    since: dict[str, datetime | None]
-    spoken: DataFrame
-
-    def lives_of(self, cluster: str) -> object:
-        """When its incarnations began, and since when KRaft controllers run it."""
-        known = self.found.get(cluster, [order.Cluster((), (1,))])
-        return [one.lives for one in known], cluster in self.since, self.since.get(cluster)
-
-    def elections_of(self, cluster: str) -> set[tuple[int, int, datetime]]:
-        """As `order.Cluster` has them."""
-        return {election for one in self.found.get(cluster, ()) for election in one.elections}
-
-
-def shared(told: DataFrame) -> Shared:
-    """What events tell of that, all or the `witnesses` among them."""
-    found = order.clusters(told)
-    return Shared(found, kraft_begins(told), in_incarnations(told, found))
-
-
-def changed_for_all(store: Store, clusters: list[str], come: News, then: Shared, now: Shared) -> frozenset[str]:
-    """Clusters of which everything is made anew.
-
-    Beside those of `touched.everywhere`: where a witness went, lives have changed, or an election that comes late makes worthless what
-    was heard before.
-    """
-    new = come.recognised(come.came.unionByName(come.went))
-    some = come.bereft | {name for name in clusters if then.lives_of(name) != now.lives_of(name)}
-    some |= touched.everywhere(come.held.shared, now.spoken, new, in_kraft=frozenset(now.since))
-    newest = {row.cluster: row.newest for row in come.held.shared.groupBy("cluster").agg(F.max("ts").alias("newest")).collect()}
-    late = [
-        name
-        for name in newest
-        if name not in some and any(at < newest[name] for *_, at in now.elections_of(name) - then.elections_of(name))
-    ]
-    if late:
-        held = recognised(store.rows_of("events", late), late)
-        before, after = (order.overruled({name: one.found[name] for name in late if name in one.found}) for one in (then, now))
-        differ = in_incarnations(held, now.found).drop("overruled").filter(before != after)
-        some |= {row.cluster for row in differ.select("cluster").distinct().collect()}
-    return frozenset(some)
-
-
-def rebuild(store: Store, clusters: list[str], ruleset: RuleSet, come: News | None = None) -> DataFrame | None:
+def rebuild(store: Store, clusters: list[str], ruleset: RuleSet, come: night.News | None = None) -> DataFrame | None:
     """Writes the timelines of clusters anew from their events.
 
     come: only what it touches is written. None: everything is. Returns what `Store.note_built` keeps for the next run; None where rows
@@ -269,8 +116,8 @@ def rebuild(store: Store, clusters: list[str], ruleset: RuleSet, come: News | No
     """
     if come is None:
         return _anew(store, clusters, ruleset)
-    then, now = shared(come.held.shared), shared(come.told.filter("event_type IS NOT NULL").localCheckpoint())
-    whole = changed_for_all(store, clusters, come, then, now)
+    then, now = night.shared(come.held.shared), night.shared(come.told.filter("event_type IS NOT NULL").localCheckpoint())
+    whole = night.changed_for_all(store, clusters, come, then, now)
     told = [_anew(store, sorted(whole), ruleset)] if whole else []
     if others := [name for name in clusters if name not in whole]:
         told.append(_further(store, others, ruleset, come, now))
@@ -279,22 +126,24 @@ def rebuild(store: Store, clusters: list[str], ruleset: RuleSet, come: News | No
 
 def _anew(store: Store, clusters: list[str], ruleset: RuleSet) -> DataFrame | None:
     """All of their timelines."""
-    said = recognised(store.rows_of("events", clusters), clusters)
+    said = night.recognised(store.rows_of("events", clusters), clusters)
     if not store.keeps_rows:
         said = said.localCheckpoint()
-    known = shared(said)
+    known = night.shared(said)
     if any(map(order.ends, known.found.values())) or not said.filter("incarnation > 1").isEmpty():
         correct_incarnations(store, known.found, F.expr(in_clusters(clusters)))
     spoken = order.in_order(known.spoken).localCheckpoint()
     _write(store, clusters, ruleset, replace(known, spoken=spoken), spoken)
-    return None if store.keeps_rows else Witnesses.among(spoken).rows()
+    return None if store.keeps_rows else night.Witnesses.among(spoken).rows()
 
 
-def _further(store: Store, clusters: list[str], ruleset: RuleSet, come: News, now: Shared) -> DataFrame:
+def _further(store: Store, clusters: list[str], ruleset: RuleSet, come: night.News, now: night.Shared) -> DataFrame:
     """What is new of their timelines."""
     of_these = F.expr(in_clusters(clusters))
     found = {name: some for name, some in now.found.items() if name in clusters}
-    came, went = (in_incarnations(come.recognised(rows).filter(of_these), found) for rows in (come.came, come.went))
+    came, went = (
+        night.in_incarnations(rows.filter(of_these & F.col("event_type").isNotNull()), found) for rows in (come.came, come.went)
+    )
     several = {name for name, some in found.items() if order.ends(some)}
     if several:
         span = came.agg(F.min("ts").alias("first"), F.max("ts").alias("last")).first()
@@ -302,25 +151,25 @@ def _further(store: Store, clusters: list[str], ruleset: RuleSet, come: News, no
         recent = F.col("ts").isNull() | F.col("ts").between(F.lit(span["first"]), F.lit(span["last"]))
         correct_incarnations(store, found, F.expr(in_clusters(several)) & recent)
     files = order.files(now.spoken.filter(of_these)).localCheckpoint()
-    told = in_incarnations(witnesses.of(order.in_order(now.spoken.filter(of_these), files)), found).localCheckpoint()
+    told = night.in_incarnations(witnesses.of(order.in_order(now.spoken.filter(of_these), files)), found).localCheckpoint()
     lines = discontinuities.Since(
         then=order.in_order(come.held.lines.filter(of_these), files),
         new=order.in_order(came.filter("NOT overruled").select(*witnesses.COLUMNS), files),
         gone=went,
     )
-    events = in_incarnations(recognised(store.rows_of("events", clusters), clusters), found)
+    events = night.in_incarnations(night.recognised(store.rows_of("events", clusters), clusters), found)
     marks = touched.find(
         came.unionByName(went), intervals=store.rows_of("partition_timeline", clusters),
         in_kraft=frozenset(now.since).intersection(clusters), anchored=frozenset(clusters) - several,
     )  # fmt: skip
-    known = Shared(found, {name: at for name, at in now.since.items() if name in clusters}, order.in_order(told, files))
+    known = night.Shared(found, {name: at for name, at in now.since.items() if name in clusters}, order.in_order(told, files))
     _write(store, clusters, ruleset, known, order.in_order(events, files), marks=marks, lines=lines)
     last = discontinuities.last_lines(lines.then.unionByName(lines.new)).select(*witnesses.COLUMNS)
-    return Witnesses(told.select(*witnesses.COLUMNS), last).rows()
+    return night.Witnesses(told.select(*witnesses.COLUMNS), last).rows()
 
 
 def _write(
-    store: Store, clusters: list[str], ruleset: RuleSet, known: Shared, spoken: DataFrame, *,
+    store: Store, clusters: list[str], ruleset: RuleSet, known: night.Shared, spoken: DataFrame, *,
     marks: touched.Touched | None = None, lines: discontinuities.Since | None = None,
 ) -> None:  # fmt: skip
     """Writes the five timelines and the discontinuities of clusters.
