@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -89,6 +90,38 @@ def test_timelines_rest_on_the_rows_of_their_own_clusters(spark, tables):
     assert not tables.is_built(["a"])
     tables.note_built(["a"])
     land("a", "third")
+    assert not tables.is_built(["a"])
+
+
+@pytest.mark.spark
+def test_witnesses_are_kept_from_run_to_run(spark, tables):
+    def rows(*some: tuple[str, int]) -> DataFrame:
+        return spark.createDataFrame(some, "cluster string, n int")
+
+    def kept(*clusters: str) -> list[tuple[str, int]]:
+        return sorted(map(tuple, tables.witnesses(clusters).collect()))
+
+    folders = tables.root / "_witnesses"
+    tables.note_built(["a", "b"], rows(("a", 1), ("b", 2)), without_any=["a", "b", "empty"])
+    tables.note_built(["b"], rows(("b", 3)), without_any=["b"])
+    assert (kept("a"), kept("b"), kept("a", "b", "empty")) == ([("a", 1)], [("b", 3)], [("a", 1), ("b", 3)])
+    known = tables.built_from(["a", "b"])
+    assert known is not None
+    assert known.witnesses
+    assert tables.built_from(["a", "unheard of"]) is None
+    # what no cluster starts from any more is gone
+    assert len(list(folders.iterdir())) == 2
+    tables.note_built(["a", "b", "empty"], rows(("a", 4)))
+    assert len(list(folders.iterdir())) == 1
+    assert kept("a", "b") == [("a", 4)]
+    # without them all events are read
+    shutil.rmtree(folders)
+    known = tables.built_from(["a"])
+    assert known is not None
+    assert known.witnesses is None
+    # as an earlier version of the product has left it
+    (tables.root / "_built.json").write_text('{"a": 1}')
+    assert tables.built_from(["a"]) is None
     assert not tables.is_built(["a"])
 
 
