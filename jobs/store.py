@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import unquote
@@ -246,9 +246,14 @@ class Store:
     def witnesses(self, clusters: Iterable[str]) -> DataFrame:
         """Those that were noted for clusters when their timelines were made."""
         built = self._built()
-        folders = {built[cluster].witnesses for cluster in clusters}
-        files = [str(file) for folder in folders for file in (self.root / WITNESSES / str(folder)).glob("*.parquet")]
-        return self.spark.read.parquet(*map(_path, files)).filter(in_clusters(clusters))
+        noted: dict[str, list[str]] = {}
+        for cluster in clusters:
+            noted.setdefault(str(built[cluster].witnesses), []).append(cluster)
+        frames = []
+        for folder, some in noted.items():  # there may be older ones of another cluster in it
+            files = [str(file) for file in (self.root / WITNESSES / folder).glob("*.parquet")]
+            frames.append(self.spark.read.parquet(*map(_path, files)).filter(in_clusters(some)))
+        return reduce(DataFrame.unionByName, frames)
 
     def is_built(self, clusters: Iterable[str]) -> bool:
         """Whether the timelines of clusters were made from their rows of `events` as these are now."""
