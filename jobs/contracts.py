@@ -122,8 +122,10 @@ def guard(spark: SparkSession, written: Mapping[str, DataFrame], whole: Mapping[
     written: tables that contracts.toml names, with the rows that are to be guarded. whole: all rows of tables that their rules refer
     to; None: those that are guarded. Returns the number of rules; raises ContractError naming the broken.
     """
+    queries = [query for table in written for query in schemas.contracts()[table].get("never", {}).values()]
     for table, rows in (written if whole is None else whole).items():
-        rows.createOrReplaceTempView(_whole(table))
+        if any(f"{{{table}}}" in query for query in queries):
+            rows.createOrReplaceTempView(_whole(table))
     rules: list[Rule] = []
     shown = {}
     for definition in schemas.statements("tables"):

@@ -13,7 +13,7 @@ import uuid
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
-from functools import partial, reduce
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -237,7 +237,7 @@ class Audit:
         store.keeps_rows = held + sum(file.length for file in files) < KEPT_BYTES
         files, read = self._read(store, files)
         store.keeps_rows = store.keeps_rows or bytes_under(store.path("events")) < KEPT_BYTES
-        come = night.news(store, names, before.events) if before and before.witnesses else None
+        come = night.news(store, names, before) if before and before.witnesses else None
         told = store.rows_of("events", names) if come is None else come.told
         rows = told.groupBy("cluster").agg(
             F.count_if(F.col("event_type").isNotNull()).alias("recognised"),
@@ -252,7 +252,7 @@ class Audit:
         if not audited:
             return outcomes
 
-        again = None if come is None or before is None else self._hours(store, names, before)
+        again = None if come is None else coverage.hours_of(come.moments)
 
         def cover() -> None:
             events, passed_over = (store.rows_of(table, audited) for table in ("events", "passed_over"))
@@ -298,21 +298,6 @@ class Audit:
         if not built:
             store.note_built(audited, witnesses, without_any=names)
         return outcomes
-
-    def _hours(self, store: Any, clusters: list[str], before: Any) -> Any:
-        """Those of records that have come or gone since the timelines were made."""
-        from pyspark.sql import DataFrame
-        from pyspark.sql import functions as F
-
-        from jobs import coverage
-        from jobs.store import EVENT, in_clusters
-
-        changed = (
-            *((rows, "ts") for rows in store.changed_since("events", before.events, EVENT)),
-            *((rows, "hour") for rows in store.changed_since("passed_over", before.passed_over, ("cluster", "record"))),
-        )
-        moments = [rows.filter(in_clusters(clusters)).select(F.col(column).alias("moment")) for rows, column in changed]
-        return coverage.hours_of(reduce(DataFrame.unionByName, moments))
 
     def _read(self, store: Any, files: list[Any]) -> tuple[list[Any], Any]:
         """(the files, what was read); what is left of them is read anew where logs have gone away in the meantime."""

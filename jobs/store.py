@@ -231,11 +231,14 @@ class Store:
         # an earlier version of the product noted a number
         return {cluster: Built(**told) for cluster, told in found.items() if isinstance(told, dict)}
 
-    def built_from(self, clusters: Iterable[str]) -> Built | None:
-        """What the timelines of clusters were made from, at the earliest; None where that is not known any more."""
+    def built_from(self, clusters: Sequence[str]) -> Built | None:
+        """What the timelines of clusters were made from, at the earliest; None where that is not known any more.
+
+        Its witnesses are named only if all of them have some.
+        """
         built = self._built()
         known = [built[cluster] for cluster in clusters if cluster in built]
-        if not self.exists("events") or len(known) < len(list(clusters)):
+        if not self.exists("events") or len(known) < len(clusters):
             return None
         events, passed_over = (min(getattr(one, table) for one in known) for table in ("events", "passed_over"))
         if self._commits_since("events", events) is None or self._commits_since("passed_over", passed_over) is None:

@@ -111,6 +111,6 @@ def test_an_election_that_comes_late(tables: Store, line: dict[str, Any], electe
         added(tables, "events", rows.drop("log", "file_ts").withColumns(filled))
     then, now = before.drop("log", "file_ts"), before.unionByName(late).drop("log", "file_ts")
     held = night.Witnesses.among(in_order(then))
-    come = night.News(held, late, late.limit(0), frozenset())
+    come = night.News(held, late, late.limit(0), frozenset(), tables.table("passed_over"))
     changed = night.changed_for_all(tables, ["c"], come, night.shared(held.shared), night.shared(now))
     assert changed == expected

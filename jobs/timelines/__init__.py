@@ -146,7 +146,7 @@ def _further(store: Store, clusters: list[str], ruleset: RuleSet, come: night.Ne
     )
     several = {name for name, some in found.items() if order.ends(some)}
     if several:
-        span = came.agg(F.min("ts").alias("first"), F.max("ts").alias("last")).first()
+        span = come.came.filter(of_these).agg(F.min("ts").alias("first"), F.max("ts").alias("last")).first()
         assert span is not None
         recent = F.col("ts").isNull() | F.col("ts").between(F.lit(span["first"]), F.lit(span["last"]))
         correct_incarnations(store, found, F.expr(in_clusters(several)) & recent)

@@ -159,22 +159,30 @@ class Since:
     new: DataFrame
     gone: DataFrame
 
+    def _until(self) -> DataFrame:
+        """cluster, topic, until (of the last line), undated (lines without a time stamp)."""
+        undated = F.count_if(F.col("ts").isNull()).alias("undated")
+        return lines(self.then).groupBy(*NAME).agg(F.max("ts").alias("until"), undated)
+
     def to_read(self, held: DataFrame) -> DataFrame | None:
         """The topics whose whole history has to be looked through; None: all.
 
         held: rows of `discontinuities` of before. out: cluster, topic. What comes after a break does not change its cause, but for one
-        batch of a controller; so it is the topics with lines that come late or at once after a break, or that went. Where a cluster was wiped, its
-        topics show it to one another.
+        batch of a controller; so it is the topics with lines that come late or at once after a break, or that went. Where a cluster was
+        wiped, its topics show it to one another.
         """
+        if not held.filter(F.col("cause") == "wiped_cluster").isEmpty():
+            return None
         begin = F.min(F.coalesce("ts", F.lit(0).cast("timestamp")))
         began = lines(self.new).groupBy(*NAME).agg(begin.alias("since"))
-        last = lines(self.then).groupBy(*NAME).agg(F.max("ts").alias("until"), F.count_if(F.col("ts").isNull()).alias("undated"))
-        late = began.join(last, list(NAME)).filter((F.col("since") <= F.col("until")) | (F.col("undated") > 0)).select(*NAME)
+        late = (
+            began.join(self._until(), list(NAME))
+            .filter((F.col("since") <= F.col("until")) | (F.col("undated") > 0))
+            .select(*NAME)
+        )
         first = self.new.agg(begin.alias("first")).first()
         assert first is not None
         near = F.col("at").isNull() | (F.col("at") >= F.lit(first["first"]) - F.expr(ONE_BATCH))
-        if not held.filter(F.col("cause") == "wiped_cluster").isEmpty():
-            return None
         gone = lines(self.gone).select(*NAME)
         return in_memory(late.unionByName(held.filter(near).select(*NAME)).unionByName(gone).distinct())
 
@@ -183,10 +191,9 @@ class Since:
         again = breaks(of_topics(events, topics))
         if topics is None:
             return again
-        until = lines(self.then).groupBy(*NAME).agg(F.max("ts").alias("until"))
         others = breaks(self.then.unionByName(self.new)).join(F.broadcast(topics), list(NAME), "left_anti")
         later = F.col("until").isNull() | (F.col("at") > F.col("until"))
-        return again.unionByName(others.join(until, list(NAME), "left").filter(later).select(*again.columns))
+        return again.unionByName(others.join(self._until(), list(NAME), "left").filter(later).select(*again.columns))
 
 
 def discontinuities(found: DataFrame, events: DataFrame) -> DataFrame:

@@ -7,7 +7,7 @@ from typing import Self
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from jobs.store import EVENT, Store, in_clusters
+from jobs.store import EVENT, Built, Store, in_clusters
 from jobs.timelines import discontinuities, kraft, order, touched, witnesses
 
 # columns of `events` that no timeline is made of: every step would carry them along
@@ -81,12 +81,20 @@ class News:
     """What came since the timelines of clusters were made.
 
     held: what was known then, without what went. came, went: events. bereft: clusters that lost a witness, and have no other like it.
+    counted: rows of `passed_over` that came.
     """
 
     held: Witnesses
     came: DataFrame
     went: DataFrame
     bereft: frozenset[str]
+    counted: DataFrame
+
+    @property
+    def moments(self) -> DataFrame:
+        """moment TIMESTAMP: when all of that was, records out of scope to the hour."""
+        events = self.came.unionByName(self.went).select(F.col("ts").alias("moment"))
+        return events.unionByName(self.counted.select(F.col("hour").alias("moment")))
 
     @property
     def told(self) -> DataFrame:
@@ -94,12 +102,12 @@ class News:
         return self.held.shared.unionByName(self.came.select(*witnesses.COLUMNS))
 
 
-def news(store: Store, clusters: list[str], version: int) -> News:
-    """What came to clusters after a version of `events` that `Store.built_from` gave."""
+def news(store: Store, clusters: list[str], built: Built) -> News:
+    """What came to clusters after what `Store.built_from` gave."""
     columns = dict.fromkeys((*witnesses.COLUMNS, *touched.TOLD))
     came, went = (
         order.in_memory(rows.filter(in_clusters(clusters)).select(*columns))
-        for rows in store.changed_since("events", version, EVENT)
+        for rows in store.changed_since("events", built.events, EVENT)
     )
     held = store.witnesses(clusters).localCheckpoint()
     left, lost = (Witnesses.of_rows(held.join(went.select(*EVENT), list(EVENT), how)) for how in ("left_anti", "left_semi"))
@@ -107,7 +115,8 @@ def news(store: Store, clusters: list[str], version: int) -> News:
     others = came.select(*[F.col(name).alias(f"of_{name}") for name in witnesses.ALIKE])
     alike = [F.col(name).eqNullSafe(F.col(f"of_{name}")) for name in witnesses.ALIKE]
     bereft = lost.shared.join(others, alike, "left_anti").select("cluster").distinct().collect()
-    return News(left, came, went, frozenset(row.cluster for row in bereft))
+    counted, _ = store.changed_since("passed_over", built.passed_over, ("cluster", "record"))
+    return News(left, came, went, frozenset(row.cluster for row in bereft), counted.filter(in_clusters(clusters)))
 
 
 @dataclass(frozen=True)

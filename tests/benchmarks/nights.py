@@ -134,12 +134,15 @@ def main() -> None:
     kind.add_argument("--touched", type=float, help="share of the topics that a night is about")
     given.add_argument("--kept", type=int, help="bytes of events up to which everything is made anew (default: as the product)")
     options = given.parse_args()
-    root = Path(tempfile.mkdtemp(prefix="nights-"))
     columns = ("night", "records", "audit s", "timelines s", "records/s", "JVM MB", "audit cpu", "timelines cpu", *["ratio"] * 3)
     print(" ".join(f"{name:>{max(len(name), 7)}}" for name in columns))
     second: Night | None = None
     # a process a night, as a scheduler starts it
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1) as processes:
+    with (
+        tempfile.TemporaryDirectory(prefix="nights-") as folder,
+        ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1) as processes,
+    ):
+        root = Path(folder)
         for number in range(options.nights):
             every = range(options.topics)
             if options.same:
@@ -166,7 +169,6 @@ def main() -> None:
             else:
                 cells += [""] * 3
             print(" ".join(f"{cell:>{max(len(name), 7)}}" for name, cell in zip(columns, cells, strict=True)), flush=True)
-    shutil.rmtree(root)
 
 
 if __name__ == "__main__":
