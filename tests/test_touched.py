@@ -26,10 +26,19 @@ TOUCHES: dict[str, tuple[dict[str, Any], Collection[tuple[str, int]]]] = {
     "a broker": ({"event_type": "broker_started", "broker": 1}, {("a", 0), ("b", 0)}),
     "none": ({"event_type": "controller_resigned"}, set()),
 }
+ID = {"topic_id": "AAAAAAAAAAAAAAAAAAAAAA"}
 IN_KRAFT: dict[str, tuple[dict[str, Any], Collection[tuple[str, int]]]] = {
-    "a partition": ({"event_type": "partition_changed", "topic": "b", "partition": 0}, {("b", 0)}),
-    "a topic by one of its partitions": ({"event_type": "partition_changed", "topic": "a", "partition": 0}, {("a", 0), ("a", 1)}),
+    "a partition": ({"event_type": "partition_changed", "topic": "a", "partition": 0}, {("a", 0)}),
+    "a topic that is gone": ({"event_type": "topic_removed", "topic": "a"} | ID, {("a", 0), ("a", 1)}),
+    "a topic by another id": ({"event_type": "topic_registered", "topic": "a"} | ID, {("a", 0), ("a", 1)}),
+    "a topic that is named again": ({"event_type": "topic_registered", "topic": "a"}, set()),
+    "a broker that starts": ({"event_type": "broker_started", "broker": 1}, {("a", 0), ("b", 0)}),
+    "a broker that is fenced": ({"event_type": "broker_fenced", "broker": 3, "fenced": True}, {("a", 1), ("b", 0)}),
+    "a broker in no other state": ({"event_type": "broker_unfenced", "broker": 2, "fenced": False}, set()),
+    "a controller's start": ({"event_type": "quorum_controller_created"}, set()),
 }
+# before, in KRaft
+UNFENCED = {"s": 8, "event_type": "broker_unfenced", "broker": 2, "fenced": False}
 TRACED = {"event_type": "replica_state_changed", "topic": "a", "partition": 0, "replica": 1, "from_state": "NewReplica"}
 # what happens -> the new event; whether a cluster of that mode is made anew as a whole
 FOR_ALL: dict[str, tuple[dict[str, Any], bool]] = {
@@ -39,8 +48,11 @@ FOR_ALL: dict[str, tuple[dict[str, Any], bool]] = {
 }
 FOR_ALL_IN_KRAFT: dict[str, tuple[dict[str, Any], bool]] = {
     "a partition": ({"event_type": "partition_changed", "topic": "b", "partition": 0}, False),
-    "a controller's start": ({"event_type": "quorum_controller_created"}, True),
-    "a broker": ({"event_type": "broker_fencing_replayed", "broker": 1}, True),
+    "a controller's start": ({"event_type": "quorum_controller_created"}, False),
+    "a controller's start that comes late": ({"event_type": "controller_activated", "s": 1}, True),
+    "a broker": ({"event_type": "broker_fencing_replayed", "broker": 1}, False),
+    "the first version": ({"event_type": "broker_started", "kafka_version": "3.9.1"}, True),
+    "what the metadata log has": ({"event_type": "metadata_record", "logger": "__cluster_metadata"}, True),
 }
 
 
@@ -55,9 +67,10 @@ def intervals(spark: SparkSession) -> DataFrame:
     + [pytest.param(*case, True, id=f"KRaft: {name}") for name, case in IN_KRAFT.items()],
 )
 def test_what_an_event_touches(spark: SparkSession, new: dict, expected: Collection, in_kraft: bool) -> None:
-    before, after = (events(spark, *rows) for rows in (BEFORE, [{"s": 9} | new]))
+    before, after = (events(spark, *rows) for rows in ([*BEFORE, UNFENCED] if in_kraft else BEFORE, [{"s": 9} | new]))
     timeline = intervals(spark)
-    found = touched.find(after, intervals=timeline, in_kraft=frozenset({"c"} if in_kraft else ()))
+    beside = touched.InKraft.between(before, before.unionByName(after), {"c": None}) if in_kraft else None
+    found = touched.find(after, intervals=timeline, in_kraft=beside)
     assert {(row.topic, row.partition) for row in found.rows(timeline).collect()} == expected
     # to make them anew, all that was ever said about them is read
     read = {(row.topic, row.partition) for row in found.events(before).collect()}
@@ -71,7 +84,7 @@ def test_what_an_event_touches(spark: SparkSession, new: dict, expected: Collect
 )
 def test_what_an_event_changes_for_all(spark: SparkSession, new: dict, expected: bool, in_kraft: bool) -> None:
     before, after = (events(spark, *rows).drop("log", "file_ts") for rows in (BEFORE, [{"s": 9} | new]))
-    changed = touched.everywhere(before, before.unionByName(after), after, in_kraft=frozenset({"c"} if in_kraft else ()))
+    changed = touched.everywhere(before, before.unionByName(after), after, in_kraft={"c": None} if in_kraft else {})
     assert changed == ({"c"} if expected else frozenset())
 
 
@@ -114,6 +127,36 @@ def test_where_a_timeline_goes_on(spark: SparkSession, rows: list[dict], new: di
     begin = expected or 0
     assert sorted(row.ts.hour for row in found.events(before).collect()) == [hour for hour in (8, 9, 10) if hour > 7 + begin]
     assert sorted(row.step for row in found.intervals(timeline).collect()) == [step for step in (1, 2, 3) if step >= begin]
+
+
+CHANGED = {
+    "s": 9,
+    "event_type": "partition_changed",
+    "topic": "a",
+    "partition": 0,
+    "ts": "2026-11-20 12:00:00",
+    "partition_epoch": 4,
+}
+REPLAYED = CHANGED | {"event_type": "partition_registered", "partition_epoch": 1, "leader": 1, "isr": [2, 1], "replicas": [1, 2]}
+GOES_ON_IN_KRAFT: dict[str, tuple[list[dict[str, Any]], dict[str, Any], int | None]] = {
+    "a change": ([{}, {}, {}], CHANGED, 3),
+    "what is known is printed again": ([{}, {}, {}], REPLAYED, 3),
+    "another value of an epoch that is known": ([{}, {}, {}], REPLAYED | {"isr": [1]}, 1),
+    "an epoch that is not known": ([{"partition_epoch": 0}, {}, {}], REPLAYED, 1),
+    "the assignment changes": ([{}, {}, {}], CHANGED | {"event_type": "assignment_changed", "partition_epoch": None}, None),
+    "the assignment has changed": ([{"replicas": [1, 3]}, {}, {}], CHANGED | {"partition_epoch": 1, "leader": 2}, None),
+    "its topic goes": ([{}, {}, {}], {"s": 9, "event_type": "topic_removed", "topic": "a"} | ID, None),
+    "its topic has another id": ([{}, {}, {}], CHANGED | ID, None),
+}
+
+
+@pytest.mark.parametrize(("rows", "new", "expected"), GOES_ON_IN_KRAFT.values(), ids=GOES_ON_IN_KRAFT)
+def test_where_a_timeline_goes_on_in_kraft(spark: SparkSession, rows: list[dict], new: dict, expected: int | None) -> None:
+    before = events(spark, {"s": 1, "event_type": "partition_registered", "topic": "a", "partition": 0, "topic_id": "B" * 22})
+    after = events(spark, new)
+    beside = touched.InKraft.between(before, before.unionByName(after), {"c": None})
+    found = touched.find(after, intervals=held(spark, *rows), anchored=frozenset({"c"}), in_kraft=beside)
+    assert [row.step for row in found.anchors.collect()] == ([] if expected is None else [expected])
 
 
 def test_what_comes_out_in_another_way_is_made_from_its_whole_history(spark: SparkSession) -> None:

@@ -14,7 +14,7 @@ from test_timelines import broken, events, types_of
 from jobs import errors
 from jobs.nightly_audit import main
 from jobs.store import Store
-from jobs.timelines import controllers, discontinuities, night, order, replicas, witnesses
+from jobs.timelines import controllers, discontinuities, kraft, kraft_replicas, night, order, replicas, witnesses
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,6 +53,9 @@ def answers(told: DataFrame) -> dict[str, Any]:
         "nodes that trace": rows_of(replicas.tracing(told)),
         "reigns": rows_of(controllers.reigns(in_order(told))),
         "newest": rows_of(newest),
+        "ids of topics": rows_of(kraft.topic_lives(told, {"kraft": None})),
+        "leaders that are eligible": rows_of(kraft.elr_modes(told)),
+        "brokers": rows_of(kraft_replicas.broker_states(in_order(told))),
     }
 
 

@@ -1,6 +1,6 @@
 """Who was leader, in sync, assigned, being added or removed, and in which state, at every moment."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import reduce
@@ -42,70 +42,59 @@ def correct_incarnations(store: Store, found: dict[str, list[order.Cluster]], wh
     store.update("events", which & (F.col("incarnation") != number), {"incarnation": number})
 
 
-def kraft_registrations(events: DataFrame) -> DataFrame:
+def kraft_registrations(events: DataFrame, shared: DataFrame, lives: DataFrame, anchors: DataFrame | None = None) -> DataFrame:
     """What KRaft partitions went through: from a metadata log where there is one, else from text.
 
-    in: events of KRaft clusters with file_ts. out: as `partitions.of_kraft` takes it.
+    in: as `kraft.registrations`. out: as `partitions.of_kraft` takes it.
     """
-    lives = order.in_memory(kraft.topic_lives(events))
     dumped = order.in_memory(metadata_log.in_sequence(metadata_log.registrations(events), lives))
-    told = kraft.registrations(events, lives).join(
+    told = kraft.registrations(events, shared, lives, anchors).join(
         F.broadcast(dumped.select(*kraft.LIFE).distinct()), list(kraft.LIFE), "left_anti"
     )
     return told.unionByName(dumped).localCheckpoint()
-
-
-def by_kraft(since: dict[str, datetime | None]) -> Column:
-    """BOOLEAN: whether an event is of a time when its cluster had KRaft controllers. since: as `kraft_begins` gives it."""
-    cases = [
-        f"WHEN cluster = {quoted(name)} THEN " + ("true" if at is None else f"ts >= TIMESTAMP {quoted(at.isoformat(sep=' '))}")
-        for name, at in since.items()
-    ]
-    return F.coalesce(F.expr(f"CASE {' '.join(cases)} END"), F.lit(False))
 
 
 def by_mode(events: DataFrame, since: dict[str, datetime | None]) -> tuple[DataFrame, DataFrame | None]:
     """(events of ZooKeeper controllers' time, those of KRaft controllers', None where no cluster has any)."""
     if not since:
         return events, None
-    in_kraft = by_kraft(since)
+    in_kraft = kraft.by_kraft(since)
     return order.in_memory(events.filter(~in_kraft)), events.filter(in_kraft)
 
 
 def replica_intervals(
-    events: DataFrame,
+    shared: DataFrame,
     of_zookeeper: DataFrame,
     intervals: DataFrame,
     *,
     since: dict[str, datetime | None],
     tracers: DataFrame,
-    going_on: tuple[DataFrame, DataFrame] | None = None,
+    going_on: Sequence[tuple[DataFrame, DataFrame]] = (),
 ) -> DataFrame:
     """`replica_timeline` of clusters of either kind.
 
-    of_zookeeper: those of the events that `by_mode` gives as such; intervals: `partition_timeline`; tracers: `replicas.tracing`;
-    going_on: as `replicas.timeline` takes it.
+    shared: all events or the `witnesses` among them; of_zookeeper: those of the events that `by_mode` gives as such; intervals:
+    `partition_timeline`; tracers: `replicas.tracing`; going_on: as `Touched.by_mode` gives it.
     """
+    on_by_zookeeper, on_by_kraft = going_on or (None, None)
+    before = replicas.timeline(of_zookeeper, intervals, tracers, on_by_zookeeper)
     if not since:
-        return replicas.with_isr(replicas.timeline(of_zookeeper, intervals, tracers, going_on), intervals)
-    in_kraft = by_kraft(since)
-    of_kraft = intervals.withColumn("ts", F.col("valid_from")).filter(in_kraft).drop("ts")
-    before = replicas.timeline(of_zookeeper, intervals, tracers, going_on)
+        return replicas.with_isr(before, intervals)
+    of_kraft = intervals.filter(kraft.by_kraft(since, "valid_from"))
     # brokers register with the KRaft controllers before the first partition does
-    registering = events.filter(in_clusters(since))
-    told = kraft_replicas.after_zookeeper(before, kraft_replicas.timeline(registering, of_kraft), since)
+    registering = shared.filter(in_clusters(since))
+    told = kraft_replicas.after_zookeeper(before, kraft_replicas.timeline(registering, of_kraft, on_by_kraft), since)
     return replicas.with_isr(told.localCheckpoint(), intervals)
 
 
-def topic_deletions(events: DataFrame, since: dict[str, datetime | None]) -> DataFrame:
-    """`topic_deletions` of clusters of either kind."""
-    told = deletions.deletions(events)
-    return told.unionByName(kraft.deletions(events.filter(by_kraft(since)))) if since else told
-
-
-def partition_observations(of_zookeeper: DataFrame, of_kraft: DataFrame | None, rules: DataFrame) -> DataFrame:
-    """`partitions.observations` of clusters of either kind. in: events as `by_mode` gives them."""
-    return partitions.observations(of_zookeeper, rules, None if of_kraft is None else kraft_registrations(of_kraft))
+def topic_deletions(
+    events: DataFrame, lives: DataFrame | None, since: dict[str, datetime | None], marks: touched.Touched | None
+) -> DataFrame:
+    """`topic_deletions` of clusters of either kind. lives: `kraft.topic_lives`, if there is a KRaft one. marks: only what these name."""
+    told = deletions.deletions(marks.of_deletions(events) if marks else events)
+    if lives is None:
+        return told
+    return told.unionByName(kraft.deletions(events.filter(kraft.by_kraft(since)), marks.of_deletions(lives) if marks else lives))
 
 
 def rebuild(store: Store, clusters: list[str], ruleset: RuleSet, come: night.News | None = None) -> DataFrame | None:
@@ -158,11 +147,14 @@ def _further(store: Store, clusters: list[str], ruleset: RuleSet, come: night.Ne
         gone=went,
     )
     events = night.in_incarnations(night.recognised(store.rows_of("events", clusters), clusters), found)
-    marks = touched.find(
-        came.unionByName(went), intervals=store.rows_of("partition_timeline", clusters),
-        in_kraft=frozenset(now.since).intersection(clusters), anchored=frozenset(clusters) - several,
-    )  # fmt: skip
     known = night.Shared(found, {name: at for name, at in now.since.items() if name in clusters}, order.in_order(told, files))
+    before = order.in_order(night.in_incarnations(come.held.shared.filter(of_these), found), files)
+    marks = touched.find(
+        came.unionByName(went),
+        intervals=store.rows_of("partition_timeline", clusters),
+        anchored=frozenset(clusters) - several,
+        in_kraft=touched.InKraft.between(before, known.spoken, known.since) if known.since else None,
+    )
     _write(store, clusters, ruleset, known, order.in_order(events, files), marks=marks, lines=lines)
     last = discontinuities.last_lines(lines.then.unionByName(lines.new)).select(*witnesses.COLUMNS)
     return night.Witnesses(told.select(*witnesses.COLUMNS), last).rows()
@@ -180,21 +172,24 @@ def _write(
     since = known.since
     heard = spoken.filter("NOT overruled")
     kept = kept_columns(store.spark, ruleset)
+    lives = order.in_memory(kraft.topic_lives(known.spoken, since)) if since else None
     before = store.rows_of("partition_timeline", clusters) if marks else None
 
-    def read(marks: touched.Touched | None) -> tuple[DataFrame, DataFrame, DataFrame, DataFrame]:
-        """(events, those of ZooKeeper controllers, observations, `partition_timeline` of what is made anew)"""
+    def read(marks: touched.Touched | None) -> tuple[DataFrame, DataFrame, DataFrame]:
+        """(events of ZooKeeper controllers, observations, `partition_timeline` of what is made anew)"""
         events = heard if marks is None else marks.events(heard).localCheckpoint()
         of_zookeeper, of_kraft = by_mode(events, since)
-        told = partition_observations(of_zookeeper, of_kraft, kept)
+        registered, anchors = None, None
+        if of_kraft is not None and lives is not None:
+            if marks is not None:
+                of_kraft, anchors = marks.of_kraft(of_kraft), marks.anchors_of_kraft()
+            registered = kraft_registrations(of_kraft, known.spoken, lives, anchors)
+        told = partitions.observations(of_zookeeper, kept, registered)
         told = (told if marks is None else marks.going_on(told)).localCheckpoint()
         intervals = partitions.close_ended_incarnations(partitions.timeline(told, marked=bool(since)), ends)
-        return (
-            events,
-            of_zookeeper,
-            told,
-            (intervals if marks is None else order.numbered_on(intervals, marks.anchors, *order.PARTITION)).localCheckpoint(),
-        )
+        if marks is not None:
+            intervals = order.numbered_on(intervals, marks.anchors, *order.PARTITION)
+        return of_zookeeper, told, intervals.localCheckpoint()
 
     def write(table: str, rows: DataFrame, made_anew: Callable[[DataFrame], DataFrame] | None = None) -> None:
         if marks is None:
@@ -204,24 +199,24 @@ def _write(
             store.exchange(table, clusters, made_anew(old) if made_anew else old, rows)
 
     def of_partitions() -> None:
-        events, of_zookeeper, told, intervals = read(marks)
+        of_zookeeper, told, intervals = read(marks)
         proven = marks
         if marks is not None and before is not None:
             differing = marks.differing(marks.intervals(before), intervals).localCheckpoint()
             if not differing.isEmpty():
                 proven = marks.without_anchors_of(differing)
-                events, of_zookeeper, told, intervals = read(proven)
+                of_zookeeper, told, intervals = read(proven)
         tracers = replicas.tracing(known.spoken)
 
         def partitions_and_replicas() -> None:
             write("partition_timeline", intervals, proven.intervals if proven else None)
             if proven is None:
-                stood = replica_intervals(events, of_zookeeper, intervals, since=since, tracers=tracers)
+                stood = replica_intervals(known.spoken, of_zookeeper, intervals, since=since, tracers=tracers)
                 write("replica_timeline", partitions.close_ended_incarnations(stood, ends))
             else:
                 held = proven.replicas_held(store.rows_of("replica_timeline", clusters)).localCheckpoint()
                 stood = replica_intervals(
-                    events, of_zookeeper, intervals, since=since, tracers=tracers, going_on=(proven.begins(), held)
+                    known.spoken, of_zookeeper, intervals, since=since, tracers=tracers, going_on=tuple(proven.by_mode(held))
                 )
                 rows = partitions.close_ended_incarnations(stood, ends)
                 write("replica_timeline", rows, lambda old: proven.replica_intervals(old, held))
@@ -233,8 +228,7 @@ def _write(
 
     def all_others() -> None:
         write("controllers", controllers.reigns(known.spoken))
-        of_topics = heard if marks is None else marks.of_deletions(heard)
-        write("topic_deletions", topic_deletions(of_topics, since), marks.of_deletions if marks else None)
+        write("topic_deletions", topic_deletions(heard, lives, since, marks), marks.of_deletions if marks else None)
         topics = lines.to_read(store.rows_of("discontinuities", clusters)) if lines else None
         found = lines.breaks(heard, topics) if lines else discontinuities.breaks(heard)
         write(

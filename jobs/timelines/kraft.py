@@ -7,9 +7,13 @@ alone: assignment changes are numbered from the creation of their partition on, 
 partition epoch whose values they explain.
 """
 
+from collections.abc import Mapping
+from datetime import datetime
+
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from jobs.store import quoted
 from jobs.timelines.order import PARTITION, all_of, in_memory, neighbours, position, up_to_here
 
 TOPIC = ("cluster", "incarnation", "topic")
@@ -33,6 +37,10 @@ BROKER_TOLD = ("leader_started", "follower_started", "become_skipped")
 # from where on a controller's lines are history, and from where on they are not
 MARKS = ("quorum_controller_created", "controller_activated", "metadata_caught_up")
 DIFFERENCES = ("partition_changed", "unclean_leader_elected")
+# a topic is gone
+REMOVED = ("topic_removed", "remove_topic_record")
+# printed without a partition epoch
+COUNTED = ("assignment_changed",)
 STATE = ("leader", "leader_epoch", "isr")
 ASSIGNMENT = ("replicas", "adding_replicas", "removing_replicas")
 VALUES = (*STATE, *ASSIGNMENT)
@@ -52,35 +60,62 @@ def _seconds(ts: str | Column) -> Column:
     return F.unix_millis(ts) / 1000.0
 
 
-def topic_lives(events: DataFrame) -> DataFrame:
-    """cluster, incarnation, topic, topic_id, first_ts, topic_life (0, 1, ..): a name that is used again is another topic."""
+def by_kraft(since: Mapping[str, datetime | None], at: str = "ts") -> Column:
+    """BOOLEAN: whether a moment is of a time when its cluster had KRaft controllers. since: as `night.kraft_begins` gives it."""
+    cases = [
+        f"WHEN cluster = {quoted(name)} THEN "
+        + ("true" if begun is None else f"{at} >= TIMESTAMP {quoted(begun.isoformat(sep=' '))}")
+        for name, begun in since.items()
+    ]
+    return F.coalesce(F.expr(f"CASE {' '.join(cases)} END"), F.lit(False)) if cases else F.lit(False)
+
+
+def leader() -> Column:
+    """The leader that an event names: `Leader .. starts` is the leader's own line."""
+    return F.coalesce("leader", F.when(F.col("event_type") == "leader_started", F.col("node")))
+
+
+def names_topic_id() -> Column:
+    """Whether an event tells which id a topic has."""
+    return F.col("topic").isNotNull() & F.col("topic_id").isNotNull()
+
+
+def topic_lives(events: DataFrame, since: Mapping[str, datetime | None]) -> DataFrame:
+    """cluster, incarnation, topic, topic_id, topic_life (0, 1, ..): a name that is used again is another topic.
+
+    in: events, or the `witnesses` among them; since: as `by_kraft` takes it.
+    """
     named = (
-        events.filter("topic IS NOT NULL AND topic_id IS NOT NULL").groupBy(*TOPIC, "topic_id").agg(F.min("ts").alias("first_ts"))
+        events.filter(names_topic_id())
+        .groupBy(*TOPIC, "topic_id")
+        .agg(F.min("ts").alias("first_ts"), F.max("ts").alias("last_ts"))
+        .filter(by_kraft(since, "last_ts"))
     )
     by_age = up_to_here(*TOPIC, order=[F.asc_nulls_first("first_ts"), F.asc("topic_id")])
-    return named.select("*", (F.row_number().over(by_age) - 1).alias("topic_life"))
+    return named.select(*TOPIC, "topic_id", (F.row_number().over(by_age) - 1).alias("topic_life"))
 
 
-def _statements(events: DataFrame, lives: DataFrame) -> DataFrame:
+def _statements(events: DataFrame, shared: DataFrame, lives: DataFrame) -> DataFrame:
     """Lines about one partition that count, with the life of the topic that they belong to.
 
-    out: PARTITION, topic_life, pos (order within the partition), ts, node, record_id, event_type, VALUES, partition_epoch, run,
+    shared: events, or the `witnesses` among them, with the MARKS of all nodes. out: PARTITION, topic_life, pos (order within the partition), ts, node, record_id, event_type, VALUES, partition_epoch, run,
     live (false: a line that a starting controller may have replayed).
     """
     of_partition = F.col("topic").isNotNull() & F.col("partition").isNotNull()
     counts = (
         of_partition
         & F.col("says").isin("happened", "is")
-        & (F.col("partition_epoch").isNotNull() | F.col("event_type").isin("assignment_changed", *BROKER_TOLD))
+        & (F.col("partition_epoch").isNotNull() | F.col("event_type").isin(*COUNTED, *BROKER_TOLD))
     )
     # `Creating new partition ..` and the like tell which topic a node means from there on
     told = events.filter(counts | (of_partition & F.col("topic_id").isNotNull()))
-    marks = events.filter(F.col("event_type").isin(*MARKS))
     columns = [
         *PARTITION, "ts", "tie", "node", "log", "file_ts", "file", "record_no", "item", "record_id", "event_type", "topic_id",
         "leader", "leader_epoch", "isr", "partition_epoch", *ASSIGNMENT,
     ]  # fmt: skip
-    both = told.unionByName(marks).select("*", F.lit(1).alias("tie")).select(*columns, counts.alias("counts"))
+    marks = shared.filter(F.col("event_type").isin(*MARKS))
+    both = told.unionByName(marks.select(*[name for name in told.columns if name in marks.columns]), allowMissingColumns=True)
+    both = both.select("*", F.lit(1).alias("tie")).select(*columns, counts.alias("counts"))
     on_node = up_to_here("cluster", "incarnation", "node", order=position())
     started = F.col("event_type") == "quorum_controller_created"
     runs = both.select("*", F.count_if(started).over(on_node).alias("run"))
@@ -100,12 +135,10 @@ def _statements(events: DataFrame, lives: DataFrame) -> DataFrame:
         | (_seconds("ts") - _seconds("loaded_at") > LOADER_AHEAD_SECONDS)
         | (age > REPLAY_SECONDS)
     )
-    # `Leader .. starts` is the leader's own line
-    leader = F.coalesce("leader", F.when(F.col("event_type") == "leader_started", F.col("node")))
     statements = marked.filter("topic IS NOT NULL").select(
         *PARTITION, "ts", "node", "record_id", "event_type", "topic_id",
         F.row_number().over(up_to_here(*PARTITION, order=position())).alias("pos"),
-        leader.alias("leader"), "leader_epoch", "isr", "partition_epoch", *ASSIGNMENT,
+        leader().alias("leader"), "leader_epoch", "isr", "partition_epoch", *ASSIGNMENT,
         "run", F.coalesce(live, F.lit(False)).alias("live"), "counts",
     )  # fmt: skip
     # follower lines and ISR updates name no topic id: it is the one that their broker named last, else the one that any broker did;
@@ -254,10 +287,18 @@ def _with_epochs(lines: DataFrame, statements: DataFrame) -> DataFrame:
     return lines.join(single, [*LIFE, "record_id"], "left")
 
 
-def _elr_modes(events: DataFrame) -> DataFrame:
-    """cluster, incarnation, without_elr (all of its Kafkas are older than KIP-966), elr_since (when the feature was enabled)."""
+def enables_elr() -> Column:
+    """Whether an event tells that eligible leader replicas (KIP-966) were enabled."""
+    return (F.col("event_type") == "feature_replayed") & F.col("text").rlike(r"eligible\.leader\.replicas\.version to [1-9]")
+
+
+def elr_modes(events: DataFrame) -> DataFrame:
+    """cluster, incarnation, without_elr (all of its Kafkas are older than KIP-966), elr_since (when the feature was enabled).
+
+    in: events, or the `witnesses` among them.
+    """
     major = F.nullif(F.regexp_extract("kafka_version", r"^(\d+)\.", 1), F.lit("")).try_cast("int")
-    enabled = (F.col("event_type") == "feature_replayed") & F.col("text").rlike(r"eligible\.leader\.replicas\.version to [1-9]")
+    enabled = enables_elr()
     told = events.filter(F.col("kafka_version").isNotNull() | enabled)
     return told.groupBy("cluster", "incarnation").agg(
         F.coalesce(F.max(major) < 4, F.lit(False)).alias("without_elr"), F.min(F.when(enabled, F.col("ts"))).alias("elr_since")
@@ -267,7 +308,7 @@ def _elr_modes(events: DataFrame) -> DataFrame:
 def _with_isr_of_leaderless(epochs: DataFrame, modes: DataFrame) -> DataFrame:
     """The ISR of a partition that has just lost its leader: follower lines, the only ones that tell of it, do not print it.
 
-    in: rows of `_by_epoch`; `_elr_modes`. A leader is lost with the last member of the ISR (PartitionChangeBuilder.electLeader), which
+    in: rows of `_by_epoch`; `elr_modes`. A leader is lost with the last member of the ISR (PartitionChangeBuilder.electLeader), which
     stays in it for good, or, where eligible leader replicas are enabled (KIP-966), leaves an empty one.
     """
     up = neighbours(*LIFE, order=[F.asc("partition_epoch")])
@@ -379,17 +420,31 @@ def _in_sequence(epochs: DataFrame, lines: DataFrame, loose: DataFrame) -> DataF
     ).filter("NOT unplaced OR replicas IS NOT NULL").drop("unplaced")  # fmt: skip
 
 
-def registrations(events: DataFrame, lives: DataFrame) -> DataFrame:
+def _of_anchors(anchors: DataFrame) -> DataFrame:
+    """Intervals that a timeline goes on from, as lines that print a whole registration.
+
+    in: rows of `partition_timeline`. out: as `_statements`.
+    """
+    return anchors.select(
+        *PARTITION, F.col("valid_from").alias("ts"), F.lit(None).cast("int").alias("node"), "record_id",
+        F.lit("interval").alias("event_type"), F.lit(0).alias("pos"), *VALUES, "partition_epoch",
+        F.lit(0).cast("bigint").alias("run"), F.lit(True).alias("live"), F.lit(0).alias("topic_life"),
+    )  # fmt: skip
+
+
+def registrations(events: DataFrame, shared: DataFrame, lives: DataFrame, anchors: DataFrame | None = None) -> DataFrame:
     """What held after every change that the lines show, in the order of the metadata log.
 
-    in: events of KRaft clusters with file_ts; `topic_lives`. out: PARTITION, topic_life, seq, ts, record_id, VALUES,
+    in: events of KRaft clusters with file_ts; shared: all of theirs, or the `witnesses` among them, with file_ts; `topic_lives`; anchors:
+    rows of `partition_timeline` after which the events are. out: PARTITION, topic_life, seq, ts, record_id, VALUES,
     partition_epoch, deleted, source; what the lines do not say is null.
     """
-    statements = in_memory(_statements(events, lives))
+    statements = _statements(events, shared, lives)
+    statements = in_memory(statements if anchors is None else statements.unionByName(_of_anchors(anchors)))
     numbered, loose = _numbered(statements)
     lines = in_memory(_with_epochs(numbered.unionByName(loose), statements))
     epochs = _by_epoch(statements, lines.filter("partition_epoch IS NOT NULL"))
-    epochs = _with_isr_of_leaderless(epochs, _elr_modes(events)).localCheckpoint()
+    epochs = _with_isr_of_leaderless(epochs, elr_modes(shared)).localCheckpoint()
     without = in_memory(statements.filter("partition_epoch IS NULL AND event_type <> 'assignment_changed'"))
     rows = in_memory(_in_sequence(epochs, lines, without).select("*", F.lit(False).alias("deleted")))
     removed = events.filter("event_type = 'topic_removed'").groupBy(*TOPIC, "topic_id").agg(
@@ -415,19 +470,23 @@ def registrations(events: DataFrame, lives: DataFrame) -> DataFrame:
     return clamped.unionByName(gone).select("*", F.lit("logs").alias("source"))
 
 
-def deletions(events: DataFrame) -> DataFrame:
+def tells_removal() -> Column:
+    """Whether an event tells that a topic is gone, or will be."""
+    answered = (F.col("event_type") == "topic_deletion_answered") & (F.col("error_code") == "SUCCESS")
+    return (F.col("event_type").isin(*REMOVED) | answered) & F.col("topic_id").isNotNull()
+
+
+def deletions(events: DataFrame, lives: DataFrame) -> DataFrame:
     """`topic_deletions` of KRaft clusters: a topic is gone with one record, nothing can hold it up in the metadata.
 
-    in: events. out: the columns of `topic_deletions`. From 4.0 on the active controller prints its answer to the request.
+    in: events; `topic_lives` of the topics that count. out: the columns of `topic_deletions`. From 4.0 on the active controller prints
+    its answer to the request.
     """
-    removed = F.col("event_type").isin("topic_removed", "remove_topic_record")
-    answered = (F.col("event_type") == "topic_deletion_answered") & (F.col("error_code") == "SUCCESS")
+    removed = F.col("event_type").isin(*REMOVED)
     # the record itself does not name its topic
-    names = topic_lives(events).select(*TOPIC, "topic_id")
+    names = lives.select(*TOPIC, "topic_id")
     ended = in_memory(
-        events.filter((removed | answered) & F.col("topic_id").isNotNull()).select(
-            "cluster", "incarnation", "topic_id", "ts", "event_type", "error_code", "record_id"
-        )
+        events.filter(tells_removal()).select("cluster", "incarnation", "topic_id", "ts", "event_type", "error_code", "record_id")
     )
     told = ended.join(F.broadcast(names), ["cluster", "incarnation", "topic_id"])
     grouped = told.groupBy(*TOPIC, "topic_id").agg(

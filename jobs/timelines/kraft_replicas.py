@@ -11,7 +11,7 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from jobs.timelines.order import PARTITION, REPLICA, in_memory, neighbours, position, up_to_here
+from jobs.timelines.order import PARTITION, REPLICA, all_of, in_memory, neighbours, numbered_on, position, up_to_here
 
 ONLINE, FENCED, LEAVING = "KRaftOnline", "KRaftFenced", "KRaftControlledShutdown"
 UNREGISTERED, REMOVED = "KRaftUnregistered", "KRaftRemoved"
@@ -28,6 +28,8 @@ RECORDED = (
     "register_broker_record", "broker_fencing_record", "broker_unfencing_record", "registration_change_record",
     "fence_broker_record", "unfence_broker_record", "unregister_broker_record",
 )  # fmt: skip
+# all that `broker_states` rests on
+TELLING = (*REPLAYED, *DECIDED, *RECORDED)
 
 
 def _state() -> Column:
@@ -43,12 +45,12 @@ def _state() -> Column:
 def broker_states(events: DataFrame) -> DataFrame:
     """What the registration of every broker was.
 
-    in: events of KRaft clusters with file_ts. out: cluster, incarnation, broker, ts, seq, state, record_id: one row a change.
+    in: events of KRaft clusters with file_ts, or the `witnesses` among them. out: cluster, incarnation, broker, ts, seq, state, record_id: one row a change.
     A dump of the metadata log says it all. Else it is put together from the controllers: what they replay is numbered from the
     registration (its broker epoch) on, so that a starting controller's copy of it is known for what it is.
     """
     told = in_memory(
-        events.filter(F.col("event_type").isin(*REPLAYED, *DECIDED, *RECORDED) & F.col("broker").isNotNull()).select(
+        events.filter(F.col("event_type").isin(*TELLING) & F.col("broker").isNotNull()).select(
             "*", _state().alias("state"), F.lit(1).alias("tie")
         )
     )
@@ -91,11 +93,12 @@ def broker_states(events: DataFrame) -> DataFrame:
     )
 
 
-def timeline(events: DataFrame, partition_timeline: DataFrame) -> DataFrame:
+def timeline(events: DataFrame, partition_timeline: DataFrame, going_on: tuple[DataFrame, DataFrame] | None = None) -> DataFrame:
     """The intervals.
 
-    in: events of KRaft clusters with file_ts; the rows of `partition_timeline` since they are such. out: the columns of
-    `replica_timeline` but in_isr. Every row is inferred: no line names the state of a replica.
+    in: events of KRaft clusters, or the `witnesses` among them, with file_ts; the rows of `partition_timeline` since they are such; going_on:
+    as `replicas.timeline` takes it. out: the columns of `replica_timeline` but in_isr. Every row is inferred: no line names the
+    state of a replica.
     """
     rows = partition_timeline.filter("replicas IS NOT NULL OR state = 'NonExistentPartition'")
     held = F.when(F.col("replicas").isNotNull(), F.col("replicas"))
@@ -103,26 +106,37 @@ def timeline(events: DataFrame, partition_timeline: DataFrame) -> DataFrame:
     assigned = rows.join(ever, list(PARTITION)).select(
         *REPLICA, F.col("valid_from").alias("ts"), F.lit(0).alias("kind"), F.col("step").alias("seq"),
         F.coalesce(F.array_contains("replicas", F.col("replica")), F.lit(False)).alias("member"),
-        F.lit(None).cast("string").alias("broker_state"), "record_id",
+        F.lit(False).alias("was_member"), F.lit(None).cast("string").alias("broker_state"), "record_id",
     )  # fmt: skip
     states = broker_states(events).withColumnRenamed("broker", "replica")
-    stood = states.join(ever, ["cluster", "incarnation", "replica"]).select(
+    if going_on is not None:
+        states = states.select("*", F.lead("ts").over(neighbours(*BROKER[:-1], "replica", order=[F.asc("seq")])).alias("until"))
+    stood = states.join(ever, ["cluster", "incarnation", "replica"])
+    if going_on is not None:
+        # of what was before an anchor the last one counts
+        marked = stood.join(F.broadcast(going_on[0]), list(PARTITION), "left")
+        lasts = F.coalesce(F.col("until").isNull() | (F.col("until") > F.col("anchor_ts")), F.lit(True))
+        stood = marked.filter(lasts).withColumn("ts", F.when(F.col("ts").isNotNull(), F.greatest("ts", "anchor_ts")))
+    of_brokers = stood.select(
         *REPLICA, "ts", F.lit(1).alias("kind"), "seq", F.lit(None).cast("boolean").alias("member"),
-        F.col("state").alias("broker_state"), "record_id",
+        F.lit(False).alias("was_member"), F.col("state").alias("broker_state"), "record_id",
     )  # fmt: skip
+    told = assigned.unionByName(of_brokers)
+    if going_on is not None:
+        told = told.unionByName(_begun(going_on[1]))
     order = [F.asc_nulls_first("ts"), F.asc("kind"), F.asc("seq")]
     so_far = up_to_here(*REPLICA, order=order)
-    filled = assigned.unionByName(stood).select(
+    filled = told.select(
         *REPLICA, "ts", "kind", "seq", "record_id",
         F.last("member", ignorenulls=True).over(so_far).alias("member"),
-        F.max("member").over(so_far).alias("was_member"),
+        F.max(F.col("was_member") | F.coalesce("member", F.lit(False))).over(so_far).alias("was_member"),
         F.last("broker_state", ignorenulls=True).over(so_far).alias("broker_state"),
     )  # fmt: skip
     state = F.when(F.col("member"), F.col("broker_state")).when(F.col("was_member"), REMOVED)
     told = filled.select("*", state.alias("state")).filter("state IS NOT NULL")
     among = neighbours(*REPLICA, order=order)
     changed = told.select("*", (~F.lag("state").over(among).eqNullSafe(F.col("state"))).alias("changed")).filter("changed")
-    return changed.select(
+    intervals = changed.select(
         *REPLICA,
         F.row_number().over(up_to_here(*REPLICA, order=order)).alias("step"),
         F.col("ts").alias("valid_from"),
@@ -131,6 +145,16 @@ def timeline(events: DataFrame, partition_timeline: DataFrame) -> DataFrame:
         F.lit(True).alias("inferred"),
         "record_id",
     )
+    return intervals if going_on is None else numbered_on(intervals, going_on[1], *REPLICA)
+
+
+def _begun(held: DataFrame) -> DataFrame:
+    """Intervals of replicas that a timeline goes on from, as rows before all others."""
+    member = F.col("state") != REMOVED
+    return held.select(
+        *REPLICA, F.col("valid_from").alias("ts"), F.lit(-1).alias("kind"), F.lit(0).alias("seq"), member.alias("member"),
+        F.lit(True).alias("was_member"), F.when(member, F.col("state")).alias("broker_state"), "record_id",
+    )  # fmt: skip
 
 
 def after_zookeeper(before: DataFrame, since_kraft: DataFrame, since: Mapping[str, datetime | None]) -> DataFrame:
@@ -142,9 +166,10 @@ def after_zookeeper(before: DataFrame, since_kraft: DataFrame, since: Mapping[st
         return before.unionByName(since_kraft)
     both = before.select("*", F.lit(0).alias("mode")).unionByName(since_kraft.select("*", F.lit(1).alias("mode")))
     order = [F.asc("mode"), F.asc("step")]
+    steps_before = F.coalesce(F.max(F.when(F.col("mode") == 0, F.col("step"))).over(all_of(*REPLICA)), F.lit(0))
     return both.select(
         *REPLICA,
-        F.row_number().over(up_to_here(*REPLICA, order=order)).alias("step"),
+        (F.col("step") + F.when(F.col("mode") == 1, steps_before).otherwise(0)).alias("step"),
         "valid_from",
         F.coalesce("valid_to", F.lead("valid_from").over(neighbours(*REPLICA, order=order))).alias("valid_to"),
         "state",

@@ -154,7 +154,7 @@ def changed_for_all(store: Store, clusters: list[str], come: News, then: Shared,
     """
     new = come.came.unionByName(come.went).filter("event_type IS NOT NULL")
     some = come.bereft | {name for name in clusters if then.lives_of(name) != now.lives_of(name)}
-    some |= touched.everywhere(come.held.shared, now.spoken, new, in_kraft=frozenset(now.since))
+    some |= touched.everywhere(come.held.shared, now.spoken, new, in_kraft=now.since)
     newest = {row.cluster: row.newest for row in come.held.shared.groupBy("cluster").agg(F.max("ts").alias("newest")).collect()}
     late = [
         name

@@ -1,11 +1,14 @@
 """What new events touch: the partitions and topics whose timelines have to be made anew, and the clusters where it is all of them."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import reduce
 from operator import and_
+from types import MappingProxyType
+from typing import Self
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from jobs.store import in_clusters
@@ -15,20 +18,19 @@ TOPIC = ("cluster", "topic")
 PARTITION = (*TOPIC, "partition")
 # what of a new event tells what it touches
 TOLD = (
-    "cluster", "topic", "partition", "replica", "broker", "event_type", "says", "to_state", "topic_id", "kafka_version", "ts",
-    "partition_epoch",
+    "cluster", "topic", "partition", "replica", "node", "broker", "event_type", "says", "to_state", "topic_id", "error_code", "logger", "ts",
+    "partition_epoch", "leader", "leader_epoch", "isr", "replicas", "adding_replicas", "removing_replicas",
 )  # fmt: skip
 # so many names of topics are looked for in every event before anything else is done with it
 MOST_NAMES = 1_000
 # so much older than what is new is what nothing new can change
 CLOCK_SKEW = order.CLOCK_SKEW
-# they name no partition and tell about many
-OF_KRAFT_CLUSTER = (*kraft.MARKS, "feature_replayed", *kraft_replicas.REPLAYED, *kraft_replicas.DECIDED)
+METADATA_LOG = "__cluster_metadata"
 
 
 @dataclass(frozen=True)
 class Touched:
-    """kraft: clusters with KRaft controllers.
+    """kraft: clusters with KRaft controllers, and since when, as `night.kraft_begins` gives it.
 
     topics: cluster, topic, whole BOOLEAN (all of its partitions). partitions: cluster, topic, partition, since (the first new event).
     deleted: cluster, topic, of whose deletion new events tell. anchors: rows of `partition_timeline`, of touched partitions at most
@@ -37,7 +39,7 @@ class Touched:
     ones too; null: they are too many to list. unanchored: names of the topics with a partition without an anchor.
     """
 
-    kraft: frozenset[str]
+    kraft: Mapping[str, datetime | None]
     topics: DataFrame
     partitions: DataFrame
     deleted: DataFrame
@@ -52,8 +54,9 @@ class Touched:
             return frame
         return frame.filter(F.col("topic").isNull() | F.col("topic").isin(*self.names))
 
-    def _in_kraft(self) -> Column:
-        return F.expr(in_clusters(self.kraft)) if self.kraft else F.lit(False)
+    def anchors_of_kraft(self) -> DataFrame:
+        """Those of the anchors that KRaft controllers made."""
+        return self.anchors.filter(kraft.by_kraft(self.kraft, "valid_from"))
 
     def rows(self, frame: DataFrame) -> DataFrame:
         """Those rows of a timeline that are made anew. in: rows with cluster, topic, partition."""
@@ -82,21 +85,38 @@ class Touched:
         """cluster, incarnation, topic, partition, anchor_ts."""
         return self.anchors.select(*order.PARTITION, F.col("valid_from").alias("anchor_ts"))
 
+    def by_mode(self, held: DataFrame) -> Iterator[tuple[DataFrame, DataFrame]]:
+        """(`begins`, the rows held then) of ZooKeeper controllers' anchors, and of KRaft controllers'. held: `replicas_held`."""
+        in_kraft = kraft.by_kraft(self.kraft, "anchor_ts")
+        for which in (~in_kraft, in_kraft):
+            begins = self.begins().filter(which)
+            yield begins, held.join(F.broadcast(begins), list(order.PARTITION), "left_semi")
+
     def replicas_held(self, frame: DataFrame) -> DataFrame:
         """The rows of `replica_timeline` that were so when the anchors of their partitions began."""
         begun = F.col("valid_from").isNull() | (F.col("valid_from") <= F.col("anchor_ts"))
         lasting = F.col("valid_to").isNull() | (F.col("valid_to") > F.col("anchor_ts"))
         return frame.join(F.broadcast(self.begins()), list(order.PARTITION)).filter(begun & lasting).select(*frame.columns)
 
-    def going_on(self, told: DataFrame) -> DataFrame:
-        """`partitions.observations` of what came after anchors, with these before them, and without late words about earlier epochs."""
+    def since_anchors(self, told: DataFrame) -> DataFrame:
+        """Less late words about earlier epochs. in: rows with cluster, incarnation, topic, partition, partition_epoch, leader_epoch."""
         epochs = self.anchors.select(
             *order.PARTITION, F.col("partition_epoch").alias("anchor_epoch"), F.col("leader_epoch").alias("anchor_leader_epoch")
         )
         earlier = (F.col("partition_epoch") < F.col("anchor_epoch")) | (F.col("leader_epoch") < F.col("anchor_leader_epoch"))
         later = ~F.coalesce(earlier, F.lit(False))
-        after = self._joined(told, epochs).filter(later).select(*told.columns)
-        return after.unionByName(partitions.of_anchors(self.anchors))
+        return self._joined(told, epochs).filter(later).select(*told.columns)
+
+    def of_kraft(self, events: DataFrame) -> DataFrame:
+        """Those events of KRaft clusters that registrations are made of: what changed an assignment is in the anchor."""
+        counted = F.col("event_type").isin(*kraft.COUNTED) & F.col("anchor_ts").isNotNull()
+        known = F.coalesce(counted, F.lit(False))
+        return self._joined(self.since_anchors(events), self.begins()).filter(~known).select(*events.columns)
+
+    def going_on(self, told: DataFrame) -> DataFrame:
+        """`partitions.observations` of what came after anchors, with these before them; KRaft's are registrations among them."""
+        by_zookeeper = self.anchors.filter(~kraft.by_kraft(self.kraft, "valid_from"))
+        return self.since_anchors(told).unionByName(partitions.of_anchors(by_zookeeper))
 
     def without_anchors_of(self, wrong: DataFrame) -> "Touched":
         """The same, with the whole history of some partitions. wrong: cluster, incarnation, topic, partition."""
@@ -130,8 +150,7 @@ class Touched:
 
     def events(self, frame: DataFrame) -> DataFrame:
         """Those events that tell about partitions to be made anew, with all that tell about their topic, brokers or cluster."""
-        of_broker = F.col("event_type").isin("broker_started")
-        wide = F.col("topic").isNull() & (self._in_kraft() | of_broker)
+        wide = F.col("topic").isNull() & (F.col("event_type") == "broker_started")
         of_all = F.col("partition").isNull() & F.col("of_topic").isNotNull()
         wanted = F.col("of_topic") | F.col("of_partition") | of_all | wide
         later = F.coalesce(F.col("ts") > F.col("anchor_ts"), F.lit(True))
@@ -142,12 +161,9 @@ class Touched:
         return marked.filter(F.coalesce(wanted, F.lit(False)) & later).select(*frame.columns)
 
     def of_deletions(self, frame: DataFrame) -> DataFrame:
-        """Those rows or events that tell about deletions to be made anew."""
-        marks = F.broadcast(self.deleted.select(*TOPIC, F.lit(True).alias("of_topic")))
-        marked = self._may_count(frame).join(marks, list(TOPIC), "left")
-        # in KRaft a record may name the id of its topic alone
-        wanted = F.col("of_topic") | (F.col("topic").isNull() & self._in_kraft())
-        return marked.filter(F.coalesce(wanted, F.lit(False))).select(*frame.columns)
+        """Those rows, events or topics of which deletions are made anew."""
+        marks = F.broadcast(self.deleted.select(*TOPIC))
+        return self._may_count(frame).join(marks, list(TOPIC), "left_semi").select(*frame.columns)
 
     def _marked(self, frame: DataFrame) -> DataFrame:
         topics = F.broadcast(self.topics.select(*TOPIC, F.col("whole").alias("of_topic")))
@@ -164,66 +180,123 @@ def _in_another_order(before: DataFrame, now: DataFrame) -> DataFrame:
     return now.join(F.broadcast(then), same_file).filter(changed)
 
 
-def everywhere(before: DataFrame, now: DataFrame, new: DataFrame, *, in_kraft: frozenset[str]) -> frozenset[str]:
+def everywhere(
+    before: DataFrame, now: DataFrame, new: DataFrame, *, in_kraft: Mapping[str, datetime | None] = MappingProxyType({})
+) -> frozenset[str]:
     """Clusters of which everything is made anew, for something that all their partitions share has changed.
 
-    That is the order of files and the nodes that print replica states; in KRaft also what a controller's start or a broker's
-    registration makes of lines that were known before, and whatever a dump of the metadata log says.
-    before, now: `witnesses` of earlier runs and of all, new: recognised events that this run brought. in_kraft: clusters with KRaft
-    controllers.
+    That is the order of files and the nodes that print replica states; in KRaft also where a controller's start is told late, which makes
+    history of lines that were known before, whether its Kafkas know eligible leader replicas, and whatever a dump of the metadata log says.
+    before, now: `witnesses` of earlier runs and of all, new: recognised events that this run brought. in_kraft: as `night.kraft_begins`
+    gives it.
     """
     tracing = replicas.tracing(now).join(replicas.tracing(before), ["cluster", "incarnation", "node"], "left_anti")
     changed = _in_another_order(order.files(before), order.files(now)).select("cluster").unionByName(tracing.select("cluster"))
     if in_kraft:
         of_kraft = F.expr(in_clusters(in_kraft))
-        unnamed = F.col("topic").isNull() & (F.col("topic_id").isNotNull() | F.col("kafka_version").isNotNull())
-        wide = new.filter(of_kraft & (F.col("event_type").isin(*OF_KRAFT_CLUSTER) | unnamed)).select("cluster")
-        dumped = now.filter(of_kraft & (F.col("logger") == "__cluster_metadata")).select("cluster")
-        changed = changed.unionByName(wide).unionByName(dumped)
+        newest = before.groupBy("cluster", "node").agg(F.max("ts").alias("newest"))
+        starts = new.filter(of_kraft & F.col("event_type").isin(*kraft.MARKS)).select("cluster", "node", "ts")
+        late = starts.join(F.broadcast(newest), ["cluster", "node"]).filter("ts IS NULL OR ts <= newest").select("cluster")
+        modes = [kraft.elr_modes(told.filter(of_kraft)) for told in (before, now)]
+        other_mode = modes[0].exceptAll(modes[1]).unionByName(modes[1].exceptAll(modes[0])).select("cluster")
+        dumped = now.filter(of_kraft & (F.col("logger") == METADATA_LOG)).select("cluster")
+        changed = changed.unionByName(late).unionByName(other_mode).unionByName(dumped)
     return frozenset(row.cluster for row in changed.distinct().collect())
 
 
+@dataclass(frozen=True)
+class InKraft:
+    """What new events change in KRaft clusters beside the partitions that they name.
+
+    since: as `night.kraft_begins` gives it. lives: `kraft.topic_lives` of all. renamed: cluster, topic, whose ids are others than they
+    were. brokers: cluster, broker, since: whose registrations are.
+    """
+
+    since: Mapping[str, datetime | None]
+    lives: DataFrame
+    renamed: DataFrame
+    brokers: DataFrame
+
+    @classmethod
+    def between(cls, before: DataFrame, now: DataFrame, since: Mapping[str, datetime | None]) -> Self:
+        """before, now: `witnesses` in order, of earlier runs and of all."""
+        of_kraft = F.expr(in_clusters(since))
+        then, told = (rows.filter(of_kraft).localCheckpoint() for rows in (before, now))
+        lives = [order.in_memory(kraft.topic_lives(rows, since)) for rows in (then, told)]
+        states = [kraft_replicas.broker_states(rows).drop("seq").localCheckpoint() for rows in (then, told)]
+        renamed = lives[0].exceptAll(lives[1]).unionByName(lives[1].exceptAll(lives[0])).select(*TOPIC).distinct()
+        begun = F.min(F.coalesce("ts", F.lit(0).cast("timestamp"))).alias("since")
+        differ = states[0].exceptAll(states[1]).unionByName(states[1].exceptAll(states[0]))
+        return cls(since, lives[1], order.in_memory(renamed), order.in_memory(differ.groupBy("cluster", "broker").agg(begun)))
+
+
+def _tells_more(new: DataFrame, intervals: DataFrame) -> DataFrame:
+    """Those new events about an epoch of a partition that tell of it what is not known. A starting controller prints all that ever was.
+
+    in: events of KRaft clusters with partition_epoch; `partition_timeline`. out: new.
+    """
+    keys = (*PARTITION, "partition_epoch")
+    values = (*kraft.STATE, *kraft.ASSIGNMENT)
+    held = intervals.select(*[F.col(name).alias(f"held_{name}") for name in (*keys, *values)])
+    lists = {"isr", "adding_replicas", "removing_replicas"}
+
+    def agrees(name: str) -> Column:
+        one, other = kraft.leader() if name == "leader" else F.col(name), F.col(f"held_{name}")
+        same = F.array_sort(one) == F.array_sort(other) if name in lists else one == other
+        return one.isNull() | F.coalesce(same, F.lit(False))
+
+    same = [F.col(name) == F.col(f"held_{name}") for name in keys]
+    return new.join(held, reduce(and_, [*same, *map(agrees, values)]), "left_anti")
+
+
 def find(
-    new: DataFrame, *, intervals: DataFrame, in_kraft: frozenset[str] = frozenset(), anchored: frozenset[str] = frozenset()
+    new: DataFrame, *, intervals: DataFrame, anchored: frozenset[str] = frozenset(), in_kraft: InKraft | None = None
 ) -> Touched:
     """What new events touch.
 
-    new: recognised events that this run brought. intervals: `partition_timeline` so far. in_kraft: clusters with KRaft controllers.
-    anchored: clusters whose history need not be read as a whole.
+    new: recognised events that this run brought. intervals: `partition_timeline` so far. anchored: clusters whose history need not be read
+    as a whole.
     """
-    named = new.filter("topic IS NOT NULL")
-    every_partition = F.col("partition").isNull()
-    if in_kraft:  # its partitions are told apart by the ids of their topics
-        every_partition = every_partition | F.expr(in_clusters(in_kraft))
+    since = {} if in_kraft is None else in_kraft.since
+    of_kraft = F.expr(in_clusters(since)) if since else F.lit(False)
     begun = F.min(F.coalesce("ts", F.lit(0).cast("timestamp"))).alias("since")
+    named = new.filter("topic IS NOT NULL")
     started = new.filter("event_type = 'broker_started' AND broker IS NOT NULL").groupBy("cluster", "broker").agg(begun)
+    # a controller of KRaft that starts names every topic: that one is gone changes something
+    of_topic = F.col("partition").isNull() & (~of_kraft | F.col("event_type").isin(*kraft.REMOVED))
+    whole = named.filter(of_topic).select(*TOPIC)
+    deleted = deletions.signs(named).select(*TOPIC)
+    told_epochs = named.filter("partition_epoch IS NOT NULL")
+    if in_kraft is not None:
+        started = started.unionByName(in_kraft.brokers)
+        of_several = in_kraft.lives.filter("topic_life > 0").select(*TOPIC).join(named.select(*TOPIC), list(TOPIC), "left_semi")
+        whole = whole.unionByName(in_kraft.renamed).unionByName(of_several)
+        gone = new.filter(of_kraft & kraft.tells_removal()).select("cluster", "topic_id")
+        ended = in_kraft.lives.join(F.broadcast(gone), ["cluster", "topic_id"], "left_semi")
+        deleted = deleted.unionByName(ended.select(*TOPIC)).unionByName(in_kraft.renamed)
+        more = _tells_more(told_epochs.filter(of_kraft), intervals)
+        told_epochs = told_epochs.filter(~of_kraft).unionByName(more)
     held = intervals.select(*PARTITION, F.explode("replicas").alias("broker"))
     returned = held.join(F.broadcast(started), ["cluster", "broker"]).groupBy(*PARTITION).agg(F.min("since").alias("since"))
-    of_partition = (
-        named.filter("partition IS NOT NULL").groupBy(*PARTITION).agg(begun, F.min("partition_epoch").alias("partition_epoch"))
-    )
-    named_partitions = (
-        of_partition.unionByName(returned, allowMissingColumns=True)
-        .groupBy(*PARTITION)
-        .agg(F.min("since").alias("since"), F.min("partition_epoch").alias("lowest_epoch"))
-        .localCheckpoint()
-    )
-    by_topic = named.select(*TOPIC, every_partition.alias("whole"))
-    of_partitions = named_partitions.select(*TOPIC, F.lit(False).alias("whole"))
-    topics = by_topic.unionByName(of_partitions).groupBy(*TOPIC).agg(F.bool_or("whole").alias("whole")).localCheckpoint()
-    deleted = deletions.signs(named).select(*TOPIC)
-    if in_kraft:
-        deleted = deleted.unionByName(named.filter(F.expr(in_clusters(in_kraft))).select(*TOPIC))
+    of_partition = named.filter("partition IS NOT NULL").groupBy(*PARTITION).agg(begun)
+    lowest = told_epochs.filter("partition IS NOT NULL").groupBy(*PARTITION).agg(F.min("partition_epoch").alias("lowest_epoch"))
+    touched = of_partition.unionByName(returned).groupBy(*PARTITION).agg(F.min("since").alias("since"))
+    touched = touched.join(lowest, list(PARTITION), "left").localCheckpoint()
+    by_topic = whole.select(*TOPIC, F.lit(True).alias("whole")).unionByName(touched.select(*TOPIC, F.lit(False).alias("whole")))
+    topics = by_topic.groupBy(*TOPIC).agg(F.bool_or("whole").alias("whole")).localCheckpoint()
     of_topics = topics.filter("whole").select(*TOPIC)
-    anchors = _anchors(intervals, named_partitions.join(F.broadcast(of_topics), list(TOPIC), "left_anti"), anchored - in_kraft)
-    touched = named_partitions.select(*PARTITION, "since")
+    # what changes an assignment in KRaft is counted from the creation of its partition on
+    counted = named.filter(of_kraft & F.col("event_type").isin(*kraft.COUNTED)).select(*PARTITION).distinct()
+    fit = touched.join(F.broadcast(of_topics), list(TOPIC), "left_anti").join(F.broadcast(counted), list(PARTITION), "left_anti")
+    anchors = _anchors(intervals, fit, anchored, since)
+    touched = touched.select(*PARTITION, "since")
     deleted = order.in_memory(deleted.distinct())
     names = _listed(topics.unionByName(deleted, allowMissingColumns=True))
     lacking = of_topics.unionByName(touched.join(F.broadcast(anchors), list(PARTITION), "left_anti").select(*TOPIC))
     unanchored = _listed(lacking)
     oldest = None if unanchored is None else anchors.agg(F.min("valid_from").alias("oldest")).first()
-    since = oldest.oldest if oldest is not None else None
-    return Touched(in_kraft, topics, touched, deleted, anchors, since, names, unanchored or frozenset())
+    recent = oldest.oldest if oldest is not None else None
+    return Touched(since, topics, touched, deleted, anchors, recent, names, unanchored or frozenset())
 
 
 def _listed(topics: DataFrame) -> frozenset[str] | None:
@@ -232,10 +305,13 @@ def _listed(topics: DataFrame) -> frozenset[str] | None:
     return frozenset(row.topic for row in rows) if len(rows) <= MOST_NAMES else None
 
 
-def _anchors(intervals: DataFrame, touched: DataFrame, clusters: frozenset[str]) -> DataFrame:
+def _anchors(
+    intervals: DataFrame, touched: DataFrame, clusters: frozenset[str], since: Mapping[str, datetime | None]
+) -> DataFrame:
     """The last interval of each partition whose leader, ISR and epochs are known and were so before anything new, however clocks differ.
 
-    in: `partition_timeline`; touched: cluster, topic, partition, since, lowest_epoch of what is new. out: rows of intervals.
+    In KRaft it has the assignment that the partition has ever since. in: `partition_timeline`; touched: cluster, topic, partition, since,
+    lowest_epoch of what is new; since: as `night.kraft_begins` gives it. out: rows of intervals.
     """
     if not clusters:
         return intervals.limit(0)
@@ -248,12 +324,16 @@ def _anchors(intervals: DataFrame, touched: DataFrame, clusters: frozenset[str])
     before = F.col("valid_from") < F.col("since") - F.expr(f"INTERVAL {int(CLOCK_SKEW.total_seconds())} SECONDS")
     in_epochs = F.col("lowest_epoch").isNull() | (F.col("partition_epoch") <= F.col("lowest_epoch"))
     fits = reduce(and_, known) & at_rest & lasted & in_state & before & in_epochs & ~F.col("inferred")
+    held = intervals.filter(F.expr(in_clusters(clusters))).join(F.broadcast(touched), list(PARTITION))
+    if since:
+        of_kraft = F.expr(in_clusters(since))
+        by_step = Window.partitionBy(*order.PARTITION)
+        assignment = F.struct(*kraft.ASSIGNMENT)
+        last = F.max_by(assignment, "step").over(by_step)
+        moved = held.select("*", (~assignment.eqNullSafe(last)).alias("moved"))
+        held = moved.select("*", F.max(F.when(F.col("moved"), F.col("step"))).over(by_step).alias("moved_at"))
+        stays = F.col("moved_at").isNull() | (F.col("step") > F.col("moved_at"))
+        fits &= ~of_kraft | (stays & kraft.by_kraft(since, "valid_from"))
     last = F.max_by(F.struct(*intervals.columns), F.struct("incarnation", "step"))
-    chosen = (
-        intervals.filter(F.expr(in_clusters(clusters)))
-        .join(F.broadcast(touched), list(PARTITION))
-        .filter(fits & (F.col("source") == "logs"))
-        .groupBy(*PARTITION)
-        .agg(last.alias("chosen"))
-    )
+    chosen = held.filter(fits & (F.col("source") == "logs")).groupBy(*PARTITION).agg(last.alias("chosen"))
     return chosen.select("chosen.*").localCheckpoint()

@@ -1,5 +1,7 @@
 """The events that tell what all partitions of a cluster share: its lives and reigns, its controllers' mode, the order of its files.
 
+In KRaft also the registrations of its brokers, the starts of its controllers, and which topics have had which ids.
+
 They are few, and kept from night to night, so that no night reads for them all that came before.
 """
 
@@ -10,18 +12,18 @@ from operator import or_
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from jobs.timelines import controllers, kraft, order, replicas
+from jobs.timelines import controllers, kraft, kraft_replicas, order, replicas
 
 # what of an event may be asked for
 COLUMNS = (
     "record_id", "item", "cluster", "incarnation", "node", "file", "record_no", "ts", "level", "logger", "event_type", "says", "topic",
     "partition", "replica", "from_state", "to_state", "controller", "controller_epoch", "partition_epoch", "cluster_id",
-    "metadata_offset", "kafka_version",
+    "metadata_offset", "kafka_version", "topic_id", "broker", "broker_epoch", "fenced", "in_controlled_shutdown", "text",
 )  # fmt: skip
 # two with the same of these are witnesses of the same
 ALIKE = (
     "cluster", "node", "file", "ts", "logger", "event_type", "says", "controller", "controller_epoch", "cluster_id", "metadata_offset",
-    "kafka_version",
+    "kafka_version", "topic", "topic_id", "broker", "broker_epoch", "fenced", "in_controlled_shutdown",
 )  # fmt: skip
 
 
@@ -42,13 +44,16 @@ def _kinds() -> tuple[Kind, ...]:
         Kind(F.col("event_type").isin(*kraft.OF_MODE), ("cluster", "event_type")),
         Kind(replicas.is_trace(), ("cluster", "incarnation", "node")),
         Kind(controllers.speaks(), (*controllers.REIGN, "node")),
+        *[Kind(kraft.names_topic_id(), (*kraft.TOPIC, "topic_id"), last=last) for last in (False, True)],
     )
 
 
 def _is_deciding() -> Column:
     """Whether an event is a witness whatever others there are."""
     of_cluster = order.elects() | order.begins_log() | F.col("cluster_id").isNotNull() | F.col("kafka_version").isNotNull()
-    return F.coalesce(of_cluster | (F.col("event_type") == "controller_resigned") | F.col("overruled"), F.lit(False))
+    of_kraft = F.col("event_type").isin(*kraft.MARKS, *kraft_replicas.TELLING) | kraft.enables_elr()
+    resigned = F.col("event_type") == "controller_resigned"
+    return F.coalesce(of_cluster | of_kraft | resigned | F.col("overruled"), F.lit(False))
 
 
 def _candidates(events: DataFrame, number: int, kind: Kind) -> DataFrame:
@@ -67,7 +72,8 @@ def of(events: DataFrame) -> DataFrame:
 
     in: recognised events in order and in their incarnations, with overruled. out: COLUMNS. Of what is asked about them,
     they give the same answer as all events do: `order.clusters`, `order.files`, `replicas.tracing`, `controllers.reigns`, the signs of
-    the mode, the newest time stamp, what is known of the cluster; and so do the witnesses among them and other events.
+    the mode, `kraft.topic_lives`, `kraft.elr_modes`, `kraft_replicas.broker_states`, the newest time stamp, what is known of the cluster;
+    and so do the witnesses among them and other events.
     """
     kinds = _kinds()
     rows = events.select(*COLUMNS, "overruled", "log", "file_ts", F.lit(1).alias("tie"))

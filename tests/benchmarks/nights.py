@@ -1,11 +1,12 @@
 """What a night costs when many went before. Run by hand.
 
     .venv/bin/python tests/benchmarks/nights.py [--topics 200] [--nights 10] [--same | --touched 0.01]
+    .venv/bin/python tests/benchmarks/nights.py --same --recording FOLDER --topic orders --begin 10:13:00 --end 10:13:46
 
-A recording of one topic with three partitions is multiplied. By default every night brings the whole life of other topics (all lines of
-topics / nights copies); with --same every night brings the same events of all topics once more, a broker that stops and comes back, with
-the epochs going on; with --touched the first night creates all topics, and to each of the others the same happens to that share of them,
-one after another. What counts are the last columns: the clock, what the processors work, and what they work for the timelines, against
+One topic of a recording is multiplied, by default one with three partitions. By default every night brings the whole life of other topics
+(all lines of topics / nights copies); with --same every night brings the same events of all topics and brokers once more, a broker that
+stops and comes back, with the epochs going on; with --touched the first night creates all topics, and to each of the others the same
+happens to that share of them, one after another. Where the recording is of KRaft, so is the cluster: every copy has an id of its own. What counts are the last columns: the clock, what the processors work, and what they work for the timelines, against
 the second night; the first makes the tables.
 """
 
@@ -18,6 +19,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -30,52 +32,73 @@ sys.path.insert(0, str(ROOT))
 
 from jobs import errors, nightly_audit, timelines  # noqa: E402
 
-RECORDING = ROOT / "sample_logs" / "3.9.1-default" / "controlled-shutdown"
-TOPIC = "invoices"
 DAY = date(2026, 11, 20)
-# a broker is stopped, and is a leader again
-FROM, TO = "10:43:44", "10:44:52"
 EPOCH = re.compile(
-    r"((?:leader|partition)Epoch=|LeaderEpoch:|ZkVersion:|(?:leader|partition) epoch |version updated to |epoch was )(\d+)"
+    r"((?:leader|partition|broker)Epoch=|LeaderEpoch:|ZkVersion:|(?:leader|partition|broker) epoch |version updated to |epoch was )(\d+)"
 )
-# so many epochs a partition goes through meanwhile
+BROKER_EPOCH = re.compile(r"broker ?Epoch", re.IGNORECASE)
+TOPIC_ID = re.compile(r"(topic ID |topic id |topicId=)[\w\-]{22}")
+# so many epochs a partition goes through meanwhile, and a broker at most
 EPOCHS_A_NIGHT = 3
+BROKER_EPOCHS_A_NIGHT = 1000
 
 
-def lines_of(log: Path) -> tuple[list[str], list[str]]:
-    """(lines about the cluster, lines about the topic)"""
-    cluster: list[str] = []
-    topic: list[str] = []
-    for line in log.read_text().splitlines(keepends=True):
-        if line.startswith("[20"):
-            (topic if TOPIC in line else cluster).append(line)
-    return cluster, topic
+@dataclass(frozen=True)
+class Recording:
+    """What is multiplied. begin, end: between these moments a broker is stopped, and is a leader again."""
 
+    folder: Path
+    topic: str
+    begin: str
+    end: str
 
-def write_night(folder: Path, night: int, topics: range, hours: tuple[str, str] | None = None, again: int = 0) -> None:
-    """The logs of one night, and no others.
+    def lines_of(self, log: Path) -> tuple[list[str], list[str]]:
+        """(lines about the cluster, lines about the topic)"""
+        cluster: list[str] = []
+        topic: list[str] = []
+        for line in log.read_text().splitlines(keepends=True):
+            if line.startswith("[20"):
+                (topic if self.topic in line else cluster).append(line)
+        return cluster, topic
 
-    hours: lines about topics of these alone. again: how often these have told about the same topics already.
-    """
-    shutil.rmtree(folder, ignore_errors=True)
-    day = (DAY + timedelta(days=night)).isoformat()
+    def write_night(
+        self,
+        folder: Path,
+        night: int,
+        topics: range,
+        *,
+        hours: tuple[str, str] | None = None,
+        again: int = 0,
+        brokers: bool = False,
+    ) -> None:
+        """The logs of one night, and no others.
 
-    def later(found: re.Match[str]) -> str:
-        return f"{found.group(1)}{int(found.group(2)) + again * EPOCHS_A_NIGHT}"
+        hours: lines about topics of these alone. again: how often these have told about the same topics already. brokers: lines about the
+        cluster too; the first night has all of them.
+        """
+        shutil.rmtree(folder, ignore_errors=True)
+        day = (DAY + timedelta(days=night)).isoformat()
 
-    for log in sorted(RECORDING.glob("broker-*/*.log")):
-        cluster, topic = lines_of(log)
-        target = folder / log.parent.name / log.name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with target.open("w") as out:
-            if night == 0:
-                out.writelines(cluster)
-            for line in topic:
-                if hours and not hours[0] <= line[12:20] < hours[1]:
-                    continue
-                line = EPOCH.sub(later, line) if again else line  # noqa: PLW2901
-                line = line.replace(DAY.isoformat(), day, 1)  # noqa: PLW2901
-                out.writelines(line.replace(TOPIC, f"topic{number:05d}") for number in topics)
+        def later(found: re.Match[str]) -> str:
+            more = BROKER_EPOCHS_A_NIGHT if BROKER_EPOCH.match(found.group(1)) else EPOCHS_A_NIGHT
+            return f"{found.group(1)}{int(found.group(2)) + again * more}"
+
+        def moved(lines: list[str], hours: tuple[str, str] | None) -> Iterator[str]:
+            for line in lines:
+                if not hours or hours[0] <= line[12:20] < hours[1]:
+                    yield (EPOCH.sub(later, line) if again else line).replace(DAY.isoformat(), day, 1)
+
+        for log in sorted(self.folder.glob("*/*.log")):
+            cluster, topic = self.lines_of(log)
+            target = folder / log.parent.name / log.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("w") as out:
+                if night == 0 or brokers:
+                    out.writelines(moved(cluster, hours if night else None))
+                for line in moved(topic, hours):
+                    for number in topics:
+                        copy = line.replace(self.topic, f"topic{number:05d}")
+                        out.write(TOPIC_ID.sub(rf"\g<1>T{number:021d}", copy))
 
 
 @dataclass(frozen=True)
@@ -132,8 +155,14 @@ def main() -> None:
     kind = given.add_mutually_exclusive_group()
     kind.add_argument("--same", action="store_true", help="every night is about all topics")
     kind.add_argument("--touched", type=float, help="share of the topics that a night is about")
+    given.add_argument("--recording", type=Path, default=ROOT / "sample_logs" / "3.9.1-default" / "controlled-shutdown")
+    given.add_argument("--topic", default="invoices", help="the one that is multiplied")
+    given.add_argument("--begin", default="10:43:44", help="when a broker is stopped")
+    given.add_argument("--end", default="10:44:52", help="when it leads again")
     given.add_argument("--kept", type=int, help="bytes of events up to which everything is made anew (default: as the product)")
     options = given.parse_args()
+    recording = Recording(options.recording, options.topic, options.begin, options.end)
+    stop = (recording.begin, recording.end)
     columns = ("night", "records", "audit s", "timelines s", "records/s", "JVM MB", "audit cpu", "timelines cpu", *["ratio"] * 3)
     print(" ".join(f"{name:>{max(len(name), 7)}}" for name in columns))
     second: Night | None = None
@@ -146,17 +175,18 @@ def main() -> None:
         for number in range(options.nights):
             every = range(options.topics)
             if options.same:
-                write_night(root / "logs", number, every, (FROM, TO), again=number)
+                hours = stop if number else ("", recording.end)
+                recording.write_night(root / "logs", number, every, hours=hours, again=number, brokers=True)
             elif options.touched is None:
                 a_night = options.topics // options.nights
-                write_night(root / "logs", number, every[number * a_night :][:a_night])
+                recording.write_night(root / "logs", number, every[number * a_night :][:a_night])
             elif number == 0:
-                write_night(root / "logs", number, every, ("", FROM))
+                recording.write_night(root / "logs", number, every, hours=("", recording.begin))
             else:
                 a_night = int(options.topics * options.touched)
                 before = (number - 1) * a_night
                 some = every[before % options.topics :][:a_night]
-                write_night(root / "logs", number, some, (FROM, TO), again=before // options.topics)
+                recording.write_night(root / "logs", number, some, hours=stop, again=before // options.topics)
             records = sum(log.read_text().count("\n") for log in (root / "logs").rglob("*.log"))
             night = processes.submit(audit, root, options.kept).result()
             cells = [number + 1, records, f"{night.clock:.1f}", f"{night.timelines:.1f}", f"{records / night.timelines:.0f}"]
