@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import truth
+from test_timelines import events as said
 
 from jobs import errors, events, ingest
 from jobs.config import Cluster
 from jobs.nightly_audit import main
 from jobs.store import Store
-from jobs.timelines import metadata_log, night, order
+from jobs.timelines import kraft, metadata_log, night, order
 from parsers.rules import built_in
 
 if TYPE_CHECKING:
@@ -79,6 +80,21 @@ def test_the_metadata_log_wins_over_text_and_a_difference_is_a_finding(spark: Sp
     assert [row["check_id"] for row in rows_of(spark, tables, "findings")] == ["log_differs_from_metadata"]
     verdict = judged(spark, tables, SAMPLE.parent)[SAMPLE.name]
     assert (verdict.precise, verdict.misses) == (True, []), truth.details(verdict)
+
+
+def test_a_late_word_about_a_topic_whose_name_is_used_again(spark: SparkSession) -> None:
+    """No interval of the topic before lasts into the time of the one that has its name now."""
+    line = {"event_type": "leader_started", "topic": "t", "partition": 0, "leader_epoch": 0}
+    old, new = ({"topic_id": letter * 22} for letter in "AB")
+    told = said(
+        spark,
+        line | old | {"s": 1, "node": 1, "partition_epoch": 0},
+        line | new | {"s": 10, "node": 2, "partition_epoch": 0},
+        line | old | {"s": 20, "node": 1, "partition_epoch": 1},
+    )
+    lives = kraft.topic_lives(told, {"c": None})
+    found = kraft.registrations(told, told, lives).orderBy("topic_life", "seq").collect()
+    assert [(row.topic_life, row.partition_epoch, row.ts.second) for row in found] == [(0, 0, 1), (0, 1, 10), (1, 0, 10)]
 
 
 def record(offset: int, kind: str, **data: Any) -> str:

@@ -467,7 +467,13 @@ def registrations(events: DataFrame, shared: DataFrame, lives: DataFrame, anchor
             F.lit(True).alias("deleted"),
         )
     )  # fmt: skip
-    return clamped.unionByName(gone).select("*", F.lit("logs").alias("source"))
+    # so is what is said about a topic after another has got its name
+    of_later_lives = Window.partitionBy(*PARTITION).orderBy("topic_life").rangeBetween(1, Window.unboundedFollowing)
+    together = clamped.unionByName(gone)
+    ended_by = F.least("ts", F.min("ts").over(of_later_lives)).alias("ts")
+    return together.select(
+        *[ended_by if name == "ts" else F.col(name) for name in together.columns], F.lit("logs").alias("source")
+    )
 
 
 def tells_removal() -> Column:

@@ -4,7 +4,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from jobs.timelines.kraft import LIFE, TOPIC, VALUES
-from jobs.timelines.order import in_memory, no_ids, up_to_here
+from jobs.timelines.order import PARTITION, in_memory, no_ids, up_to_here
 
 RECORDS = (
     "partition_record",
@@ -126,8 +126,9 @@ def in_sequence(registered: DataFrame, lives: DataFrame) -> DataFrame:
     before it.
     """
     named = registered.join(F.broadcast(lives.select(*TOPIC, "topic_id", "topic_life")), [*TOPIC, "topic_id"])
-    in_log = up_to_here(*LIFE, order=[F.asc("at")])
+    in_life = up_to_here(*LIFE, order=[F.asc("at")])
+    in_log = up_to_here(*PARTITION, order=[F.asc("topic_life"), F.asc("at")])
     return named.select(
-        *LIFE, F.row_number().over(in_log).alias("seq"), F.max("ts").over(in_log).alias("ts"), "record_id",
+        *LIFE, F.row_number().over(in_life).alias("seq"), F.max("ts").over(in_log).alias("ts"), "record_id",
         *VALUES, "partition_epoch", "deleted", F.lit("metadata_log").alias("source"),
     )  # fmt: skip

@@ -37,7 +37,7 @@ EPOCH = re.compile(
     r"((?:leader|partition|broker)Epoch=|LeaderEpoch:|ZkVersion:|(?:leader|partition|broker) epoch |version updated to |epoch was )(\d+)"
 )
 BROKER_EPOCH = re.compile(r"broker ?Epoch", re.IGNORECASE)
-TOPIC_ID = re.compile(r"(topic ID |topic id |topicId=)[\w\-]{22}")
+TOPIC_ID = re.compile(r" with topic (?:ID|id) ([\w\-]{22})")
 # so many epochs a partition goes through meanwhile, and a broker at most
 EPOCHS_A_NIGHT = 3
 BROKER_EPOCHS_A_NIGHT = 1000
@@ -88,8 +88,9 @@ class Recording:
                 if not hours or hours[0] <= line[12:20] < hours[1]:
                     yield (EPOCH.sub(later, line) if again else line).replace(DAY.isoformat(), day, 1)
 
-        for log in sorted(self.folder.glob("*/*.log")):
-            cluster, topic = self.lines_of(log)
+        logs = {log: self.lines_of(log) for log in sorted(self.folder.glob("*/*.log"))}
+        ids = {found for _, topic in logs.values() for line in topic for found in TOPIC_ID.findall(line)}
+        for log, (cluster, topic) in logs.items():
             target = folder / log.parent.name / log.name
             target.parent.mkdir(parents=True, exist_ok=True)
             with target.open("w") as out:
@@ -98,7 +99,9 @@ class Recording:
                 for line in moved(topic, hours):
                     for number in topics:
                         copy = line.replace(self.topic, f"topic{number:05d}")
-                        out.write(TOPIC_ID.sub(rf"\g<1>T{number:021d}", copy))
+                        for found in ids:
+                            copy = copy.replace(found, f"T{number:021d}")
+                        out.write(copy)
 
 
 @dataclass(frozen=True)
