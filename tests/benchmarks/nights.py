@@ -37,6 +37,7 @@ EPOCH = re.compile(
     r"((?:leader|partition|broker)Epoch=|LeaderEpoch:|ZkVersion:|(?:leader|partition|broker) epoch |version updated to |epoch was )(\d+)"
 )
 BROKER_EPOCH = re.compile(r"broker ?Epoch", re.IGNORECASE)
+PARTITION = re.compile(r"((?:^|[\[( ,'\"/=])TOPIC-|[Pp]artition=|partitionIndex=)(\d+)(?![\w.])")
 TOPIC_ID = re.compile(r" with topic (?:ID|id) ([\w\-]{22})")
 # so many epochs a partition goes through meanwhile, and a broker at most
 EPOCHS_A_NIGHT = 3
@@ -45,12 +46,14 @@ BROKER_EPOCHS_A_NIGHT = 1000
 
 @dataclass(frozen=True)
 class Recording:
-    """What is multiplied. begin, end: between these moments a broker is stopped, and is a leader again."""
+    """What is multiplied. begin, end: between these moments a broker is stopped, and is a leader again. partitions: of a copy, some more
+    where it is no multiple of those that the topic has; None: as many as it has."""
 
     folder: Path
     topic: str
     begin: str
     end: str
+    partitions: int | None = None
 
     def lines_of(self, log: Path) -> tuple[list[str], list[str]]:
         """(lines about the cluster, lines about the topic)"""
@@ -89,7 +92,11 @@ class Recording:
                     yield (EPOCH.sub(later, line) if again else line).replace(DAY.isoformat(), day, 1)
 
         logs = {log: self.lines_of(log) for log in sorted(self.folder.glob("*/*.log"))}
-        ids = {found for _, topic in logs.values() for line in topic for found in TOPIC_ID.findall(line)}
+        about = [line for _, topic in logs.values() for line in topic]
+        ids = {found for line in about for found in TOPIC_ID.findall(line)}
+        partition = re.compile(PARTITION.pattern.replace("TOPIC", re.escape(self.topic)))
+        own = 1 + max(int(found.group(2)) for line in about for found in partition.finditer(line))
+        copies = -(-self.partitions // own) if self.partitions else 1
         for log, (cluster, topic) in logs.items():
             target = folder / log.parent.name / log.name
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -97,11 +104,17 @@ class Recording:
                 if night == 0 or brokers:
                     out.writelines(moved(cluster, hours if night else None))
                 for line in moved(topic, hours):
+                    several = [
+                        partition.sub(lambda found, n=n: f"{found.group(1)}{int(found.group(2)) + n * own}", line)
+                        for n in range(copies)
+                    ]
                     for number in topics:
-                        copy = line.replace(self.topic, f"topic{number:05d}")
-                        for found in ids:
-                            copy = copy.replace(found, f"T{number:021d}")
-                        out.write(copy)
+                        # what names no partition is said once
+                        for text in dict.fromkeys(several):
+                            copy = text.replace(self.topic, f"topic{number:05d}")
+                            for found in ids:
+                                copy = copy.replace(found, f"T{number:021d}")
+                            out.write(copy)
 
 
 @dataclass(frozen=True)
@@ -154,6 +167,7 @@ def main() -> None:
     """Prints a line a night."""
     given = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     given.add_argument("--topics", type=int, default=200)
+    given.add_argument("--partitions", type=int, help="of each topic (default: as many as the recording's)")
     given.add_argument("--nights", type=int, default=10)
     kind = given.add_mutually_exclusive_group()
     kind.add_argument("--same", action="store_true", help="every night is about all topics")
@@ -164,7 +178,7 @@ def main() -> None:
     given.add_argument("--end", default="10:44:52", help="when it leads again")
     given.add_argument("--kept", type=int, help="bytes of events up to which everything is made anew (default: as the product)")
     options = given.parse_args()
-    recording = Recording(options.recording, options.topic, options.begin, options.end)
+    recording = Recording(options.recording, options.topic, options.begin, options.end, options.partitions)
     stop = (recording.begin, recording.end)
     columns = ("night", "records", "audit s", "timelines s", "records/s", "JVM MB", "audit cpu", "timelines cpu", *["ratio"] * 3)
     print(" ".join(f"{name:>{max(len(name), 7)}}" for name in columns))
