@@ -240,6 +240,29 @@ def test_any_delivery_gives_the_tables_of_one_run(spark, capsys, tmp_path, monke
     assert not wrong, "\n".join(f"{key}\n  only night by night: {a}\n  only in one run: {b}" for key, (a, b) in wrong.items())
 
 
+def test_a_metadata_log_that_grows(spark, capsys, tmp_path, monkeypatch):
+    """A dump is taken of the whole log every night: what is new in it touches its topics."""
+    monkeypatch.setattr(nightly_audit, "KEPT_BYTES", SOME_BYTES)
+    recording = "3.9.1-kraft/controller-failover"
+    dump = (SAMPLES / recording / "metadata-log.txt").read_bytes()
+    # of the reassigned topic some changes come on the second night
+    early = dump.splitlines(keepends=True)[: -dump.count(b"PARTITION_CHANGE_RECORD") // 2]
+    text, late = at_the_end(whole(recording), random.Random(0))
+    text["metadata-log.txt"], late["metadata-log.txt"] = b"".join(early), dump
+    for folder in ("nights", "once"):
+        (tmp_path / folder).mkdir()
+    audit(tmp_path / "nights", tmp_path / "tables", {"c": text})
+    with monkeypatch.context() as patched:
+        patched.setattr(timelines, "_anew", None)
+        audit(tmp_path / "nights", tmp_path / "tables", {"c": late})
+    audit(tmp_path / "once", tmp_path / "expected", {"c": {**whole(recording), "metadata-log.txt": dump}})
+    capsys.readouterr()
+    got, expected = rows(spark, tmp_path / "tables"), rows(spark, tmp_path / "expected")
+    assert [key for key in expected if got.get(key) != expected[key]] == []
+    sources = {json.loads(row)["source"] for row in expected["c", "partition_timeline"]}
+    assert sources == {"metadata_log"}
+
+
 def test_a_record_that_is_whole_now_makes_nothing_else_anew(spark, capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(nightly_audit, "KEPT_BYTES", SOME_BYTES)
     whole_log, cut = (

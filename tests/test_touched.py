@@ -46,13 +46,16 @@ FOR_ALL: dict[str, tuple[dict[str, Any], bool]] = {
     "the level of a node": (TRACED, True),
     "the order of files": ({"event_type": "controller_resigned", "ts": "2026-11-20 09:00:00"}, True),
 }
+DUMP = {"logger": "__cluster_metadata", "file": "metadata-log.txt"}
 FOR_ALL_IN_KRAFT: dict[str, tuple[dict[str, Any], bool]] = {
     "a partition": ({"event_type": "partition_changed", "topic": "b", "partition": 0}, False),
     "a controller's start": ({"event_type": "quorum_controller_created"}, False),
     "a controller's start that comes late": ({"event_type": "controller_activated", "s": 1}, True),
     "a broker": ({"event_type": "broker_fencing_replayed", "broker": 1}, False),
     "the first version": ({"event_type": "broker_started", "kafka_version": "3.9.1"}, True),
-    "what the metadata log has": ({"event_type": "metadata_record", "logger": "__cluster_metadata"}, True),
+    "a record of the metadata log": ({"event_type": "metadata_record", **DUMP}, False),
+    "the metadata log clears all ELRs": ({"event_type": "clear_elr_record", **DUMP}, True),
+    "a snapshot of the metadata log": ({"event_type": "snapshot_header_record", **DUMP}, False),
 }
 
 

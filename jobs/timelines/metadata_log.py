@@ -6,6 +6,8 @@ from pyspark.sql import functions as F
 from jobs.timelines.kraft import LIFE, TOPIC, VALUES
 from jobs.timelines.order import PARTITION, in_memory, no_ids, up_to_here
 
+# as `events` has it
+LOGGER = "__cluster_metadata"
 RECORDS = (
     "partition_record",
     "partition_change_record",

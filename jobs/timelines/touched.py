@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from jobs.store import in_clusters
-from jobs.timelines import deletions, kraft, kraft_replicas, order, partitions, replicas
+from jobs.timelines import deletions, kraft, kraft_replicas, metadata_log, order, partitions, replicas
 
 TOPIC = ("cluster", "topic")
 PARTITION = (*TOPIC, "partition")
@@ -25,7 +25,6 @@ TOLD = (
 MOST_NAMES = 1_000
 # so much older than what is new is what nothing new can change
 CLOCK_SKEW = order.CLOCK_SKEW
-METADATA_LOG = "__cluster_metadata"
 
 
 @dataclass(frozen=True)
@@ -37,6 +36,7 @@ class Touched:
     one each: what is after it is made anew, the events up to its begin need not be read. since: events up to then need not be read
     but for topics that have no anchor; null: there is no anchor, or those topics are too many to list. names: of the topics, deleted
     ones too; null: they are too many to list. unanchored: names of the topics with a partition without an anchor.
+    ids: cluster, topic, topic_id, where records of a metadata log, which name the id alone, are among the events.
     """
 
     kraft: Mapping[str, datetime | None]
@@ -47,6 +47,7 @@ class Touched:
     since: datetime | None
     names: frozenset[str] | None
     unanchored: frozenset[str]
+    ids: DataFrame | None = None
 
     def _may_count(self, frame: DataFrame) -> DataFrame:
         """Less those events whose topic says at once that they do not."""
@@ -154,11 +155,20 @@ class Touched:
         of_all = F.col("partition").isNull() & F.col("of_topic").isNotNull()
         wanted = F.col("of_topic") | F.col("of_partition") | of_all | wide
         later = F.coalesce(F.col("ts") > F.col("anchor_ts"), F.lit(True))
+        recorded = F.col("topic").isNull() & F.col("event_type").isin(*metadata_log.RECORDS)
         if self.since is not None:
-            recent = F.col("ts").isNull() | (F.col("ts") > F.lit(self.since))
-            frame = frame.filter(recent | wide | F.col("topic").isin(*self.unanchored) if self.unanchored else recent)
-        marked = self._joined(self._marked(self._may_count(frame)), self.begins())
-        return marked.filter(F.coalesce(wanted, F.lit(False)) & later).select(*frame.columns)
+            recent = F.col("ts").isNull() | (F.col("ts") > F.lit(self.since)) | wide | F.col("topic").isin(*self.unanchored)
+            frame = frame.filter(recent if self.ids is None else recent | recorded)
+        counting = self._may_count(frame)
+        marked = self._joined(self._marked(counting), self.begins()).filter(F.coalesce(wanted, F.lit(False)) & later)
+        told = marked.select(*frame.columns)
+        if self.ids is None:
+            return told
+        named = counting.filter(recorded).drop("topic").join(F.broadcast(self.ids), ["cluster", "topic_id"])
+        of_these = self._marked(named).filter(F.coalesce(F.col("of_topic") | F.col("of_partition") | of_all, F.lit(False)))
+        nameless = [F.lit(None).cast("string").alias(name) if name == "topic" else F.col(name) for name in frame.columns]
+        of_log = counting.filter(recorded & F.col("topic_id").isNull())
+        return told.unionByName(of_these.select(*nameless)).unionByName(of_log)
 
     def of_deletions(self, frame: DataFrame) -> DataFrame:
         """Those rows, events or topics of which deletions are made anew."""
@@ -186,7 +196,7 @@ def everywhere(
     """Clusters of which everything is made anew, for something that all their partitions share has changed.
 
     That is the order of files and the nodes that print replica states; in KRaft also where a controller's start is told late, which makes
-    history of lines that were known before, whether its Kafkas know eligible leader replicas, and whatever a dump of the metadata log says.
+    history of lines that were known before, whether its Kafkas know eligible leader replicas, and what the metadata log says about all.
     before, now: `witnesses` of earlier runs and of all, new: recognised events that this run brought. in_kraft: as `night.kraft_begins`
     gives it.
     """
@@ -199,8 +209,11 @@ def everywhere(
         late = starts.join(F.broadcast(newest), ["cluster", "node"]).filter("ts IS NULL OR ts <= newest").select("cluster")
         modes = [kraft.elr_modes(told.filter(of_kraft)) for told in (before, now)]
         other_mode = modes[0].exceptAll(modes[1]).unionByName(modes[1].exceptAll(modes[0])).select("cluster")
-        dumped = now.filter(of_kraft & (F.col("logger") == METADATA_LOG)).select("cluster")
-        changed = changed.unionByName(late).unionByName(other_mode).unionByName(dumped)
+        # of a snapshot of the metadata log, whose records are known already
+        headers = new.filter(of_kraft & (F.col("event_type") == "snapshot_header_record")).select("cluster", "file")
+        placed = headers.join(before.select("cluster", "file"), ["cluster", "file"], "left_semi").select("cluster")
+        cleared = new.filter(of_kraft & (F.col("event_type") == "clear_elr_record") & F.col("topic").isNull()).select("cluster")
+        changed = reduce(DataFrame.unionByName, [changed, late, other_mode, placed, cleared])
     return frozenset(row.cluster for row in changed.distinct().collect())
 
 
@@ -209,13 +222,14 @@ class InKraft:
     """What new events change in KRaft clusters beside the partitions that they name.
 
     since: as `night.kraft_begins` gives it. lives: `kraft.topic_lives` of all. renamed: cluster, topic, whose ids are others than they
-    were. brokers: cluster, broker, since: whose registrations are.
+    were. brokers: cluster, broker, since: whose registrations are. has_metadata_log: whether there is a dump of one.
     """
 
     since: Mapping[str, datetime | None]
     lives: DataFrame
     renamed: DataFrame
     brokers: DataFrame
+    has_metadata_log: bool
 
     @classmethod
     def between(cls, before: DataFrame, now: DataFrame, since: Mapping[str, datetime | None]) -> Self:
@@ -227,7 +241,9 @@ class InKraft:
         renamed = lives[0].exceptAll(lives[1]).unionByName(lives[1].exceptAll(lives[0])).select(*TOPIC).distinct()
         begun = F.min(F.coalesce("ts", F.lit(0).cast("timestamp"))).alias("since")
         differ = states[0].exceptAll(states[1]).unionByName(states[1].exceptAll(states[0]))
-        return cls(since, lives[1], order.in_memory(renamed), order.in_memory(differ.groupBy("cluster", "broker").agg(begun)))
+        brokers = order.in_memory(differ.groupBy("cluster", "broker").agg(begun))
+        dumped = not told.filter(F.col("logger") == metadata_log.LOGGER).isEmpty()
+        return cls(since, lives[1], order.in_memory(renamed), brokers, dumped)
 
 
 def _tells_more(new: DataFrame, intervals: DataFrame) -> DataFrame:
@@ -263,14 +279,16 @@ def find(
     named = new.filter("topic IS NOT NULL")
     started = new.filter("event_type = 'broker_started' AND broker IS NOT NULL").groupBy("cluster", "broker").agg(begun)
     # a controller of KRaft that starts names every topic: that one is gone changes something
-    of_topic = F.col("partition").isNull() & (~of_kraft | F.col("event_type").isin(*kraft.REMOVED))
+    of_topic = F.col("partition").isNull() & (~of_kraft | F.col("event_type").isin(*kraft.REMOVED, "clear_elr_record"))
     whole = named.filter(of_topic).select(*TOPIC)
     deleted = deletions.signs(named).select(*TOPIC)
     told_epochs = named.filter("partition_epoch IS NOT NULL")
     if in_kraft is not None:
         started = started.unionByName(in_kraft.brokers)
         of_several = in_kraft.lives.filter("topic_life > 0").select(*TOPIC).join(named.select(*TOPIC), list(TOPIC), "left_semi")
-        whole = whole.unionByName(in_kraft.renamed).unionByName(of_several)
+        recorded = new.filter(of_kraft & F.col("topic").isNull() & F.col("event_type").isin(*metadata_log.RECORDS))
+        by_id = in_kraft.lives.join(F.broadcast(recorded.select("cluster", "topic_id")), ["cluster", "topic_id"], "left_semi")
+        whole = reduce(DataFrame.unionByName, [whole, in_kraft.renamed, of_several, by_id.select(*TOPIC)])
         gone = new.filter(of_kraft & kraft.tells_removal()).select("cluster", "topic_id")
         ended = in_kraft.lives.join(F.broadcast(gone), ["cluster", "topic_id"], "left_semi")
         deleted = deleted.unionByName(ended.select(*TOPIC)).unionByName(in_kraft.renamed)
@@ -296,7 +314,8 @@ def find(
     unanchored = _listed(lacking)
     oldest = None if unanchored is None else anchors.agg(F.min("valid_from").alias("oldest")).first()
     recent = oldest.oldest if oldest is not None else None
-    return Touched(since, topics, touched, deleted, anchors, recent, names, unanchored or frozenset())
+    ids = in_kraft.lives.select(*TOPIC, "topic_id") if in_kraft is not None and in_kraft.has_metadata_log else None
+    return Touched(since, topics, touched, deleted, anchors, recent, names, unanchored or frozenset(), ids)
 
 
 def _listed(topics: DataFrame) -> frozenset[str] | None:
