@@ -162,6 +162,31 @@ def cases() -> Iterator[tuple[str, Files, list[Files]]]:
             yield name, files, way(files, random.Random(name))
 
 
+def growing_metadata_log() -> tuple[Files, list[Files]]:
+    """A dump is taken of the whole log every night: what is new in it touches its topics."""
+    recording = "3.9.1-kraft/controller-failover"
+    dump = (SAMPLES / recording / "metadata-log.txt").read_bytes()
+    # half of the changes come on the second night
+    early = dump.splitlines(keepends=True)[: -dump.count(b"PARTITION_CHANGE_RECORD") // 2]
+    nights = at_the_end(whole(recording), random.Random(0))
+    for night, content in zip(nights, (b"".join(early), dump), strict=False):
+        night["metadata-log.txt"] = content
+    return {**whole(recording), "metadata-log.txt": dump}, nights
+
+
+def cut_short() -> tuple[Files, list[Files]]:
+    """The last record is not written out on the first night."""
+    log = "broker-1/state-change.log"
+    return {log: WITH_TRACE}, [{log: WITH_TRACE[: CUTS["between two frames"]]}, {log: WITH_TRACE}, *[{}] * (NIGHTS - 2)]
+
+
+# they touch some of what is there, and no cluster is made anew as a whole for them
+LITTLE: dict[str, Callable[[], tuple[Files, list[Files]]]] = {
+    "a metadata log that grows": growing_metadata_log,
+    "a record that is whole now": cut_short,
+}
+
+
 def deliver(folder: Path, files: Files) -> None:
     """The folder holds these files and no others."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -222,62 +247,32 @@ def test_any_delivery_gives_the_tables_of_one_run(spark, capsys, tmp_path, monke
         return found
 
     monkeypatch.setattr(touched, "find", counted)
-    chosen = list(cases())
+    made_anew: list[frozenset[str]] = []
+    changed_for_all = timelines.night.changed_for_all
+
+    def noted(*args: Any) -> frozenset[str]:
+        made_anew.append(changed_for_all(*args))
+        return made_anew[-1]
+
+    monkeypatch.setattr(timelines.night, "changed_for_all", noted)
+    chosen = [*cases(), *[(name, *given()) for name, given in LITTLE.items()]]
     for folder in ("nights", "once"):
         (tmp_path / folder).mkdir()
-    for night in range(NIGHTS):
-        audit(tmp_path / "nights", tmp_path / "tables", {name: nights[night] for name, _, nights in chosen})
+    for number in range(NIGHTS):
+        audit(tmp_path / "nights", tmp_path / "tables", {name: nights[number] for name, _, nights in chosen})
     audit(tmp_path / "once", tmp_path / "expected", {name: files for name, files, _ in chosen})
     capsys.readouterr()
     for mode in ("kraft", "default"):
         assert any(mode in cluster for cluster in anchored), f"no timeline went on from what it held: {mode}"
+    assert not made_anew[0].intersection(LITTLE)
     got, expected = rows(spark, tmp_path / "tables"), rows(spark, tmp_path / "expected")
+    assert {json.loads(row)["source"] for row in expected["a metadata log that grows", "partition_timeline"]} == {"metadata_log"}
     wrong = {
         key: (differences(got.get(key, []), expected.get(key, [])), differences(expected.get(key, []), got.get(key, [])))
         for key in sorted(got.keys() | expected.keys())
         if got.get(key) != expected.get(key)
     }
     assert not wrong, "\n".join(f"{key}\n  only night by night: {a}\n  only in one run: {b}" for key, (a, b) in wrong.items())
-
-
-def test_a_metadata_log_that_grows(spark, capsys, tmp_path, monkeypatch):
-    """A dump is taken of the whole log every night: what is new in it touches its topics."""
-    monkeypatch.setattr(nightly_audit, "KEPT_BYTES", SOME_BYTES)
-    recording = "3.9.1-kraft/controller-failover"
-    dump = (SAMPLES / recording / "metadata-log.txt").read_bytes()
-    # of the reassigned topic some changes come on the second night
-    early = dump.splitlines(keepends=True)[: -dump.count(b"PARTITION_CHANGE_RECORD") // 2]
-    text, late = at_the_end(whole(recording), random.Random(0))
-    text["metadata-log.txt"], late["metadata-log.txt"] = b"".join(early), dump
-    for folder in ("nights", "once"):
-        (tmp_path / folder).mkdir()
-    audit(tmp_path / "nights", tmp_path / "tables", {"c": text})
-    with monkeypatch.context() as patched:
-        patched.setattr(timelines, "_anew", None)
-        audit(tmp_path / "nights", tmp_path / "tables", {"c": late})
-    audit(tmp_path / "once", tmp_path / "expected", {"c": {**whole(recording), "metadata-log.txt": dump}})
-    capsys.readouterr()
-    got, expected = rows(spark, tmp_path / "tables"), rows(spark, tmp_path / "expected")
-    assert [key for key in expected if got.get(key) != expected[key]] == []
-    sources = {json.loads(row)["source"] for row in expected["c", "partition_timeline"]}
-    assert sources == {"metadata_log"}
-
-
-def test_a_record_that_is_whole_now_makes_nothing_else_anew(spark, capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr(nightly_audit, "KEPT_BYTES", SOME_BYTES)
-    whole_log, cut = (
-        {"broker-1/state-change.log": WITH_TRACE},
-        {"broker-1/state-change.log": WITH_TRACE[: CUTS["between two frames"]]},
-    )
-    for folder in ("nights", "once"):
-        (tmp_path / folder).mkdir()
-    audit(tmp_path / "nights", tmp_path / "tables", {"c": cut})
-    audit(tmp_path / "once", tmp_path / "expected", {"c": whole_log})
-    with monkeypatch.context() as patched:
-        patched.setattr(timelines, "_anew", None)
-        audit(tmp_path / "nights", tmp_path / "tables", {"c": whole_log})
-    capsys.readouterr()
-    assert rows(spark, tmp_path / "tables") == rows(spark, tmp_path / "expected")
 
 
 def test_what_an_aborted_run_has_landed_is_still_new(spark, capsys, tmp_path, monkeypatch):

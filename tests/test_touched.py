@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from test_timelines import events, types_of
 
 from jobs.store import Store
-from jobs.timelines import touched
+from jobs.timelines import kraft_changes, touched
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -72,7 +72,7 @@ def intervals(spark: SparkSession) -> DataFrame:
 def test_what_an_event_touches(spark: SparkSession, new: dict, expected: Collection, in_kraft: bool) -> None:
     before, after = (events(spark, *rows) for rows in ([*BEFORE, UNFENCED] if in_kraft else BEFORE, [{"s": 9} | new]))
     timeline = intervals(spark)
-    beside = touched.InKraft.between(before, before.unionByName(after), {"c": None}) if in_kraft else None
+    beside = kraft_changes.Changes.between(before, before.unionByName(after), {"c": None}) if in_kraft else None
     found = touched.find(after, intervals=timeline, in_kraft=beside)
     assert {(row.topic, row.partition) for row in found.rows(timeline).collect()} == expected
     # to make them anew, all that was ever said about them is read
@@ -157,7 +157,7 @@ GOES_ON_IN_KRAFT: dict[str, tuple[list[dict[str, Any]], dict[str, Any], int | No
 def test_where_a_timeline_goes_on_in_kraft(spark: SparkSession, rows: list[dict], new: dict, expected: int | None) -> None:
     before = events(spark, {"s": 1, "event_type": "partition_registered", "topic": "a", "partition": 0, "topic_id": "B" * 22})
     after = events(spark, new)
-    beside = touched.InKraft.between(before, before.unionByName(after), {"c": None})
+    beside = kraft_changes.Changes.between(before, before.unionByName(after), {"c": None})
     found = touched.find(after, intervals=held(spark, *rows), anchored=frozenset({"c"}), in_kraft=beside)
     assert [row.step for row in found.anchors.collect()] == ([] if expected is None else [expected])
 

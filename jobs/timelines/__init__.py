@@ -14,6 +14,7 @@ from jobs.timelines import (
     deletions,
     discontinuities,
     kraft,
+    kraft_changes,
     kraft_replicas,
     metadata_log,
     night,
@@ -153,7 +154,7 @@ def _further(store: Store, clusters: list[str], ruleset: RuleSet, come: night.Ne
         came.unionByName(went),
         intervals=store.rows_of("partition_timeline", clusters),
         anchored=frozenset(clusters) - several,
-        in_kraft=touched.InKraft.between(before, known.spoken, known.since) if known.since else None,
+        in_kraft=kraft_changes.Changes.between(before, known.spoken, known.since) if known.since else None,
     )
     _write(store, clusters, ruleset, known, order.in_order(events, files), marks=marks, lines=lines)
     last = discontinuities.last_lines(lines.then.unionByName(lines.new)).select(*witnesses.COLUMNS)

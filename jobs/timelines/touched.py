@@ -6,13 +6,12 @@ from datetime import datetime
 from functools import reduce
 from operator import and_
 from types import MappingProxyType
-from typing import Self
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from jobs.store import in_clusters
-from jobs.timelines import deletions, kraft, kraft_replicas, metadata_log, order, partitions, replicas
+from jobs.timelines import deletions, kraft, kraft_changes, metadata_log, order, partitions, replicas
 
 TOPIC = ("cluster", "topic")
 PARTITION = (*TOPIC, "partition")
@@ -195,8 +194,7 @@ def everywhere(
 ) -> frozenset[str]:
     """Clusters of which everything is made anew, for something that all their partitions share has changed.
 
-    That is the order of files and the nodes that print replica states; in KRaft also where a controller's start is told late, which makes
-    history of lines that were known before, whether its Kafkas know eligible leader replicas, and what the metadata log says about all.
+    That is the order of files, the nodes that print replica states, and in KRaft what `kraft_changes.everywhere` says.
     before, now: `witnesses` of earlier runs and of all, new: recognised events that this run brought. in_kraft: as `night.kraft_begins`
     gives it.
     """
@@ -204,69 +202,12 @@ def everywhere(
     changed = _in_another_order(order.files(before), order.files(now)).select("cluster").unionByName(tracing.select("cluster"))
     if in_kraft:
         of_kraft = F.expr(in_clusters(in_kraft))
-        newest = before.groupBy("cluster", "node").agg(F.max("ts").alias("newest"))
-        starts = new.filter(of_kraft & F.col("event_type").isin(*kraft.MARKS)).select("cluster", "node", "ts")
-        late = starts.join(F.broadcast(newest), ["cluster", "node"]).filter("ts IS NULL OR ts <= newest").select("cluster")
-        modes = [kraft.elr_modes(told.filter(of_kraft)) for told in (before, now)]
-        other_mode = modes[0].exceptAll(modes[1]).unionByName(modes[1].exceptAll(modes[0])).select("cluster")
-        # of a snapshot of the metadata log, whose records are known already
-        headers = new.filter(of_kraft & (F.col("event_type") == "snapshot_header_record")).select("cluster", "file")
-        placed = headers.join(before.select("cluster", "file"), ["cluster", "file"], "left_semi").select("cluster")
-        cleared = new.filter(of_kraft & (F.col("event_type") == "clear_elr_record") & F.col("topic").isNull()).select("cluster")
-        changed = reduce(DataFrame.unionByName, [changed, late, other_mode, placed, cleared])
+        changed = changed.unionByName(kraft_changes.everywhere(*[rows.filter(of_kraft) for rows in (before, now, new)]))
     return frozenset(row.cluster for row in changed.distinct().collect())
 
 
-@dataclass(frozen=True)
-class InKraft:
-    """What new events change in KRaft clusters beside the partitions that they name.
-
-    since: as `night.kraft_begins` gives it. lives: `kraft.topic_lives` of all. renamed: cluster, topic, whose ids are others than they
-    were. brokers: cluster, broker, since: whose registrations are. has_metadata_log: whether there is a dump of one.
-    """
-
-    since: Mapping[str, datetime | None]
-    lives: DataFrame
-    renamed: DataFrame
-    brokers: DataFrame
-    has_metadata_log: bool
-
-    @classmethod
-    def between(cls, before: DataFrame, now: DataFrame, since: Mapping[str, datetime | None]) -> Self:
-        """before, now: `witnesses` in order, of earlier runs and of all."""
-        of_kraft = F.expr(in_clusters(since))
-        then, told = (rows.filter(of_kraft).localCheckpoint() for rows in (before, now))
-        lives = [order.in_memory(kraft.topic_lives(rows, since)) for rows in (then, told)]
-        states = [kraft_replicas.broker_states(rows).drop("seq").localCheckpoint() for rows in (then, told)]
-        renamed = lives[0].exceptAll(lives[1]).unionByName(lives[1].exceptAll(lives[0])).select(*TOPIC).distinct()
-        begun = F.min(F.coalesce("ts", F.lit(0).cast("timestamp"))).alias("since")
-        differ = states[0].exceptAll(states[1]).unionByName(states[1].exceptAll(states[0]))
-        brokers = order.in_memory(differ.groupBy("cluster", "broker").agg(begun))
-        dumped = not told.filter(F.col("logger") == metadata_log.LOGGER).isEmpty()
-        return cls(since, lives[1], order.in_memory(renamed), brokers, dumped)
-
-
-def _tells_more(new: DataFrame, intervals: DataFrame) -> DataFrame:
-    """Those new events about an epoch of a partition that tell of it what is not known. A starting controller prints all that ever was.
-
-    in: events of KRaft clusters with partition_epoch; `partition_timeline`. out: new.
-    """
-    keys = (*PARTITION, "partition_epoch")
-    values = (*kraft.STATE, *kraft.ASSIGNMENT)
-    held = intervals.select(*[F.col(name).alias(f"held_{name}") for name in (*keys, *values)])
-    lists = {"isr", "adding_replicas", "removing_replicas"}
-
-    def agrees(name: str) -> Column:
-        one, other = kraft.leader() if name == "leader" else F.col(name), F.col(f"held_{name}")
-        same = F.array_sort(one) == F.array_sort(other) if name in lists else one == other
-        return one.isNull() | F.coalesce(same, F.lit(False))
-
-    same = [F.col(name) == F.col(f"held_{name}") for name in keys]
-    return new.join(held, reduce(and_, [*same, *map(agrees, values)]), "left_anti")
-
-
 def find(
-    new: DataFrame, *, intervals: DataFrame, anchored: frozenset[str] = frozenset(), in_kraft: InKraft | None = None
+    new: DataFrame, *, intervals: DataFrame, anchored: frozenset[str] = frozenset(), in_kraft: kraft_changes.Changes | None = None
 ) -> Touched:
     """What new events touch.
 
@@ -278,21 +219,16 @@ def find(
     begun = F.min(F.coalesce("ts", F.lit(0).cast("timestamp"))).alias("since")
     named = new.filter("topic IS NOT NULL")
     started = new.filter("event_type = 'broker_started' AND broker IS NOT NULL").groupBy("cluster", "broker").agg(begun)
-    # a controller of KRaft that starts names every topic: that one is gone changes something
-    of_topic = F.col("partition").isNull() & (~of_kraft | F.col("event_type").isin(*kraft.REMOVED, "clear_elr_record"))
+    # a controller of KRaft that starts names every topic
+    of_topic = F.col("partition").isNull() & (~of_kraft | F.col("event_type").isin(*kraft_changes.OF_TOPIC))
     whole = named.filter(of_topic).select(*TOPIC)
     deleted = deletions.signs(named).select(*TOPIC)
     told_epochs = named.filter("partition_epoch IS NOT NULL")
     if in_kraft is not None:
         started = started.unionByName(in_kraft.brokers)
-        of_several = in_kraft.lives.filter("topic_life > 0").select(*TOPIC).join(named.select(*TOPIC), list(TOPIC), "left_semi")
-        recorded = new.filter(of_kraft & F.col("topic").isNull() & F.col("event_type").isin(*metadata_log.RECORDS))
-        by_id = in_kraft.lives.join(F.broadcast(recorded.select("cluster", "topic_id")), ["cluster", "topic_id"], "left_semi")
-        whole = reduce(DataFrame.unionByName, [whole, in_kraft.renamed, of_several, by_id.select(*TOPIC)])
-        gone = new.filter(of_kraft & kraft.tells_removal()).select("cluster", "topic_id")
-        ended = in_kraft.lives.join(F.broadcast(gone), ["cluster", "topic_id"], "left_semi")
-        deleted = deleted.unionByName(ended.select(*TOPIC)).unionByName(in_kraft.renamed)
-        more = _tells_more(told_epochs.filter(of_kraft), intervals)
+        whole = whole.unionByName(in_kraft.whole_topics(new.filter(of_kraft)))
+        deleted = deleted.unionByName(in_kraft.deleted_topics(new.filter(of_kraft)))
+        more = kraft_changes.tells_more(told_epochs.filter(of_kraft), intervals)
         told_epochs = told_epochs.filter(~of_kraft).unionByName(more)
     held = intervals.select(*PARTITION, F.explode("replicas").alias("broker"))
     returned = held.join(F.broadcast(started), ["cluster", "broker"]).groupBy(*PARTITION).agg(F.min("since").alias("since"))
@@ -314,7 +250,7 @@ def find(
     unanchored = _listed(lacking)
     oldest = None if unanchored is None else anchors.agg(F.min("valid_from").alias("oldest")).first()
     recent = oldest.oldest if oldest is not None else None
-    ids = in_kraft.lives.select(*TOPIC, "topic_id") if in_kraft is not None and in_kraft.has_metadata_log else None
+    ids = in_kraft.lives.select(*TOPIC, "topic_id").distinct() if in_kraft is not None and in_kraft.has_metadata_log else None
     return Touched(since, topics, touched, deleted, anchors, recent, names, unanchored or frozenset(), ids)
 
 
