@@ -394,16 +394,16 @@ class Audit:
         failing = verdict.at_or_above(told.findings, self.options.fail_on)
         code = errors.INPUT if problems else errors.FINDINGS if failing else errors.CLEAN
         status = {errors.INPUT: "input_problem", errors.FINDINGS: "findings", errors.CLEAN: "clean"}[code]
-        self._record(store, outcomes, status)
         if self.options.report:
             from jobs import report
 
             with stage("report"):
                 report.write(self.options.report, told, outcomes, self.run_id)
         if self.options.json:
-            print(json.dumps(verdict.as_json(told, outcomes, self.run_id, status, code), default=str))
+            print(json.dumps(verdict.as_json(told, outcomes, self.run_id, status, code), default=str), flush=True)
         else:
-            print(verdict.as_text(told, outcomes, self.options.tables))
+            print(verdict.as_text(told, outcomes, self.options.tables), flush=True)
+        self._record(store, outcomes, status)
         return code
 
     def _record(self, store: Any, outcomes: list[Outcome], status: str) -> None:
