@@ -5,22 +5,25 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import truth
+from frames import frame
 from test_timelines import events as said
+from test_timelines import types_of
 
 from jobs import errors, events, ingest
 from jobs.config import Cluster
 from jobs.nightly_audit import main
 from jobs.store import Store
-from jobs.timelines import kraft, metadata_log, night, order
+from jobs.timelines import kraft, kraft_replicas, metadata_log, night, order
 from parsers.rules import built_in
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 SAMPLE = Path(__file__).parents[1] / "sample_logs" / "3.9.1-kraft" / "controller-failover"
 pytestmark = pytest.mark.spark
@@ -95,6 +98,29 @@ def test_a_late_word_about_a_topic_whose_name_is_used_again(spark: SparkSession)
     lives = kraft.topic_lives(told, {"c": None})
     found = kraft.registrations(told, told, lives).orderBy("topic_life", "seq").collect()
     assert [(row.topic_life, row.partition_epoch, row.ts.second) for row in found] == [(0, 0, 1), (0, 1, 10), (1, 0, 10)]
+
+
+def test_a_migrated_cluster_leaves_the_steps_of_others_alone(spark: SparkSession) -> None:
+    """Of a timeline that goes on, the first step is not 1."""
+    types = {name: kind for name, kind in types_of("replica_timeline").items() if name != "in_isr"}
+    usual = {"incarnation": 1, "topic": "t", "partition": 0, "replica": 1, "inferred": True, "valid_to": None}
+
+    def intervals(*rows: tuple[str, int, str, str]) -> DataFrame:
+        named = ("cluster", "step", "state", "valid_from")
+        return frame(spark, types, [usual | dict(zip(named, row, strict=True)) | {"record_id": row[2]} for row in rows])
+
+    before = intervals(
+        ("migrated", 1, "NewReplica", "2026-11-20 10:00:00"), ("migrated", 2, "OnlineReplica", "2026-11-20 10:00:01")
+    )
+    since = intervals(("migrated", 1, "KRaftOnline", "2026-11-20 11:00:00"), ("other", 7, "KRaftFenced", "2026-11-20 09:00:00"))
+    begun = {"migrated": datetime(2026, 11, 20, 11), "other": None}
+    told = kraft_replicas.after_zookeeper(before, since, begun).orderBy("cluster", "step").collect()
+    assert [(row.cluster, row.step, row.state, row.valid_to is None) for row in told] == [
+        ("migrated", 1, "NewReplica", False),
+        ("migrated", 2, "OnlineReplica", False),
+        ("migrated", 3, "KRaftOnline", True),
+        ("other", 7, "KRaftFenced", True),
+    ]
 
 
 def record(offset: int, kind: str, **data: Any) -> str:
