@@ -400,9 +400,9 @@ class Audit:
             with stage("report"):
                 report.write(self.options.report, told, outcomes, self.run_id)
         if self.options.json:
-            print(json.dumps(verdict.as_json(told, outcomes, self.run_id, status, code), default=str), flush=True)
+            _show(json.dumps(verdict.as_json(told, outcomes, self.run_id, status, code), default=str))
         else:
-            print(verdict.as_text(told, outcomes, self.options.tables), flush=True)
+            _show(verdict.as_text(told, outcomes, self.options.tables))
         self._record(store, outcomes, status)
         return code
 
@@ -516,6 +516,14 @@ def main(arguments: list[str] | None = None) -> int:
         else:
             print("  set KAFKA_AUDIT_DEBUG=1 for the whole stack trace", file=sys.stderr)
         return errors.INTERNAL
+
+
+def _show(text: str) -> None:
+    """Prints; a reader that has gone away changes nothing about the run."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _first_line(error: Exception) -> str:

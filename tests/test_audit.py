@@ -2,7 +2,9 @@
 
 import gzip
 import json
+import os
 import shutil
+import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -341,7 +343,7 @@ def test_the_log_that_a_document_prints(spark, capsys, tmp_path, shared):
     assert (moved["outcome"], moved["original_replicas"], moved["target_replicas"]) == ("completed", [1, 2, 3], [4, 5, 6])
 
 
-def test_a_reassignment_that_does_not_finish(spark, capsys, tmp_path):
+def test_a_reassignment_that_does_not_finish(spark, capsys, tmp_path, monkeypatch):
     log = tmp_path / "broker-1" / "controller.log"
     log.parent.mkdir()
     log.write_text(
@@ -356,6 +358,18 @@ def test_a_reassignment_that_does_not_finish(spark, capsys, tmp_path):
     assert code == errors.FINDINGS
     assert [f["check_id"] for f in verdict["findings"]] == ["reassignment_stalled"]
     assert verdict["findings"][0]["evidence"]
+    # a run counts though nobody reads its verdict to the end
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as unread, monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", unread)
+        given = ["--cluster", "c", "--now", "2026-03-01T14:00:00Z"]
+        assert main(["audit", str(log.parent), "--tables", str(tmp_path / "tables"), *given]) == errors.FINDINGS
+    assert [row["status"] for row in rows(spark, tmp_path / "tables", "audit_runs", "started_at")] == [
+        "clean",
+        "findings",
+        "findings",
+    ]
 
 
 def test_every_illegal_pair_is_found_and_no_legal_one(spark, capsys, tmp_path):
