@@ -6,12 +6,13 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from jobs.timelines import metadata_log
 from jobs.timelines.order import all_of, in_memory
 
 STATE_CHANGE = "state.change.logger"
 QUORUM_CONTROLLER = "org.apache.kafka.controller.QuorumController"
 # where a KRaft cluster's partitions and brokers stand: what its controllers replay, and a dump of what they replay
-REPLAYED = ("org.apache.kafka.controller.ReplicationControlManager", "__cluster_metadata")
+REPLAYED = ("org.apache.kafka.controller.ReplicationControlManager", metadata_log.LOGGER)
 HOUR = ("cluster", "node", "hour")
 COUNTS = ("recognised", "unrecognised", "drifted", "out_of_scope")
 

@@ -228,7 +228,7 @@ class Audit:
         import schemas
         from jobs import checks, contracts, coverage, timelines
         from jobs.store import at_once, bytes_under
-        from jobs.timelines import night
+        from jobs.timelines import metadata_log, night
 
         spark, ruleset = store.spark, self.ruleset
         names = [cluster.name for cluster in self.config.clusters]
@@ -242,7 +242,7 @@ class Audit:
         rows = told.groupBy("cluster").agg(
             F.count_if(F.col("event_type").isNotNull()).alias("recognised"),
             F.max("ts").alias("newest"),
-            F.max(F.col("logger") == "__cluster_metadata").alias("metadata_log"),
+            F.max(F.col("logger") == metadata_log.LOGGER).alias("metadata_log"),
             F.size(F.collect_set("cluster_id")).alias("cluster_ids"),
             F.max_by("kafka_version", F.when(F.col("kafka_version").isNotNull(), F.col("ts"))).alias("version"),
         )  # fmt: skip

@@ -28,6 +28,8 @@ from parsers.compile import quoted
 EVENT = ("record_id", "item")
 # folder beside the tables
 WITNESSES = "_witnesses"
+# of what is kept there: of another one, all is read once more
+FORMAT = "2-"
 
 
 def at_once(*tasks: Callable[[], None]) -> None:
@@ -243,7 +245,8 @@ class Store:
         events, passed_over = (min(getattr(one, table) for one in known) for table in ("events", "passed_over"))
         if self._commits_since("events", events) is None or self._commits_since("passed_over", passed_over) is None:
             return None
-        with_witnesses = all(one.witnesses and (self.root / WITNESSES / one.witnesses).is_dir() for one in known)
+        folders = [one.witnesses or "" for one in known]
+        with_witnesses = all(name.startswith(FORMAT) and (self.root / WITNESSES / name).is_dir() for name in folders)
         return Built(events, passed_over, known[0].witnesses if with_witnesses else None)
 
     def witnesses(self, clusters: Iterable[str]) -> DataFrame:
@@ -278,7 +281,7 @@ class Store:
         """
         folder = None
         if witnesses is not None:
-            folder = uuid.uuid4().hex[:16]
+            folder = FORMAT + uuid.uuid4().hex[:16]
             witnesses.coalesce(1).write.parquet(str(self.root / WITNESSES / folder))
         now = Built(self.version("events"), self.version("passed_over"), folder)
         built = dict.fromkeys(without_any, now) | self._built() | dict.fromkeys(clusters, now)

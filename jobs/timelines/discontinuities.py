@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from jobs.timelines.order import PARTITION, REPLICA, elects, in_memory, neighbours, position, up_to_here
+from jobs.timelines.order import PARTITION, REPLICA, earliest, elects, in_memory, neighbours, position, up_to_here
 
 TOPIC = ("cluster", "incarnation", "topic")
 NODE = ("cluster", "node")
@@ -173,14 +173,13 @@ class Since:
         """
         if not held.filter(F.col("cause") == "wiped_cluster").isEmpty():
             return None
-        begin = F.min(F.coalesce("ts", F.lit(0).cast("timestamp")))
-        began = lines(self.new).groupBy(*NAME).agg(begin.alias("since"))
+        began = lines(self.new).groupBy(*NAME).agg(earliest().alias("since"))
         late = (
             began.join(self._until(), list(NAME))
             .filter((F.col("since") <= F.col("until")) | (F.col("undated") > 0))
             .select(*NAME)
         )
-        first = self.new.agg(begin.alias("first")).first()
+        first = self.new.agg(earliest().alias("first")).first()
         assert first is not None
         near = F.col("at").isNull() | (F.col("at") >= F.lit(first["first"]) - F.expr(ONE_BATCH))
         gone = lines(self.gone).select(*NAME)

@@ -77,12 +77,11 @@ class Changes:
         then, told = (rows.filter(in_clusters(since)).localCheckpoint() for rows in (before, now))
         lives = [order.in_memory(kraft.topic_lives(rows, since)) for rows in (then, told)]
         states = [kraft_replicas.broker_states(rows).drop("seq").localCheckpoint() for rows in (then, told)]
-        begun = F.min(F.coalesce("ts", F.lit(0).cast("timestamp"))).alias("since")
         return cls(
             since=since,
             lives=lives[1],
             renamed=order.in_memory(_differing(*lives).select(*TOPIC).distinct()),
-            brokers=order.in_memory(_differing(*states).groupBy("cluster", "broker").agg(begun)),
+            brokers=order.in_memory(_differing(*states).groupBy("cluster", "broker").agg(order.earliest().alias("since"))),
             has_metadata_log=not told.filter(F.col("logger") == metadata_log.LOGGER).isEmpty(),
         )
 

@@ -302,6 +302,11 @@ def position(*, backwards: bool = False) -> list[Column]:
     return [order(name) for name in ("ts", "tie", "node", "log", "file_ts", "file", "record_no", "item")]
 
 
+def earliest() -> Column:
+    """TIMESTAMP: of grouped events, the first; what has no time stamp may have been before all others."""
+    return F.min(F.coalesce("ts", F.lit(0).cast("timestamp")))
+
+
 def in_memory(rows: DataFrame) -> DataFrame:
     """The rows, computed once. Where there is none the optimizer knows it, and leaves out what would be made of them."""
     held = rows.localCheckpoint()

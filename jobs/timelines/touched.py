@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import reduce
 from operator import and_
-from types import MappingProxyType
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.store import in_clusters
@@ -189,9 +188,7 @@ def _in_another_order(before: DataFrame, now: DataFrame) -> DataFrame:
     return now.join(F.broadcast(then), same_file).filter(changed)
 
 
-def everywhere(
-    before: DataFrame, now: DataFrame, new: DataFrame, *, in_kraft: Mapping[str, datetime | None] = MappingProxyType({})
-) -> frozenset[str]:
+def everywhere(before: DataFrame, now: DataFrame, new: DataFrame, *, in_kraft: Mapping[str, datetime | None]) -> frozenset[str]:
     """Clusters of which everything is made anew, for something that all their partitions share has changed.
 
     That is the order of files, the nodes that print replica states, and in KRaft what `kraft_changes.everywhere` says.
@@ -216,7 +213,7 @@ def find(
     """
     since = {} if in_kraft is None else in_kraft.since
     of_kraft = F.expr(in_clusters(since)) if since else F.lit(False)
-    begun = F.min(F.coalesce("ts", F.lit(0).cast("timestamp"))).alias("since")
+    begun = order.earliest().alias("since")
     named = new.filter("topic IS NOT NULL")
     started = new.filter("event_type = 'broker_started' AND broker IS NOT NULL").groupBy("cluster", "broker").agg(begun)
     # a controller of KRaft that starts names every topic
@@ -282,11 +279,11 @@ def _anchors(
     held = intervals.filter(F.expr(in_clusters(clusters))).join(F.broadcast(touched), list(PARTITION))
     if since:
         of_kraft = F.expr(in_clusters(since))
-        by_step = Window.partitionBy(*order.PARTITION)
+        of_all = order.all_of(*order.PARTITION)
         assignment = F.struct(*kraft.ASSIGNMENT)
-        last = F.max_by(assignment, "step").over(by_step)
-        moved = held.select("*", (~assignment.eqNullSafe(last)).alias("moved"))
-        held = moved.select("*", F.max(F.when(F.col("moved"), F.col("step"))).over(by_step).alias("moved_at"))
+        newest = F.max_by(assignment, "step").over(of_all)
+        moved = held.select("*", (~assignment.eqNullSafe(newest)).alias("moved"))
+        held = moved.select("*", F.max(F.when(F.col("moved"), F.col("step"))).over(of_all).alias("moved_at"))
         stays = F.col("moved_at").isNull() | (F.col("step") > F.col("moved_at"))
         fits &= ~of_kraft | (stays & kraft.by_kraft(since, "valid_from"))
     last = F.max_by(F.struct(*intervals.columns), F.struct("incarnation", "step"))
