@@ -9,7 +9,6 @@ from operator import and_
 from pyspark.sql import Column, DataFrame, Observation, SparkSession, Window
 from pyspark.sql import functions as F
 
-import schemas
 from jobs.errors import ConservationError
 from jobs.ingest import Part, Staged, Survey, line_hash, sized
 from jobs.session import SMALL_INPUT
@@ -129,11 +128,12 @@ def copies(identified: DataFrame, known: DataFrame | None, wanted: Column, *, ba
 
 
 def to_events(unique: DataFrame, ruleset: RuleSet) -> DataFrame:
-    """Events of records in scope, as the table `events` has them (incarnation 1: `incarnations` comes later)."""
+    """Events of records in scope, as the table `events` has them (incarnation 1: `incarnations` comes later), without the columns
+    that none of the rules fills: writing and reading a null costs as much as a number."""
     said = compiled.say(unique, ruleset)
     return said.select(
         "record_id", "item", "cluster", F.lit(1).alias("incarnation"), "node", "file", "record_no", "ts", "level",
-        "logger", "layout", "event_type", "says", "drifted", *schemas.vocabulary(), "error_class", "error_message",
+        "logger", "layout", "event_type", "says", "drifted", *compiled.told_columns(ruleset), "error_class", "error_message",
         "statement", "raw",
     )  # fmt: skip
 

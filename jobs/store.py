@@ -210,10 +210,10 @@ class Store:
         return self.table(table).schema if commits is None or commits.schema is None else commits.schema
 
     def append(self, table: str, rows: DataFrame) -> None:
-        """Adds rows; columns by name."""
+        """Adds rows; columns by name, those that they have not are null."""
         kept = self._kept.pop(table, None)
         if kept is not None:
-            rows = rows.select(*kept.rows.columns)
+            rows = _with_columns_of(kept.rows.schema, rows)
             if kept.any is False:
                 rows = whole = self._as_one(rows)
             else:

@@ -332,6 +332,12 @@ def _as_text(value: object) -> str:
     return str(value)
 
 
+def told_columns(ruleset: RuleSet) -> tuple[str, ...]:
+    """The columns of the vocabulary that some rule, or a speaker, may give a value."""
+    places = {*rule_slots(ruleset), *item_columns(ruleset), *SPEAKER_SLOTS}
+    return tuple(name for name in schemas.vocabulary() if name in places)
+
+
 def item_columns(ruleset: RuleSet) -> tuple[str, ...]:
     """What items of records that name many are laid out to."""
     captured = {name for rule in ruleset.rules if rule.each for name in group_names(rule.each.pattern)}
@@ -428,8 +434,8 @@ def say(parsed: DataFrame, ruleset: RuleSet) -> DataFrame:
     """What records say.
 
     in: the output of `parse` (records in scope).
-    out: the same without spoken and tail, plus item INT, event_type, says, drifted BOOLEAN, every column of the vocabulary,
-    error_class, error_message. statement: only where no rule reads it, its first LONG_STATEMENT characters. One row an item.
+    out: the same without spoken and tail, plus item INT, event_type, says, drifted BOOLEAN, `told_columns`, error_class,
+    error_message. statement: only where no rule reads it, its first LONG_STATEMENT characters. One row an item.
     """
     words = schemas.vocabulary()
     kept = [name for name in parsed.columns if name not in {"spoken", "statement"}]
@@ -469,10 +475,10 @@ def say(parsed: DataFrame, ruleset: RuleSet) -> DataFrame:
     places = [{name: F.get("i", F.lit(number)) for number, name in enumerate(item_columns(ruleset))}, slot_of]
     places += [{name: F.get("s", F.lit(number)) for number, name in enumerate(SPEAKER_SLOTS)}]
     columns = []
-    for name, word in words.items():
-        texts = [place[name] for place in places if name in place] or [F.lit(None).cast("string")]
+    for name in told_columns(ruleset):
+        texts = [place[name] for place in places if name in place]
         text = F.coalesce(*[F.nullif(one, F.lit("")) for one in texts]) if len(texts) > 1 else texts[0]
-        columns.append(typed(text, word["type"]).alias(name))
+        columns.append(typed(text, words[name]["type"]).alias(name))
     return split.select(
         *others, "item", "event_type", slot_of["says"].alias("says"), "drifted", *columns, "statement",
         "error_class", "error_message", "raw",
