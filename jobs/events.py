@@ -71,7 +71,7 @@ def identify(parsed: DataFrame, names: DataFrame, layouts: Iterable[Layout]) -> 
         node = F.when(~F.coalesce(F.col("layout").isin(of_no_node), F.lit(False)), node)
     local = F.col("ts_text").try_cast("timestamp")
     has_zone = ~F.col("ts_text").rlike(r"\A\S+ [\d:.]+\z")
-    ts = F.when(has_zone | (F.col("timezone") == "UTC"), local).otherwise(F.to_utc_timestamp(local, F.col("timezone")))
+    ts = F.when((F.col("timezone") == "UTC") | has_zone, local).otherwise(F.to_utc_timestamp(local, F.col("timezone")))
     placed = parsed.join(F.broadcast(names), "file_no").select(
         "*", node.alias("node"), ts.alias("ts"), F.col("line_no").alias("record_no")
     )

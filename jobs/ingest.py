@@ -487,7 +487,8 @@ def records(
     if survey.continued < 200_000:
         tails = F.broadcast(tails)
     joined = heads.join(tails, ["file_no", "line_no"], "left")
-    return joined.select(*columns, "tail", F.concat_ws("\n", "value", "tail").alias("raw"))
+    whole = F.when(F.col("tail").isNull(), line).otherwise(F.concat_ws("\n", "value", "tail"))
+    return joined.select(*columns, "tail", whole.alias("raw"))
 
 
 @dataclass(frozen=True)
