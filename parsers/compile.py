@@ -27,10 +27,24 @@ from parsers.layouts import (
     wrapping,
 )
 from parsers.patterns import GROUP, NOT_PRINTED, SEPARATOR, THROWABLE, capture_numbers, group_names, replacement, to_java
-from parsers.rules import BEGINNING, CUT_STATE_CHANGE, ITEMS, STATE_CHANGE, STATE_CHANGE_SPEAKER, Rule, RuleSet, logger_key
+from parsers.rules import (
+    BEGINNING,
+    CUT_STATE_CHANGE,
+    ITEMS,
+    STATE_CHANGE,
+    STATE_CHANGE_SPEAKER,
+    Rule,
+    RuleSet,
+    Speaker,
+    logger_key,
+)
 
 HEADER_SLOTS = ("layout", "ts_text", "level", "logger", "thread", "speaker", "statement", "thrown")
 SPEAKER_SLOTS = ("node", "controller", "controller_epoch", "topic", "partition")
+# who says nearly all of state-change.log and controller.log: told together with the header
+USUAL_SPEAKERS = ("controller_in_epoch", "broker")
+# SPEAKER would take more
+_SPEAKS_ON = r"(?:Controller|Broker) \d+ "
 _BOM = "\ufeff"
 # NUL, our own separator, what a colour begins with: in no line that is as it was printed
 _ODD = ("\x00", SEPARATOR, "\x1b")
@@ -60,15 +74,30 @@ def _begins(pattern: str) -> str:
     return rf"\A(?:{GROUP.sub('(?:', pattern)})"
 
 
+def _with_usual_speakers(pattern: str, speakers: Iterable[Speaker]) -> str:
+    """The pattern of a layout, in which what the usual speakers tell has groups of its own: `<speaker>_<slot>`."""
+    told = "|".join(
+        GROUP.sub(rf"(?<{speaker.name}_\1>", speaker.pattern) + f"(?!{_SPEAKS_ON})"
+        for speaker in speakers
+        if speaker.name in USUAL_SPEAKERS
+    )
+    return pattern.replace(SPEAKER, f"(?<speaker>(?:{told})|{GROUP.sub('(?:', SPEAKER)})") if told else pattern
+
+
 def _header_replacement(layout: Layout, pattern: str) -> str:
     numbers = capture_numbers(pattern)
 
     def slot(name: str) -> str:
         return f"${numbers[name]}" if name in numbers else ""
 
+    def told(name: str) -> str:
+        as_controller = f"{USUAL_SPEAKERS[0]}_node" if name == "controller" else ""
+        return "".join(slot(group) for group in (as_controller, *(f"{speaker}_{name}" for speaker in USUAL_SPEAKERS)))
+
     ts = re.sub(r"\{(\w+)\}", lambda found: slot(found[1]), layout.time)
     given = {"logger": layout.logger} if layout.logger else {}
-    return SEPARATOR.join([layout.name, ts, *(given.get(name) or slot(name) for name in HEADER_SLOTS[2:])])
+    shown = [given.get(name) or slot(name) for name in HEADER_SLOTS[2:]]
+    return SEPARATOR.join([layout.name, ts, *shown, *map(told, SPEAKER_SLOTS)])
 
 
 def clean(line: Column, wrappers: Sequence[Wrapper] = ()) -> Column:
@@ -163,34 +192,46 @@ def that_took(layouts: Sequence[Layout], heads: int) -> list[Layout]:
     return [lay for n, lay in enumerate(layouts) if heads >> n & 1 or (heads & 1 and lay.head.startswith(first))]
 
 
-def _laid_out(text: Column, layouts: Iterable[Layout], spanning: bool) -> Column:
+def _laid_out(text: Column, layouts: Iterable[Layout], speakers: Sequence[Speaker], spanning: bool) -> Column:
     """The text as the first layout that takes the whole of it lays it out; what is laid out, no further layout takes."""
     for layout in layouts:
-        if not layout.json and (pattern := layout.record if spanning else layout.line):
+        if not layout.json and (whole := layout.record if spanning else layout.line):
+            pattern = _with_usual_speakers(whole, speakers)
             text = F.regexp_replace(text, _whole(pattern), _header_replacement(layout, pattern))
     return text
 
 
-def header(head: Column, raw: Column, has_tail: Column, layouts: Iterable[Layout]) -> Column:
+def header(head: Column, raw: Column, has_tail: Column, layouts: Iterable[Layout], speakers: Sequence[Speaker] = ()) -> Column:
     """ARRAY<STRING> of HEADER_SLOTS for a record, or of one element (or null) where no layout fits the whole of it.
 
-    head: the record's first line; raw: all its lines; has_tail: whether there are more than one.
+    head: the record's first line; raw: all its lines; has_tail: whether there are more than one. After them stand SPEAKER_SLOTS,
+    filled where one of USUAL_SPEAKERS speaks.
     """
     known = list(layouts)
-    first = _laid_out(raw, known, spanning=False)
-    laid_out = F.when(has_tail, _laid_out(first, known, spanning=True)).otherwise(first)
+    first = _laid_out(raw, known, speakers, spanning=False)
+    laid_out = F.when(has_tail, _laid_out(first, known, speakers, spanning=True)).otherwise(first)
     for layout in reversed(known):
         if layout.json:
             laid_out = F.when(head.startswith("{") & head.rlike(_begins(layout.head)), _json_laid_out(head, layout)).otherwise(
                 laid_out
             )
-    return once(F.split(laid_out, SEPARATOR))
+    return apart(F.split(laid_out, SEPARATOR))
 
 
 def once(column: Column) -> Column:
     """The column, evaluated once: the optimizer moves filters below a projection by copying what they are made of, unless it is
     not deterministic. A partition's number is never negative."""
     return F.when(F.spark_partition_id() >= 0, column)
+
+
+def apart(column: Column) -> Column:
+    """The column, evaluated once, and by an operator of its own.
+
+    Spark generates one method for all neighbouring operators, and runs each of them by itself, copying rows from one to the next,
+    where that method gets too long to be compiled. What makes it long stands apart: an operator with a function of a function has
+    methods of its own, short ones.
+    """
+    return F.when(F.exists(F.array(F.spark_partition_id()), lambda number: number >= 0), column)
 
 
 def _bound(value: Column, then: Callable[[Column], Column]) -> Column:
@@ -259,6 +300,7 @@ def _json_laid_out(line: Column, layout: Layout) -> Column:
         level = F.upper(first("level"))
         ts = time_text(first("time"))
         slots = [F.lit(layout.name), ts, level, plain(first("logger")), plain(first("thread")), spoken, plain(thrown)]
+        slots += [F.lit("") for _ in SPEAKER_SLOTS]
         return F.when(level.isin(*LEVELS), F.concat(*[part for slot in slots for part in (F.lit(SEPARATOR), slot)][1:]))
 
     return _bound(_bound(F.from_json(line, schema, options), values), laid_out)
@@ -280,7 +322,7 @@ def _rewritten(column: str, pattern: str, layout: str) -> str:
 
 
 def speaker_slots(speaker: str, ruleset: RuleSet) -> Column:
-    """ARRAY<STRING> of SPEAKER_SLOTS for the column `speaker`; null where the speaker is not known."""
+    """ARRAY<STRING> of SPEAKER_SLOTS; null where the speaker is not known. speaker: SQL expression."""
     branches = []
     for entry in ruleset.speakers:
         numbers = capture_numbers(entry.pattern)
@@ -289,7 +331,7 @@ def speaker_slots(speaker: str, ruleset: RuleSet) -> Column:
         layout = SEPARATOR.join(f"${numbers[slot]}" if slot in numbers else "" for slot in SPEAKER_SLOTS)
         pattern = _whole(entry.pattern)
         branches.append((f"{speaker} RLIKE {quoted(pattern)}", _rewritten(speaker, pattern, layout)))
-    return F.when(F.col(speaker) != "", F.split(F.expr(_case(branches)), SEPARATOR))
+    return F.when(F.expr(speaker) != "", F.split(F.expr(_case(branches)), SEPARATOR))
 
 
 def rule_slots(ruleset: RuleSet) -> tuple[str, ...]:
@@ -384,8 +426,10 @@ def parse(records: DataFrame, ruleset: RuleSet, layouts: Iterable[Layout]) -> Da
     """
     layouts = list(layouts)
     kept = [name for name in records.columns if name != "head"]
-    split = records.select(*kept, header(F.col("head"), F.col("raw"), F.col("tail").isNotNull(), layouts).alias("h"))
-    fits = F.size("h") == len(HEADER_SLOTS)
+    split = records.select(
+        *kept, header(F.col("head"), F.col("raw"), F.col("tail").isNotNull(), layouts, ruleset.speakers).alias("h")
+    )
+    fits = F.size("h") == len(HEADER_SLOTS) + len(SPEAKER_SLOTS)
     slots = {name: F.when(fits, F.nullif(F.get("h", F.lit(n)), F.lit(""))) for n, name in enumerate(HEADER_SLOTS)}
     slots["ts_text"] = F.replace(slots["ts_text"], F.lit(","), F.lit("."))
     if counting := [layout.name for layout in layouts if layout.time == EPOCH_MS]:
@@ -396,19 +440,23 @@ def parse(records: DataFrame, ruleset: RuleSet, layouts: Iterable[Layout]) -> Da
         columns = [more.alias("tail") if name == "tail" else F.col(name) for name in kept]
     else:
         columns = [F.col(name) for name in kept]
-    named = split.select(*columns, *[slot.alias(name) for name, slot in slots.items() if name != "thrown"])
+    told = F.get("h", F.lit(len(HEADER_SLOTS))) != ""
+    usual = F.when(fits & told, F.slice("h", len(HEADER_SLOTS) + 1, len(SPEAKER_SLOTS)))
+    speaker = f"get(h, {HEADER_SLOTS.index('speaker')})"
+    spoken = apart(F.coalesce(usual, F.when(fits, speaker_slots(speaker, ruleset))))
+    shown = [slot.alias(name) for name, slot in slots.items() if name != "thrown"]
+    named = split.select(*columns, *shown, spoken.alias("spoken"))
     if cutting := [layout.name for layout in layouts if layout.cuts]:
         named = named.withColumn("logger", F.when(F.col("layout").isin(*cutting), _full_name(ruleset)).otherwise(F.col("logger")))
     key = F.when(F.col("logger").endswith(STATE_CHANGE), F.lit(STATE_CHANGE)).otherwise(_class_name())
-    spoken = speaker_slots("speaker", ruleset)
     # without a logger: `Matcher.in_scope` says the same
     own = F.substring_index("raw", "\n", 1).rlike(f"(?s){ruleset.own_marks(layouts)}")
     anonymous = [layout.name for layout in layouts if not layout.names_logger]
-    nameless = F.when(F.col("layout").isNull(), own).otherwise(F.col("layout").isin(*anonymous) | spoken.isNotNull())
+    nameless = F.when(F.col("layout").isNull(), own).otherwise(F.col("layout").isin(*anonymous) | F.col("spoken").isNotNull())
     of_rules = key.isin(*sorted(logger_key(name) for name in ruleset.loggers))
     in_scope = F.when(F.col("logger").isNull(), nameless).otherwise(of_rules)
     shown = [name for name in HEADER_SLOTS if name not in {"speaker", "thrown"}]
-    return named.select(*kept, *shown, in_scope.alias("in_scope"), spoken.alias("spoken"))
+    return named.select(*kept, *shown, in_scope.alias("in_scope"), "spoken")
 
 
 def _class_name() -> Column:
@@ -443,7 +491,7 @@ def say(parsed: DataFrame, ruleset: RuleSet) -> DataFrame:
     known = F.size("r") == len(slot_of)
     items = item_slots("get(r, 0)", f"get(r, {len(slot_of) - 1})", ruleset)
     matched = parsed.select(
-        *kept, "statement", F.col("spoken").alias("s"), once(statement_slots("statement", ruleset)).alias("r")
+        *kept, "statement", F.col("spoken").alias("s"), apart(statement_slots("statement", ruleset)).alias("r")
     )
     thrown = F.col("tail").isNotNull()
     others = [name for name in kept if name not in {"raw", "tail"}]

@@ -53,6 +53,15 @@ HOSTILE = {
     "NUL before": "\x00\x00\x00" + STATE_CHANGE.format(REPLICA_CHANGE.format(3, "orders-12")),
     "carriage return": STATE_CHANGE.format(REPLICA_CHANGE.format(3, "orders-12")) + "\r",
     "colours": "\x1b[32m" + STATE_CHANGE.format(REPLICA_CHANGE.format(3, "orders-12")) + "\x1b[0m",
+    **{
+        f"who speaks: {speaker}": f"[2026-11-20 10:09:12,175] TRACE {speaker}{REPLICA_CHANGE.format(3, 'orders-12')} (state.change.logger)"
+        for speaker in (
+            "[Broker id=7] ", "[Broker id=7]", "[Broker id=7]  ", "[Broker id=7]: ", "[Broker id=7] Broker 8 ", "[Broker id=] ",
+            "[Broker id=7] Controller 8 epoch 9 ", "[Broker id=99999999999] ", "[Controller id=7 epoch=5] Broker 8 ",
+            "[Controller id=7 epoch=5] Controller 8 ", "[Controller id=7 epoch=5] Controller 8 epoch 9 Controller 10 ",
+            "[Controller id=7] Controller 8 epoch 9 ", "[Controller id=7 epoch=] ", "[Controller id=7] [Broker id=8] ",
+        )
+    },
     "two records in one line": STATE_CHANGE.format(REPLICA_CHANGE.format(3, "orders-12")) * 2,
     "brackets": STATE_CHANGE.format("[" * 5000),
     "parentheses": STATE_CHANGE.format(")" * 5000),
