@@ -8,15 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as F
 
+import schemas
 from jobs.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-
-def added(store: Store, table: str, rows: DataFrame) -> None:
-    """Appends rows; columns that they have not are null."""
-    store.append(table, store.table(table).limit(0).unionByName(rows, allowMissingColumns=True))
 
 
 def full_disk() -> None:
@@ -71,7 +67,7 @@ def test_rows_that_a_commit_only_wrote_again_have_not_changed(spark, tmp_path):
 @pytest.mark.spark
 def test_timelines_rest_on_the_rows_of_their_own_clusters(spark, tables):
     def land(cluster: str, record_id: str) -> None:
-        added(tables, "events", spark.sql(f"SELECT '{cluster}' AS cluster, 1 AS incarnation, '{record_id}' AS record_id, 0 AS item,"
+        tables.append("events", spark.sql(f"SELECT '{cluster}' AS cluster, 1 AS incarnation, '{record_id}' AS record_id, 0 AS item,"
                                           f" 'controller.log' AS file, 1L AS record_no, 'default' AS layout, false AS drifted, 'x' AS raw"))  # fmt: skip
 
     land("a", "first")
@@ -143,8 +139,27 @@ def test_tables_lie_in_any_folder(spark, tmp_path, name):
         store.keeps_rows = True
         store.open()
         store.keep("passed_over", ["c"])
-        added(store, "passed_over", spark.sql(f"SELECT 'c' AS cluster, 'kafka.log' AS logger, {number}L AS record"))
+        store.append("passed_over", spark.sql(f"SELECT 'c' AS cluster, 'kafka.log' AS logger, {number}L AS record"))
         store.written()
         assert store.table("passed_over").count() == store.rows_of("passed_over", ["c"]).count() == number
     store.register()
     assert spark.sql("SELECT * FROM passed_over").count() == 2
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("keeps_rows", [False, True])
+def test_columns_that_are_not_given_are_null(spark, tables, keeps_rows):
+    few = "'c' AS cluster, 1 AS incarnation, 0 AS item, 'controller.log' AS file, 1L AS record_no, 'default' AS layout, false AS drifted, 'x' AS raw"
+    tables.keeps_rows = keeps_rows
+    for record_id, more in (
+        ("first", ""),
+        ("second", ", 'orders' AS topic"),
+        ("third", ", array(1, 2) AS isr, 'orders' AS topic"),
+    ):
+        assert tables.rows_of("events", ["c"]).filter(F.col("record_id") == record_id).isEmpty()
+        tables.append("events", spark.sql(f"SELECT '{record_id}' AS record_id, {few}{more}"))
+    tables.written()
+    for rows in (tables.rows_of("events", ["c"]), tables.table("events")):
+        assert set(schemas.vocabulary()) <= set(rows.columns)
+        told = {row.record_id: (row.topic, row.isr, row.leader) for row in rows.collect()}
+        assert told == {"first": (None, None, None), "second": ("orders", None, None), "third": ("orders", [1, 2], None)}
