@@ -74,25 +74,22 @@ def _begins(pattern: str) -> str:
     return rf"\A(?:{GROUP.sub('(?:', pattern)})"
 
 
-def _with_usual_speakers(pattern: str, speakers: Iterable[Speaker]) -> str:
-    """The pattern of a layout, in which what the usual speakers tell has groups of its own: `<speaker>_<slot>`."""
-    told = "|".join(
-        GROUP.sub(rf"(?<{speaker.name}_\1>", speaker.pattern) + f"(?!{_SPEAKS_ON})"
-        for speaker in speakers
-        if speaker.name in USUAL_SPEAKERS
-    )
+def _with_speakers(pattern: str, speakers: Iterable[Speaker]) -> str:
+    """The pattern of a layout, in which what these speakers tell has groups of its own: `<speaker>_<slot>`."""
+    told = "|".join(GROUP.sub(rf"(?<{speaker.name}_\1>", speaker.pattern) + f"(?!{_SPEAKS_ON})" for speaker in speakers)
     return pattern.replace(SPEAKER, f"(?<speaker>(?:{told})|{GROUP.sub('(?:', SPEAKER)})") if told else pattern
 
 
-def _header_replacement(layout: Layout, pattern: str) -> str:
+def _header_replacement(layout: Layout, pattern: str, speakers: Iterable[Speaker]) -> str:
     numbers = capture_numbers(pattern)
 
     def slot(name: str) -> str:
         return f"${numbers[name]}" if name in numbers else ""
 
     def told(name: str) -> str:
-        as_controller = f"{USUAL_SPEAKERS[0]}_node" if name == "controller" else ""
-        return "".join(slot(group) for group in (as_controller, *(f"{speaker}_{name}" for speaker in USUAL_SPEAKERS)))
+        return "".join(
+            slot(f"{speaker.name}_{'node' if speaker.is_controller and name == 'controller' else name}") for speaker in speakers
+        )
 
     ts = re.sub(r"\{(\w+)\}", lambda found: slot(found[1]), layout.time)
     given = {"logger": layout.logger} if layout.logger else {}
@@ -196,18 +193,19 @@ def _laid_out(text: Column, layouts: Iterable[Layout], speakers: Sequence[Speake
     """The text as the first layout that takes the whole of it lays it out; what is laid out, no further layout takes."""
     for layout in layouts:
         if not layout.json and (whole := layout.record if spanning else layout.line):
-            pattern = _with_usual_speakers(whole, speakers)
-            text = F.regexp_replace(text, _whole(pattern), _header_replacement(layout, pattern))
+            pattern = _with_speakers(whole, speakers)
+            text = F.regexp_replace(text, _whole(pattern), _header_replacement(layout, pattern, speakers))
     return text
 
 
-def header(head: Column, raw: Column, has_tail: Column, layouts: Iterable[Layout], speakers: Sequence[Speaker] = ()) -> Column:
-    """ARRAY<STRING> of HEADER_SLOTS for a record, or of one element (or null) where no layout fits the whole of it.
+def header(head: Column, raw: Column, has_tail: Column, layouts: Iterable[Layout], speakers: Iterable[Speaker]) -> Column:
+    """ARRAY<STRING> of HEADER_SLOTS and SPEAKER_SLOTS for a record, or of one element (or null) where no layout fits the whole of it.
 
-    head: the record's first line; raw: all its lines; has_tail: whether there are more than one. After them stand SPEAKER_SLOTS,
-    filled where one of USUAL_SPEAKERS speaks.
+    head: the record's first line; raw: all its lines; has_tail: whether there are more than one. SPEAKER_SLOTS are filled only where
+    one of USUAL_SPEAKERS speaks.
     """
     known = list(layouts)
+    speakers = [speaker for speaker in speakers if speaker.name in USUAL_SPEAKERS]
     first = _laid_out(raw, known, speakers, spanning=False)
     laid_out = F.when(has_tail, _laid_out(first, known, speakers, spanning=True)).otherwise(first)
     for layout in reversed(known):
@@ -440,8 +438,8 @@ def parse(records: DataFrame, ruleset: RuleSet, layouts: Iterable[Layout]) -> Da
         columns = [more.alias("tail") if name == "tail" else F.col(name) for name in kept]
     else:
         columns = [F.col(name) for name in kept]
-    told = F.get("h", F.lit(len(HEADER_SLOTS))) != ""
-    usual = F.when(fits & told, F.slice("h", len(HEADER_SLOTS) + 1, len(SPEAKER_SLOTS)))
+    is_usual = fits & (F.get("h", F.lit(len(HEADER_SLOTS))) != "")
+    usual = F.when(is_usual, F.slice("h", len(HEADER_SLOTS) + 1, len(SPEAKER_SLOTS)))
     speaker = f"get(h, {HEADER_SLOTS.index('speaker')})"
     spoken = apart(F.coalesce(usual, F.when(fits, speaker_slots(speaker, ruleset))))
     shown = [slot.alias(name) for name, slot in slots.items() if name != "thrown"]
