@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from frames import frame
 from pyspark.sql import functions as F
-from test_store import added
 from test_timelines import broken, events, types_of
 
 from jobs import errors
@@ -111,7 +110,7 @@ def test_an_election_that_comes_late(tables: Store, line: dict[str, Any], electe
     late = events(spark, election | {"s": elected_at, "node": 2, "controller": 2, "controller_epoch": 2, "file": "other.log"})
     filled = {"drifted": F.lit(False), "layout": F.lit("default"), "raw": F.lit("x")}
     for rows in (before, late):
-        added(tables, "events", rows.drop("log", "file_ts").withColumns(filled))
+        tables.append("events", rows.drop("log", "file_ts").withColumns(filled))
     then, now = before.drop("log", "file_ts"), before.unionByName(late).drop("log", "file_ts")
     held = night.Witnesses.among(in_order(then))
     come = night.News(held, late, late.limit(0), frozenset(), tables.table("passed_over"))
