@@ -80,6 +80,12 @@ def _with_speakers(pattern: str, speakers: Iterable[Speaker]) -> str:
     return pattern.replace(SPEAKER, f"(?<speaker>(?:{told})|{GROUP.sub('(?:', SPEAKER)})") if told else pattern
 
 
+def _filled_by(speaker: Speaker) -> dict[str, str]:
+    """Slot -> the group of the speaker's pattern that fills it."""
+    groups = {name: name for name in group_names(speaker.pattern)}
+    return {"controller": "node"} | groups if speaker.is_controller else groups
+
+
 def _header_replacement(layout: Layout, pattern: str, speakers: Iterable[Speaker]) -> str:
     numbers = capture_numbers(pattern)
 
@@ -87,9 +93,7 @@ def _header_replacement(layout: Layout, pattern: str, speakers: Iterable[Speaker
         return f"${numbers[name]}" if name in numbers else ""
 
     def told(name: str) -> str:
-        return "".join(
-            slot(f"{speaker.name}_{'node' if speaker.is_controller and name == 'controller' else name}") for speaker in speakers
-        )
+        return "".join(slot(f"{speaker.name}_{_filled_by(speaker).get(name)}") for speaker in speakers)
 
     ts = re.sub(r"\{(\w+)\}", lambda found: slot(found[1]), layout.time)
     given = {"logger": layout.logger} if layout.logger else {}
@@ -324,9 +328,8 @@ def speaker_slots(speaker: str, ruleset: RuleSet) -> Column:
     branches = []
     for entry in ruleset.speakers:
         numbers = capture_numbers(entry.pattern)
-        if entry.is_controller:
-            numbers = {"controller": numbers["node"]} | numbers
-        layout = SEPARATOR.join(f"${numbers[slot]}" if slot in numbers else "" for slot in SPEAKER_SLOTS)
+        filled_by = _filled_by(entry)
+        layout = SEPARATOR.join(f"${numbers[filled_by[slot]]}" if slot in filled_by else "" for slot in SPEAKER_SLOTS)
         pattern = _whole(entry.pattern)
         branches.append((f"{speaker} RLIKE {quoted(pattern)}", _rewritten(speaker, pattern, layout)))
     return F.when(F.expr(speaker) != "", F.split(F.expr(_case(branches)), SEPARATOR))
