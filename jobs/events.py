@@ -129,7 +129,7 @@ def copies(identified: DataFrame, known: DataFrame | None, wanted: Column, *, ba
 
 def to_events(unique: DataFrame, ruleset: RuleSet) -> DataFrame:
     """Events of records in scope, as the table `events` has them (incarnation 1: `incarnations` comes later), without the columns
-    that none of the rules fills: writing and reading a null costs as much as a number."""
+    that none of the rules fills: nulls take time to write, too."""
     said = compiled.say(unique, ruleset)
     return said.select(
         "record_id", "item", "cluster", F.lit(1).alias("incarnation"), "node", "file", "record_no", "ts", "level",
