@@ -6,8 +6,8 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from jobs.timelines import metadata_log
-from jobs.timelines.order import all_of, in_memory
+from jobs.old_timelines import metadata_log
+from jobs.old_timelines.order import all_of, in_memory
 
 STATE_CHANGE = "state.change.logger"
 QUORUM_CONTROLLER = "org.apache.kafka.controller.QuorumController"

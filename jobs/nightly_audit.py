@@ -226,9 +226,10 @@ class Audit:
         from pyspark.sql import functions as F
 
         import schemas
-        from jobs import checks, contracts, coverage, timelines
+        from jobs import checks, contracts, coverage
+        from jobs import old_timelines as timelines
+        from jobs.old_timelines import metadata_log, night
         from jobs.store import at_once, bytes_under
-        from jobs.timelines import metadata_log, night
 
         spark, ruleset = store.spark, self.ruleset
         names = [cluster.name for cluster in self.config.clusters]

@@ -68,7 +68,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Built:
-    """What the timelines of a cluster were made from: versions of tables, and the folder of its witnesses (`jobs.timelines.witnesses`).
+    """What the timelines of a cluster were made from: versions of tables, and the folder of its witnesses (`jobs.old_timelines.witnesses`).
 
     witnesses: None where all rows are read at any rate.
     """

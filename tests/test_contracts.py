@@ -7,8 +7,8 @@ import pytest
 import schemas
 from jobs import contracts, errors
 from jobs.nightly_audit import main
+from jobs.old_timelines import deletions
 from jobs.store import Store
-from jobs.timelines import deletions
 
 SAMPLE = Path(__file__).parents[1] / "sample_logs" / "3.3.2-trace" / "delete-topic-dead-broker"
 

@@ -10,7 +10,7 @@ from itertools import permutations
 
 import pytest
 
-from jobs.timelines.order import Sign, incarnation_starts
+from jobs.old_timelines.order import Sign, incarnation_starts
 
 START = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)
 HOUR = 3600

@@ -18,8 +18,8 @@ from test_timelines import types_of
 from jobs import errors, events, ingest
 from jobs.config import Cluster
 from jobs.nightly_audit import main
+from jobs.old_timelines import kraft, kraft_replicas, metadata_log, night, order
 from jobs.store import Store
-from jobs.timelines import kraft, kraft_replicas, metadata_log, night, order
 from parsers.rules import built_in
 
 if TYPE_CHECKING:

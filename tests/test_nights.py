@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 from test_hostile import CUTS, WITH_TRACE
 
-from jobs import errors, nightly_audit, timelines
+from jobs import errors, nightly_audit
+from jobs import old_timelines as timelines
 from jobs.nightly_audit import main
+from jobs.old_timelines import touched
 from jobs.store import Store
-from jobs.timelines import touched
 
 SAMPLES = Path(__file__).parents[1] / "sample_logs"
 RECORDINGS = (

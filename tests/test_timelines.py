@@ -10,8 +10,8 @@ from chispa import assert_df_equality
 from frames import frame
 
 import schemas
+from jobs.old_timelines import controllers, deletions, discontinuities, order, partitions, reassignments, replicas
 from jobs.store import columns_of
-from jobs.timelines import controllers, deletions, discontinuities, order, partitions, reassignments, replicas
 from parsers.rules import built_in
 
 if TYPE_CHECKING:

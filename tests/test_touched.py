@@ -9,8 +9,8 @@ from frames import frame
 from pyspark.sql import functions as F
 from test_timelines import events, types_of
 
+from jobs.old_timelines import kraft_changes, touched
 from jobs.store import Store
-from jobs.timelines import kraft_changes, touched
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -12,8 +12,8 @@ from test_timelines import broken, events, types_of
 
 from jobs import errors
 from jobs.nightly_audit import main
+from jobs.old_timelines import controllers, discontinuities, kraft, kraft_replicas, night, order, replicas, witnesses
 from jobs.store import Store
-from jobs.timelines import controllers, discontinuities, kraft, kraft_replicas, night, order, replicas, witnesses
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

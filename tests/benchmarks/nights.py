@@ -30,7 +30,8 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from jobs import errors, nightly_audit, timelines  # noqa: E402
+from jobs import errors, nightly_audit  # noqa: E402
+from jobs import old_timelines as timelines  # noqa: E402
 
 DAY = date(2026, 11, 20)
 EPOCH = re.compile(

@@ -9,8 +9,8 @@ from operator import and_
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from jobs.old_timelines import deletions, kraft, kraft_changes, metadata_log, order, partitions, replicas
 from jobs.store import in_clusters
-from jobs.timelines import deletions, kraft, kraft_changes, metadata_log, order, partitions, replicas
 
 TOPIC = ("cluster", "topic")
 PARTITION = (*TOPIC, "partition")

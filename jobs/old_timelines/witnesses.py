@@ -12,7 +12,7 @@ from operator import or_
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from jobs.timelines import controllers, kraft, kraft_replicas, order, replicas
+from jobs.old_timelines import controllers, kraft, kraft_replicas, order, replicas
 
 # what of an event may be asked for
 COLUMNS = (

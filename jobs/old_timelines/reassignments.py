@@ -3,8 +3,8 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from jobs.timelines.order import LIFE, PARTITION, in_memory, neighbours, no_ids, up_to_here
-from jobs.timelines.partitions import ASSIGNMENT, REFUSED, assignments, length
+from jobs.old_timelines.order import LIFE, PARTITION, in_memory, neighbours, no_ids, up_to_here
+from jobs.old_timelines.partitions import ASSIGNMENT, REFUSED, assignments, length
 
 
 def _same_set(one: str, other: str) -> Column:

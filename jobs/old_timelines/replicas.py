@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from jobs.timelines.order import PARTITION, REPLICA, in_memory, neighbours, numbered_on, position, up_to_here
+from jobs.old_timelines.order import PARTITION, REPLICA, in_memory, neighbours, numbered_on, position, up_to_here
 
 # events that tell about replicas through the assignment of the moment
 TELLING = ("partition_online", "reassignment_caught_up", "deletion_completed", "broker_started")

@@ -8,8 +8,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.store import Store, at_once, in_clusters, quoted
-from jobs.timelines import (
+from jobs.old_timelines import (
     controllers,
     deletions,
     discontinuities,
@@ -25,6 +24,7 @@ from jobs.timelines import (
     touched,
     witnesses,
 )
+from jobs.store import Store, at_once, in_clusters, quoted
 from parsers.rules import RuleSet
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from jobs.timelines.order import PARTITION, REPLICA, earliest, elects, in_memory, neighbours, position, up_to_here
+from jobs.old_timelines.order import PARTITION, REPLICA, earliest, elects, in_memory, neighbours, position, up_to_here
 
 TOPIC = ("cluster", "incarnation", "topic")
 NODE = ("cluster", "node")

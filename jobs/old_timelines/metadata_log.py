@@ -3,8 +3,8 @@
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from jobs.timelines.kraft import LIFE, TOPIC, VALUES
-from jobs.timelines.order import PARTITION, in_memory, no_ids, up_to_here
+from jobs.old_timelines.kraft import LIFE, TOPIC, VALUES
+from jobs.old_timelines.order import PARTITION, in_memory, no_ids, up_to_here
 
 # as `events` has it
 LOGGER = "__cluster_metadata"

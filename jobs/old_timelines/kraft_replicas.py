@@ -11,7 +11,7 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from jobs.timelines.order import PARTITION, REPLICA, all_of, in_memory, neighbours, numbered_on, position, up_to_here
+from jobs.old_timelines.order import PARTITION, REPLICA, all_of, in_memory, neighbours, numbered_on, position, up_to_here
 
 ONLINE, FENCED, LEAVING = "KRaftOnline", "KRaftFenced", "KRaftControlledShutdown"
 UNREGISTERED, REMOVED = "KRaftUnregistered", "KRaftRemoved"

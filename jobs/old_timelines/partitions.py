@@ -11,8 +11,8 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from jobs.timelines.leader_writes import ANSWERED, WISHED, leader_writes, unanswered
-from jobs.timelines.order import LIFE, PARTITION, moments_of_cluster, neighbours, no_ids, position, up_to_here
+from jobs.old_timelines.leader_writes import ANSWERED, WISHED, leader_writes, unanswered
+from jobs.old_timelines.order import LIFE, PARTITION, moments_of_cluster, neighbours, no_ids, position, up_to_here
 
 LEADER_DURING_DELETE = -2
 ZNODE = ("leader", "leader_epoch", "isr", "partition_epoch")

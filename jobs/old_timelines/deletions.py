@@ -6,7 +6,7 @@ from operator import or_
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from jobs.timelines.order import in_memory, position, up_to_here
+from jobs.old_timelines.order import in_memory, position, up_to_here
 
 TOPIC = ("cluster", "incarnation", "topic")
 # a controller prints these about a topic whose deletion is asked for, running, waiting or found pending at its start

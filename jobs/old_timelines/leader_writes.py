@@ -8,7 +8,7 @@ on condition that the partition epoch is the one it knows. So the n-th wish sinc
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from jobs.timelines.order import LIFE, all_of, neighbours, up_to_here
+from jobs.old_timelines.order import LIFE, all_of, neighbours, up_to_here
 
 WISHED = ("isr_shrinking", "isr_expanding")
 ANSWERED = ("isr_updated", "isr_write_refused", "isr_update_failed")

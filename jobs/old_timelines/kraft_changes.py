@@ -10,8 +10,8 @@ from typing import Self
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from jobs.old_timelines import kraft, kraft_replicas, metadata_log, order
 from jobs.store import in_clusters
-from jobs.timelines import kraft, kraft_replicas, metadata_log, order
 
 TOPIC = ("cluster", "topic")
 EPOCH = (*TOPIC, "partition", "partition_epoch")

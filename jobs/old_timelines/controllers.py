@@ -3,7 +3,7 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from jobs.timelines.order import elects, in_memory, neighbours
+from jobs.old_timelines.order import elects, in_memory, neighbours
 
 REIGN = ("cluster", "incarnation", "controller_epoch")
 

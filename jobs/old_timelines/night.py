@@ -7,8 +7,8 @@ from typing import Self
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from jobs.old_timelines import discontinuities, kraft, order, touched, witnesses
 from jobs.store import EVENT, Built, Store, in_clusters
-from jobs.timelines import discontinuities, kraft, order, touched, witnesses
 
 # columns of `events` that no timeline is made of: every step would carry them along
 UNREAD = (

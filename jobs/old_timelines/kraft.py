@@ -13,8 +13,8 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from jobs.old_timelines.order import PARTITION, all_of, in_memory, neighbours, position, up_to_here
 from jobs.store import quoted
-from jobs.timelines.order import PARTITION, all_of, in_memory, neighbours, position, up_to_here
 
 TOPIC = ("cluster", "incarnation", "topic")
 LIFE = (*PARTITION, "topic_life")
