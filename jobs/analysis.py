@@ -33,6 +33,22 @@ _WRITING = re.compile(
 Row = dict[str, Any]
 
 
+def add_arguments(commands: Any) -> None:
+    """Adds `timeline` and `sql` to the command line."""
+    story = commands.add_parser("timeline", help="the story of one partition or topic")
+    story.add_argument("partition", metavar="TOPIC[-PARTITION]")
+    story.add_argument("--tables", required=True, type=Path, metavar="DIR")
+    story.add_argument("--cluster", metavar="NAME")
+    story.add_argument("--json", action="store_true", help="JSON Lines")
+    story.set_defaults(run=lambda options: timeline(options.partition, options.tables, options.cluster, options.json))
+
+    query = commands.add_parser("sql", help="one query over the tables and views")
+    query.add_argument("query", metavar="QUERY")
+    query.add_argument("--tables", required=True, type=Path, metavar="DIR")
+    query.add_argument("--json", action="store_true", help="JSON Lines")
+    query.set_defaults(run=lambda options: sql(options.query, options.tables, options.json))
+
+
 # -- opening -----------------------------------------------------------------------------------------------
 
 

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from test_hostile import CUTS, WITH_TRACE
 
-from jobs import errors, nightly_audit
+import jobs.audit
+from jobs import errors
 from jobs import old_timelines as timelines
 from jobs.nightly_audit import main
 from jobs.old_timelines import touched
@@ -237,7 +238,7 @@ def differences(one: list[str], other: list[str], at_most: int = 3) -> list[str]
 
 
 def test_any_delivery_gives_the_tables_of_one_run(spark, capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr(nightly_audit, "KEPT_BYTES", SOME_BYTES)
+    monkeypatch.setattr(jobs.audit, "KEPT_BYTES", SOME_BYTES)
     monkeypatch.setattr(touched, "CLOCK_SKEW", timedelta(seconds=1))
     anchored: set[str] = set()
     find = touched.find
@@ -277,7 +278,7 @@ def test_any_delivery_gives_the_tables_of_one_run(spark, capsys, tmp_path, monke
 
 
 def test_what_an_aborted_run_has_landed_is_still_new(spark, capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr(nightly_audit, "KEPT_BYTES", SOME_BYTES)
+    monkeypatch.setattr(jobs.audit, "KEPT_BYTES", SOME_BYTES)
     files = {path: content for path, content in whole("3.3.2-trace/delete-topic-dead-broker").items() if "server" not in path}
     first, *others = by_time(files, random.Random(1))
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jobs import errors
-from jobs.nightly_audit import main, rules_version
+from jobs.audit import rules_version
+from jobs.nightly_audit import main
 from jobs.store import Store
 
 if TYPE_CHECKING:

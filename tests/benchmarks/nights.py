@@ -30,6 +30,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
+import jobs.audit  # noqa: E402
 from jobs import errors, nightly_audit  # noqa: E402
 from jobs import old_timelines as timelines  # noqa: E402
 
@@ -143,9 +144,9 @@ def processor() -> float:
 
 
 def audit(root: Path, kept: int | None) -> Night:
-    """Audits what was written. kept: as `nightly_audit.KEPT_BYTES`."""
+    """Audits what was written. kept: as `audit.KEPT_BYTES`."""
     if kept is not None:
-        nightly_audit.KEPT_BYTES = kept
+        jobs.audit.KEPT_BYTES = kept
     spent: dict[str, float] = {"clock": 0.0, "worked": 0.0}
     rebuild = timelines.rebuild
 

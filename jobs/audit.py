@@ -1,0 +1,436 @@
+"""The command `audit`: stages in order, verdict, exit code."""
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import sys
+import threading
+import uuid
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from datetime import UTC, date, datetime
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from jobs import config as configuration
+from jobs import errors
+from jobs.errors import InputError, UsageError
+from jobs.progress import stage, warn
+from parsers.rules import RuleSet, built_in, load
+
+EXAMPLES = """\
+examples:
+  kafka-audit audit /var/log/kafka --tables /data/audit
+  kafka-audit audit broker-1/ broker-2/ 'old/*.gz' --tables /tmp/audit --cluster payments --timezone Europe/Berlin
+  kafka-audit audit --config audit.toml --tables /data/audit --json
+
+exit codes:
+  0 clean   1 findings at or above --fail-on   2 wrong usage or configuration   3 no log, nothing recognised, or a file unreadable
+  4 an alert could not be delivered   70 internal error or a broken table contract
+"""
+
+
+def add_arguments(commands: Any) -> None:
+    """Adds `audit` to the command line."""
+    audit = commands.add_parser(
+        "audit",
+        help="read logs, update the tables, give a verdict",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    audit.set_defaults(run=lambda options: Audit(options).run())
+    audit.add_argument("logs", nargs="*", metavar="LOGS", help="files, globs or folders (searched in depth; .gz too)")
+    audit.add_argument("--tables", required=True, type=Path, metavar="DIR", help="folder of the Delta tables; made if missing")
+    audit.add_argument("--cluster", metavar="NAME", help="name of the cluster (default: the name of the folder given)")
+    audit.add_argument(
+        "--timezone", default=None, metavar="ZONE", help="zone of the time stamps: an IANA name or GMT+09:30 (default UTC)"
+    )
+    audit.add_argument("--kafka-version", metavar="V", help="Kafka version, where the lines do not tell it")
+    days = audit.add_mutually_exclusive_group()
+    days.add_argument("--day", metavar="D", help="only records of this day, 2026-03-01")
+    days.add_argument("--days", metavar="D..E", help="only records of these days, both included")
+    audit.add_argument("--config", type=Path, metavar="audit.toml", help="clusters and thresholds, instead of LOGS")
+    audit.add_argument("--report", type=Path, metavar="FILE.html", help="write a report that stands alone")
+    audit.add_argument("--json", action="store_true", help="the verdict as one JSON object")
+    audit.add_argument(
+        "--fail-on",
+        choices=["critical", "error", "warning", "info"],
+        default="error",
+        help="exit with 1 from this severity on (default error)",
+    )
+    audit.add_argument(
+        "--now", metavar="TIME", help="the moment that `stuck for` is measured against (default: the newest time stamp)"
+    )
+
+    audit.add_argument("--rules", type=Path, metavar="DIR", help="a folder of rule files and layouts of your own, read with ours")
+
+
+def code_version() -> str:
+    """Version of the installed product; from a zip, the one in its rules' company is not known."""
+    try:
+        return metadata.version("kafka-nightly-audit")
+    except metadata.PackageNotFoundError:
+        return "unpackaged"
+
+
+def rules_version(site: Path | None = None) -> str:
+    """Hash of everything that decides what a line says: our rules and layouts, and a site's own."""
+    from importlib.resources import files
+
+    digest = hashlib.sha256()
+    root = files("parsers")
+    own = sorted(site.glob("*.toml")) if site is not None else []
+    for entry in [*sorted(root.joinpath("events").iterdir(), key=lambda e: e.name), root.joinpath("fragments.toml"),
+                  root.joinpath("layouts.toml"), root.joinpath("speakers.toml"), *own]:  # fmt: skip
+        if entry.name.endswith(".toml"):
+            digest.update(entry.name.encode() + b"\0" + entry.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _moment(text: str, what: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"{what} {text}: give a time such as 2026-03-01T04:00:00Z") from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+
+
+def _days(options: argparse.Namespace) -> tuple[date, date] | None:
+    if not (options.day or options.days):
+        return None
+    try:
+        first, _, last = (options.day or options.days).partition("..")
+        span = date.fromisoformat(first), date.fromisoformat(last or first)
+    except ValueError:
+        raise UsageError("--day takes 2026-03-01, --days 2026-03-01..2026-03-07") from None
+    if span[1] < span[0]:
+        raise UsageError(f"--days {options.days}: the last day is before the first")
+    return span
+
+
+def _configuration(options: argparse.Namespace) -> configuration.Config:
+    if options.config:
+        if options.logs:
+            raise UsageError("Give LOGS or --config, not both")
+        for name in ("cluster", "timezone", "kafka_version"):
+            if getattr(options, name):
+                raise UsageError(f"--{name.replace('_', '-')} does not go with --config; set it in {options.config}")
+        return configuration.load(options.config)
+    if not options.logs:
+        raise UsageError("No LOGS given; name the folder that holds controller.log and state-change.log, or --config audit.toml")
+    first = Path(options.logs[0])
+    name = options.cluster or (first.resolve().name if first.is_dir() else first.resolve().parent.name) or "cluster"
+    cluster = configuration.Cluster(
+        name, tuple(options.logs), configuration.check_timezone(options.timezone or "UTC"), options.kafka_version
+    )
+    return configuration.Config((cluster,))
+
+
+def _ruleset(site: Path | None) -> RuleSet:
+    """Our rules, and those of a site's own folder once it is found to be sound. Raises UsageError naming file and rule."""
+    if site is None:
+        return built_in()
+    from parsers.definitions import problems
+
+    if found := problems(site):
+        more = f" ({len(found) - SHOWN_PROBLEMS} more: kafka-audit lint --rules {site})" if len(found) > SHOWN_PROBLEMS else ""
+        raise UsageError("; ".join(found[:SHOWN_PROBLEMS]) + more)
+    return load(site)
+
+
+SHOWN_PROBLEMS = 5
+# up to so many bytes of Parquet in `events`, some 200,000 of them, rows stay in memory from reading to verdict, and timelines are made
+# anew as a whole: to find out what new events touch takes longer
+KEPT_BYTES = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one cluster; the counts are those of the whole run."""
+
+    cluster: str
+    records: int
+    new: int
+    out_of_scope: int
+    unreadable: tuple[str, ...]
+    problem: str | None
+    now: datetime | None
+
+
+class Audit:
+    """One run of `kafka-audit audit`."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.config = _configuration(options)
+        self.rules = options.rules or self.config.rules
+        self.ruleset = _ruleset(self.rules)
+        self.days = _days(options)
+        self.now = _moment(options.now, "--now") if options.now else None
+        self.run_id = uuid.uuid4().hex[:16]
+        self.started_at = datetime.now(UTC)
+
+    def run(self) -> int:
+        """The exit code. Raises AuditError where nothing could be done."""
+        from jobs import contracts, ingest, session
+        from jobs.store import Store, bytes_under
+
+        with stage("find logs") as doing:
+            files = [file for cluster in self.config.clusters for file in ingest.find(cluster, self.ruleset)]
+            doing.note(f"{sum(f.usable for f in files):,} logs among {sum(f.alike for f in files):,} files")
+        _warn_of(files)
+        if not any(f.usable for f in files):
+            raise InputError(_nothing_found(files))
+        warm_up = threading.Thread(target=contracts.preload, daemon=True)
+        warm_up.start()
+        root = self.options.tables.resolve()
+        with Store.sole_writer(root):
+            shutil.rmtree(root / "_staging", ignore_errors=True)  # of a run that was killed
+            held = bytes_under(root / "events")
+            with stage("start Spark"):
+                spark = session.start(sum(f.length for f in files), held_bytes=held)
+            with Store(spark, root) as store:
+                outcomes = self._audit(store, files, held, warm_up)
+                return self._verdict(store, outcomes)
+
+    def _audit(self, store: Any, files: list[Any], held: int, warm_up: threading.Thread) -> list[Outcome]:
+        """All clusters at once: a stage costs the same for one or for many. held: bytes of `events` before this run."""
+        from pyspark.sql import functions as F
+
+        import schemas
+        from jobs import checks, contracts, coverage
+        from jobs import old_timelines as timelines
+        from jobs.old_timelines import metadata_log, night
+        from jobs.store import at_once, bytes_under
+
+        spark, ruleset = store.spark, self.ruleset
+        names = [cluster.name for cluster in self.config.clusters]
+        # what a run has landed that did not come to its end is still new
+        before = None if held < KEPT_BYTES else store.built_from(names)
+        store.keeps_rows = held + sum(file.length for file in files) < KEPT_BYTES
+        files, read = self._read(store, files)
+        store.keeps_rows = store.keeps_rows or bytes_under(store.path("events")) < KEPT_BYTES
+        come = night.news(store, names, before) if before and before.witnesses else None
+        told = store.rows_of("events", names) if come is None else come.told
+        rows = told.groupBy("cluster").agg(
+            F.count_if(F.col("event_type").isNotNull()).alias("recognised"),
+            F.max("ts").alias("newest"),
+            F.max(F.col("logger") == metadata_log.LOGGER).alias("metadata_log"),
+            F.size(F.collect_set("cluster_id")).alias("cluster_ids"),
+            F.max_by("kafka_version", F.when(F.col("kafka_version").isNotNull(), F.col("ts"))).alias("version"),
+        )  # fmt: skip
+        summary = {row.cluster: row for row in rows.collect()}
+        outcomes = [self._outcome(cluster, files, summary.get(cluster.name), read) for cluster in self.config.clusters]
+        audited = [outcome.cluster for outcome in outcomes if outcome.problem is None]
+        if not audited:
+            return outcomes
+
+        again = None if come is None else coverage.hours_of(come.moments)
+
+        def cover() -> None:
+            events, passed_over = (store.rows_of(table, audited) for table in ("events", "passed_over"))
+            held = None if again is None else store.rows_of("coverage", audited)
+            store.replace("coverage", audited, coverage.coverage(events, passed_over, held, again))
+
+        witnesses = None
+
+        def make_timelines() -> None:
+            nonlocal witnesses
+            witnesses = timelines.rebuild(store, audited, ruleset, come)
+
+        built = not read.new and store.is_built(audited)
+        if not built:
+            with stage("timelines, coverage", spark):
+                at_once(make_timelines, cover)
+        elif read.newly_counted:
+            with stage("coverage", spark):
+                cover()
+
+        with stage("checks, contracts", spark) as doing:
+            tables = [name for name in schemas.contracts() if name != "findings"]
+            whole = {name: store.rows_of(name, audited) for name in tables}
+            written = {name: store.rows_written(name, audited) for name in tables}
+            if again is not None:  # no row of another time can be the same as a new one
+                written["events"] = whole["events"].filter(again.hold("ts"))
+
+            def find() -> None:
+                checks.register(spark, whole, self._clocks(whole["controllers"], outcomes, summary))
+                before = store.rows_of("findings", audited)
+                given = {"metadata_log"} if any(row.metadata_log for row in summary.values()) else set()
+                given |= {"cluster_ids"} if any(row.cluster_ids > 1 for row in summary.values()) else set()
+                settled = checks.settle(checks.violations(spark, given), before, spark.table("clocks"), self.run_id)
+                store.replace("findings", audited, settled)
+
+            def guard(some: dict[str, Any]) -> None:
+                warm_up.join()
+                doing.note(f"{contracts.guard(spark, some, whole)} rules hold for {', '.join(some)}")
+
+            at_once(find, partial(guard, written))
+            guard({"findings": store.rows_of("findings", audited)})
+            store.written()
+        if not built:
+            store.note_built(audited, witnesses, without_any=names)
+        return outcomes
+
+    def _read(self, store: Any, files: list[Any]) -> tuple[list[Any], Any]:
+        """(the files, what was read); what is left of them is read anew where logs have gone away in the meantime."""
+        import schemas
+        from jobs import ingest
+
+        def open_tables() -> None:
+            store.open()
+            for table in landed:
+                store.keep(table, names)
+
+        names = [cluster.name for cluster in self.config.clusters]
+        landed = ("events", "passed_over")
+        ahead = ThreadPoolExecutor(1)
+        opened = ahead.submit(open_tables)
+        # one thread lands records, and for much of the time on the driver alone
+        others = ahead.submit(lambda: [store.keep(table, names) for table in schemas.contracts() if table not in landed])
+        left = ingest.still_there(files)
+        while True:
+            _warn_of([file for file in left if file not in files])
+            files = left
+            if not any(file.usable for file in files):
+                others.result()
+                raise InputError(_nothing_found(files))
+            try:
+                read = self._land(store, files, opened)
+                others.result()
+                return files, read
+            except Exception:
+                left = ingest.still_there(files)
+                if left == files:
+                    raise
+
+    def _land(self, store: Any, files: list[Any], opened: Future[None]) -> Any:
+        """Reads the logs into the tables, which `opened` opens in the meantime."""
+        from jobs import events, ingest
+        from parsers.match import Joiner
+
+        with ingest.staged(files, store.root / "_staging" / self.run_id, Joiner(self.ruleset.wrappers)) as source:
+            with stage("open tables, count lines", store.spark):
+                parts = ingest.read(store.spark, source, self.ruleset)
+                opened.result()
+            with stage("read records", store.spark) as doing:
+                read = events.land(store, parts, source, self.ruleset, self.days)
+                counts = [
+                    f"{sum(part.survey.lines for part in parts):,} lines",
+                    f"{read.records:,} records",
+                    f"{read.new:,} new",
+                    f"{read.out_of_scope:,} of loggers out of scope",
+                ]
+                if read.unfinished:
+                    counts.append(f"{read.unfinished:,} not written out yet, at the end of a file")
+                doing.note(", ".join(counts))
+        return read
+
+    def _outcome(self, cluster: configuration.Cluster, files: list[Any], summary: Any, read: Any) -> Outcome:
+        mine = [file for file in files if file.cluster == cluster.name]
+        unreadable = tuple(f"{f.path}: {f.why}" for f in mine if f.kind == "unreadable")
+        problem = None
+        if not any(file.usable for file in mine):
+            problem = _nothing_found(mine)
+        elif summary is None or not summary.recognised:
+            problem = "No statement of a Kafka controller or broker was recognised in its logs."
+        now = self.now.replace(tzinfo=None) if self.now else summary.newest if summary else None
+        return Outcome(cluster.name, read.records, read.new, read.out_of_scope, unreadable, problem, now)
+
+    def _clocks(self, controllers: Any, outcomes: list[Outcome], summary: dict[str, Any]) -> list[Any]:
+        from pyspark.sql import functions as F
+
+        from jobs.checks import Clock
+
+        reigns = controllers.groupBy("cluster").agg(F.max("incarnation").alias("last"))
+        last = {row.cluster: row["last"] for row in reigns.collect()}
+        versions = {cluster.name: cluster.kafka_version for cluster in self.config.clusters}
+        thresholds = self.config.thresholds
+        return [
+            Clock(
+                cluster=outcome.cluster,
+                now=outcome.now,
+                incarnation=last.get(outcome.cluster, 1),
+                kafka_version=versions[outcome.cluster] or summary[outcome.cluster].version,
+                leaderless_seconds=thresholds.leaderless_seconds,
+                reassignment_minutes=thresholds.reassignment_minutes,
+            )
+            for outcome in outcomes
+            if outcome.problem is None
+        ]
+
+    def _verdict(self, store: Any, outcomes: list[Outcome]) -> int:
+        from jobs import verdict
+
+        problems = [o for o in outcomes if o.problem or o.unreadable]
+        told = verdict.gather(store, [o.cluster for o in outcomes])
+        failing = verdict.at_or_above(told.findings, self.options.fail_on)
+        code = errors.INPUT if problems else errors.FINDINGS if failing else errors.CLEAN
+        status = {errors.INPUT: "input_problem", errors.FINDINGS: "findings", errors.CLEAN: "clean"}[code]
+        if self.options.report:
+            from jobs import report
+
+            with stage("report"):
+                report.write(self.options.report, told, outcomes, self.run_id)
+        if self.options.json:
+            _show(json.dumps(verdict.as_json(told, outcomes, self.run_id, status, code), default=str))
+        else:
+            _show(verdict.as_text(told, outcomes, self.options.tables))
+        self._record(store, outcomes, status)
+        return code
+
+    def _record(self, store: Any, outcomes: list[Outcome], status: str) -> None:
+        from jobs.store import quoted
+
+        given = {name: value for name, value in vars(self.options).items() if name != "run"}
+        shown = {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
+        shown["clusters"] = [asdict(cluster) for cluster in self.config.clusters]
+        store.append(
+            "audit_runs",
+            store.spark.sql(
+                f"SELECT {quoted(self.run_id)} AS run_id, {_literal(self.started_at)} AS started_at, {_literal(datetime.now(UTC))} AS finished_at, "
+                f"{quoted(status)} AS status, {outcomes[0].records}L AS records_read, {outcomes[0].new}L AS records_new, "
+                f"{outcomes[0].out_of_scope}L AS records_out_of_scope, {quoted(rules_version(self.rules))} AS rules_version, "
+                f"{quoted(code_version())} AS code_version, {quoted(json.dumps(shown))} AS parameters"
+            ),
+        )
+
+
+def _literal(moment: datetime) -> str:
+    return f"TIMESTAMP '{moment.astimezone(UTC).replace(tzinfo=None).isoformat(sep=' ', timespec='milliseconds')}'"
+
+
+def _warn_of(files: list[Any]) -> None:
+    for file in files:
+        if file.kind == "unreadable":
+            warn(f"{file.path}: {file.why}; passed over, all other files are read")
+
+
+def _nothing_found(files: list[Any]) -> str:
+    """Why there is nothing to audit, and what to do."""
+    if not files:
+        return "No file there. Give the folder that holds controller.log and state-change.log."
+    unreadable = [f for f in files if f.kind == "unreadable"]
+    empty = [f for f in files if f.kind == "empty"]
+    count = sum(file.alike for file in files)
+    if unreadable:
+        return f"No readable log among {count:,} file(s): {unreadable[0].path}: {unreadable[0].why}."
+    if len(empty) == len(files):
+        return f"{files[0].path} is empty." if count == 1 else f"All {count:,} files are empty."
+    other = next(f for f in files if f.kind == "unrelated")
+    return (
+        f"None of the {count:,} file(s) holds a Kafka log record; {other.path}, for one, has no line with a header that is known. "
+        "Give the folder that holds controller.log and state-change.log; `kafka-audit explain LINE` tells about a line."
+    )
+
+
+def _show(text: str) -> None:
+    """Prints; a reader that has gone away changes nothing about the run."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
