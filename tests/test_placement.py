@@ -23,7 +23,7 @@ def _expected(case: dict) -> dict[int, list[int]]:
 def test_kafkas_vectors(case):
     given = placement.assign(
         case["brokers"], case["partitions"], case["replication_factor"], case["start_index"], case["start_index"],
-        start_partition=start_partition=case["start_partition"], racks=racks=_racks(case),
+        start_partition=case["start_partition"], racks=_racks(case),
     )  # fmt: skip
     assert given == _expected(case)
 
@@ -40,7 +40,13 @@ def test_kafkas_vectors_are_found_again(case):
     assert found.rack_aware == (racks is not None)
     shift = case["start_index"] if found.shift is None else found.shift
     again = placement.assign(
-        found.brokers, case["partitions"], case["replication_factor"], found.start_index, shift, start_partition=case["start_partition"], racks=racks
+        found.brokers,
+        case["partitions"],
+        case["replication_factor"],
+        found.start_index,
+        shift,
+        start_partition=case["start_partition"],
+        racks=racks,
     )
     assert again == expected
 
@@ -52,7 +58,13 @@ def test_properties_that_kafka_asserts(case, seed):
     brokers, racks, wanted = case["brokers"], _racks(case), case["expected"]
     start, shift = drawn.randrange(len(brokers)), drawn.randrange(len(brokers))
     given = placement.assign(
-        brokers, case["partitions"], case["replication_factor"], start, shift, start_partition=case["start_partition"], racks=racks
+        brokers,
+        case["partitions"],
+        case["replication_factor"],
+        start,
+        shift,
+        start_partition=case["start_partition"],
+        racks=racks,
     )
     figures = placement.spread(given, brokers, racks)
     assert all(len(set(row)) == case["replication_factor"] for row in given.values())
