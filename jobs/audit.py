@@ -9,7 +9,7 @@ import sys
 import threading
 import uuid
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime
 from functools import partial
 from importlib import metadata
@@ -53,7 +53,9 @@ def add_arguments(commands: Any) -> None:
     days = audit.add_mutually_exclusive_group()
     days.add_argument("--day", metavar="D", help="only records of this day, 2026-03-01")
     days.add_argument("--days", metavar="D..E", help="only records of these days, both included")
-    audit.add_argument("--config", type=Path, metavar="audit.toml", help="clusters and thresholds, instead of LOGS")
+    audit.add_argument(
+        "--config", type=Path, metavar="audit.toml", help="clusters (instead of LOGS), thresholds, silences, alerts"
+    )
     audit.add_argument("--report", type=Path, metavar="FILE.html", help="write a report that stands alone")
     audit.add_argument("--json", action="store_true", help="the verdict as one JSON object")
     audit.add_argument(
@@ -114,20 +116,27 @@ def _days(options: argparse.Namespace) -> tuple[date, date] | None:
 
 def _configuration(options: argparse.Namespace) -> configuration.Config:
     if options.config:
+        config = configuration.load(options.config)
+        if not config.clusters:
+            if not options.logs:
+                raise UsageError(f"{options.config}: no [[cluster]], and no LOGS given; one of them tells what to read")
+            return replace(config, clusters=(_cluster(options),))
         if options.logs:
-            raise UsageError("Give LOGS or --config, not both")
+            raise UsageError(f"Give LOGS or the [[cluster]] of {options.config}, not both")
         for name in ("cluster", "timezone", "kafka_version"):
             if getattr(options, name):
-                raise UsageError(f"--{name.replace('_', '-')} does not go with --config; set it in {options.config}")
-        return configuration.load(options.config)
+                raise UsageError(f"--{name.replace('_', '-')} does not go with [[cluster]]; set it in {options.config}")
+        return config
     if not options.logs:
         raise UsageError("No LOGS given; name the folder that holds controller.log and state-change.log, or --config audit.toml")
+    return configuration.Config((_cluster(options),))
+
+
+def _cluster(options: argparse.Namespace) -> configuration.Cluster:
     first = Path(options.logs[0])
     name = options.cluster or (first.resolve().name if first.is_dir() else first.resolve().parent.name) or "cluster"
-    cluster = configuration.Cluster(
-        name, tuple(options.logs), configuration.check_timezone(options.timezone or "UTC"), options.kafka_version
-    )
-    return configuration.Config((cluster,))
+    timezone = configuration.check_timezone(options.timezone or "UTC")
+    return configuration.Cluster(name, tuple(options.logs), timezone, options.kafka_version)
 
 
 def _ruleset(site: Path | None) -> RuleSet:
@@ -173,6 +182,8 @@ class Audit:
         self.now = _moment(options.now, "--now") if options.now else None
         self.run_id = uuid.uuid4().hex[:16]
         self.started_at = datetime.now(UTC)
+        # by which a silence has expired
+        self.moment = self.now or self.started_at
 
     def run(self) -> int:
         """The exit code. Raises AuditError where nothing could be done."""
@@ -258,11 +269,13 @@ class Audit:
                 written["events"] = whole["events"].filter(again.hold("ts"))
 
             def find() -> None:
-                checks.register(spark, whole, self._clocks(whole["controllers"], outcomes, summary))
+                clocks = self._clocks(whole["controllers"], outcomes, summary)
+                checks.register(spark, whole, clocks, self.config.thresholds)
                 before = store.rows_of("findings", audited)
                 given = {"metadata_log"} if any(row.metadata_log for row in summary.values()) else set()
                 given |= {"cluster_ids"} if any(row.cluster_ids > 1 for row in summary.values()) else set()
-                settled = checks.settle(checks.violations(spark, given), before, spark.table("clocks"), self.run_id)
+                silences = [silence for silence in self.config.silences if silence.holds_at(self.moment)]
+                settled = checks.settle(checks.violations(spark, given), before, spark.table("clocks"), self.run_id, silences)
                 store.replace("findings", audited, settled)
 
             def guard(some: dict[str, Any]) -> None:
@@ -349,15 +362,12 @@ class Audit:
         reigns = controllers.groupBy("cluster").agg(F.max("incarnation").alias("last"))
         last = {row.cluster: row["last"] for row in reigns.collect()}
         versions = {cluster.name: cluster.kafka_version for cluster in self.config.clusters}
-        thresholds = self.config.thresholds
         return [
             Clock(
                 cluster=outcome.cluster,
                 now=outcome.now,
                 incarnation=last.get(outcome.cluster, 1),
                 kafka_version=versions[outcome.cluster] or summary[outcome.cluster].version,
-                leaderless_seconds=thresholds.leaderless_seconds,
-                reassignment_minutes=thresholds.reassignment_minutes,
             )
             for outcome in outcomes
             if outcome.problem is None
@@ -371,15 +381,17 @@ class Audit:
         failing = verdict.at_or_above(told.findings, self.options.fail_on)
         code = errors.INPUT if problems else errors.FINDINGS if failing else errors.CLEAN
         status = {errors.INPUT: "input_problem", errors.FINDINGS: "findings", errors.CLEAN: "clean"}[code]
+        notes = configuration.expired_silences(self.config, self.moment)
         if self.options.report:
             from jobs import report
 
             with stage("report"):
                 report.write(self.options.report, told, outcomes, self.run_id)
         if self.options.json:
-            _show(json.dumps(verdict.as_json(told, outcomes, self.run_id, status, code), default=str))
+            whole = verdict.as_json(told, outcomes, run_id=self.run_id, status=status, code=code, notes=notes)
+            _show(json.dumps(whole, default=str))
         else:
-            _show(verdict.as_text(told, outcomes, self.options.tables))
+            _show(verdict.as_text(told, outcomes, self.options.tables, notes))
         self._record(store, outcomes, status)
         return code
 

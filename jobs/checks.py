@@ -1,6 +1,6 @@
 """Findings: every check of `schemas/checks` is a query that returns the violating rows, with its proof."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -8,32 +8,38 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import schemas
+from jobs.config import Silence, Threshold, glob_pattern
 from jobs.store import quoted
 
-SEVERITIES = ("info", "warning", "error", "critical")
 AUDITED = ("events", "partition_timeline", "replica_timeline", "reassignments", "topic_deletions", "controllers")
-# a finding about one moment is over when the logs have gone on for this long since
-MOMENT_HOURS = 24
+# a finding that was reported is over when the logs have gone on for this long since they last showed it
+QUIET_HOURS = 24
 
 
 @dataclass(frozen=True)
 class Clock:
-    """The moment that a cluster's findings are measured against, its incarnation and the thresholds."""
+    """The moment that a cluster's findings are measured against, and its incarnation."""
 
     cluster: str
     now: datetime | None
     incarnation: int
     kafka_version: str | None
-    leaderless_seconds: int
-    reassignment_minutes: int
 
 
-def register(spark: SparkSession, audited: Mapping[str, DataFrame], clocks: list[Clock]) -> None:
-    """The frames that checks read: audited_<table> (rows of the clusters), clocks, kafka_versions, legal_moves."""
+def register(
+    spark: SparkSession, audited: Mapping[str, DataFrame], clocks: list[Clock], thresholds: Sequence[Threshold] = ()
+) -> None:
+    """The frames that checks read: audited_<table> (rows of the clusters), clocks, kafka_versions, legal_moves.
+
+    A threshold is a function of cluster and topic.
+    """
+    for name, default in schemas.thresholds().items():
+        value = threshold_sql(default, [threshold for threshold in thresholds if threshold.name == name])
+        spark.sql(f"CREATE OR REPLACE TEMPORARY FUNCTION {name}(cluster STRING, topic STRING) RETURNS INT RETURN {value}")
     for table in AUDITED:
         audited[table].createOrReplaceTempView(f"audited_{table}")
     rows = ", ".join(_row(clock) for clock in clocks)
-    names = "cluster, now, incarnation, kafka_version, version_number, leaderless_seconds, reassignment_minutes"
+    names = "cluster, now, incarnation, kafka_version, version_number"
     known = spark.sql(f"SELECT * FROM VALUES {rows} AS t({names})")
     known.createOrReplaceTempView("clocks")
     known.select("cluster", "kafka_version", "version_number").createOrReplaceTempView("kafka_versions")
@@ -52,10 +58,44 @@ def _row(clock: Clock) -> str:
         str(clock.incarnation),
         "CAST(NULL AS STRING)" if version is None else quoted(version),
         "CAST(NULL AS INT)" if version is None else str(schemas.version_number(version)),
-        str(clock.leaderless_seconds),
-        str(clock.reassignment_minutes),
     ]
     return f"({', '.join(cells)})"
+
+
+def threshold_sql(default: int, settings: Sequence[Threshold]) -> str:
+    """The value of one threshold as an expression over `cluster` and `topic`; the last setting that matches counts."""
+    value = str(default)
+    for setting in settings:
+        globs = {"cluster": setting.cluster, "topic": setting.topic}
+        value = f"CASE WHEN {_all_match(globs)} THEN {setting.value} ELSE {value} END"
+    return value
+
+
+def silence_sql(silences: Sequence[Silence]) -> str:
+    """Why a finding is silenced, as an expression over its columns; null where no silence matches."""
+    cases = []
+    for silence in silences:
+        globs = {
+            "check_id": silence.check,
+            "cluster": silence.cluster,
+            "topic": silence.topic,
+            "fingerprint": silence.fingerprint,
+        }
+        condition = _all_match({column: glob for column, glob in globs.items() if glob is not None})
+        if silence.broker is not None:
+            condition += f" AND ({_all_match({'node': silence.broker})} OR {_all_match({'replica': silence.broker})})"
+        cases.append(f"WHEN {condition} THEN {quoted(silence.because())}")
+    return f"CASE {' '.join(cases)} END" if cases else "CAST(NULL AS STRING)"
+
+
+def _all_match(globs: Mapping[str, str]) -> str:
+    """Column -> glob, as a condition that is never null."""
+    tests = [
+        f"coalesce(CAST({column} AS STRING), '') RLIKE {quoted(f'^(?s:{glob_pattern(glob)})$')}"
+        for column, glob in globs.items()
+        if glob != "*"
+    ]
+    return " AND ".join(tests) or "true"
 
 
 def violations(spark: SparkSession, given: Collection[str] = ()) -> DataFrame:
@@ -80,19 +120,23 @@ def violations(spark: SparkSession, given: Collection[str] = ()) -> DataFrame:
     return spark.sql("\nUNION ALL\n".join(selects))
 
 
-def settle(found: DataFrame, before: DataFrame, clocks: DataFrame, run_id: str) -> DataFrame:
+def settle(found: DataFrame, before: DataFrame, clocks: DataFrame, run_id: str, silences: Sequence[Silence] = ()) -> DataFrame:
     """The findings of clusters after this run.
 
-    in: `violations`; the rows of `findings` of the clusters so far; cluster and now. out: the columns of `findings`, one row a
-    fingerprint.
+    in: `violations`; the rows of `findings` of the clusters so far; cluster and now; the silences that have not expired. out: the
+    columns of `findings`, one row a fingerprint.
     new: violated and not known before; open: known before and still violated; resolved: over by the logs, or no longer violated, or
-    a moment that lies a day back and was reported before.
+    reported before and not seen in them for QUIET_HOURS; reopened: resolved before, and the logs show it again.
+    first_seen: the earliest that was ever found.
     """
     columns = [name for name in found.columns if name != "ended"]
     old = before.select(
-        "fingerprint", F.col("status").alias("old_status"), F.col("run_id").alias("old_run"),
+        "fingerprint",
+        F.col("status").alias("old_status"),
+        F.col("run_id").alias("old_run"),
+        F.col("silence").alias("old_silence"),
         *[F.col(name).alias(f"old_{name}") for name in columns if name != "fingerprint"],
-    )  # fmt: skip
+    )
     joined = found.join(old, "fingerprint", "full").join(
         F.broadcast(clocks.select(F.col("cluster").alias("clock_cluster"), "now")),
         F.coalesce("cluster", "old_cluster") == F.col("clock_cluster"),
@@ -100,15 +144,32 @@ def settle(found: DataFrame, before: DataFrame, clocks: DataFrame, run_id: str) 
     )
     gone = F.col("check_id").isNull()
     known = F.col("old_status").isNotNull()
-    momentary = F.col("first_seen") == F.col("last_seen")
-    day_ago = F.col("now") - F.expr(f"INTERVAL {MOMENT_HOURS} HOURS")
-    long_past = F.coalesce(known & momentary & (F.col("last_seen") < day_ago), F.lit(False))
-    status = F.when(gone | F.coalesce("ended", F.lit(False)) | long_past, "resolved").when(known, "open").otherwise("new")
-    unchanged = known & (status == F.col("old_status")) & (gone | F.col("last_seen").eqNullSafe(F.col("old_last_seen")))
-    values = [
-        F.col(name) if name == "fingerprint" else F.when(gone, F.col(f"old_{name}")).otherwise(F.col(name)).alias(name)
-        for name in columns
-    ]
-    return joined.select(
-        F.when(unchanged, F.col("old_run")).otherwise(F.lit(run_id)).alias("run_id"), *values, status.alias("status")
+    was_resolved = F.coalesce(F.col("old_status") == "resolved", F.lit(False))
+    nothing_newer = F.col("last_seen").eqNullSafe(F.col("old_last_seen"))
+    quiet = F.coalesce(known & (F.col("last_seen") < F.col("now") - F.expr(f"INTERVAL {QUIET_HOURS} HOURS")), F.lit(False))
+    status = (
+        F.when(gone | F.coalesce("ended", F.lit(False)) | quiet, "resolved")
+        .when(was_resolved, "reopened")
+        .when(known, "open")
+        .otherwise("new")
+    )
+    values = {name: F.when(gone, F.col(f"old_{name}")).otherwise(F.col(name)) for name in columns if name != "fingerprint"}
+    values["first_seen"] = F.least("first_seen", "old_first_seen")
+    settled = joined.select(
+        "fingerprint",
+        *[value.alias(name) for name, value in values.items()],
+        status.alias("status"),
+        F.when(known & (status == F.col("old_status")) & (gone | nothing_newer), F.col("old_run")).alias("old_run"),
+        "old_silence",
+    )
+    return (
+        settled.withColumn("silence", F.expr(silence_sql(silences)))
+        .select(
+            F.when(F.col("silence").eqNullSafe(F.col("old_silence")), F.col("old_run")).alias("old_run"),
+            *columns,
+            "status",
+            F.col("silence").isNotNull().alias("silenced"),
+            "silence",
+        )
+        .select(F.coalesce("old_run", F.lit(run_id)).alias("run_id"), *columns, "status", "silenced", "silence")
     )

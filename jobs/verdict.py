@@ -1,13 +1,14 @@
 """The verdict: short, for a person; or as one JSON object."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import functions as F
 
-from jobs.checks import SEVERITIES
+from jobs.config import SEVERITIES
 from jobs.store import Store
 
 SHOWN = 10
@@ -90,9 +91,11 @@ def gather(store: Store, clusters: list[str]) -> Told:
 
 
 def at_or_above(findings: list[dict[str, Any]], severity: str) -> list[dict[str, Any]]:
-    """Findings that are not resolved and of that severity or a worse one."""
+    """Findings that are neither resolved nor silenced, of that severity or a worse one."""
     least = SEVERITIES.index(severity)
-    return [f for f in findings if f["status"] != "resolved" and SEVERITIES.index(f["severity"]) >= least]
+    return [
+        f for f in findings if f["status"] != "resolved" and not f.get("silenced") and SEVERITIES.index(f["severity"]) >= least
+    ]
 
 
 def printable(text: str, width: int) -> str:
@@ -108,10 +111,11 @@ def _summary(counts: dict[str, int]) -> str:
     )
 
 
-def as_text(told: Told, outcomes: list[Any], tables: Path) -> str:
-    """The verdict as lines."""
+def as_text(told: Told, outcomes: list[Any], tables: Path, notes: Sequence[str] = ()) -> str:
+    """The verdict as lines; notes are its last ones."""
     lines = []
-    current = [f for f in told.findings if f["status"] != "resolved"]
+    current = [f for f in told.findings if f["status"] != "resolved" and not f.get("silenced")]
+    silenced = Counter(f["cluster"] for f in told.findings if f["status"] != "resolved" and f.get("silenced"))
     resolved = [f for f in told.findings if f["status"] == "resolved"]
     for outcome in outcomes:
         counts = told.counts[outcome.cluster]
@@ -120,7 +124,8 @@ def as_text(told: Told, outcomes: list[Any], tables: Path) -> str:
             continue
         mine = Counter(f["severity"] for f in current if f["cluster"] == outcome.cluster)
         words = ", ".join(f"{mine[name]} {name}" for name in reversed(SEVERITIES) if mine[name])
-        lines.append(f"{outcome.cluster}: {words or 'no findings'}")
+        quiet = f"; {silenced[outcome.cluster]} silenced" if silenced[outcome.cluster] else ""
+        lines.append(f"{outcome.cluster}: {words or 'no findings'}{quiet}")
         lines.append(f"  {_summary(counts)}; {counts.get('records', 0):,} records, {counts.get('recognised', 0):,} recognised"
                      f"{', ' + format(counts['unrecognised'], ',') + ' unrecognised' if counts.get('unrecognised') else ''}"
                      f"{', ' + format(counts['drifted'], ',') + ' drifted' if counts.get('drifted') else ''}")  # fmt: skip
@@ -150,10 +155,10 @@ def as_text(told: Told, outcomes: list[Any], tables: Path) -> str:
             lines.append(f"  {row['records']:,} {row['status']}, {row['logger'] or 'no logger'}: {printable(row['masked'], 150)}")
         for text in outcome.unreadable:
             lines.append(f"Not read: {printable(text, 300)}.")
-    return "\n".join(lines)
+    return "\n".join([*lines, *notes])
 
 
-def as_json(told: Told, outcomes: list[Any], run_id: str, status: str, code: int) -> dict[str, Any]:
+def as_json(told: Told, outcomes: list[Any], *, run_id: str, status: str, code: int, notes: Sequence[str] = ()) -> dict[str, Any]:
     """The verdict as one object."""
     return {
         "run_id": run_id,
@@ -177,4 +182,5 @@ def as_json(told: Told, outcomes: list[Any], run_id: str, status: str, code: int
             for outcome in outcomes
         ],
         "findings": told.findings,
+        "notes": list(notes),
     }

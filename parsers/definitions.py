@@ -166,7 +166,10 @@ def check_problems(checks: Iterable[schemas.Statement], known: list[str]) -> lis
         severity = check.header.get("severity")
         if severity and severity not in known:
             found.append(f"{where}: severity {severity} is none of {', '.join(known)}")
-        if unknown := set(check.header) - {*CHECK_HEADER, "only"}:
+        declared = check.header.get("thresholds")
+        if declared is not None and not re.fullmatch(r"[a-z_]+=\d+(, [a-z_]+=\d+)*", declared):
+            found.append(f"{where}: thresholds are written name=number, with commas between them")
+        if unknown := set(check.header) - {*CHECK_HEADER, "only", "thresholds"}:
             found.append(f"{where}: unknown header {', '.join(sorted(unknown))}")
         body = re.sub(r"--[^\n]*", "", check.sql)
         absent = [name for name in CHECK_COLUMNS if not re.search(rf"\b{name}\b", body)]

@@ -61,6 +61,17 @@ def statements(kind: str) -> tuple[Statement, ...]:
     return tuple(found)
 
 
+@cache
+def thresholds() -> dict[str, int]:
+    """Threshold -> its default, as the heads of the checks declare them: `-- thresholds: leaderless_seconds=30, other_minutes=5`."""
+    found = {}
+    for check in statements("checks"):
+        for entry in filter(None, check.header.get("thresholds", "").split(",")):
+            name, _, value = entry.partition("=")
+            found[name.strip()] = int(value)
+    return found
+
+
 @dataclass(frozen=True)
 class Move:
     """One legal move of a state machine, and the first Kafka version that has it."""

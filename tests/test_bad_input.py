@@ -66,7 +66,7 @@ def test_an_empty_folder(capsys, tmp_path):
         (["--day", "yesterday"], "--day takes"),
         (["--days", "2026-03-02..2026-03-01"], "before the first"),
         (["--now", "soon"], "give a time"),
-        (["--config", "audit.toml"], "not both"),
+        (["--config", "none.toml"], "No such file"),
     ],
 )
 def test_wrong_usage(capsys, tmp_path, arguments, words):

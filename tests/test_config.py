@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from jobs.config import Cluster, Config, Thresholds, check_timezone, load
+from jobs.config import Cluster, Config, Silence, Sink, Threshold, check_timezone, expired_silences, load, matches
 from jobs.errors import UsageError
 
 ONE_CLUSTER = '[[cluster]]\nname = "payments"\nlogs = ["payments/**/*.log*"]\n'
@@ -27,7 +28,7 @@ def written(tmp_path: Path) -> Callable[[str], Path]:
 
 def test_smallest(written: Callable[[str], Path], tmp_path: Path) -> None:
     path = written(ONE_CLUSTER)
-    assert load(path) == Config((Cluster("payments", (str(tmp_path / "payments/**/*.log*"),)),), Thresholds())
+    assert load(path) == Config((Cluster("payments", (str(tmp_path / "payments/**/*.log*"),)),))
 
 
 def test_everything(written: Callable[[str], Path], tmp_path: Path) -> None:
@@ -50,7 +51,7 @@ def test_everything(written: Callable[[str], Path], tmp_path: Path) -> None:
     assert payments.logs == (str(tmp_path / "a"), "/var/log/kafka", str(tmp_path / "../b/*.gz"))
     assert (payments.timezone, payments.kafka_version) == ("Europe/Berlin", "3.3.2")
     assert (orders.name, orders.timezone, orders.kafka_version) == ("orders", "UTC", None)
-    assert load(path).thresholds == Thresholds(leaderless_seconds=5, reassignment_minutes=120)
+    assert load(path).thresholds == (Threshold("leaderless_seconds", 5), Threshold("reassignment_minutes", 120))
 
 
 def test_logs_are_relative_to_the_file_not_to_the_folder_of_the_call(
@@ -76,21 +77,21 @@ def test_logs_are_relative_to_the_file_not_to_the_folder_of_the_call(
             ONE_CLUSTER.replace("[[cluster]]", "[[clusters]]"),
             "unknown key 'clusters'; did you mean 'cluster'?",
         ),
-        (ONE_CLUSTER + "[threshold]\n", "unknown key 'threshold'; did you mean 'thresholds'?"),
+        (ONE_CLUSTER + "[thresold]\n", "unknown key 'thresold'; did you mean 'threshold'?"),
+        (ONE_CLUSTER + "[threshold]\n", "threshold must be a list: write [[threshold]]"),
         (
             ONE_CLUSTER + "[thresholds]\nleaderless_second = 3\n",
             "unknown key 'leaderless_second'; did you mean 'leaderless_seconds'?",
         ),
         (
             ONE_CLUSTER + '[thresholds]\nleaderless_seconds = "3"\n',
-            "thresholds.leaderless_seconds must be a whole number",
+            "thresholds: leaderless_seconds must be a whole number",
         ),
         (
             ONE_CLUSTER + "[thresholds]\nleaderless_seconds = true\n",
-            "thresholds.leaderless_seconds must be a whole number",
+            "thresholds: leaderless_seconds must be a whole number",
         ),
         ("thresholds = 3\n" + ONE_CLUSTER, "thresholds"),
-        ("", "no [[cluster]]"),
         ("[[cluster]]\nname = 'a'\n", "cluster 1: logs is missing"),
         ("[[cluster]]\nlogs = ['a']\n", "cluster 1: name is missing"),
         ("[[cluster]]\nname = 'a'\nlogs = 'a'\n", "logs must be a list"),
@@ -169,3 +170,170 @@ def test_rules_are_relative_to_the_file(tmp_path: Path) -> None:
     path.write_text('rules = 7\n[[cluster]]\nname = "c"\nlogs = ["l"]\n')
     with pytest.raises(UsageError, match="rules must be a text"):
         load(path)
+
+
+def test_thresholds_of_topics_and_silences(written: Callable[[str], Path]) -> None:
+    path = written(
+        ONE_CLUSTER
+        + """
+        [thresholds]
+        leaderless_seconds = 5
+        [[threshold]]
+        topic = "tmp-*"
+        leaderless_seconds = 600
+        reassignment_minutes = 0
+        [[threshold]]
+        cluster = "pay*"
+        leaderless_seconds = 7
+        [[silence]]
+        check = "illegal_*"
+        topic = "tmp-*"
+        broker = 3
+        until = 2026-12-24T00:00:00+01:00
+        reason = "migration"
+        who = "Ann"
+        [[silence]]
+        fingerprint = "0f*"
+        """
+    )
+    found = load(path)
+    assert found.thresholds == (
+        Threshold("leaderless_seconds", 5),
+        Threshold("leaderless_seconds", 600, topic="tmp-*"),
+        Threshold("reassignment_minutes", 0, topic="tmp-*"),
+        Threshold("leaderless_seconds", 7, cluster="pay*"),
+    )
+    until = datetime(2026, 12, 23, 23, tzinfo=UTC)
+    silence, other = found.silences
+    assert silence == Silence("illegal_*", "*", "tmp-*", "3", None, until, "migration", "Ann")
+    assert other == Silence(fingerprint="0f*")
+    assert expired_silences(found, datetime(2026, 12, 23, 22, 59, tzinfo=UTC)) == []
+    assert expired_silences(found, until) == [
+        "The silence of check illegal_*, topic tmp-*, broker 3 (migration, until 2026-12-23 23:00 UTC, by Ann) has expired; "
+        "remove it from audit.toml, or give it more time"
+    ]
+
+
+ENVIRONMENT = {
+    "PD_KEY": "r0utingkey",
+    "SLACK": "https://hooks.slack.com/services/T0/B0/secret",
+    "NOT_URL": "hunter2 is no url",
+    "PW": "pw",
+}
+ONCALL = '[[alert]]\nname = "oncall"\ntype = "alertmanager"\nurl = "http://127.0.0.1:9093"\n'
+
+
+def test_sinks(written: Callable[[str], Path], tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("")
+    path = written(
+        'report_url = "https://audit.example.org/last.html"\n'
+        + ONE_CLUSTER
+        + ONCALL
+        + """
+        checks = ["illegal_*"]
+        clusters = ["pay*"]
+        ca_file = "ca.pem"
+        [[alert]]
+        name = "pager"
+        type = "pagerduty"
+        routing_key_env = "PD_KEY"
+        severity = "critical"
+        limit = 3
+        [[alert]]
+        name = "chat"
+        type = "slack"
+        url_env = "SLACK"
+        severity = "warning"
+        ended = false
+        [[alert]]
+        name = "post"
+        type = "mail"
+        url = "smtp://mail.example.org:587"
+        sender = "audit@example.org"
+        to = ["ann@example.org", "bob@example.org"]
+        user = "audit"
+        password_env = "PW"
+        starttls = true
+        """
+    )
+    config = load(path, ENVIRONMENT)
+    oncall, pager, chat, post = config.sinks
+    assert config.report_url == "https://audit.example.org/last.html"
+    assert oncall == Sink(
+        "oncall", "alertmanager", "http://127.0.0.1:9093", checks=("illegal_*",), clusters=("pay*",), limit=50, ended=False,
+        ca_file=tmp_path / "ca.pem",
+    )  # fmt: skip
+    assert (pager.severity, pager.limit, pager.secret_names()) == ("critical", 3, ("PD_KEY",))
+    assert (chat.url, chat.url_env, chat.ended, chat.limit) == (None, "SLACK", False, 5)
+    assert (post.to, post.secret_names()) == (("ann@example.org", "bob@example.org"), ("PW",))
+    # the names of variables are all that is kept of a secret
+    assert not any(secret in repr(config) for secret in ENVIRONMENT.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (ONCALL.replace("alertmanager", "alertmanger"), "'alertmanger' is none of alertmanager, pagerduty"),
+        (ONCALL.replace("alertmanager", "alertmanger"), "did you mean 'alertmanager'?"),
+        (ONCALL.replace("type", "typ"), "alert 1: unknown key 'typ'; did you mean 'type'?"),
+        (ONCALL.replace('name = "oncall"\n', ""), "alert 1: name is missing"),
+        (ONCALL.replace("url", "url_evn"), "unknown key 'url_evn'; did you mean 'url_env'?"),
+        (ONCALL.replace("http://127.0.0.1:9093", "127.0.0.1:9093"), "alert 1 ('oncall'): url '127.0.0.1:9093' is no address such as http://host:port"),
+        (ONCALL.replace("http:", "ftp:"), "url 'ftp://127.0.0.1:9093' is no address"),
+        (ONCALL.replace("9093", "99999"), "is no address"),
+        (ONCALL.replace("127.0.0.1", "ann:pw@h"), "url holds a user or password"),
+        (ONCALL.replace('url = "http://127.0.0.1:9093"\n', ""), "url is missing"),
+        (ONCALL + 'url_env = "PD_KEY"\n', "url and url_env exclude each other"),
+        (ONCALL + ONCALL, "alert 2: name 'oncall' is that of another alert"),
+        (ONCALL + 'severity = "eror"\n', "severity 'eror' is none of info, warning, error, critical; did you mean 'error'?"),
+        (ONCALL + 'checks = ["ilegal_*"]\n', "checks 'ilegal_*' matches no check; the nearest is 'illegal_"),
+        (ONCALL + 'clusters = ["payment"]\n', "clusters 'payment' matches no cluster; the nearest is 'payments'"),
+        (ONCALL + "checks = []\n", "checks must be a list of texts"),
+        (ONCALL + "limit = 0\n", "limit must be 1 or more"),
+        (ONCALL + "ended = 1\n", "ended must be true or false"),
+        (ONCALL + 'token_env = "PD_KEI"\n', "token_env names the environment variable PD_KEI, which is not set; did you mean PD_KEY?"),
+        (ONCALL + 'token_env = "xoxb-12-secret"\n', "token_env must be the name of an environment variable, not the secret itself"),
+        (ONCALL + 'routing_key_env = "PD_KEY"\n', "routing_key_env does not go with type 'alertmanager'"),
+        (ONCALL + 'user = "ann"\n', "user and password_env go together"),
+        (ONCALL + 'ca_file = "none.pem"\n', "there is no such file"),
+        ('[[alert]]\nname = "p"\ntype = "pagerduty"\n', "routing_key_env is missing"),
+        ('[[alert]]\nname = "s"\ntype = "slack"\nurl = "https://hooks.slack.com/services/T/B/x"\n', "of a Slack webhook is a secret"),
+        ('[[alert]]\nname = "s"\ntype = "slack"\nurl_env = "NOT_URL"\n', "url_env names an environment variable that holds no address"),
+        ('[[alert]]\nname = "m"\ntype = "mail"\nurl = "smtp://h"\n', "sender is missing"),
+        ('[[alert]]\nname = "a"\ntype = "apprise"\nurl = "slack://x"\n', "give url_env"),
+        ("[alert]\n", "alert must be a list: write [[alert]]"),
+        ("[[silence]]\nreason = 'x'\n", "silence 1: give at least one of check, cluster, topic, broker, fingerprint"),
+        ("[[silence]]\ncheck = 'leaderless'\n", "check 'leaderless' matches no check; the nearest is 'partition_leaderless'"),
+        ("[[silence]]\ntopic = 'x'\nuntil = 'soon'\n", "until must be a time such as"),
+        ("[[silence]]\ntopics = 'x'\n", "unknown key 'topics'; did you mean 'topic'?"),
+        ("[[threshold]]\ntopic = 'x'\n", "threshold 1: give topic or cluster (globs), and one of "),
+        ("[[threshold]]\nleaderless_seconds = 3\n", "threshold 1: give topic or cluster"),
+        ("[[threshold]]\ntopic = 'x'\nleaderles_seconds = 3\n", "did you mean 'leaderless_seconds'?"),
+        ("[[threshold]]\ntopic = 'x'\nleaderless_seconds = -1\n", "must be 0 or more"),
+    ],
+)  # fmt: skip
+def test_mistakes_of_alerts_name_file_key_and_the_nearest_known_one(
+    written: Callable[[str], Path], text: str, complaint: str
+) -> None:
+    path = written(ONE_CLUSTER + text)
+    with pytest.raises(UsageError) as told:
+        load(path, ENVIRONMENT)
+    assert complaint in str(told.value)
+    assert str(path) in str(told.value)
+    assert not any(secret in str(told.value) for secret in (*ENVIRONMENT.values(), "xoxb-12-secret", "services/T/B/x"))
+
+
+@pytest.mark.parametrize(
+    ("glob", "name", "taken"),
+    [
+        ("illegal_*", "illegal_replica_transition", True),
+        ("*", "", True),
+        ("orders", "orders-2", False),
+        ("orders.?", "orders.1", True),
+        ("orders.?", "ordersx1", False),
+        ("a[b]+$", "a[b]+$", True),
+        ("*\\E*", "x\\Ey", True),
+    ],
+)
+def test_globs(glob: str, name: str, taken: bool) -> None:
+    assert matches([glob], name) is taken

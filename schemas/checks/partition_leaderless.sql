@@ -5,6 +5,7 @@
 --   follows from all nodes being shut down.
 -- do: Start a broker of the last ISR. If none can come back, electing a replica that is not in sync loses what it had not copied
 --   (kafka-leader-election --election-type UNCLEAN).
+-- thresholds: leaderless_seconds=30
 -- same: topic, partition, begin
 WITH stops AS (
   SELECT cluster, incarnation, node,
@@ -27,7 +28,6 @@ WITH stops AS (
     min(l.valid_from) AS since, max(coalesce(l.valid_to, n.now)) AS until,
     bool_and(l.valid_to IS NOT NULL) AS ended,
     max_by(l.isr, l.step) AS isr, max_by(l.replicas, l.step) AS replicas,
-    max(n.leaderless_seconds) AS leaderless_seconds,
     min_by(l.record_id, l.step) AS first_record,
     array_distinct(collect_list(l.record_id)) AS records
   FROM leaderless l JOIN clocks n ON n.cluster = l.cluster
@@ -53,4 +53,4 @@ SELECT
   slice(s.records, 1, 50) AS evidence
 FROM spells s
 LEFT ANTI JOIN shutdowns d ON d.cluster = s.cluster AND d.incarnation = s.incarnation AND d.since <= s.since
-WHERE s.since IS NOT NULL AND s.until >= s.since + make_dt_interval(0, 0, 0, s.leaderless_seconds)
+WHERE s.since IS NOT NULL AND s.until >= s.since + make_dt_interval(0, 0, 0, leaderless_seconds(s.cluster, s.topic))

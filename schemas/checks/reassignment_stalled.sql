@@ -4,6 +4,7 @@
 --   controller does not complete it. Until it ends the partition keeps old and new replicas, and its topic cannot be deleted.
 -- do: See whether a throttle is too low for the traffic, whether an added broker is down or its disk full; cancel the reassignment if
 --   it is not wanted.
+-- thresholds: reassignment_minutes=60
 -- same: topic, partition, begin of the reassignment
 SELECT
   r.cluster, r.incarnation, 'error' AS severity, r.topic, r.partition, CAST(NULL AS INT) AS replica, CAST(NULL AS INT) AS node,
@@ -20,4 +21,4 @@ SELECT
 FROM audited_reassignments r
 JOIN clocks n ON n.cluster = r.cluster
 WHERE r.outcome = 'in_progress' AND r.incarnation = n.incarnation
-  AND r.started_at < n.now - make_dt_interval(0, 0, n.reassignment_minutes)
+  AND r.started_at < n.now - make_dt_interval(0, 0, reassignment_minutes(r.cluster, r.topic))

@@ -5,17 +5,19 @@ CREATE TABLE IF NOT EXISTS {table} (
   incarnation INT NOT NULL COMMENT 'Incarnation of the cluster',
   check_id STRING NOT NULL COMMENT 'Check that is violated: the file of that name in schemas/checks',
   severity STRING NOT NULL COMMENT 'critical, error, warning or info',
-  status STRING NOT NULL COMMENT 'new: first seen by this run; open: seen before and still so; resolved: no longer so',
+  status STRING NOT NULL COMMENT 'new: first seen by this run; open: seen before and still so; resolved: no longer so; reopened: resolved before, and so again',
   topic STRING COMMENT 'Topic name, where it applies',
   partition INT COMMENT 'Partition id, where it applies',
   replica INT COMMENT 'Broker id of the replica, where it applies',
   node INT COMMENT 'Broker, where it applies',
-  first_seen TIMESTAMP COMMENT 'When it began, by the logs; null: no time stamps',
+  first_seen TIMESTAMP COMMENT 'When it began, by the logs, as early as any run has found it; null: no time stamps',
   last_seen TIMESTAMP COMMENT 'When it ended, or the newest moment of the logs at which it was still so',
   title STRING NOT NULL COMMENT 'What is wrong, one line',
   detail STRING COMMENT 'What the logs show about it',
   fingerprint STRING NOT NULL COMMENT 'Identity of the finding across runs',
-  evidence ARRAY<STRING> NOT NULL COMMENT 'record_id of the records that prove it'
+  evidence ARRAY<STRING> NOT NULL COMMENT 'record_id of the records that prove it',
+  silenced BOOLEAN COMMENT 'A silence of audit.toml matches: nobody is told of it, and it does not count for --fail-on',
+  silence STRING COMMENT 'Why, until when and by whom it is silenced'
 ) USING delta
 LOCATION '{location}'
 COMMENT 'What was illegal, stuck, lost or risky; every row names its proof'

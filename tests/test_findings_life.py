@@ -1,0 +1,112 @@
+"""What becomes of a finding from run to run, what silences it, and from when on a state is one."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jobs import checks
+from jobs.config import Silence, Threshold
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+NOW = datetime(2026, 3, 2, 4, tzinfo=UTC).replace(tzinfo=None)
+FOUND = (
+    "cluster STRING, incarnation INT, check_id STRING, severity STRING, topic STRING, partition INT, replica INT, node INT, "
+    "first_seen TIMESTAMP, last_seen TIMESTAMP, title STRING, detail STRING, fingerprint STRING, evidence ARRAY<STRING>"
+)
+
+
+def ago(hours: float | None) -> datetime | None:
+    return None if hours is None else NOW - timedelta(hours=hours)
+
+
+# name: (hours ago first and last seen, ended) or None where the check no longer returns it;
+# (status, hours ago first and last seen) as the night before left it; status, run and first_seen expected
+LIVES = {
+    "first night": ((3, 0, False), None, "new", "now", 3),
+    "a moment, first night": ((30, 30, False), None, "new", "now", 30),
+    "over before the first night ended": ((3, 2, True), None, "resolved", "now", 3),
+    "still so": ((26, 0, False), ("new", 26, 24), "open", "now", 26),
+    "still so, nothing newer": ((5, 5, False), ("open", 5, 5), "open", "before", 5),
+    "found to have begun earlier": ((40, 0, False), ("open", 26, 24), "open", "now", 40),
+    "looks younger now": ((2, 0, False), ("open", 26, 24), "open", "now", 26),
+    "over by the logs": ((26, 1, True), ("open", 26, 24), "resolved", "now", 26),
+    "a moment, a day ago": ((25, 25, False), ("open", 25, 25), "resolved", "now", 25),
+    "repeated, the last time a day ago": ((40, 25, False), ("open", 40, 25), "resolved", "now", 40),
+    "no longer found": (None, ("open", 26, 24), "resolved", "now", 26),
+    "resolved long since": (None, ("resolved", 90, 80), "resolved", "before", 90),
+    "back again": ((1, 0, False), ("resolved", 90, 80), "reopened", "now", 90),
+    "back for a second night": ((25, 0, False), ("reopened", 90, 24), "open", "now", 90),
+    "without time stamps": ((None, None, False), ("open", None, None), "open", "before", None),
+}
+
+
+def row(fingerprint: str, first: float | None, last: float | None, **more: object) -> dict[str, object]:
+    values = {
+        "cluster": "payments",
+        "incarnation": 1,
+        "check_id": "some_check",
+        "severity": "error",
+        "topic": "orders",
+        "node": 3,
+    }
+    values |= {"title": "t", "detail": "d", "fingerprint": fingerprint, "evidence": ["r"]}
+    return values | {"first_seen": ago(first), "last_seen": ago(last)} | more
+
+
+def test_lives(spark: SparkSession) -> None:
+    found = [row(name, seen[0], seen[1], ended=seen[2]) for name, (seen, *_) in LIVES.items() if seen]
+    before = [
+        row(name, old[1], old[2], status=old[0], run_id="before", silence=None) for name, (_, old, *_) in LIVES.items() if old
+    ]
+    settled = checks.settle(
+        spark.createDataFrame(found, f"{FOUND}, ended BOOLEAN"),
+        spark.createDataFrame(before, f"run_id STRING, {FOUND}, status STRING, silence STRING"),
+        spark.createDataFrame([("payments", NOW)], "cluster STRING, now TIMESTAMP"),
+        "now",
+    ).collect()
+    assert {r.fingerprint: (r.status, r.run_id, r.first_seen) for r in settled} == {
+        name: (status, run, ago(first)) for name, (*_, status, run, first) in LIVES.items()
+    }
+    assert not any(r.silenced for r in settled)
+
+
+@pytest.mark.parametrize(
+    ("silence", "silenced"),
+    [
+        (Silence(topic="ord*"), {"a", "b"}),
+        (Silence(topic="orders", broker="3"), {"a"}),
+        (Silence(broker="4"), {"b", "c"}),
+        (Silence(check="some_*", cluster="pay*", fingerprint="c"), {"c"}),
+        (Silence(topic="*"), {"a", "b", "c"}),
+        (Silence(topic="?*"), {"a", "b"}),
+        (Silence(check="other_check"), set()),
+        (Silence(topic="orders' OR 'x'='x"), set()),
+    ],
+)
+def test_silences(spark: SparkSession, silence: Silence, silenced: set[str]) -> None:
+    found = [row("a", 1, 0), row("b", 1, 0, node=None, replica=4), row("c", 1, 0, topic=None, node=4)]
+    settled = checks.settle(
+        spark.createDataFrame([one | {"ended": False} for one in found], f"{FOUND}, ended BOOLEAN"),
+        spark.createDataFrame([], f"run_id STRING, {FOUND}, status STRING, silence STRING"),
+        spark.createDataFrame([("payments", NOW)], "cluster STRING, now TIMESTAMP"),
+        "now",
+        [silence],
+    ).collect()
+    assert {r.fingerprint for r in settled if r.silenced} == silenced
+    assert {r.silence for r in settled} <= {None, silence.because()}
+
+
+def test_the_last_threshold_that_matches_counts(spark: SparkSession) -> None:
+    settings = [Threshold("x", 60), Threshold("x", 600, topic="tmp-*"), Threshold("x", 5, cluster="pay*", topic="tmp-1")]
+    value = checks.threshold_sql(30, settings)
+    asked = [("payments", "orders"), ("payments", "tmp-1"), ("other", "tmp-1"), ("other", None)]
+    frame = spark.createDataFrame(asked, "cluster STRING, topic STRING").selectExpr(f"{value} AS value")
+    assert [r.value for r in frame.collect()] == [60, 5, 600, 60]
+    assert checks.threshold_sql(30, []) == "30"
