@@ -1,0 +1,35 @@
+"""Who was leader, in sync, assigned, being added or removed, and in which state, at every moment: plain Python on plain values.
+
+summary = Summary.of(events)                    mergeable; of all events of one cluster
+facts = ClusterFacts.of(summary, keeps)         what its partitions share
+told = fold(facts.key_of(event), state, events of that partition, facts)
+"""
+
+from jobs.timelines.controllers import controllers
+from jobs.timelines.deletions import kraft_topic_deletions, tells_deletion, topic_deletions
+from jobs.timelines.discontinuities import Break, discontinuities, wiped
+from jobs.timelines.events import EVENT_COLUMNS, Event, PartitionKey
+from jobs.timelines.facts import Affected, ClusterFacts, affected
+from jobs.timelines.partition import CODE_VERSION, Folded, fold
+from jobs.timelines.summary import Summary, is_cluster_event
+
+__all__ = [
+    "CODE_VERSION",
+    "EVENT_COLUMNS",
+    "Affected",
+    "Break",
+    "ClusterFacts",
+    "Event",
+    "Folded",
+    "PartitionKey",
+    "Summary",
+    "affected",
+    "controllers",
+    "discontinuities",
+    "fold",
+    "is_cluster_event",
+    "kraft_topic_deletions",
+    "tells_deletion",
+    "topic_deletions",
+    "wiped",
+]

@@ -1,0 +1,83 @@
+"""`controllers`: the terms of controllers, ZooKeeper mode."""
+
+from collections import defaultdict
+from typing import Any
+
+from jobs.timelines.events import Event, with_next
+from jobs.timelines.facts import ClusterFacts
+from jobs.timelines.incarnations import incarnation
+from jobs.timelines.summary import ELECTED, Line, Term, log_of
+
+# incarnation, controller epoch, node
+TermKey = tuple[int, int, int | None]
+
+
+def controllers(facts: ClusterFacts) -> list[tuple[Any, ...]]:
+    """Rows of `controllers`: incarnation, node, controller_epoch, elected_at, resigned_at, inferred, record_id, overruled.
+
+    Times are microseconds. A term begins with `.. successfully elected as the controller. Epoch incremented to ..` (up to 2.0: `Epoch
+    incremented to ..`); where no log has that, its first line in that epoch shows that it was. Every broker prints `Resigned` when it
+    stops; it ends a term only of the broker that had one.
+    """
+    elections, resigned = _elections(facts), _resigned(facts)
+    first = _first_lines(facts)
+    for key, election in elections.items():
+        first[key] = min(first.get(key, election), election, key=_age)
+    by_node: dict[tuple[int, int | None], list[TermKey]] = defaultdict(list)
+    for key in sorted(first, key=lambda key: (key[0], key[1])):
+        by_node[key[0], key[2]].append(key)
+    rows = []
+    for (number, node), keys in by_node.items():
+        for key, after in with_next(keys):
+            begun, until = first[key].ts, None if after is None else first[after].ts
+            ended = (at for at in resigned[number, node] if begun is not None and begun <= at and (until is None or at < until))
+            elected = elections.get(key)
+            record_id = (elected or first[key]).record_id
+            times = elected and elected.ts, min(ended, default=None)
+            rows.append((number, node, key[1], *times, elected is None, record_id, _overruled(facts, key)))
+    return sorted(rows, key=lambda row: (row[0], row[2], str(row[1])))
+
+
+def _age(line: Line) -> tuple[Any, ...]:
+    return (line.ts is not None, line.ts or 0, *line[1:])
+
+
+def _elections(facts: ClusterFacts) -> dict[TermKey, Line]:
+    found: dict[TermKey, Line] = {}
+    for e in facts.ordered_events:
+        if e.event_type in ELECTED and e.controller_epoch is not None and e.controller == e.node is not None:
+            found.setdefault((facts.incarnation_of(e), e.controller_epoch, e.node), _line(e))
+    return found
+
+
+def _line(e: Event) -> Line:
+    return Line(e.ts, log_of(e.logger), e.file, e.record_no, e.record_id)
+
+
+def _resigned(facts: ClusterFacts) -> dict[tuple[int, int | None], list[int]]:
+    """(incarnation, node) -> when it resigned."""
+    found: dict[tuple[int, int | None], list[int]] = defaultdict(list)
+    for e in facts.ordered_events:
+        if e.event_type == "controller_resigned" and e.ts is not None:
+            found[facts.incarnation_of(e), e.node].append(e.ts)
+    return found
+
+
+def _first_lines(facts: ClusterFacts) -> dict[TermKey, Line]:
+    found: dict[TermKey, Line] = {}
+    for (epoch, node), days in facts.summary.terms.items():
+        for line in days.values():
+            key = incarnation(facts.of_name, line.file, node, line.ts), epoch, node
+            found[key] = min(found.get(key, line), line, key=_age)
+    return found
+
+
+def _overruled(facts: ClusterFacts, key: TermKey) -> int:
+    """How many lines from memory it printed after a successor was elected; those that the timelines leave out."""
+    number, epoch, node = key
+    since = facts[number].deposed.get(epoch)
+    term: Term = epoch, node
+    if since is None:
+        return 0
+    end = facts[number].end
+    return sum(since < at and (end is None or at < end) for at in facts.summary.from_memory.get(term, ()))

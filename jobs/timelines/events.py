@@ -1,0 +1,89 @@
+"""What timelines are made of: events, their order, and the id lists that they hold. Plain Python: no Spark, no I/O, no clock."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+Ids = Sequence[int]
+
+
+class Event(NamedTuple):
+    """One row of table `events`, as far as a timeline may rest on it. Fields are columns; ts is microseconds since 1970 UTC."""
+
+    record_id: str
+    item: int
+    node: int | None
+    file: str
+    record_no: int
+    ts: int | None
+    level: str | None
+    logger: str | None
+    event_type: str
+    says: str | None
+    topic: str | None = None
+    partition: int | None = None
+    replica: int | None = None
+    from_state: str | None = None
+    to_state: str | None = None
+    controller: int | None = None
+    controller_epoch: int | None = None
+    leader: int | None = None
+    leader_epoch: int | None = None
+    isr: Ids | None = None
+    partition_epoch: int | None = None
+    replicas: Ids | None = None
+    adding_replicas: Ids | None = None
+    removing_replicas: Ids | None = None
+    target_replicas: Ids | None = None
+    previous_isr: Ids | None = None
+    topic_id: str | None = None
+    broker: int | None = None
+    broker_epoch: int | None = None
+    partitions_named: int | None = None
+    error_code: str | None = None
+    cluster_id: str | None = None
+    kafka_version: str | None = None
+    text: str | None = None
+    elr: Ids | None = None
+    last_known_elr: Ids | None = None
+    fenced: bool | None = None
+    in_controlled_shutdown: bool | None = None
+    quorum_node: int | None = None
+    raft_epoch: int | None = None
+    metadata_offset: int | None = None
+
+    @property
+    def is_present(self) -> bool:
+        """Whether it tells how things are, and not what was asked or failed."""
+        return self.says in ("happened", "is")
+
+
+EVENT_COLUMNS: tuple[str, ...] = Event._fields
+
+
+class PartitionKey(NamedTuple):
+    """A partition of one incarnation of a cluster."""
+
+    incarnation: int
+    topic: str
+    partition: int
+
+
+def with_next(items: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+    """Each item and the one after it, None after the last."""
+    return pairwise([*items, None])
+
+
+def without(ids: Ids | None, others: Ids | None) -> list[int] | None:
+    """Ids that are not among others, each once, in their order."""
+    return None if ids is None or others is None else [one for one in dict.fromkeys(ids) if one not in others]
+
+
+def same_set(ids: Ids | None, others: Ids | None) -> bool:
+    """Whether both are known and hold the same."""
+    return ids is not None and others is not None and set(ids) == set(others)
+
+
+def in_any_order(ids: Ids | None) -> tuple[int, ...] | None:
+    """What makes two lists equal whose order has no meaning."""
+    return None if ids is None else tuple(sorted(ids))

@@ -1,0 +1,285 @@
+"""What the partitions of a cluster share, made from the `Summary` of its events: incarnations, mode, controllers, brokers, topic ids, files."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Self
+
+from jobs.timelines.events import Event, PartitionKey
+from jobs.timelines.incarnations import Lineage, Marker, folder_of, incarnation, incarnation_ends, lineages
+from jobs.timelines.kraft_facts import KRaftFacts, kraft_facts
+from jobs.timelines.summary import (
+    ELECTED,
+    KRAFT_BROKER,
+    KRAFT_CONTROLLER,
+    PARTITION_RECORDS,
+    ZOOKEEPER_CONTROLLER,
+    Summary,
+    begins_metadata_log,
+    is_from_memory,
+    log_of,
+)
+
+Position = tuple[int, int, int, int, int]
+
+
+@dataclass(frozen=True)
+class IncarnationFacts:
+    """What all partitions of one incarnation share. Times are microseconds.
+
+    end: when it ended, null where it did not. kraft_since: from when on KRaft controllers run it (-1: always), null: ZooKeeper ones do.
+    deposed: controller epoch -> since when a later one is known. deletions: topic -> its `deletion_completed`. starts: broker -> its
+    `broker_started`. tracers: nodes that print replica states. places: (node, file, log) -> rank among the files of the cluster. keeps: event
+    type -> fields that are as they were before (`keeps` of the rules).
+    """
+
+    number: int = 1
+    end: int | None = None
+    kraft_since: int | None = None
+    deposed: Mapping[int, int] = field(default_factory=dict)
+    deletions: Mapping[str, Sequence[Event]] = field(default_factory=dict)
+    starts: Mapping[int, Sequence[Event]] = field(default_factory=dict)
+    tracers: frozenset[int | None] = frozenset()
+    places: Mapping[tuple[int | None, str, int], int] = field(default_factory=dict)
+    keeps: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    kraft: KRaftFacts = field(default_factory=KRaftFacts)
+
+    def is_deposed(self, e: Event) -> bool:
+        """Whether a controller tells what it remembers of a partition after another was elected in a later epoch.
+
+        A controller that was paused or cut off goes on until it learns that it was deposed.
+        """
+        since = self.deposed.get(e.controller_epoch) if e.controller_epoch is not None else None
+        return since is not None and (e.ts or 0) > since and is_from_memory(e)
+
+    def is_of_kraft(self, e: Event) -> bool:
+        """Whether an event is of a time when KRaft controllers run the cluster."""
+        return self.kraft_since is not None and (self.kraft_since < 0 or (e.ts is not None and e.ts >= self.kraft_since))
+
+    def position(self, e: Event, tiebreak: int = 1) -> Position:
+        """Order of events: time, then what Kafka does first within a millisecond, then the place in the logs."""
+        return e.ts or 0, tiebreak, self.places[e.node, e.file, log_of(e.logger)], e.record_no, e.item
+
+
+class ClusterFacts:
+    """Of one cluster. of_name: the clusters that logged under its name. by_number: incarnation -> what its partitions share."""
+
+    def __init__(self, summary: Summary, keeps: Mapping[str, Sequence[str]]) -> None:
+        self.summary = summary
+        self.keeps = keeps
+        self.of_name: list[Lineage] = lineages(self._markers(), summary.newest_of_places())
+        self.kraft_since = _kraft_since(summary.mode_signs)
+        self.places = file_ranks(summary)
+
+    @classmethod
+    def of(cls, summary: Summary, keeps: Mapping[str, Sequence[str]] | None = None) -> Self:
+        """The facts that a summary tells. keeps: event type -> fields that are as they were before (`keeps` of the rules)."""
+        return cls(summary, keeps or {})
+
+    def to_json(self) -> str:
+        """The summary that they are made of."""
+        return self.summary.to_json()
+
+    @classmethod
+    def from_json(cls, text: str, keeps: Mapping[str, Sequence[str]] | None = None) -> Self:
+        """Of what `to_json` gives."""
+        return cls.of(Summary.from_json(text), keeps)
+
+    def updated(self, events: Iterable[Event]) -> "ClusterFacts":
+        """The facts when further events are known."""
+        return ClusterFacts(self.summary + Summary.of(events), self.keeps)
+
+    def _markers(self) -> list[Marker]:
+        return [
+            Marker(e.ts, e.controller_epoch if e.event_type in ELECTED else None, e.cluster_id, begins_metadata_log(e), folder_of(e.file), e.node)
+            for e in self.summary.cluster_events.values()
+            if e.ts is not None and (e.event_type in ELECTED or e.cluster_id is not None or begins_metadata_log(e))
+        ]  # fmt: skip
+
+    @property
+    def numbers(self) -> list[int]:
+        """The incarnations that there are."""
+        return sorted(self.by_number)
+
+    def incarnation_of(self, e: Event) -> int:
+        """The incarnation that an event belongs to."""
+        return incarnation(self.of_name, e.file, e.node, e.ts)
+
+    def __getitem__(self, number: int) -> IncarnationFacts:
+        return self.by_number.get(number) or IncarnationFacts(
+            number, kraft_since=self.kraft_since, places=self.places, keeps=self.keeps
+        )
+
+    def key_of(self, e: Event) -> PartitionKey | None:
+        """The partition whose history an event is a part of; null: no partition's, or a deposed controller's word that does not count.
+
+        Records of a metadata log name their topic by its id.
+        """
+        if e.partition is None:
+            return None
+        number = self.incarnation_of(e)
+        topic = e.topic or self[number].kraft.names.get(e.topic_id or "")
+        if topic is None or (not e.topic and e.event_type not in PARTITION_RECORDS) or self[number].is_deposed(e):
+            return None
+        return PartitionKey(number, topic, e.partition)
+
+    def order(self, e: Event) -> Position:
+        """Order of the events of the cluster."""
+        return e.ts or 0, 1, self.places[e.node, e.file, log_of(e.logger)], e.record_no, e.item
+
+    @cached_property
+    def ordered_events(self) -> list[Event]:
+        """The cluster events, in order."""
+        return sorted(self.summary.cluster_events.values(), key=self.order)
+
+    @cached_property
+    def by_number(self) -> dict[int, IncarnationFacts]:
+        """Incarnation -> what its partitions share."""
+        events: dict[int, list[Event]] = {number: [] for one in self.of_name for number in one.numbers}
+        for e in self.ordered_events:
+            events.setdefault(self.incarnation_of(e), []).append(e)
+        ends = incarnation_ends(self.of_name)
+        ids = self._topic_ids(events)
+        return {
+            number: IncarnationFacts(
+                number=number,
+                end=ends.get(number),
+                kraft_since=self.kraft_since,
+                deposed=_deposed(some),
+                deletions=_by(some, "deletion_completed", "topic"),
+                starts=_by(some, "broker_started", "broker"),
+                tracers=frozenset(self.summary.tracers),
+                places=self.places,
+                keeps=self.keeps,
+                kraft=KRaftFacts() if self.kraft_since is None else kraft_facts(some, ids.get(number, {})),
+            )
+            for number, some in events.items()
+        }
+
+    def _topic_ids(self, numbers: Iterable[int]) -> dict[int, dict[str, list[str]]]:
+        """Incarnation -> topic -> its ids, the oldest first. A topic id belongs to the incarnation in which it is named last."""
+        if self.kraft_since is None:
+            return {}
+        found: dict[int, dict[str, list[str]]] = defaultdict(dict)
+        for topic, ids in self.summary.topic_ids.items():
+            for which, (first, last) in sorted(ids.items(), key=lambda one: (one[1][0] or 0, one[0])):
+                if self.kraft_since < 0 or (last or 0) >= self.kraft_since:
+                    number = self.of_name[0].number_at(first) if len(self.of_name) == 1 else None
+                    for one in numbers if number is None else [number]:
+                        found[one].setdefault(topic, []).append(which)
+        return found
+
+
+def _by(events: Iterable[Event], event_type: str, name: str) -> dict[Any, list[Event]]:
+    """Events of a type, by one of their fields where it has a value."""
+    found: dict[Any, list[Event]] = defaultdict(list)
+    for e in events:
+        if e.event_type == event_type and (key := getattr(e, name)) is not None:
+            found[key].append(e)
+    return dict(found)
+
+
+def _deposed(events: Iterable[Event]) -> dict[int, int]:
+    """Controller epoch -> the first election in a later one."""
+    elections = [
+        (e.controller_epoch, e.ts)
+        for e in events
+        if e.event_type in ELECTED and e.controller_epoch is not None and e.ts is not None
+    ]
+    found: dict[int, int] = {}
+    first: int | None = None
+    for epoch in sorted({epoch for epoch, _ in elections}, reverse=True):
+        if first is not None:
+            found[epoch] = first
+        own = min(at for one, at in elections if one == epoch)
+        first = own if first is None else min(first, own)
+    return found
+
+
+def _kraft_since(signs: Mapping[str, int | None]) -> int | None:
+    """From when on KRaft controllers run a cluster: -1 where its logs know no other mode, null where they know no KRaft controller.
+
+    A cluster that was migrated has logs of both modes (KIP-866); its brokers print the lines of KRaft before it is one.
+    """
+    controllers = signs.keys() & KRAFT_CONTROLLER
+    if not signs.keys() & ZOOKEEPER_CONTROLLER:
+        return -1 if controllers or signs.keys() & KRAFT_BROKER else None
+    return min((at for name in controllers if (at := signs[name]) is not None), default=None)
+
+
+def file_ranks(summary: Summary) -> dict[tuple[int | None, str, int], int]:
+    """(node, file, log) -> rank. Rotated files of one log follow one another; logs that share files on a node count as one, the lowest of
+    them, so that a cut does not change the order.
+    """
+    merged: dict[int | None, int] = defaultdict(int)
+    for (node, _), span in summary.files.items():
+        merged[node] |= span.logs if span.logs.bit_count() > 1 else 0
+    keys = {}
+    for (node, file), span in summary.files.items():
+        for log in (1, 2, 4):
+            lowest = merged[node] & -merged[node] if merged[node] & log else log
+            keys[node, file, log] = (node is not None, node or 0, lowest, span.first is not None, span.first or 0, file)
+    rank = {key: number for number, key in enumerate(sorted(set(keys.values())))}
+    return {which: rank[key] for which, key in keys.items()}
+
+
+@dataclass(frozen=True)
+class Affected:
+    """What a change of the facts means. whole: every partition is folded anew. topics, brokers: partitions of these topics, and those with a
+    replica on these brokers, are folded on; `fold` says where that is not enough.
+    """
+
+    whole: bool = False
+    topics: frozenset[str] = frozenset()
+    brokers: frozenset[int] = frozenset()
+
+
+def affected(before: ClusterFacts | None, now: ClusterFacts) -> Affected:
+    """Which partitions a change of the facts is about.
+
+    | fact that changes                                                        | folded                            |
+    |--------------------------------------------------------------------------|-----------------------------------|
+    | incarnations, mode; order of files that were known; a known node traces; | all                               |
+    | who was deposed, what controllers replay, when they were active, ELR,    |                                   |
+    | snapshots: as far as it is about the time that was known before          |                                   |
+    | topic ids, removal or deletion of a topic, its ELRs cleared              | its partitions                    |
+    | start or registration of a broker                                        | those with a replica on it        |
+    """
+    if before is None or _of_all(before, before.summary.newest) != _of_all(now, before.summary.newest, before):
+        return Affected(whole=True)
+    topics: set[str] = set()
+    brokers: set[int] = set()
+    for number in {*before.numbers, *now.numbers}:
+        then, since = before[number], now[number]
+        topics |= _differing(then.deletions, since.deletions) | _differing(then.kraft.topic_ids, since.kraft.topic_ids)
+        brokers |= _differing(then.starts, since.starts) | _differing(then.kraft.brokers, since.kraft.brokers)
+        gone = _differing(then.kraft.removed, since.kraft.removed) | _differing(then.kraft.removals, since.kraft.removals)
+        topics |= {since.kraft.names[which] for which in gone if which in since.kraft.names}
+        new_clears = [e for e in since.kraft.clears if e not in then.kraft.clears]
+        topics |= {e.topic for e in new_clears if e.topic}
+        if any(not e.topic for e in new_clears):
+            topics |= since.kraft.topic_ids.keys()
+    return Affected(False, frozenset(topics), frozenset(brokers))
+
+
+def _differing(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> set[Any]:
+    return {key for key in one.keys() | other.keys() if one.get(key) != other.get(key)}
+
+
+def _of_all(facts: ClusterFacts, ts: int, known: ClusterFacts | None = None) -> tuple[object, ...]:
+    """What facts say about all partitions and the time up to a moment. known: facts whose files and nodes alone count."""
+    of = (known or facts).summary
+    files = sorted((key for key in facts.places if key[:2] in of.files), key=lambda key: facts.places[key])
+    nodes = {node for node, _ in of.files}
+    by_number = {
+        number: (
+            facts[number].end,
+            {epoch: at for epoch, at in facts[number].deposed.items() if at < ts},
+            facts[number].kraft.up_to(ts),
+            {file: at for file, at in facts[number].kraft.snapshots.items() if any(file == one for _, one in of.files)},
+        )
+        for number in (known or facts).numbers
+    }
+    starts = [(one.starts, one.numbers) if one.starts or len(facts.of_name) > 1 else () for one in facts.of_name]
+    return starts, facts.kraft_since, files, facts.summary.tracers & nodes, by_number

@@ -1,0 +1,406 @@
+"""What one partition of a KRaft cluster went through, from text logs: a fold over its events.
+
+`hear` keeps one version an epoch and the changes of the assignment in their order, under the topic id that they are about; `tell` lays the
+one along the other (`kraft_assignments`) and makes rows of it. Source: PartitionRegistration, ReplicationControlManager,
+kafka.server.ReplicaManager, 3.3 to 4.2.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from zlib import crc32
+
+from jobs.timelines.events import Event, Ids, with_next, without
+from jobs.timelines.facts import IncarnationFacts
+from jobs.timelines.kraft_assignments import Change, Version, assign, lay_along, place
+from jobs.timelines.kraft_facts import FENCED, LEAVING, NEAR, ONLINE, UNREGISTERED, KRaftFacts, Standing
+from jobs.timelines.rows import Assigned, Final, Reassignment, Row, Rows, changes_of, is_target, phase, reassignment
+
+REMOVED = "KRaftRemoved"
+STATES = (ONLINE, FENCED, LEAVING, UNREGISTERED, REMOVED)
+# what controllers print about partitions; a starting one prints it again
+CONTROLLER_LINES = (
+    "topic_registered", "topic_removed", "partition_registered", "assignment_changed", "partition_changed", "unclean_leader_elected",
+)  # fmt: skip
+# print what differs from the epoch before
+DIFFERENCES = ("partition_changed", "unclean_leader_elected")
+# without a partition epoch up to 3.2
+BROKER_LINES = ("leader_started", "follower_started", "become_skipped")
+# so many versions may be known before the beginning of the history is settled; what is younger than this (microseconds) never is
+KEPT, UNSETTLED = 50, 60_000_000
+
+
+@dataclass
+class Life:
+    """What has been asserted of a partition under one topic id, since its creation or since its history was settled.
+
+    next_change: node -> number of the change that it prints next. base: epoch of the first version of which all is known. past: what tells
+    the changes up to then. gaps: epochs before it of which not all is known. is_settled: the rows up to base are final.
+    """
+
+    versions: dict[int, Version] = field(default_factory=dict)
+    loose: list[Version] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+    next_change: dict[int | None, int] = field(default_factory=dict)
+    base: int = 0
+    past: list[int] = field(default_factory=list)
+    gaps: set[int] = field(default_factory=set)
+    is_settled: bool = False
+
+
+@dataclass
+class History:
+    """The state of the fold. heard: time of the last event. count: of events. lives: by topic id. closed: topic id -> epochs of which not all
+    is known, of lives that are final. ids: the topic ids that were known. named: node (null: any broker) -> the topic id that it named last. shared: what the facts said of its
+    topic and brokers up to `heard`.
+    """
+
+    heard: int = -1
+    count: int = 0
+    lives: dict[str, Life] = field(default_factory=dict)
+    closed: dict[str, set[int]] = field(default_factory=dict)
+    ids: list[str] = field(default_factory=list)
+    named: dict[int | None, str] = field(default_factory=dict)
+    final: Final = field(default_factory=Final)
+    shared: int = 0
+    is_stale: bool = False
+
+
+def fold(history: History, topic: str, events: Iterable[Event], facts: IncarnationFacts) -> Rows:
+    """Continues a history, in place. events: of this partition alone. Where it `is_stale` then, all has to be heard anew."""
+    heard, ids = history.heard, list(facts.kraft.topic_ids.get(topic, ()))
+    # lines that name no topic id may be about another one than was thought
+    history.is_stale |= ids[: len(history.ids)] != history.ids or (bool(ids) and "" in {*history.lives, *history.closed})
+    history.ids = ids
+    history.is_stale |= history.count > 0 and history.shared != shared_by(history.final, heard, topic, facts.kraft)
+    for e in sorted(events, key=facts.position):
+        history.is_stale |= (e.ts or 0) <= heard
+        history.heard, history.count = max(history.heard, e.ts or 0), history.count + 1
+        which = _topic_id(history, topic, e, facts.kraft)
+        if which in history.closed:
+            # a starting controller reads it again
+            history.is_stale |= e.event_type not in CONTROLLER_LINES or e.partition_epoch in history.closed[which]
+        elif e.is_present and (e.partition_epoch is not None or e.event_type in ("assignment_changed", *BROKER_LINES)):
+            hear(history, history.lives.setdefault(which, Life()), e, facts.kraft)
+    rows = tell(history, topic, facts)
+    history.shared = shared_by(history.final, history.heard, topic, facts.kraft)
+    return rows
+
+
+def shared_by(final: Final, heard: int, topic: str, facts: KRaftFacts) -> int:
+    """What tells whether the facts that final rows rest on are as they were."""
+    ids = [
+        which for which in facts.topic_ids.get(topic, ()) if which in facts.removed and (facts.removed[which][0] or 0) <= heard
+    ]
+    until = -1 if final.last is None or final.is_foreign else final.last.ts or 0
+    of_brokers = [s.record_id for broker in sorted(final.standing) for s in facts.brokers.get(broker, ()) if (s.ts or 0) < until]
+    return crc32(repr((ids, of_brokers)).encode())
+
+
+def _topic_id(history: History, topic: str, e: Event, facts: KRaftFacts) -> str:
+    """Follower lines and ISR updates name no topic id: it is what their broker named last, else any broker. Controllers may name old ones."""
+    ids = facts.topic_ids.get(topic) or [""]
+    if e.topic_id and e.event_type not in CONTROLLER_LINES:
+        history.named[e.node] = history.named[None] = e.topic_id
+    return e.topic_id or history.named.get(e.node) or history.named.get(None) or ids[0]
+
+
+# ---------------------------------------------------------------------------------------- what lines assert
+
+
+def hear(history: History, life: Life, e: Event, facts: KRaftFacts) -> None:
+    """Adds what an event asserts."""
+    lists = e.isr, e.replicas, e.adding_replicas, e.removing_replicas
+    if e.event_type == "assignment_changed" and e.partition_epoch is None:
+        change = Change(history.count, e.ts, e.record_id, e.leader, *lists)
+        history.is_stale |= not _hear_change(life, change, e.node, is_live=not facts.is_replayed(e))
+        return
+    leader = e.node if e.leader is None and e.event_type == "leader_started" else e.leader
+    version = Version(
+        history.count, e.ts, e.record_id, e.partition_epoch, leader, e.leader_epoch, *lists, e.event_type in DIFFERENCES
+    )
+    if e.partition_epoch is None:
+        life.loose.append(version)
+    elif e.partition_epoch < life.base:
+        history.is_stale |= e.partition_epoch in life.gaps
+    elif e.partition_epoch not in life.versions:
+        life.versions[e.partition_epoch] = version
+    else:
+        life.versions[e.partition_epoch].learn(version)
+        life.versions[e.partition_epoch].is_difference |= version.is_difference
+    if e.event_type == "partition_registered":
+        # the node prints next what was changed since
+        values = e.replicas, e.adding_replicas, e.removing_replicas
+        made = [n for n, c in enumerate(life.changes, 1) if c[5:8] == values] if (e.partition_epoch or 0) > life.base else []
+        life.next_change[e.node] = len(life.past) + made[0] if made else 0
+
+
+def _hear_change(life: Life, change: Change, node: int | None, *, is_live: bool) -> bool:
+    """Adds a change of the assignment. Returns false where it may have been made before what is settled.
+
+    All controllers print the same changes in the same order. What is none of those that its node has yet to print is news: live, the
+    newest change; read from the log, one that no other node has told of.
+    """
+    here, settled = life.next_change.get(node, 0), len(life.past)
+    number = _number_of(life, change, here, is_live=is_live)
+    if number is None:
+        number = settled + len(life.changes) if is_live else here
+        life.changes.insert(max(number - settled, 0), change)
+        life.next_change = {other: m + (m > number) for other, m in life.next_change.items()}
+        if not is_live and life.is_settled and number <= settled:
+            return False
+    life.next_change[node] = number + 1
+    return True
+
+
+def _number_of(life: Life, change: Change, here: int, *, is_live: bool) -> int | None:
+    """Which of the known changes a node prints that has printed `here` of them; null: none of these."""
+    settled, digest = len(life.past), crc32(repr(change.content).encode())
+    for number in range(here, settled):
+        if life.past[number] == digest and not is_live:
+            return number
+    for number, known in enumerate(life.changes[max(here - settled, 0) :], max(here, settled)):
+        is_near = abs((known.ts or 0) - (change.ts or 0)) < NEAR
+        if known.content == change.content and (is_near or not is_live):
+            return number
+    return None
+
+
+# ---------------------------------------------------------------------------------------- the rows
+
+
+def tell(history: History, topic: str, facts: IncarnationFacts) -> Rows:
+    """The rows of all lives that are not final, the oldest first."""
+    lives: list[list[Row]] = []
+    order = list(facts.kraft.topic_ids.get(topic, ()))
+    of_lives = sorted(history.lives.items(), key=lambda one: order.index(one[0]) if one[0] in order else -1)
+    versions: list[Version] = []
+    for which, life in of_lives:
+        removed = facts.kraft.removed.get(which)
+        versions = tell_life(life, facts.kraft)
+        story = Story.after(history.final.last if life.is_settled else None)
+        rows = [story.row(v, removed and removed[0]) for v in versions if not (life.is_settled and v.epoch == life.base)]
+        if versions and removed:
+            rows.append(story.end(versions[-1].pos + 1, *removed))
+        # what is said about a topic after another has got its name is about the time before
+        begun = rows[0].ts if rows else None
+        lives = [[row._replace(ts=min(row.ts, begun)) if begun and row.ts else row for row in one] for one in lives] + [rows]
+    told = rows_of(history.final, lives, facts)
+    if of_lives and sum(len(life.versions) for _, life in of_lives) > KEPT:
+        _settle(history, of_lives[-1][0], versions, told, facts.kraft)
+    return told
+
+
+def tell_life(life: Life, facts: KRaftFacts) -> list[Version]:
+    """Everything that is known of a life, in order."""
+    known = {epoch: replace(life.versions[epoch]) for epoch in sorted(life.versions)}
+    for (before, u), (epoch, v) in pairwise(known.items()):
+        if v.is_difference and epoch == before + 1:
+            v.learn(u)
+    changes, made = lay_along(list(known.values()), life.changes, life.base)
+    numbers: dict[int | None, set[int]] = dict(zip(known, made, strict=True))
+    left = place(known, changes, numbers)  # type: ignore[arg-type]
+    ordered = [known[epoch] for epoch in sorted(known)]
+    # a version began no later than the first line about it, and than any line about a later one
+    for later, version in pairwise(reversed(ordered)):
+        version.begin_by(later.pos, later.ts)
+    for u, v in pairwise(ordered):
+        if v.isr is None and v.leader == -1 and u.epoch is not None and v.epoch == u.epoch + 1:
+            v.isr = _isr_of_leaderless(u.isr, v.ts, facts)
+    assign(ordered, changes, numbers, facts)
+    for v in ordered:
+        v.made = sum(c.is_printed for c in changes[1 : max(numbers[v.epoch]) + 1]) if len(numbers[v.epoch]) == 1 else None
+    for n in left:
+        _insert_unplaced(ordered, changes[n], n, numbers)
+    for v in life.loose:
+        _insert_loose(ordered, v)
+    return ordered
+
+
+def _isr_of_leaderless(before: Ids | None, ts: int | None, facts: KRaftFacts) -> Ids | None:
+    """A leader is lost with the last of the ISR (PartitionChangeBuilder.electLeader), who stays in it or, with KIP-966, leaves an empty one."""
+    if before is None or len(before) > 1:
+        return None
+    return before if facts.without_elr else [] if facts.elr_since is not None and facts.elr_since <= (ts or 0) else None
+
+
+def _insert_unplaced(ordered: list[Version], change: Change, number: int, made: Mapping[int | None, set[int]]) -> None:
+    """Adds a change of the assignment whose epoch is not known, where its time and its number put it."""
+    at = sum(
+        v.epoch is None or max(made[v.epoch]) < number or (min(made[v.epoch]) < number and v.pos < change.pos) for v in ordered
+    )
+    one = Version(*change[:3], None, None, None, None, *change[5:8], inferred=True)
+    if at < len(ordered):
+        one.begin_by(ordered[at].pos, ordered[at].ts)
+    if at:
+        one.learn(ordered[at - 1], ("leader", "leader_epoch", "isr"))
+    ordered.insert(at, one)
+
+
+def _insert_loose(ordered: list[Version], v: Version) -> None:
+    """Adds what a line without an epoch says, unless a version with one explains it, or it is older than its time."""
+    at = sum(one.pos < v.pos for one in ordered)
+    newest = max((one.leader_epoch or 0 for one in ordered[:at]), default=0)
+    is_known = any(one.leader == v.leader and one.leader_epoch == v.leader_epoch for one in ordered)
+    if (v.leader_epoch or 0) >= newest and not is_known:
+        ordered.insert(at, v)
+
+
+@dataclass
+class Story:
+    """Makes rows of versions, one after the other. latest: time of the last row. assignment: AR and RR in any order."""
+
+    latest: int | None = None
+    state: str | None = None
+    leader_epoch: int | None = None
+    assignment: tuple[object, ...] | None = None
+    epoch_at_start: int | None = None
+
+    @classmethod
+    def after(cls, row: Row | None) -> "Story":
+        """That goes on after a row."""
+        return cls() if row is None else cls(row.ts, row.state, row.leader_epoch, row.assignment())
+
+    def row(self, v: Version, until: int | None = None) -> Row:
+        """until: when the topic was removed; what is said later is about the time before."""
+        if v.leader is not None:
+            self.state = "OfflinePartition" if v.leader == -1 else "OnlinePartition"
+        row = Row(
+            v.pos,
+            None,
+            v.leader,
+            v.leader_epoch,
+            v.isr,
+            v.epoch,
+            v.replicas,
+            v.adding,
+            v.removing,
+            self.state,
+            None,
+            v.inferred,
+            v.record_id,
+        )
+        if v.adding is not None and row.assignment() != self.assignment:
+            self.assignment, self.epoch_at_start = row.assignment(), self.leader_epoch
+        self.leader_epoch = v.leader_epoch
+        # the clocks of two nodes may differ: no row begins before the one before it
+        self.latest = max((one for one in (self.latest, v.ts) if one is not None), default=None)
+        ts = self.latest if until is None or self.latest is None else min(self.latest, until)
+        is_raised = v.leader_epoch is not None and (self.epoch_at_start is None or v.leader_epoch > self.epoch_at_start)
+        return row._replace(ts=ts, phase=phase(v.adding, v.removing, is_raised=is_raised))
+
+    def end(self, pos: int, ts: int | None, record_id: str) -> Row:
+        """The topic is removed."""
+        self.latest = ts
+        return Row(pos, ts, None, None, None, None, None, None, None, "NonExistentPartition", None, True, record_id)
+
+
+def rows_of(final: Final, lives: Sequence[Sequence[Row]], facts: IncarnationFacts) -> Rows:
+    """lives: the rows after the final ones, those of each topic id."""
+    told = Rows(final.steps, final.last.ts if final.last else None)
+    told.partitions = final.partitions((row for life in lives for row in life), facts.end)
+    kept = [row for _, row, _ in told.partitions]
+    told.replicas = final.replicas(stood(final, kept, facts.kraft.brokers), kept, facts.end)
+    first = [final.last] if final.last and not final.is_foreign else []
+    for n, life in enumerate(lives):
+        told.reassignments += reassignments([*([] if n else first), *life])
+    return told
+
+
+def stood(final: Final, rows: Iterable[Row], brokers: Mapping[int, Sequence[Standing]]) -> dict[int, list[Standing]]:
+    """Replica -> its states. rows: from the last final one on.
+
+    A replica has no state of its own in KRaft: it stands as its broker's registration does, as long as it is one of the replicas.
+    """
+    own = list(rows)[1 if final.is_foreign else 0 :]
+    telling = [row for row in own if row.replicas is not None or row.state == "NonExistentPartition"]
+    found = {}
+    for replica in sorted({*final.standing, *(one for row in telling for one in row.replicas or ())}):
+        changes: list[tuple[int, int, int, Row | Standing]] = [(row.ts or 0, 0, n, row) for n, row in enumerate(telling)]
+        changes += [(one.ts or 0, 1, n, one) for n, one in enumerate(brokers.get(replica, ()))]
+        told = [final.standing[replica][1]] if replica in final.standing else []
+        is_member, was_member, broker = False, bool(told) and told[0].state in STATES, None
+        for ts, kind, _, one in sorted(changes, key=lambda change: change[:3]):
+            if isinstance(one, Standing):
+                broker = one.state
+            else:
+                is_member = replica in (one.replicas or ())
+                was_member |= is_member
+            state = broker if is_member else REMOVED if was_member else None
+            is_new = final.last is None or final.is_foreign or (ts, kind) >= (final.last.ts or 0, 0)
+            if is_new and state is not None:
+                told.append(Standing(one.ts, state, one.record_id))
+        found[replica] = changes_of(told)
+    return found
+
+
+def reassignments(rows: Iterable[Row]) -> Iterator[Reassignment]:
+    """From the assignment that starts one to the next, which ends it. rows: of one life, in order."""
+    rows = [row for row in rows if row.adding is not None]
+    begins = [n for n, row in enumerate(rows) if not n or row.assignment() != rows[n - 1].assignment()]
+    for before, (at, after) in zip([None, *begins], with_next(begins), strict=False):
+        one = rows[at]
+        if not (one.adding or one.removing) or one.replicas is None:
+            continue
+        target = set(without(one.replicas, one.removing) or ())
+        during = [row for row in rows[at + 1 : None if after is None else after + 1] if row.isr is not None]
+        caught = [row.ts for row in during if target <= set(row.isr or ())]
+        begun, end, previous = (
+            _assigned(one),
+            _assigned(rows[after]) if after is not None else None,
+            None if before is None else rows[before],
+        )
+        is_reached = is_target(end, begun)
+        if after is not None and rows[after].replicas is None:
+            # where RS is not known, a member of the ISR that was added tells
+            is_reached = bool(set(one.adding or ()) & set(rows[after].isr or ()))
+        yield reassignment(previous and _assigned(previous), begun, end, caught[0] if caught else None, reaches_target=is_reached)
+
+
+def _assigned(row: Row) -> Assigned:
+    return Assigned(row.pos, row.ts, row.record_id, row.replicas, row.adding, row.removing)
+
+
+# ---------------------------------------------------------------------------------------- what the state need not keep
+
+
+def _settle(history: History, which: str, versions: Sequence[Version], told: Rows, facts: KRaftFacts) -> None:
+    """Settles all up to the newest version of which everything is known while nothing moves. which: the newest topic id; versions:
+    `tell_life` of it.
+    """
+    life = history.lives[which]
+    later: Version | None = None
+    for v in reversed(versions):
+        at_rest = v.is_whole and not v.adding and not v.removing and v.adding is not None and v.removing is not None
+        is_older = later is None or (v.pos < later.pos and (v.ts or 0) < (later.ts or 0))
+        if (
+            at_rest
+            and v.made is not None
+            and (v.epoch or 0) > life.base
+            and is_older
+            and (v.ts or 0) <= history.heard - UNSETTLED
+        ):
+            break
+        later = v
+    else:
+        return
+    make_final(history.final, told, v.pos, facts.brokers)
+    assert v.epoch is not None
+    life.gaps |= set(range(life.base, v.epoch)) - {one.epoch for one in versions if one.is_whole and one.epoch is not None}
+    life.base, life.is_settled = v.epoch, True
+    life.past += [crc32(repr(c.content).encode()) for c in life.changes[: v.made]]
+    del life.changes[: v.made]
+    life.versions = {v.epoch: v} | {epoch: one for epoch, one in life.versions.items() if epoch > v.epoch}
+    life.loose = [one for one in life.loose if one.pos > v.pos]
+    for other, one in history.lives.items():
+        if other != which:
+            history.closed[other] = one.gaps | {epoch for epoch, version in one.versions.items() if not version.is_whole}
+    history.lives = {which: life}
+
+
+def make_final(final: Final, told: Rows, pos: int, brokers: Mapping[int, Sequence[Standing]]) -> None:
+    """Makes rows final up to a position. What comes later is later in time, too."""
+    kept = [row for _, row, _ in told.partitions if row.pos <= pos]
+    until = kept[-1].ts or 0
+    earlier = {broker: [one for one in its if (one.ts or 0) < until] for broker, its in brokers.items()}
+    final.extend(kept, stood(final, kept, earlier))

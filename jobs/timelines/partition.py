@@ -1,0 +1,177 @@
+"""One partition from its state and new events to its rows: under ZooKeeper controllers, then under KRaft ones, or from a metadata log."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from jobs.timelines import kraft, metadata_log, state, zookeeper
+from jobs.timelines.discontinuities import Break, Lines
+from jobs.timelines.events import Event, PartitionKey
+from jobs.timelines.facts import ClusterFacts, IncarnationFacts
+from jobs.timelines.rows import Final, ReplicaRow, Rows
+from jobs.timelines.summary import PARTITION_RECORDS
+
+# part of every kept state: another version makes it anew
+CODE_VERSION = "1"
+LOGS, METADATA_LOG = "logs", "metadata_log"
+
+
+@dataclass
+class Folded:
+    """What `fold` tells: the rows that are not settled before it. Times are microseconds.
+
+    is_stale: the state cannot take these events: all of them have to be folded from the beginning, nothing else here counts.
+    state: what the next fold goes on from, JSON.
+    partitions: columns of `partition_timeline` from step on; replicas: of `replica_timeline` from replica on; reassignments: of
+    `reassignments` from started_at on. The last value of each row, settled: whether the next fold does not tell it again.
+    breaks: all breaks in the logged states, for `discontinuities`.
+    """
+
+    is_stale: bool = False
+    state: str = ""
+    partitions: list[tuple[Any, ...]] = field(default_factory=list)
+    replicas: list[tuple[Any, ...]] = field(default_factory=list)
+    reassignments: list[tuple[Any, ...]] = field(default_factory=list)
+    breaks: list[Break] = field(default_factory=list)
+
+
+@dataclass
+class Held:
+    """The state, read. by_zookeeper, of_text, of_log: of each mode that has told of the partition; text is that of KRaft. heard: time of the last event."""
+
+    heard: int = -1
+    by_zookeeper: zookeeper.History | None = None
+    of_text: kraft.History | None = None
+    of_log: metadata_log.History | None = None
+    lines: Lines = field(default_factory=Lines)
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether one of the modes has to hear all anew."""
+        return any(one.is_stale for one in (self.by_zookeeper, self.of_text, self.of_log) if one)
+
+    def settled(self) -> tuple[Final, int | None]:
+        """What is final, and up to when reassignments are (microseconds)."""
+        of_kraft = self.of_text or self.of_log
+        if of_kraft and of_kraft.final.last is not None and not of_kraft.final.is_foreign:
+            return of_kraft.final, of_kraft.final.last.ts
+        if of_kraft:
+            return of_kraft.final, self.by_zookeeper.heard if self.by_zookeeper else None
+        return (self.by_zookeeper.final, self.by_zookeeper.since_ts) if self.by_zookeeper else (Final(), None)
+
+    def to_json(self) -> str:
+        """As `read` takes it."""
+        return state.dump([
+            CODE_VERSION,
+            self.heard,
+            self.by_zookeeper and state.of_zookeeper(self.by_zookeeper),
+            self.of_text and state.of_kraft(self.of_text),
+            self.of_log and state.of_metadata_log(self.of_log),
+            state.of_lines(self.lines),
+        ])  # fmt: skip
+
+
+def read(text: str | None) -> Held | None:
+    """The state that `Held.to_json` gives; of none an empty one, of another version null."""
+    if not text:
+        return Held()
+    version, *held = json.loads(text)
+    if version != CODE_VERSION:
+        return None
+    heard, of_zookeeper, of_text, of_log, lines = held
+    return Held(
+        heard,
+        of_zookeeper and state.zookeeper_of(of_zookeeper),
+        of_text and state.kraft_of(of_text),
+        of_log and state.metadata_log_of(of_log),
+        state.lines_of(lines),
+    )
+
+
+def fold(key: PartitionKey, held: str | None, events: Iterable[Event], facts: ClusterFacts) -> Folded:
+    """What a partition went through, from new events on.
+
+    held: the state that the last fold gave, null: from the beginning. events: those whose `key_of` is key, in any order, each once.
+    """
+    of_all, before = facts[key.incarnation], read(held)
+    if before is None:
+        return Folded(is_stale=True)
+    events = list(events)
+    records = [e for e in events if e.event_type in PARTITION_RECORDS]
+    lines = [e for e in events if e.event_type not in PARTITION_RECORDS]
+    if any((e.ts or 0) <= before.heard for e in lines) or (records and before.of_text):
+        return Folded(is_stale=True)
+    _hear_states(before, key.topic, lines, of_all)
+    of_zookeeper = [e for e in lines if not of_all.is_of_kraft(e)]
+    parts: list[tuple[str, Rows]] = []
+    if before.of_text or before.of_log:
+        _check_closed(before, key.topic, of_zookeeper, of_all)
+    elif of_zookeeper or before.by_zookeeper:
+        before.by_zookeeper = before.by_zookeeper or zookeeper.History()
+        parts.append((LOGS, zookeeper.fold(before.by_zookeeper, key.topic, of_zookeeper, of_all)))
+    if records or before.of_log:
+        before.of_log = before.of_log or metadata_log.History(final=_after(parts))
+        parts.append((METADATA_LOG, metadata_log.fold(before.of_log, key.topic, records, of_all)))
+    elif before.of_text or len(of_zookeeper) < len(lines):
+        of_kraft = [e for e in lines if of_all.is_of_kraft(e)]
+        before.of_text = before.of_text or kraft.History(final=_after(parts))
+        parts.append((LOGS, kraft.fold(before.of_text, key.topic, of_kraft, of_all)))
+    before.heard = max([before.heard, *(e.ts or 0 for e in lines)])
+    if before.is_stale:
+        return Folded(is_stale=True)
+    return _folded(before, parts)
+
+
+def _hear_states(before: Held, topic: str, lines: Sequence[Event], facts: IncarnationFacts) -> None:
+    """Looks for breaks in the states that lines print."""
+    own = [e for e in lines if e.to_state is not None or e.from_state is not None]
+    if own or before.lines.last:
+        deletions = (e for e in facts.deletions.get(topic, ()) if (e.ts or 0) > before.heard)
+        before.lines.hear(sorted([*own, *deletions], key=facts.position))
+
+
+def _check_closed(before: Held, topic: str, of_zookeeper: Sequence[Event], facts: IncarnationFacts) -> None:
+    """Once KRaft controllers run the cluster, nothing may be added to ZooKeeper's time."""
+    if of_zookeeper and not before.by_zookeeper:
+        before.by_zookeeper = zookeeper.History(is_stale=True)
+    elif before.by_zookeeper and zookeeper.in_order_of_kafka(before.by_zookeeper, topic, of_zookeeper, facts):
+        before.by_zookeeper.is_stale = True
+
+
+def _after(parts: Sequence[tuple[str, Rows]]) -> Final:
+    """Where rows of a KRaft cluster go on: after those of ZooKeeper's time, if there are any."""
+    final = Final()
+    for _, rows in parts:
+        if rows.partitions:
+            step, final.last, _ = rows.partitions[-1]
+            final.steps, final.is_foreign = step - 1, True
+            final.isr = rows.partitions[-2][1].isr if len(rows.partitions) > 1 else None
+        final.standing = {row.replica: (row.step, row.begun) for row in rows.replicas}
+    return final
+
+
+def _folded(held: Held, parts: Sequence[tuple[str, Rows]]) -> Folded:
+    """The rows of all modes, one after the other: a later one tells the last row of the one before it once more."""
+    partitions: dict[int, tuple[Any, ...]] = {}
+    replicas: dict[tuple[int, int], ReplicaRow] = {}
+    final, since = held.settled()
+    told = Folded(state=held.to_json(), breaks=held.lines.breaks)
+    for source, rows in parts:
+        for step, row, until in rows.partitions:
+            of = partitions[step][-2] if step in partitions else source
+            partitions[step] = step, row.ts, until, *row[2:], of, step <= final.steps
+        replicas |= {(row.replica, row.step): row for row in rows.replicas}
+        told.reassignments += [(*one[1:], _is_up_to(one.started_at, since)) for one in rows.reassignments]
+    told.partitions = list(partitions.values())
+    for one in replicas.values():
+        is_settled = one.replica in final.standing and one.step < final.standing[one.replica][0]
+        begun = one.begun
+        told.replicas.append(
+            (one.replica, one.step, begun.ts, one.until, begun.state, one.in_isr, begun.inferred, begun.record_id, is_settled)
+        )
+    return told
+
+
+def _is_up_to(ts: int | None, since: int | None) -> bool:
+    return ts is not None and since is not None and ts <= since

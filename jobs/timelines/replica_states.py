@@ -1,0 +1,86 @@
+"""ZooKeeper mode: in which state the controller held every replica of a partition.
+
+Where the log prints `Changed state of replica` (state.change.logger at TRACE: the default up to 2.5), that is it. From 2.6 on the default
+is INFO, and the states follow from other lines of the controller.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from jobs.timelines.events import Event, Ids, without
+from jobs.timelines.kraft_facts import Standing
+from jobs.timelines.rows import Assigned, changes_of
+
+# what the controller does with the replica that a line names, beside printing the line (kafka.controller.*, 2.6 to 3.9): `after removing
+# replica` is printed while that replica goes offline; the rest is the TopicDeletionManager's
+OF_NAMED_REPLICA = {
+    "isr_shrunk": "OfflineReplica",
+    "deletion_dead_replicas": "ReplicaDeletionIneligible",
+    "deletion_failed": "ReplicaDeletionIneligible",
+    "deletion_retried": "OfflineReplica",
+    "deletion_succeeded": "ReplicaDeletionSuccessful",
+}
+
+
+class Stood(NamedTuple):
+    """A replica was in a state from then on. from_state: that before it, where the line says."""
+
+    pos: int
+    ts: int | None
+    record_id: str
+    replica: int
+    state: str
+    from_state: str | None = None
+    inferred: bool = False
+
+
+def told_by(e: Event, pos: int) -> Iterator[Stood]:
+    """The state that a line prints: an applied change, or the map that a starting controller prints."""
+    is_applied = e.says == "happened" and e.event_type == "replica_state_changed"
+    if e.replica is not None and e.to_state is not None and (is_applied or e.says == "is"):
+        yield Stood(pos, e.ts, e.record_id, e.replica, e.to_state, e.from_state)
+
+
+def inferred_from(e: Event, pos: int, held: Assigned | None) -> Iterator[Stood]:
+    """States that follow from a line of a node that prints none. held: the assignment so far.
+
+    onNewPartitionCreation makes the replicas with the partition; a reassignment makes its added replicas when it begins (A2), and the old
+    ones are gone when the assignment without them is written.
+    """
+    for ids, state in _inferred(e, held):
+        for replica in ids or ():
+            yield Stood(pos, e.ts, e.record_id, replica, state, inferred=True)
+
+
+def _inferred(e: Event, held: Assigned | None) -> Iterator[tuple[Ids | None, str]]:
+    kind = e.event_type
+    if kind in OF_NAMED_REPLICA and e.replica is not None:
+        yield [e.replica], OF_NAMED_REPLICA[kind]
+    elif kind == "partition_new":
+        yield e.replicas, "NewReplica"
+    elif kind == "assignment_updated":
+        yield e.adding_replicas, "NewReplica"
+        if held and held.removing and not e.adding_replicas and not e.removing_replicas:
+            yield without(held.removing, e.replicas), "NonExistentReplica"
+    elif held is None:
+        return
+    elif kind == "partition_online" and e.from_state == "NewPartition":
+        yield held.replicas, "OnlineReplica"
+    elif kind == "reassignment_caught_up":
+        yield held.adding, "OnlineReplica"
+    elif kind == "deletion_completed":
+        yield held.replicas, "NonExistentReplica"
+    elif kind == "broker_started" and e.broker is not None and e.broker in (without(held.replicas, held.adding or []) or ()):
+        yield [e.broker], "OnlineReplica"
+
+
+def intervals(stood: Iterable[Stood], standing: Mapping[int, tuple[int, Standing]]) -> dict[int, list[Standing]]:
+    """Replica -> its states one after the other, from that in which it is `standing` on, where it has one."""
+    found = {replica: [held] for replica, (_, held) in standing.items()}
+    for one in stood:
+        its = found.setdefault(one.replica, [])
+        if not its and one.from_state not in (None, "NonExistentReplica"):
+            # the first line tells what was before it
+            its.append(Standing(None, str(one.from_state), one.record_id))
+        its.append(Standing(one.ts, one.state, one.record_id, one.inferred))
+    return {replica: changes_of(its) for replica, its in found.items()}

@@ -1,0 +1,269 @@
+"""What is kept of all events of a cluster to know what its partitions share: a sum to which any part of the events may be added.
+
+The order of delivery does not matter: every field is a union, a smallest or a largest value.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Self
+
+from jobs.timelines.events import Event
+from jobs.timelines.incarnations import Place, folder_of
+
+ELECTED = frozenset({"controller_elected", "controller_epoch_incremented"})
+# what only a broker of a KRaft cluster prints, what only a KRaft and what only a ZooKeeper controller does
+KRAFT_BROKER = frozenset({"replica_creating", "roles_changing", "broker_state_changed"})
+KRAFT_CONTROLLER = frozenset({
+    "topic_registered", "topic_removed", "partition_registered", "assignment_changed", "partition_changed", "unclean_leader_elected",
+    "partition_record",
+})  # fmt: skip
+ZOOKEEPER_CONTROLLER = frozenset({"partition_new", "partition_online", "assignment_updated", "topics_changed"})
+OF_MODE = KRAFT_BROKER | KRAFT_CONTROLLER | ZOOKEEPER_CONTROLLER
+# registrations of brokers: what a controller prints again when it starts, what the active one decides, what a dump of its log holds
+REGISTRATION_REPLAYED = frozenset({
+    "broker_registration_replayed", "broker_fencing_replayed", "broker_unfencing_replayed", "broker_registration_change_replayed",
+    "broker_fenced_replayed", "broker_unfenced_replayed", "broker_unregistered",
+})  # fmt: skip
+REGISTRATION_DECIDED = frozenset({"broker_unfenced", "broker_fenced", "controlled_shutdown_granted", "broker_shutdown_granted"})
+REGISTRATION_RECORDED = frozenset({
+    "register_broker_record", "broker_fencing_record", "broker_unfencing_record", "registration_change_record",
+    "fence_broker_record", "unfence_broker_record", "unregister_broker_record",
+})  # fmt: skip
+# what only the active KRaft controller prints
+ACTING = REGISTRATION_DECIDED | {"reassignments_accepted", "partitions_changing"}
+CONTROLLER_RUNS = ACTING | {"quorum_controller_created", "controller_activated", "metadata_caught_up", "quorum_leader_learned"}
+# records of a metadata log about one partition
+PARTITION_RECORDS = frozenset({"partition_record", "partition_change_record"})
+TOPIC_GONE = frozenset({"topic_removed", "remove_topic_record"})
+# events of which each is kept
+CLUSTER_EVENTS = (
+    ELECTED | REGISTRATION_REPLAYED | REGISTRATION_DECIDED | REGISTRATION_RECORDED | CONTROLLER_RUNS | TOPIC_GONE
+    | {
+        "controller_resigned", "broker_started", "deletion_completed", "topic_record", "clear_elr_record", "snapshot_header_record",
+        "feature_replayed", "assignment_changed", "topic_deletion_answered",
+    }
+)  # fmt: skip
+HOUR, DAY = 3_600_000_000, 86_400_000_000
+# of a controller term so many of the newest lines from memory are kept, to count those of a deposed controller
+MOST_FROM_MEMORY = 1000
+STATE_CHANGE_LOG, CONTROLLER_LOG, SERVER_LOG = 1, 2, 4
+
+
+def log_of(logger: str | None) -> int:
+    """Which of Kafka's files a logger writes to, as Kafka's own configuration divides them."""
+    if logger is None:
+        return SERVER_LOG
+    return (
+        STATE_CHANGE_LOG if logger.endswith("state.change.logger") else CONTROLLER_LOG if ".controller" in logger else SERVER_LOG
+    )
+
+
+def is_cluster_event(e: Event) -> bool:
+    """Whether an event is kept: it tells something that partitions share."""
+    if e.event_type in CLUSTER_EVENTS:
+        return e.event_type != "assignment_changed" or e.partition_epoch is None
+    return e.cluster_id is not None or e.kafka_version is not None or begins_metadata_log(e)
+
+
+def begins_metadata_log(e: Event) -> bool:
+    """Whether an event is the first record of a metadata log."""
+    return e.metadata_offset == 0 and e.event_type in ("metadata_record", "quorum_leader_record")
+
+
+def prints_replica_state(e: Event) -> bool:
+    """Whether a line tells a state of a replica with the one before it, as nodes do that print all of them."""
+    if e.replica is None or e.from_state is None or e.partition is None:
+        return False
+    return (e.event_type == "replica_state_changed" and e.says == "happened") or (e.says == "is" and e.to_state is not None)
+
+
+def is_from_memory(e: Event) -> bool:
+    """Whether a controller tells what it remembers. What it writes is refused, or has an epoch that puts it in its place."""
+    if e.controller is None or e.controller != e.node or e.controller_epoch is None or e.topic is None:
+        return False
+    return e.partition_epoch is None and (e.says == "is" or e.to_state is not None or e.from_state is not None)
+
+
+class FileSpan(NamedTuple):
+    """First and last time stamp of a file (microseconds), and which of Kafka's logs are in it (bits)."""
+
+    first: int | None
+    last: int | None
+    logs: int
+
+
+class Line(NamedTuple):
+    """Where and when a record was written; in the order of files."""
+
+    ts: int | None
+    log: int
+    file: str
+    record_no: int
+    record_id: str
+
+
+Term = tuple[int, int | None]
+
+
+@dataclass
+class Summary:
+    """cluster_events: by record and item. files: (node, file) -> its span. traced_hours, logged_hours: node -> hours since 1970 in which it
+    wrote state changes, at TRACE and at all. mode_signs: event type -> its first time stamp. terms: (controller epoch, node) -> by day the
+    first line of it. from_memory: (controller epoch, node) -> its newest time stamps. topic_ids: topic -> id -> first and last time stamp
+    that names it. tracers: nodes that print replica states.
+    """
+
+    cluster_events: dict[tuple[str, int], Event] = field(default_factory=dict)
+    files: dict[tuple[int | None, str], FileSpan] = field(default_factory=dict)
+    traced_hours: dict[int | None, set[int]] = field(default_factory=dict)
+    logged_hours: dict[int | None, set[int]] = field(default_factory=dict)
+    mode_signs: dict[str, int | None] = field(default_factory=dict)
+    terms: dict[Term, dict[int, Line]] = field(default_factory=dict)
+    from_memory: dict[Term, list[int]] = field(default_factory=dict)
+    topic_ids: dict[str, dict[str, tuple[int | None, int | None]]] = field(default_factory=dict)
+    tracers: set[int | None] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, events: Iterable[Event]) -> Self:
+        """The summary of some events of one cluster."""
+        summary = cls()
+        for e in events:
+            summary._add(e)
+        for times in summary.from_memory.values():
+            times[:] = sorted(times)[-MOST_FROM_MEMORY:]
+        return summary
+
+    def _add(self, e: Event) -> None:
+        log = log_of(e.logger)
+        span, ts = self.files.get((e.node, e.file)), e.ts
+        if span is None:
+            self.files[e.node, e.file] = FileSpan(ts, ts, log)
+        elif not span.logs & log or (ts is not None and not (span.first or 0) <= ts <= (span.last or -1)):
+            self.files[e.node, e.file] = _joined(span, FileSpan(ts, ts, log))
+        if log == STATE_CHANGE_LOG and ts is not None:
+            self.logged_hours.setdefault(e.node, set()).add(ts // HOUR)
+            if e.level == "TRACE":
+                self.traced_hours.setdefault(e.node, set()).add(ts // HOUR)
+        if e.controller_epoch is not None and e.controller is not None and e.controller == e.node:
+            self._add_spoken(e, log)
+        if e.event_type in OF_MODE:
+            self.mode_signs[e.event_type] = _earlier(self.mode_signs.get(e.event_type, ts), ts)
+        if e.topic_id is not None and e.topic is not None:
+            ids = self.topic_ids.setdefault(e.topic, {})
+            first, last = ids.get(e.topic_id, (ts, ts))
+            ids[e.topic_id] = _earlier(first, ts), _later(last, ts)
+        if prints_replica_state(e):
+            self.tracers.add(e.node)
+        if is_cluster_event(e):
+            self.cluster_events[e.record_id, e.item] = e
+
+    def _add_spoken(self, e: Event, log: int) -> None:
+        """Adds a line that a controller prints in a term of its own."""
+        assert e.controller_epoch is not None
+        term = e.controller_epoch, e.node
+        line = Line(e.ts, log, e.file, e.record_no, e.record_id)
+        days = self.terms.setdefault(term, {})
+        day = -1 if e.ts is None else e.ts // DAY
+        if day not in days or _in_files(line) < _in_files(days[day]):
+            days[day] = line
+        if e.ts is not None and is_from_memory(e):
+            self.from_memory.setdefault(term, []).append(e.ts)
+
+    def __add__(self, other: "Summary") -> "Summary":
+        """The summary of the events of both. No event may be in both."""
+        both = Summary(
+            cluster_events=self.cluster_events | other.cluster_events,
+            files=_merged(self.files, other.files, _joined),
+            traced_hours=_merged(self.traced_hours, other.traced_hours, set.union),
+            logged_hours=_merged(self.logged_hours, other.logged_hours, set.union),
+            mode_signs=_merged(self.mode_signs, other.mode_signs, _earlier),
+            terms=_merged(self.terms, other.terms, lambda a, b: _merged(a, b, lambda x, y: min(x, y, key=_in_files))),
+            from_memory=_merged(self.from_memory, other.from_memory, lambda a, b: sorted([*a, *b])[-MOST_FROM_MEMORY:]),
+            topic_ids=_merged(self.topic_ids, other.topic_ids, lambda a, b: _merged(a, b, _named_from_to)),
+            tracers=self.tracers | other.tracers,
+        )
+        return both
+
+    @property
+    def newest(self) -> int:
+        """The newest time stamp, -1 where there is none."""
+        return max((span.last for span in self.files.values() if span.last is not None), default=-1)
+
+    def newest_of_places(self) -> dict[Place, int]:
+        """Place -> its newest time stamp."""
+        found: dict[Place, int] = {}
+        for (node, file), span in self.files.items():
+            place = folder_of(file), node
+            found[place] = max(found.get(place, -1), -1 if span.last is None else span.last)
+        return found
+
+    def to_json(self) -> str:
+        """The same for equal summaries."""
+        defaults = Event._field_defaults
+        events = [
+            {name: value for name, value in e._asdict().items() if value is not None or name not in defaults}
+            for _, e in sorted(self.cluster_events.items())
+        ]
+        return json.dumps(
+            {
+                "cluster_events": events,
+                "files": _sorted((*key, *span) for key, span in self.files.items()),
+                "traced_hours": _sorted((node, sorted(hours)) for node, hours in self.traced_hours.items()),
+                "logged_hours": _sorted((node, sorted(hours)) for node, hours in self.logged_hours.items()),
+                "mode_signs": dict(sorted(self.mode_signs.items())),
+                "terms": _sorted((*term, day, *line) for term, days in self.terms.items() for day, line in days.items()),
+                "from_memory": _sorted((*term, times) for term, times in self.from_memory.items()),
+                "topic_ids": {topic: dict(sorted(ids.items())) for topic, ids in sorted(self.topic_ids.items())},
+                "tracers": sorted(self.tracers, key=str),
+            },
+            separators=(",", ":"),
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Of what `to_json` gives."""
+        held = json.loads(text)
+        terms: dict[Term, dict[int, Line]] = {}
+        for epoch, node, day, *line in held["terms"]:
+            terms.setdefault((epoch, node), {})[day] = Line(*line)
+        return cls(
+            cluster_events={(e["record_id"], e["item"]): Event(**e) for e in held["cluster_events"]},
+            files={(node, file): FileSpan(*span) for node, file, *span in held["files"]},
+            traced_hours={node: set(hours) for node, hours in held["traced_hours"]},
+            logged_hours={node: set(hours) for node, hours in held["logged_hours"]},
+            mode_signs=held["mode_signs"],
+            terms=terms,
+            from_memory={(epoch, node): times for epoch, node, times in held["from_memory"]},
+            topic_ids={topic: {name: (a, z) for name, (a, z) in ids.items()} for topic, ids in held["topic_ids"].items()},
+            tracers=set(held["tracers"]),
+        )
+
+
+def _merged(one: Mapping[Any, Any], other: Mapping[Any, Any], merge: Any) -> dict[Any, Any]:
+    """The union of two dictionaries; values that both have are merged."""
+    return {**one, **{key: merge(one[key], value) if key in one else value for key, value in other.items()}}
+
+
+def _sorted(rows: Iterable[Any]) -> list[Any]:
+    return sorted(rows, key=repr)
+
+
+def _in_files(line: Line) -> tuple[Any, ...]:
+    return (line.ts is not None, line.ts or 0, *line[1:])
+
+
+def _earlier(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one if other is None else min(one, other)
+
+
+def _later(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one if other is None else max(one, other)
+
+
+def _joined(one: FileSpan, other: FileSpan) -> FileSpan:
+    return FileSpan(_earlier(one.first, other.first), _later(one.last, other.last), one.logs | other.logs)
+
+
+def _named_from_to(one: tuple[int | None, int | None], other: tuple[int | None, int | None]) -> tuple[int | None, int | None]:
+    return _earlier(one[0], other[0]), _later(one[1], other[1])

@@ -1,0 +1,376 @@
+"""What one partition went through under ZooKeeper controllers: a fold over its events.
+
+Three things change, each told by lines of its own: the state znode (leader, leader epoch, ISR; its version is the partition epoch), the
+assignment (RS, AR, RR), and the controller's states of the partition and its replicas. What is heard late changes what is told, so `hear`
+collects what lines assert, and `tell` makes rows of it. Source: kafka.controller.KafkaController, 0.10 to 3.9.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import schemas
+from jobs.timelines import replica_states
+from jobs.timelines.events import Event, Ids, same_set, with_next, without
+from jobs.timelines.facts import IncarnationFacts
+from jobs.timelines.kraft_facts import Standing
+from jobs.timelines.rows import Assigned, Final, Reassignment, Row, Rows, is_target, phase, reassignment
+from jobs.timelines.znode_versions import ProposedIsr, Values, Version, before_all, in_order
+
+LEADER_DURING_DELETE = -2
+PARTITION_STATES = frozenset(schemas.machines()["partition"])
+PROPOSED, ANSWERED = ("isr_shrinking", "isr_expanding"), ("isr_updated", "isr_write_refused", "isr_update_failed")
+# of a reassignment (KafkaController.maybeTriggerPartitionReassignment)
+REFUSED = ("reassignment_failed", "reassignments_refused")
+# what is in the znode of the topic before the controller acts on it
+ANNOUNCED = ("topics_changed", "partitions_added")
+# so many things may be asserted before the beginning of a history is settled; what is younger than this (microseconds) never is
+KEPT, UNSETTLED = 200, 60_000_000
+
+
+class Mark(NamedTuple):
+    """Anything else. what: `caught_up`, `deleted`, `requested`, one of REFUSED, or the partition's state from then on."""
+
+    pos: int
+    ts: int | None
+    record_id: str
+    what: str
+    target: Ids | None = None
+
+
+@dataclass
+class Life:
+    """What has been asserted of a partition since its creation, or since its history was settled.
+
+    is_written: whether writes of its assignment are known. target: what a reassignment aims at. created_with: replicas without a
+    reassignment. at_rest: what was assigned when the reassignment began. printed_values: values of versions, settled ones too. gaps: settled epochs that nobody has told of.
+    """
+
+    versions: dict[int, Version] = field(default_factory=dict)
+    loose: list[Version] = field(default_factory=list)
+    proposed: list[ProposedIsr] = field(default_factory=list)
+    assigned: list[Assigned] = field(default_factory=list)
+    marks: list[Mark] = field(default_factory=list)
+    stood: list[replica_states.Stood] = field(default_factory=list)
+    is_written: bool = False
+    target: Ids | None = None
+    created_with: Ids | None = None
+    at_rest: Ids | None = None
+    printed_values: set[Values] = field(default_factory=set)
+    gaps: set[int] = field(default_factory=set)
+
+    def __len__(self) -> int:
+        return sum(map(len, (self.versions, self.loose, self.marks, self.proposed, self.stood)))
+
+
+@dataclass
+class History:
+    """The state of the fold. heard: time of the last event. count: of events. is_first: nothing was settled, no life has ended. since:
+    position up to which all is final, since_ts: when that was. brokers: that ever held a replica. shared: what the facts said of its topic and brokers up to `heard`.
+    """
+
+    heard: int = -1
+    count: int = 0
+    is_first: bool = True
+    since: int = 0
+    life: Life = field(default_factory=Life)
+    final: Final = field(default_factory=Final)
+    brokers: set[int] = field(default_factory=set)
+    shared: int = 0
+    since_ts: int | None = None
+    is_stale: bool = False
+
+
+def fold(history: History, topic: str, events: Iterable[Event], facts: IncarnationFacts) -> Rows:
+    """Continues a history, in place. events: of this partition alone. Where it `is_stale` then, all has to be heard anew."""
+    rows = Rows(history.final.steps, history.since_ts)
+    for e in in_order_of_kafka(history, topic, events, facts):
+        if e.says == "happened" and e.from_state == "NonExistentPartition" and e.to_state == "NewPartition" and e.replica is None:
+            settle(history, tell(history, rows, facts.end), history.count, history.heard)
+            history.life = Life()
+        history.heard = max(history.heard, e.ts or 0)
+        history.count += 1
+        hear(history.life, history.count, e, facts)
+    told = tell(history, rows, facts.end)
+    if len(history.life) > KEPT:
+        settle_up_to(history, told)
+    history.shared = _shared(history, topic, facts)
+    return rows
+
+
+def in_order_of_kafka(history: History, topic: str, events: Iterable[Event], facts: IncarnationFacts) -> list[Event]:
+    """What there is to hear: events of a partition, with those that tell of the topic or of brokers that hold a replica."""
+    own = list(events)
+    history.is_stale |= history.shared != _shared(history, topic, facts)
+    heard, gaps = history.heard, history.life.gaps
+    history.is_stale |= any((e.ts or 0) <= heard or e.partition_epoch in gaps for e in own)
+    history.brokers.update(replica for e in own for replica in e.replicas or ())
+    starts = (e for broker in history.brokers & facts.starts.keys() for e in facts.starts[broker] if e.node not in facts.tracers)
+    shared = [e for e in (*facts.deletions.get(topic, ()), *starts) if (e.ts or 0) > heard and not facts.is_of_kraft(e)]
+    return sorted(own + shared, key=lambda e: facts.position(e, tiebreak(e)))
+
+
+def _shared(history: History, topic: str, facts: IncarnationFacts) -> int:
+    """What tells whether the facts about the time up to `heard` are as they were."""
+    events = [*facts.deletions.get(topic, ())]
+    for broker in history.brokers & facts.starts.keys():
+        events += facts.starts[broker]
+    return crc32("".join(sorted(e.record_id for e in events if (e.ts or 0) <= history.heard)).encode())
+
+
+def tiebreak(e: Event) -> int:
+    """Order within a millisecond: a reassignment is written before the epochs that it raises and taken back after all of them; a topic is
+    gone after all else.
+    """
+    if e.event_type == "deletion_completed":
+        return 2
+    if e.replicas is None or not e.is_present:
+        return 1
+    return 0 if e.adding_replicas or e.removing_replicas else 2 if e.event_type == "assignment_updated" else 1
+
+
+# ---------------------------------------------------------------------------------------- what lines assert
+
+
+def hear(life: Life, pos: int, e: Event, facts: IncarnationFacts) -> None:
+    """Adds what an event asserts."""
+    here = pos, e.ts, e.record_id
+    kind = e.event_type
+    state = e.to_state if e.is_present else e.from_state if e.says == "failed" else None
+    if e.replica is None and state in PARTITION_STATES:
+        life.marks.append(Mark(*here, str(state)))
+    if e.is_present and e.leader != LEADER_DURING_DELETE:
+        _hear_version(life, here, e, facts.keeps.get(e.event_type, ()))
+    if kind in PROPOSED:
+        life.proposed.append(ProposedIsr(*here, e.node if e.broker is None else e.broker, e.previous_isr, e.isr))
+    elif kind in ANSWERED:
+        _forget_proposed(life.proposed, e.node if e.broker is None else e.broker)
+    elif kind == "reassignment_caught_up":
+        life.marks.append(Mark(*here, "caught_up"))
+    elif kind == "reassignment_requested":
+        life.marks.append(Mark(*here, "requested", e.target_replicas))
+        life.target = e.target_replicas
+    elif kind in REFUSED and not (e.text or "").startswith("because controller has moved"):
+        # a controller that has moved leaves what was asked of it to its successor
+        life.marks.append(Mark(*here, kind, e.target_replicas))
+    elif kind == "deletion_completed" and (life.versions or life.loose or life.assigned or life.marks):
+        life.marks.append(Mark(*here, "deleted"))
+    life.stood += replica_states.told_by(e, pos)
+    if e.node not in facts.tracers:
+        life.stood += replica_states.inferred_from(e, pos, life.assigned[-1] if life.assigned else None)
+    if e.is_present and e.replicas is not None:
+        _hear_assignment(life, here, e)
+
+
+def _hear_version(life: Life, here: tuple[int, int | None, str], e: Event, keeps: Sequence[str]) -> None:
+    """Adds what an event says of the state znode."""
+    if e.leader is None and e.leader_epoch is None and e.isr is None and e.partition_epoch is None:
+        return
+    elects = e.says == "happened" and e.from_state == e.to_state == "OnlinePartition"
+    kept = tuple(name for name in keeps if name in ("leader", "leader_epoch", "isr"))
+    version = Version(*here, e.partition_epoch, e.leader, e.leader_epoch, e.isr, kept, elects)
+    if e.partition_epoch is not None:
+        known = life.versions.setdefault(e.partition_epoch, version)
+        if known is not version:
+            known.learn(version)
+            known.elects |= elects
+            known.keeps += version.keeps
+        if None not in known.values:
+            life.printed_values.add(known.values)
+    elif None not in version.values and version.values not in life.printed_values:
+        life.loose.append(version)
+
+
+def _forget_proposed(proposed: list[ProposedIsr], writer: int | None) -> None:
+    """A line tells what became of the last proposal of a leader."""
+    for n in reversed(range(len(proposed))):
+        if proposed[n].writer == writer:
+            del proposed[n]
+            return
+
+
+def _hear_assignment(life: Life, here: tuple[int, int | None, str], e: Event) -> None:
+    """Adds an assignment that the controller wrote. What requests carry is its memory, which runs ahead of ZooKeeper: it counts as long as
+    no written one is known.
+
+    Up to 2.3 RS alone is written: AR is the target less the replicas before, RR these less the target; RS equal to the target ends it.
+    """
+    assert e.replicas is not None
+    is_written = e.says == "happened" and e.event_type not in ANNOUNCED
+    if life.is_written and not is_written:
+        return
+    is_request = not is_written and e.event_type not in ANNOUNCED
+    if is_request and e.adding_replicas is None and life.target is None:
+        _hear_request(life, here, e)
+        return
+    life.is_written |= is_written
+    if e.adding_replicas == []:
+        life.created_with = e.replicas
+    is_reached = life.target is None or same_set(life.target, e.replicas)
+    original = life.at_rest if life.at_rest is not None else life.created_with
+    adding: Ids | None = e.adding_replicas
+    removing: Ids | None = e.removing_replicas
+    if adding is None:
+        adding = [] if is_reached else without(life.target, original)
+    if removing is None:
+        removing = [] if is_reached else without(e.replicas if original is None else original, life.target)
+    if is_reached or e.adding_replicas == []:
+        life.at_rest = e.replicas
+    life.assigned.append(Assigned(*here, e.replicas, adding, removing))
+
+
+def _hear_request(life: Life, here: tuple[int, int | None, str], e: Event) -> None:
+    """UpdateMetadata requests, and all requests up to 2.3, do not carry AR and RR: they are not known, but where RS is as it was."""
+    assert e.replicas is not None
+    held = life.assigned[-1] if life.assigned else None
+    if held is None or list(held.replicas or ()) != list(e.replicas):
+        life.assigned.append(Assigned(*here, e.replicas, None, None))
+
+
+# ---------------------------------------------------------------------------------------- the rows
+
+
+def tell(history: History, rows: Rows, end: int | None) -> list[Row]:
+    """Adds the rows of the present life. Returns those of partition_timeline, from the last final one on."""
+    life, is_first = history.life, history.is_first
+    assigned = [*_before_first(life.assigned), *life.assigned] if is_first else life.assigned
+    caught_up = [mark[:3] for mark in life.marks if mark.what == "caught_up"]
+    found = in_order(life.versions, life.loose, life.proposed, caught_up, life.printed_values)
+    versions = [*before_all(found), *found] if is_first else found
+    later = (row for row in _play(life, versions, assigned) if is_first or row.pos > history.since)
+    told = history.final.partitions(later, end)
+    kept = [row for _, row, _ in told]
+    del rows.partitions[history.final.steps - rows.steps :]
+    rows.partitions += told
+    retold = {replica: step for replica, (step, _) in history.final.standing.items()}
+    rows.replicas = [row for row in rows.replicas if row.step < retold.get(row.replica, 1)]
+    rows.replicas += history.final.replicas(replica_states.intervals(life.stood, history.final.standing), kept, end)
+    rows.reassignments += _reassignments(life, assigned)
+    return kept
+
+
+def _before_first(assigned: Sequence[Assigned]) -> Iterator[Assigned]:
+    """The replicas before the first assignment that the logs show, where it begins a reassignment."""
+    if assigned and assigned[0].is_moving:
+        yield Assigned(0, None, assigned[0].record_id, without(assigned[0].replicas, assigned[0].adding), [], [], True)
+
+
+NOTHING_ASSIGNED = Assigned(0, None, "", None, None, None)
+KINDS = {"caught_up": 0, "deleted": 3, **dict.fromkeys(PARTITION_STATES, 2)}
+
+
+def _play(life: Life, versions: Iterable[Version], assigned: Iterable[Assigned]) -> Iterator[Row]:
+    """What held after each change: three stories in one."""
+    # a record may change more than one thing: the assignment first, so that its phase covers the rest
+    changes: list[tuple[int, int, int, int, Any]] = [(a.pos, -1, 0, n, a) for n, a in enumerate(assigned)]
+    changes += [(v.pos, -1 if v.epoch is None else v.epoch, 1, n, v) for n, v in enumerate(versions)]
+    changes += [(m.pos, -1, KINDS[m.what], n, m) for n, m in enumerate(life.marks) if m.what in KINDS]
+    changes.sort(key=lambda change: change[:4])
+    znode, assignment, state = Version(0, None, ""), NOTHING_ASSIGNED, None
+    epoch_at_start, caught_up = None, False
+    for (pos, _, kind, _, thing), after in with_next(changes):
+        if kind == 1:
+            znode = thing
+        elif isinstance(thing, Assigned):
+            assignment, epoch_at_start, caught_up = thing, znode.leader_epoch, False
+        elif thing.what == "caught_up":
+            caught_up = True
+        elif thing.what == "deleted":
+            znode, assignment, state = Version(0, None, ""), NOTHING_ASSIGNED._replace(inferred=True), "NonExistentPartition"
+        else:
+            state = thing.what
+        # what one record changes is one change; versions are several, also when one line proves them all
+        if after is None or after[0] != pos or (kind == 1 and after[2] == 1):
+            is_raised = znode.leader_epoch is not None and (epoch_at_start is None or znode.leader_epoch > epoch_at_start)
+            which = phase(assignment.adding, assignment.removing, is_raised=is_raised, caught_up=caught_up)
+            epoch = None if znode.is_counted else znode.epoch
+            inferred = znode.inferred or assignment.inferred
+            values = znode.leader, znode.leader_epoch, znode.isr, epoch, *assignment[3:6], state, which, inferred
+            yield Row(pos, thing.ts, *values, thing.record_id)
+
+
+def _reassignments(life: Life, assigned: Sequence[Assigned]) -> Iterator[Reassignment]:
+    """From the written assignment that starts one to the next, which ends it."""
+    news: list[Assigned] = []
+    for n, one in enumerate(assigned):
+        # a controller that takes over writes once more what it finds running
+        if not n or not one.is_moving or one.values() != assigned[n - 1].values():
+            news.append(one)
+    for before, one, after in zip([None, *news], news, [*news[1:], None], strict=False):
+        if one.is_moving:
+            caught = (
+                m.ts for m in life.marks if m.what == "caught_up" and one.pos < m.pos and (after is None or m.pos <= after.pos)
+            )
+            yield reassignment(before, one, after, next(caught, None), reaches_target=is_target(after, one))
+    yield from _never_started(life.marks, assigned)
+
+
+def _never_started(marks: Iterable[Mark], assigned: Sequence[Assigned]) -> Iterator[Reassignment]:
+    """Requests that were refused while no reassignment was running. The request right before is the one that is refused; 2.4 and later
+    refuse in one line, and once more in another where the request stood in ZooKeeper.
+    """
+    held: Assigned | None = None
+    before: Mark | None = None
+    asked = [mark for mark in marks if mark.what in (*REFUSED, "requested")]
+    told: list[Mark | Assigned] = [*asked, *assigned] if asked else []
+    for one in sorted(told, key=lambda one: one.pos):
+        if isinstance(one, Assigned):
+            held, before = one, None
+            continue
+        said_before = one.what == REFUSED[1] and before is not None and before.what == REFUSED[0]
+        if one.what in REFUSED and not said_before and not (held and held.is_moving):
+            target = one.target if one.target is not None else before.target if before and before.what == "requested" else None
+            yield Reassignment(
+                one.pos, one.ts, None, None, held and held.replicas, target, [], [], "never_started", one.record_id
+            )
+        before = one
+
+
+# ---------------------------------------------------------------------------------------- settling: what the state need not keep
+
+
+def settle_up_to(history: History, rows: Sequence[Row]) -> None:
+    """Settles all up to the newest version that is known whole while nothing moves, and keeps of it what the rest rests on."""
+    life = history.life
+    moving = [(a.pos, after.pos if after else history.count) for a, after in with_next(life.assigned) if a.is_moving]
+    known = in_order(life.versions, [], life.proposed, [], set())
+    others: list[Any] = [*life.stood, *life.assigned, *life.marks]
+    for base in sorted(known, key=lambda v: v.pos, reverse=True):
+        at_once = any(one.ts == base.ts and one.pos > base.pos for one in others)
+        is_old = (base.ts or 0) <= history.heard - UNSETTLED
+        if base.is_whole and not at_once and is_old and not any(a <= base.pos <= z for a, z in moving):
+            break
+    else:
+        return
+    settle(history, rows, base.pos, base.ts)
+    assert base.epoch is not None
+    assert base.leader_epoch is not None
+    before = [epoch for epoch in life.versions if epoch <= base.epoch]
+    life.gaps |= set(range(min(before, default=base.epoch), base.epoch)) - set(before)
+    life.printed_values = {values for values in life.printed_values if (values[1] or 0) >= base.leader_epoch}
+    life.versions = {base.epoch: base} | {epoch: v for epoch, v in life.versions.items() if epoch > base.epoch}
+    life.loose = [v for v in life.loose if v.pos > base.pos]
+    life.proposed = [one for one in life.proposed if one.pos > base.pos]
+    life.assigned = [a for a in life.assigned if a.pos <= base.pos][-1:] + [a for a in life.assigned if a.pos > base.pos]
+    states = [m for m in life.marks if m.pos <= base.pos and m.what in PARTITION_STATES]
+    life.marks = states[-1:] + [m for m in life.marks if m.pos > base.pos]
+
+
+def settle(history: History, rows: Sequence[Row], pos: int, ts: int | None) -> None:
+    """Makes rows final up to a position and a moment, but for the end of the last one. rows: as `tell` returns them."""
+    kept = [row for row in rows if row.pos <= pos]
+    stood = replica_states.intervals([one for one in history.life.stood if one.pos <= pos], history.final.standing)
+    if kept:
+        history.final.extend(kept, stood)
+    elif stood:
+        _keep_standing(history.final, stood)
+    history.life.stood = [one for one in history.life.stood if one.pos > pos]
+    history.is_first, history.since, history.since_ts = False, pos, ts
+
+
+def _keep_standing(final: Final, stood: Mapping[int, Sequence[Standing]]) -> None:
+    """States of replicas become final where no row of the partition does."""
+    for replica, its in stood.items():
+        first = final.standing[replica][0] if replica in final.standing else 1
+        final.standing[replica] = first + len(its) - 1, its[-1]

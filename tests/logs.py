@@ -1,0 +1,115 @@
+"""Log lines to events of timelines, without a JVM: text of files in, `Event`s out; recordings are read once a session and kept on disk."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jobs.timelines import EVENT_COLUMNS, Event
+from parsers.match import Matcher
+from parsers.rules import built_in
+
+RECORDINGS = Path(__file__).parents[2] / "shared" / "recordings"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+NODE_FOLDER = re.compile(r"(?:broker|node|kafka)-(\d+)$")
+# the first letters of a line with which no record begins
+CONTINUED = ("\t", " ", "java.", "kafka.", "org.", "Caused", "scala.")
+MATCHER = Matcher()
+
+
+def keeps() -> dict[str, tuple[str, ...]]:
+    """Event type -> fields that are as they were before, as the rules have it."""
+    return {rule.name: tuple(rule.keeps) for rule in built_in().rules if rule.keeps}
+
+
+def microseconds(text: str) -> int:
+    """Of a time stamp without a zone, UTC."""
+    moment = datetime.fromisoformat(text.replace(",", ".").removesuffix("Z")).replace(tzinfo=UTC)
+    return (moment - EPOCH) // timedelta(microseconds=1)
+
+
+def moment(ts: int | None) -> datetime | None:
+    """Of microseconds."""
+    return None if ts is None else EPOCH + timedelta(microseconds=ts)
+
+
+def records(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """(number of its first line from 1, text) of each record."""
+    begun: tuple[int, list[str]] | None = None
+    for number, line in enumerate(lines, 1):
+        if begun and (not line or line.startswith(CONTINUED)):
+            begun[1].append(line)
+            continue
+        if begun:
+            yield begun[0], "\n".join(begun[1])
+        begun = (number, [line]) if line else None
+    if begun:
+        yield begun[0], "\n".join(begun[1])
+
+
+def events_of_file(file: str, text: str, node: int | None) -> Iterator[Event]:
+    """What its records say, in order. node: that its folder names."""
+    for number, record in records(text.splitlines()):
+        found = MATCHER.record(record)
+        if found is None or not MATCHER.in_scope(found):
+            continue
+        for said in MATCHER.events(found):
+            if said["event_type"] is None:
+                continue
+            of_cluster = found.logger == "__cluster_metadata"
+            given: dict[str, Any] = {
+                "record_id": hashlib.md5(f"{file}|{number}".encode()).hexdigest()[:12],
+                "node": None if of_cluster else said.get("node", node),
+                "file": file,
+                "record_no": number,
+                "ts": None if found.ts is None else microseconds(found.ts),
+                "level": found.level,
+                "logger": found.logger,
+            }
+            yield Event(**{name: value for name, value in {**said, **given}.items() if name in EVENT_COLUMNS})
+
+
+def events_of(files: Mapping[str, str]) -> list[Event]:
+    """Path (its folder may name the node) -> text of the file."""
+    found: list[Event] = []
+    for file, text in files.items():
+        named = [match for part in Path(file).parts[:-1] if (match := NODE_FOLDER.search(part))]
+        found += events_of_file(file, text, int(named[-1][1]) if named else None)
+    # the same record of a node is one, however many copies there are
+    return found
+
+
+@cache
+def _version() -> str:
+    """Of what a recording's events depend on."""
+    root = Path(__file__).parents[1]
+    sources = [*sorted((root / "parsers").rglob("*.py")), *sorted((root / "parsers").rglob("*.toml")), Path(__file__)]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
+
+
+def recordings() -> list[Path]:
+    """Folders of all recordings."""
+    return sorted(folder for folder in RECORDINGS.glob("*/*/*") if folder.is_dir())
+
+
+@cache
+def recorded(folder: Path, pattern: str = "*/*.log*") -> tuple[Event, ...]:
+    """The events of a recording's files."""
+    name = f"{'_'.join(folder.parts[-3:])}_{re.sub('[^a-z]', '', pattern)}.pickle"
+    kept = Path(tempfile.gettempdir()) / f"kafka-audit-events-{_version()}" / name
+    if not kept.exists():
+        files = {
+            str(path.relative_to(folder.parent)): path.read_text("utf-8", "replace") for path in sorted(folder.glob(pattern))
+        }
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        part = kept.with_suffix(".part")
+        part.write_bytes(pickle.dumps([tuple(e) for e in events_of(files)]))
+        part.replace(kept)
+    return tuple(Event(*values) for values in pickle.loads(kept.read_bytes()))
