@@ -62,7 +62,7 @@ def present(root: Path) -> list[str]:
     return found
 
 
-def _opened(root: Path) -> Any:
+def opened(root: Path) -> Any:
     """A session that knows the tables that are there, and the views that can be made of them, by name."""
     from jobs import session
     from jobs.store import Store
@@ -115,7 +115,7 @@ def sql(query: str, tables: Path, as_json: bool) -> int:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    spark = _opened(tables)
+    spark = opened(tables)
     try:
         frame = spark.sql(statement)
         names = frame.columns
@@ -459,7 +459,7 @@ def timeline(partition: str, tables: Path, cluster: str | None, as_json: bool) -
     """Prints the story of a partition (`orders-3`) or topic (`orders`). UsageError if it is not known."""
     if "partition_timeline" not in present(tables):
         raise UsageError(f"--tables {tables} holds no partition_timeline; run `kafka-audit audit` on it first")
-    spark = _opened(tables)
+    spark = opened(tables)
     story, whole_topic = _gathered(spark, partition, tables, cluster)
     for line in story_json(story) if as_json else story_lines(story, whole_topic):
         print(line)

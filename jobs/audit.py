@@ -382,6 +382,10 @@ class Audit:
         code = errors.INPUT if problems else errors.FINDINGS if failing else errors.CLEAN
         status = {errors.INPUT: "input_problem", errors.FINDINGS: "findings", errors.CLEAN: "clean"}[code]
         notes = configuration.expired_silences(self.config, self.moment)
+        if self.config.sinks:
+            delivered = self._deliver(store, told.findings, outcomes)
+            notes += [report.sentence() for report in delivered]
+            code = max(code, errors.DELIVERY) if any(report.failed for report in delivered) else code
         if self.options.report:
             from jobs import report
 
@@ -394,6 +398,17 @@ class Audit:
             _show(verdict.as_text(told, outcomes, self.options.tables, notes))
         self._record(store, outcomes, status)
         return code
+
+    def _deliver(self, store: Any, findings: list[dict[str, Any]], outcomes: list[Outcome]) -> list[Any]:
+        """Sends the alerts that are due; what became of each sink that had some."""
+        from jobs.alerts import delivery
+
+        with stage("alerts") as doing:
+            newest = {o.cluster: o.now.replace(tzinfo=UTC) for o in outcomes if o.now is not None}
+            outbox = delivery.Outbox(store, self.config, [o.cluster for o in outcomes], os.environ)
+            reports = outbox.deliver([delivery.finding_of(row) for row in findings], newest)
+            doing.note(delivery.counts(reports))
+        return reports
 
     def _record(self, store: Any, outcomes: list[Outcome], status: str) -> None:
         from jobs.store import quoted

@@ -6,11 +6,12 @@ import sys
 import time
 import traceback
 
-from jobs import analysis, audit, errors, explain
+from jobs import analysis, audit, errors, explain, findings
+from jobs.alerts import command as alerts
 from jobs.errors import AuditError
 
 # each module adds its commands with what runs them: a function of the options that returns the exit code
-COMMANDS = (audit, explain, analysis)
+COMMANDS = (audit, explain, findings, alerts, analysis)
 
 EXAMPLES = """\
 examples:
@@ -18,6 +19,8 @@ examples:
   kafka-audit audit --config audit.toml --tables /data/audit --json
   kafka-audit explain '[2026-03-01 12:00:00,123] INFO [Controller id=1] Resigned (kafka.controller.KafkaController)'
   kafka-audit timeline orders-3 --tables /data/audit
+  kafka-audit findings --severity error --tables /data/audit
+  kafka-audit alerts --config audit.toml --tables /data/audit --dry-run
   kafka-audit sql "SELECT * FROM findings WHERE status <> 'resolved'" --tables /data/audit
 
 exit codes:

@@ -1,0 +1,167 @@
+"""The command `alerts`: delivers what is due, shows what would be, tries one sink."""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.message import EmailMessage
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from jobs import config as configuration
+from jobs import errors
+from jobs.alerts import payloads, text
+from jobs.alerts.outbox import FIRING, Due, Finding, Message
+from jobs.config import Config, Sink, nearest
+from jobs.errors import UsageError
+from jobs.progress import stage
+
+EXAMPLES = """\
+examples:
+  kafka-audit alerts --tables /data/audit --config audit.toml              delivers what is due, also what failed before
+  kafka-audit alerts --tables /data/audit --config audit.toml --dry-run    prints what would go where; sends and writes nothing
+  kafka-audit alerts --config audit.toml --test oncall                     sends one alert that is marked as a test
+  kafka-audit alerts --tables /data/audit --config audit.toml --again oncall
+                                                                           after Alertmanager was restarted: it forgets all alerts
+
+exit codes:
+  0 all delivered   2 wrong usage or configuration   4 an alert could not be delivered
+"""
+
+
+def add_arguments(commands: Any) -> None:
+    """Adds `alerts` to the command line."""
+    alerts = commands.add_parser(
+        "alerts",
+        help="deliver the alerts that are due; `audit` with [[alert]] does it, too",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    alerts.set_defaults(run=run)
+    alerts.add_argument("--tables", type=Path, metavar="DIR", help="folder of the Delta tables (not needed with --test)")
+    alerts.add_argument("--config", type=Path, required=True, metavar="audit.toml", help="holds [[alert]]")
+    what = alerts.add_mutually_exclusive_group()
+    what.add_argument("--dry-run", action="store_true", help="print what would go where")
+    what.add_argument("--test", metavar="SINK", help="send one alert marked as a test")
+    what.add_argument("--again", metavar="SINK", help="tell a sink once more of all that is firing")
+
+
+def run(options: argparse.Namespace) -> int:
+    """The exit code. Raises UsageError."""
+    config = configuration.load(options.config)
+    if not config.sinks:
+        raise UsageError(f"{options.config}: no [[alert]]; nothing is sent anywhere")
+    known = [sink.name for sink in config.sinks]
+    for name in filter(None, (options.test, options.again)):
+        if name not in known:
+            raise UsageError(f"{options.config}: no alert is named {name!r}; did you mean {nearest(name, known)!r}?")
+    if options.test:
+        return _test(next(sink for sink in config.sinks if sink.name == options.test), config, os.environ)
+    if options.tables is None:
+        raise UsageError("Give --tables DIR, the folder that `kafka-audit audit` wrote")
+    from jobs.analysis import present
+
+    present(options.tables)
+    root = options.tables.resolve()
+    if options.dry_run:
+        return _with_tables(root, config, dry_run=True)
+    from jobs.store import Store
+
+    with Store.sole_writer(root):
+        return _with_tables(root, config, again=options.again)
+
+
+def _with_tables(root: Path, config: Config, dry_run: bool = False, again: str | None = None) -> int:
+    from pyspark.sql import functions as F
+
+    from jobs import session
+    from jobs.alerts.delivery import Outbox, counts, finding_of, in_utc, plan
+    from jobs.store import Store
+
+    with Store(session.start(1000), root) as store:
+        if not dry_run:
+            store.open()
+        rows = [row.asDict() for row in store.table("findings").collect()]
+        findings = [finding_of(row) for row in rows]
+        hours = store.table("coverage").groupBy("cluster").agg(F.max("hour").alias("hour")).collect()
+        newest = {row.cluster: moment for row in hours if (moment := in_utc(row.hour)) is not None}
+        clusters = sorted({finding.cluster for finding in findings} | {row.cluster for row in hours})
+        outbox = Outbox(store, config, clusters, os.environ)
+        if dry_run:
+            now = datetime.now(UTC)
+            planned = plan(config.sinks, findings, outbox.sent, now=now, newest=newest)
+            context = outbox.context(planned, newest, now)
+            for sink in config.sinks:
+                print("\n".join(shown(sink, planned[sink.name], context)))
+            return errors.CLEAN
+        with stage("alerts") as doing:
+            reports = outbox.deliver(findings, newest, again)
+            doing.note(counts(reports))
+    for report in reports:
+        print(report.sentence())
+    if not reports:
+        print("Nothing is due.")
+    return errors.DELIVERY if any(report.failed for report in reports) else errors.CLEAN
+
+
+def address(sink: Sink) -> str:
+    """Where a sink is, without what may be secret in its address."""
+    if sink.url_env:
+        return f"the address in ${sink.url_env}"
+    if sink.url is None:
+        return payloads.PAGERDUTY_URL
+    parts = urlsplit(sink.url)
+    return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}"
+
+
+def shown(sink: Sink, messages: list[Message], context: text.Context) -> list[str]:
+    """What would go to a sink, as lines; bodies as they are sent, less the secrets."""
+    lines = [f"{sink.name} ({sink.type}, {address(sink)}): {len(messages):,} message(s)"]
+    for request in payloads.requests(sink, messages, context):
+        for message in request.messages:
+            lines.append(f"  {message.state}: {text.summary(message, context)}")
+        body = request.body
+        if isinstance(body, EmailMessage):
+            body = body.as_string().splitlines()
+        told = json.dumps(body, ensure_ascii=False, indent=2)
+        lines += [f"    {line}" for line in told.splitlines()]
+    return lines
+
+
+def _test(sink: Sink, config: Config, environment: Mapping[str, str]) -> int:
+    """Sends one finding that says that it is none."""
+    from jobs.alerts.sending import Undelivered, secrets_of, send
+
+    now = datetime.now(UTC)
+    secrets = secrets_of(sink, environment)
+    context = text.Context(
+        tables="DIR",
+        now=now,
+        checks={"kafka_audit_test": text.Check("Test of kafka-audit", "Nothing. It shows that alerts arrive here.")},
+        report_url=config.report_url,
+        hidden=secrets.hidden(),
+        test=True,
+    )
+    finding = Finding(
+        cluster=config.clusters[0].name if config.clusters else "test",
+        fingerprint=f"test-{now:%Y%m%d%H%M%S}",
+        check_id="kafka_audit_test",
+        severity=sink.severity,
+        status="new",
+        title="Test of kafka-audit: sent by hand",
+        detail=f"Somebody ran `kafka-audit alerts --test {sink.name}`.",
+        first_seen=now,
+        last_seen=now,
+    )
+    message = Message(sink, finding.cluster, FIRING, finding.fingerprint, (Due(finding, FIRING, 1),))
+    try:
+        for request in payloads.requests(sink, [message], context):
+            send(sink, request, secrets)
+    except Undelivered as error:
+        print(f"kafka-audit: {sink.name}: {error}", file=sys.stderr)
+        return errors.DELIVERY
+    print(f"Sent to {sink.name}: {text.summary(message, context)}")
+    return errors.CLEAN

@@ -1,0 +1,279 @@
+"""Delivers what is due and records it: reads `findings` and the outbox `alerts`, sends, writes the outbox.
+
+The outbox is written once a run. Until then each delivery stands in a journal beside the tables, so that a run that is killed repeats
+at most the message it was sending, under the same key.
+"""
+
+import contextlib
+import json
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import schemas
+from jobs.alerts import payloads
+from jobs.alerts.outbox import Finding, Message, Sent, due, messages, outcome
+from jobs.alerts.payloads import Request
+from jobs.alerts.sending import PATIENCE, TRIES, Secrets, Undelivered, secrets_of, send
+from jobs.alerts.text import LINES, Check, Context, Line
+from jobs.config import Config, Sink
+
+JOURNAL = "_alerts.jsonl"
+TIMES = ("tried_at", "delivered_at")
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """What became of one run's messages to one sink. error: why the first of those failed that did."""
+
+    sink: str
+    messages: int
+    failed: int
+    error: str | None
+
+    def sentence(self) -> str:
+        """For the verdict."""
+        if self.error is None:
+            return f"Alerts: {self.messages:,} message(s) to {self.sink}."
+        return f"Alerts: {self.failed:,} of {self.messages:,} message(s) to {self.sink} could not be delivered ({self.error}); the next run tries again."
+
+
+# -- the pure part -----------------------------------------------------------------------------------------
+
+
+def plan(
+    sinks: Iterable[Sink],
+    findings: Sequence[Finding],
+    sent: Sequence[Sent],
+    *,
+    now: datetime,
+    newest: Mapping[str, datetime],
+    again: str | None = None,
+) -> dict[str, list[Message]]:
+    """Sink -> its messages, in order. again: the sink that is told once more of all that is firing."""
+    found = {}
+    for sink in sinks:
+        items = due(sink, findings, sent, now=now, newest=newest, again=again == sink.name)
+        found[sink.name] = messages(sink, items, findings, sent)
+    return found
+
+
+def finding_of(row: Mapping[str, Any]) -> Finding:
+    """A row of `findings`; its times are UTC without a zone."""
+    values: dict[str, Any] = {field.name: row.get(field.name) for field in fields(Finding)}
+    values |= {name: in_utc(row[name]) for name in ("first_seen", "last_seen")}
+    return Finding(**values | {"silenced": bool(row.get("silenced")), "evidence": tuple(row["evidence"] or ())})
+
+
+def in_utc(moment: datetime | None) -> datetime | None:
+    """A time that Spark gave, with its zone."""
+    return None if moment is None else moment.replace(tzinfo=UTC)
+
+
+def checks() -> dict[str, Check]:
+    """What the heads of all checks say."""
+    return {check.name: Check(check.header["title"], check.header["do"]) for check in schemas.statements("checks")}
+
+
+def merged(*rows: Iterable[Sent]) -> list[Sent]:
+    """Rows of the outbox; of two about the same, the later one."""
+    return list({row.identity: row for some in rows for row in some}.values())
+
+
+# -- sending -----------------------------------------------------------------------------------------------
+
+
+class Journal:
+    """Rows of the outbox that are not in the table yet, one a line of a file beside it."""
+
+    def __init__(self, root: Path) -> None:
+        self.path = root / JOURNAL
+        self.lock = threading.Lock()
+
+    def read(self) -> list[Sent]:
+        """What an earlier run could not put into the table; a line that it did not finish is left out."""
+        found = []
+        if self.path.is_file():
+            for line in self.path.read_text("utf-8").splitlines():
+                with contextlib.suppress(ValueError, TypeError):
+                    row = json.loads(line)
+                    found.append(Sent(**row | {name: row[name] and datetime.fromisoformat(row[name]) for name in TIMES}))
+        return found
+
+    def add(self, rows: Iterable[Sent]) -> None:
+        """Returns when the rows are on disk."""
+        text = "".join(json.dumps(asdict(row), default=datetime.isoformat) + "\n" for row in rows)
+        with self.lock, self.path.open("a", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def clear(self) -> None:
+        """What it held is in the table."""
+        self.path.unlink(missing_ok=True)
+
+
+def send_all(
+    sinks: Sequence[Sink],
+    planned: Mapping[str, Sequence[Message]],
+    context: Context,
+    environment: Mapping[str, str],
+    journal: Journal,
+) -> tuple[list[Sent], list[Delivered]]:
+    """Sends to all sinks at once, to each in order. Returns (rows of the outbox, what became of each sink that had something due)."""
+    busy = [sink for sink in sinks if planned[sink.name]]
+    if not busy:
+        return [], []
+
+    def serve(sink: Sink) -> tuple[list[Sent], Delivered]:
+        secrets = secrets_of(sink, environment)
+        return _serve(sink, payloads.requests(sink, planned[sink.name], context), secrets, journal)
+
+    with ThreadPoolExecutor(len(busy)) as pool:
+        served = list(pool.map(serve, busy))
+    return [row for rows, _ in served for row in rows], [report for _, report in served]
+
+
+def _serve(sink: Sink, requests: Sequence[Request], secrets: Secrets, journal: Journal) -> tuple[list[Sent], Delivered]:
+    """A sink that cannot be reached is not tried any further in this run; one that refuses a message is sent the next."""
+    rows: list[Sent] = []
+    errors: list[str] = []
+    failed = 0
+    down: str | None = None
+    not_opened: set[str] = set()
+    for request in requests:
+        error = down
+        if error is None and any(message.key in not_opened for message in request.messages):
+            error = "what it is about could not be delivered"
+        if error is None:
+            try:
+                _bounded(sink, request, secrets)
+            except Undelivered as problem:
+                error = str(problem)
+                down = None if problem.refused else error
+        labels = request.labels or (None,) * len(request.messages)
+        now = datetime.now(UTC)
+        made = [
+            row for message, of_it in zip(request.messages, labels, strict=True) for row in outcome(message, now, error, of_it)
+        ]
+        journal.add(made)
+        rows += made
+        if error is not None:
+            failed += len(request.messages)
+            errors.append(error)
+            not_opened |= {message.key for message in request.messages}
+    count = sum(len(request.messages) for request in requests)
+    return rows, Delivered(sink.name, count, failed, errors[0] if errors else None)
+
+
+def _bounded(sink: Sink, request: Request, secrets: Secrets) -> None:
+    """Sends, within a time that no server can stretch by answering byte after byte. Raises Undelivered."""
+    problems: list[Undelivered] = []
+
+    def attempt() -> None:
+        try:
+            send(sink, request, secrets)
+        except Undelivered as problem:
+            problems.append(problem)
+
+    thread = threading.Thread(target=attempt, daemon=True)
+    thread.start()
+    limit = TRIES * sink.timeout_seconds + PATIENCE
+    thread.join(limit)
+    if thread.is_alive():
+        raise Undelivered(f"no whole answer within {limit} s")
+    if problems:
+        raise problems[0]
+
+
+# -- with the tables ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class Outbox:
+    """The outbox of some clusters, and what alerts say about them."""
+
+    store: Any
+    config: Config
+    clusters: Sequence[str]
+    environment: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        self.journal = Journal(self.store.root)
+        self.sent = merged(self._rows(), self.journal.read())
+
+    def _rows(self) -> list[Sent]:
+        if not self.store.exists("alerts"):
+            return []
+        rows = [row.asDict() for row in self.store.rows_of("alerts", self.clusters).collect()]
+        return [Sent(**row | {name: in_utc(row[name]) for name in TIMES}) for row in rows]
+
+    def context(self, planned: Mapping[str, Sequence[Message]], newest: Mapping[str, datetime], now: datetime) -> Context:
+        """What the texts of messages are made from, with the log lines that they show."""
+        hidden = {text for sink in self.config.sinks for text in secrets_of(sink, self.environment).hidden()}
+        plain = Context(
+            tables=str(self.store.root),
+            now=now,
+            checks=checks(),
+            newest=newest,
+            report_url=self.config.report_url,
+            hidden=tuple(sorted(hidden, key=len, reverse=True)),
+        )
+        alone = [message.findings[0] for some in planned.values() for message in some if not message.digest]
+        shown = sorted({record_id for finding in alone for record_id in finding.evidence[:LINES]})
+        return replace(plain, lines=self._lines(shown)) if shown else plain
+
+    def _lines(self, record_ids: Sequence[str]) -> dict[str, Line]:
+        from pyspark.sql import functions as F
+
+        events = self.store.rows_of("events", self.clusters).filter((F.col("item") == 0) & F.col("record_id").isin(*record_ids))
+        rows = events.select("record_id", "ts", "node", "file", "record_no", F.substring("raw", 1, 2000).alias("raw")).collect()
+        return {row.record_id: Line(in_utc(row.ts), row.node, row.file, row.record_no, row.raw) for row in rows}
+
+    def deliver(self, findings: Sequence[Finding], newest: Mapping[str, datetime], again: str | None = None) -> list[Delivered]:
+        """Sends what is due and records it. Returns what became of each sink that had something due."""
+        now = datetime.now(UTC)
+        planned = plan(self.config.sinks, findings, self.sent, now=now, newest=newest, again=again)
+        left = self.journal.path.exists()
+        reports: list[Delivered] = []
+        if any(planned.values()):
+            context = self.context(planned, newest, now)
+            rows, reports = send_all(self.config.sinks, planned, context, self.environment, self.journal)
+            self.sent = merged(self.sent, rows)
+        if reports or left:
+            self._write()
+        return reports
+
+    def _write(self) -> None:
+        """Puts all rows of the clusters into the table; the journal keeps those of others."""
+        schema = self.store.table("alerts").schema
+        mine: list[Sent] = []
+        others: list[Sent] = []
+        for row in self.sent:
+            (mine if row.cluster in self.clusters else others).append(row)
+        values = [[_without_zone(getattr(row, name)) for name in schema.fieldNames()] for row in mine]
+        self.store.replace("alerts", self.clusters, self.store.spark.createDataFrame(values, schema))
+        self.store.written("alerts")
+        self.journal.clear()
+        if others:
+            self.journal.add(others)
+
+
+def _without_zone(value: Any) -> Any:
+    """A time as Spark takes it."""
+    return value.replace(tzinfo=None) if isinstance(value, datetime) else value
+
+
+def counts(reports: Iterable[Delivered]) -> str:
+    """For the line of the stage."""
+    total: Counter[str] = Counter()
+    for report in reports:
+        total["delivered"] += report.messages - report.failed
+        total["failed"] += report.failed
+    return ", ".join(f"{count:,} {word}" for word, count in total.items() if count) or "nothing due"

@@ -1,0 +1,224 @@
+"""What an alert says, as plain text. Pure.
+
+Everything that comes from a log (names, messages, lines) is hostile: it is made one line of printable characters here, and escaped
+by `payloads` as the receiver asks for.
+"""
+
+import shlex
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from jobs.alerts.outbox import FIRING, Finding, Message
+from jobs.config import SEVERITIES
+
+HEADLINE = 80  # characters: what a phone shows
+PAGE = 3000  # characters of a whole alert
+LINES = 3  # log lines that come with an alert
+LINE = 240  # characters of a log line
+NAMED = 10  # findings that a digest names
+
+
+@dataclass(frozen=True)
+class Line:
+    """A log record that proves a finding."""
+
+    ts: datetime | None
+    node: int | None
+    file: str
+    record_no: int
+    raw: str
+
+
+@dataclass(frozen=True)
+class Check:
+    """What the head of a check says."""
+
+    title: str
+    do: str
+
+
+@dataclass(frozen=True)
+class Context:
+    """What texts are made from beside findings.
+
+    tables: the folder, for the command that shows more. now: of this machine, UTC. hidden: texts that are never repeated, secrets. newest: cluster -> the newest
+    moment of its logs.
+    """
+
+    tables: str
+    now: datetime
+    checks: Mapping[str, Check] = field(default_factory=dict)
+    lines: Mapping[str, Line] = field(default_factory=dict)
+    newest: Mapping[str, datetime] = field(default_factory=dict)
+    report_url: str | None = None
+    hidden: tuple[str, ...] = ()
+    test: bool = False
+
+    def plain(self, text: str, width: int) -> str:
+        """One line of printable characters, not longer than `width`, without secrets."""
+        text = without(text[: 4 * width + 1000], self.hidden)
+        clean = "".join(c if c.isprintable() else " " if c in "\n\r\t" else "\N{REPLACEMENT CHARACTER}" for c in text).strip()
+        return shortened(clean, width)
+
+
+def without(text: str, hidden: tuple[str, ...]) -> str:
+    """The text with *** in the place of what must not be repeated."""
+    for secret in hidden:
+        text = text.replace(secret, "***")
+    return text
+
+
+def shortened(text: str, width: int) -> str:
+    """Cut at the end."""
+    return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
+
+
+def _middle_out(text: str, width: int) -> str:
+    """Cut in the middle: names of topics differ at both ends."""
+    if len(text) <= width:
+        return text
+    tail = (width - 1) // 3
+    return f"{text[: width - 1 - tail]}…{text[len(text) - tail :]}"
+
+
+def what(finding: Finding, context: Context) -> str:
+    """The title of the check."""
+    check = context.checks.get(finding.check_id)
+    return check.title if check else context.plain(finding.title.split(": ", 1)[0], 60)
+
+
+def where(finding: Finding, context: Context, width: int = HEADLINE) -> str:
+    """`orders-3, replica 2`, the name of the topic cut so that it fits."""
+    parts = [f"replica {finding.replica}"] if finding.replica is not None else []
+    if finding.node is not None and finding.node != finding.replica:
+        parts.append(f"node {finding.node}")
+    rest = ", ".join(parts)
+    if finding.topic is None:
+        return shortened(rest or context.plain(finding.title.partition(": ")[2], width), width)
+    partition = "" if finding.partition is None else f"-{finding.partition}"
+    room = width - len(partition) - (len(rest) + 2 if rest else 0)
+    topic = _middle_out(context.plain(finding.topic, 249), max(room, 12))
+    return f"{topic}{partition}" + (f", {rest}" if rest else "")
+
+
+def headline(finding: Finding, context: Context, state: str = FIRING, width: int = HEADLINE) -> str:
+    """What and where, within `width` characters."""
+    begin = ("TEST: " if context.test else "") + ("" if state == FIRING else "Over: ")
+    cluster = f" ({_middle_out(context.plain(finding.cluster, 249), 20)})"
+    title = shortened(what(finding, context), 45)
+    room = width - len(begin) - len(title) - len(cluster) - 2
+    return shortened(f"{begin}{title}: {where(finding, context, room)}{cluster}", width)
+
+
+def titled(message: Message, context: Context) -> str:
+    """The headline of a message with its severity, where the receiver has no field for it."""
+    severity = f"[{message.findings[0].severity}] "
+    return severity + summary(message, context, HEADLINE - len(severity))
+
+
+def summary(message: Message, context: Context, width: int = HEADLINE) -> str:
+    """The headline of a message."""
+    first = message.findings[0]
+    if not message.digest:
+        return headline(first, context, message.state, width)
+    begin = ("TEST: " if context.test else "") + ("" if message.state == FIRING else "Over: ")
+    begin += f"{len(message.findings):,} findings in {_middle_out(context.plain(message.cluster, 249), 20)}"
+    return shortened(f"{begin}; {what(first, context)}: {where(first, context, 30)}", width)
+
+
+def moment(value: datetime | None) -> str:
+    """`2026-11-20 10:09:12 UTC`"""
+    return f"{value:%Y-%m-%d %H:%M:%S} UTC" if value else "(no time stamps)"
+
+
+def when(finding: Finding, context: Context) -> str:
+    """Since when, and whether it is over."""
+    newest = context.newest.get(finding.cluster)
+    if finding.first_seen is None:
+        return "The logs have no time stamps." + (" It is over." if finding.is_over else "")
+    if finding.first_seen == finding.last_seen:
+        return (
+            f"At {moment(finding.first_seen)}, once; the logs go on to {moment(newest)}."
+            if newest
+            else f"At {moment(finding.first_seen)}, once."
+        )
+    if finding.is_over:
+        return f"Over: it lasted from {moment(finding.first_seen)} to {moment(finding.last_seen)}."
+    return f"Since {moment(finding.first_seen)}; still so at {moment(finding.last_seen)}, where the logs end or last show it."
+
+
+def proof(finding: Finding, context: Context) -> list[str]:
+    """The log lines that prove it, each with node, file and line."""
+    found = []
+    for record_id in finding.evidence[:LINES]:
+        if (line := context.lines.get(record_id)) is None:
+            continue
+        file = "/".join(line.file.split("/")[-3:])
+        node = "node ?" if line.node is None else f"node {line.node}"
+        found.append(
+            f"{context.plain(line.raw.split(chr(10), 1)[0], LINE)} ({node}, {context.plain(file, 100)}:{line.record_no})"
+        )
+    if len(finding.evidence) > len(found):
+        found.append(f"and {len(finding.evidence) - len(found):,} more record(s)")
+    return found
+
+
+def more(message: Message, context: Context) -> str:
+    """The command that shows more, or the address of the report."""
+    if message.digest:
+        command = f"kafka-audit findings --cluster {quoted(context.plain(message.cluster, 249))}"
+    else:
+        command = f"kafka-audit findings {message.findings[0].fingerprint[:16]}"
+    command += f" --tables {quoted(context.tables)}"
+    return f"{command}\n{report(message, context)}" if context.report_url else command
+
+
+def quoted(text: str) -> str:
+    """A word of a shell command."""
+    return shlex.quote(text)
+
+
+def report(message: Message, context: Context) -> str | None:
+    """The address of the report, at the finding."""
+    if context.report_url is None or message.digest or "#" in context.report_url:
+        return context.report_url
+    return f"{context.report_url}#{message.findings[0].fingerprint}"
+
+
+def description(message: Message, context: Context) -> str:
+    """What happened, since when, is it over, what to do: without the log lines and the command."""
+    if message.digest:
+        return _digest(message, context)
+    finding = message.findings[0]
+    check = context.checks.get(finding.check_id)
+    lines = ["This is a test; nothing is wrong."] if context.test else []
+    lines += [context.plain(finding.title, 400), context.plain(finding.detail or "", 700), when(finding, context)]
+    if check and message.state == FIRING:
+        lines.append(f"What to do: {shortened(check.do, 600)}")
+    return "\n".join(line for line in lines if line)
+
+
+def _digest(message: Message, context: Context) -> str:
+    findings = message.findings
+    severities = Counter(finding.severity for finding in findings)
+    counted = ", ".join(f"{severities[name]:,} {name}" for name in reversed(SEVERITIES) if severities[name])
+    lines = [f"{len(findings):,} findings in {context.plain(message.cluster, 249)} at once: {counted}."]
+    lines += [f"[{finding.severity}] {headline(finding, context, width=120)}" for finding in findings[:NAMED]]
+    rest = Counter(what(finding, context) for finding in findings[NAMED:])
+    if rest:
+        lines.append(
+            f"and {sum(rest.values()):,} more: " + "; ".join(f"{count:,} {title}" for title, count in rest.most_common(8))
+        )
+    return "\n".join(lines)
+
+
+def page(message: Message, context: Context) -> str:
+    """The whole text under the headline, not longer than a page."""
+    parts = [description(message, context)]
+    if not message.digest:
+        parts.append("\n".join(proof(message.findings[0], context)))
+    command = more(message, context)
+    text = "\n\n".join(part for part in parts if part)
+    return f"{shortened(text, PAGE - len(command) - 2)}\n\n{command}"

@@ -1,0 +1,242 @@
+"""The command `findings`: what is wrong, filtered; or one finding with its evidence among the lines around it."""
+
+import argparse
+import difflib
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import schemas
+from jobs import errors
+from jobs.analysis import moment, opened, plain, present
+from jobs.config import SEVERITIES, matches
+from jobs.errors import UsageError
+from parsers.explanation import visible
+
+EXAMPLES = """\
+examples:
+  kafka-audit findings --tables /data/audit
+  kafka-audit findings --tables /data/audit --severity error --topic 'orders*' --status open
+  kafka-audit findings 3f9c0a12 --tables /data/audit            one finding, its proof, and what all nodes logged around it
+  kafka-audit findings --tables /data/audit --json              one object a finding
+"""
+OPEN = ("new", "open", "reopened")
+STATUSES = ("open", "new", "reopened", "resolved", "all")
+# of what is over, so many are listed unless they are asked for
+OVER = 10
+# records of a finding that are shown with what stands around them; and how far around
+ANCHORS = 5
+AROUND_MINUTES = 60
+RAW = 300
+
+Row = dict[str, Any]
+
+
+def add_arguments(commands: Any) -> None:
+    """Adds `findings` to the command line."""
+    command = commands.add_parser(
+        "findings",
+        help="what is wrong; one finding with its evidence in context",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.set_defaults(run=run)
+    command.add_argument("fingerprint", nargs="?", metavar="FINGERPRINT", help="one finding; its first characters are enough")
+    command.add_argument("--tables", required=True, type=Path, metavar="DIR")
+    command.add_argument("--check", metavar="GLOB", help="only findings of such checks")
+    command.add_argument("--cluster", metavar="GLOB")
+    command.add_argument("--topic", metavar="GLOB")
+    command.add_argument("--severity", choices=tuple(reversed(SEVERITIES)), help="from this severity on")
+    command.add_argument(
+        "--status", choices=STATUSES, default="all", help="open: new, open and reopened ones (default: all, what is over last)"
+    )
+    command.add_argument("--lines", type=int, default=3, metavar="N", help="lines of each node before and after (default 3)")
+    command.add_argument("--json", action="store_true", help="JSON Lines")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints; the exit code. Raises UsageError."""
+    present(options.tables)
+    spark = opened(options.tables)
+    rows = [{"silenced": False, "silence": None, "caused_by": None} | row.asDict() for row in spark.table("findings").collect()]
+    if options.fingerprint:
+        finding = the_one(options.fingerprint, rows)
+        lines = _around(spark, finding, max(options.lines, 0))
+        if options.json:
+            print(json.dumps(plain(finding | {"context": [vars(line) for line in lines]})))
+        else:
+            print("\n".join(in_full(finding, lines)))
+        return errors.CLEAN
+    chosen = [row for row in rows if wanted(row, options)]
+    if options.json:
+        for row in sorted(chosen, key=_worst_first):
+            print(json.dumps(plain(row | {"silenced": bool(row["silenced"])})))
+    else:
+        print("\n".join(listed(chosen, len(rows), everything=options.status == "resolved")))
+    return errors.CLEAN
+
+
+def wanted(row: Row, options: argparse.Namespace) -> bool:
+    """Whether the filters let a finding through."""
+    status = {"all": (*OPEN, "resolved"), "open": OPEN}.get(options.status, (options.status,))
+    least = SEVERITIES.index(options.severity) if options.severity else 0
+    return (
+        row["status"] in status
+        and SEVERITIES.index(row["severity"]) >= least
+        and (options.check is None or matches([options.check], row["check_id"]))
+        and (options.cluster is None or matches([options.cluster], row["cluster"]))
+        and (options.topic is None or (row["topic"] is not None and matches([options.topic], row["topic"])))
+    )
+
+
+def the_one(fingerprint: str, rows: Sequence[Row]) -> Row:
+    """The finding whose fingerprint begins so. Raises UsageError where it is none, or several."""
+    found = [row for row in rows if row["fingerprint"].startswith(fingerprint.lower())]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UsageError(
+            f"{len(found)} findings begin with {visible(fingerprint)}: {', '.join(r['fingerprint'][:16] for r in found[:5])}"
+        )
+    near = difflib.get_close_matches(fingerprint, [row["fingerprint"][: len(fingerprint)] for row in rows], 1, 0.6)
+    hint = f"; did you mean {near[0]}?" if near else "; `kafka-audit findings` lists them"
+    raise UsageError(f"No finding begins with {visible(fingerprint)}{hint}")
+
+
+def _worst_first(row: Row) -> tuple[bool, int, str, str]:
+    return row["status"] == "resolved", -SEVERITIES.index(row["severity"]), str(row["first_seen"]), row["title"]
+
+
+def listed(rows: Sequence[Row], known: int, everything: bool = False) -> Iterator[str]:
+    """Findings as lines, the worst first, what is over last. known: how many there are without filters."""
+    now = sorted((row for row in rows if row["status"] != "resolved"), key=_worst_first)
+    over = sorted((row for row in rows if row["status"] == "resolved"), key=lambda row: str(row["last_seen"]), reverse=True)
+    if not rows:
+        yield "No findings." if not known else f"None of the {known:,} findings matches."
+    for row in now:
+        yield from _entry(row)
+    shown = over if everything else over[:OVER]
+    if shown and not everything:
+        yield f"Over by now ({len(over):,}):"
+    for row in shown:
+        yield from _entry(row)
+    if len(shown) < len(over):
+        yield f"  and {len(over) - len(shown):,} more: --status resolved"
+
+
+def _entry(row: Row) -> Iterator[str]:
+    yield f"{row['fingerprint'][:16]}  {row['severity']}, {row['status']}  {visible(row['title'])}"
+    silence = f"; silenced: {visible(row['silence'] or '')}" if row["silenced"] else ""
+    caused = f"; caused by {row['caused_by'][:16]}" if row["caused_by"] else ""
+    yield f"{'':16}  {visible(row['cluster'])}, {span(row)}{caused}{silence}"
+
+
+def span(row: Row) -> str:
+    """`2026-11-20 10:09:12.175 to 10:31:00.000 UTC`"""
+    if row["first_seen"] is None:
+        return "no time stamps"
+    first, last = moment(row["first_seen"]), moment(row["last_seen"] or row["first_seen"])
+    if first == last:
+        return f"at {first} UTC"
+    return f"{first} to {last[11:] if first[:10] == last[:10] else last} UTC"
+
+
+# -- one finding -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """A record, as it stands among those of all nodes. evidence: it is part of the proof."""
+
+    ts: datetime | None
+    node: int | None
+    file: str
+    record_no: int
+    raw: str
+    record_id: str
+    evidence: bool
+    anchor: int
+
+
+def _around(spark: Any, finding: Row, lines: int) -> list[LogLine]:
+    """The finding's records and, of each node, the lines just before and after each of them; merged by time."""
+    ids = ", ".join(f"'{record_id}'" for record_id in finding["evidence"] if record_id.isalnum())
+    if not ids:
+        return []
+    events = (
+        "SELECT record_id, ts, node, file, record_no, substring(raw, 1, 2000) AS raw FROM events "
+        "WHERE item = 0 AND cluster = :cluster AND incarnation = :incarnation"
+    )
+    given = {"cluster": finding["cluster"], "incarnation": finding["incarnation"]}
+    proof = spark.sql(f"{events} AND record_id IN ({ids}) ORDER BY ts, file, record_no", args=given).collect()
+    anchors = [*proof[: ANCHORS - 1], *proof[ANCHORS - 1 :][-1:]]
+    found: dict[str, LogLine] = {}
+    for number, row in enumerate(anchors):
+        found.setdefault(row.record_id, LogLine(**{k: row[k] for k in LINE_COLUMNS}, evidence=True, anchor=number))
+    if lines:
+        proven = {row.record_id for row in proof}
+        for number, anchor in enumerate(anchors):
+            for row in spark.sql(
+                _neighbours(events, anchor.ts is not None), args=given | _place(anchor) | {"lines": lines}
+            ).collect():
+                line = LogLine(**{k: row[k] for k in LINE_COLUMNS}, evidence=row.record_id in proven, anchor=number)
+                found.setdefault(row.record_id, line)
+    return sorted(found.values(), key=lambda line: (line.ts is None, line.ts or 0, line.file, line.record_no))
+
+
+LINE_COLUMNS = ("ts", "node", "file", "record_no", "raw", "record_id")
+
+
+def _place(anchor: Any) -> dict[str, Any]:
+    place = {"file": anchor.file, "record_no": anchor.record_no}
+    return place | ({"ts": anchor.ts} if anchor.ts is not None else {})
+
+
+def _neighbours(events: str, timed: bool) -> str:
+    """The records around a place: of each node by time; without time stamps, of its file by number."""
+    if timed:
+        near = f"ts BETWEEN :ts - INTERVAL {AROUND_MINUTES} MINUTES AND :ts + INTERVAL {AROUND_MINUTES} MINUTES"
+        after, distance = "struct(ts, file, record_no) > struct(:ts, :file, :record_no)", "ts, file, record_no"
+    else:
+        near, after, distance = "file = :file", "record_no > :record_no", "record_no"
+    return f"""
+        SELECT * FROM (
+          SELECT *, row_number() OVER (PARTITION BY node, later ORDER BY {distance}) AS ahead,
+            row_number() OVER (PARTITION BY node, later ORDER BY {distance.replace(",", " DESC,")} DESC) AS back
+          FROM (SELECT *, {after} AS later FROM ({events} AND {near})))
+        WHERE (later AND ahead <= :lines) OR (NOT later AND back <= :lines + 1)
+    """
+
+
+def in_full(finding: Row, lines: Sequence[LogLine]) -> Iterator[str]:
+    """One finding as text."""
+    yield f"{visible(finding['title'])}"
+    yield f"  {finding['severity']}, {finding['status']}, {visible(finding['cluster'])}, {span(finding)}"
+    if finding["silenced"]:
+        yield f"  silenced: {visible(finding['silence'] or '')}"
+    yield f"  check {finding['check_id']}, fingerprint {finding['fingerprint']}"
+    if finding["caused_by"]:
+        yield f"  caused by {finding['caused_by']}"
+    if finding["detail"]:
+        yield f"  {visible(finding['detail'])}"
+    heads: Mapping[str, str] = next((c.header for c in schemas.statements("checks") if c.name == finding["check_id"]), {})
+    for word in ("why", "do"):
+        if word in heads:
+            yield f"  {'What to do: ' if word == 'do' else ''}{heads[word]}"
+    shown = sum(line.evidence for line in lines)
+    nodes = Counter(line.node for line in lines)
+    yield ""
+    yield f"{shown} of {len(finding['evidence'])} record(s) that prove it (>), among those of {len(nodes)} node(s), by time:"
+    before: LogLine | None = None
+    for line in lines:
+        if before is not None and line.anchor != before.anchor:
+            yield "  .."
+        node = "node ?" if line.node is None else f"node {line.node}"
+        text = visible(line.raw.split("\n", 1)[0])
+        yield f"{'>' if line.evidence else ' '} {node}  {text if len(text) <= RAW else text[: RAW - 1] + '…'}"
+        yield f"          {visible(line.file)}:{line.record_no}"
+        before = line

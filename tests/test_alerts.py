@@ -1,0 +1,478 @@
+"""Alerts without a JVM: what is due where, in which messages, and what they say."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from email.message import EmailMessage
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobs.alerts import payloads, text
+from jobs.alerts.delivery import checks, merged, plan
+from jobs.alerts.outbox import FIRING, RESOLVED, Due, Finding, Message, Sent, outcome
+from jobs.config import Sink
+
+GOLDEN = Path(__file__).parent / "alerts"
+NOW = datetime(2026, 11, 21, 4, 30, tzinfo=UTC)
+NEWEST = {"payments": datetime(2026, 11, 21, 4, tzinfo=UTC)}
+
+AM = Sink("oncall", "alertmanager", "http://am.example.org:9093/prefix/", limit=50, ended=False)
+PAGER = Sink("pager", "pagerduty", routing_key_env="PD_KEY", limit=3, ended=False)
+CHAT = Sink("chat", "slack", url_env="CHAT_URL", limit=3)
+HOOK = Sink("hook", "webhook", "https://hook.example.org/x", limit=3)
+POST = Sink(
+    "post", "mail", "smtp://mail.example.org", sender="audit@example.org", to=("ann@example.org", "bob@example.org"), limit=3
+)
+PHONE = Sink("phone", "apprise", url_env="PHONE_URL", limit=3)
+SINKS = (AM, PAGER, CHAT, HOOK, POST, PHONE)
+
+
+def finding(number: int = 1, **changed: Any) -> Finding:
+    """A deletion that is held up."""
+    plain = Finding(
+        cluster="payments",
+        fingerprint=f"{number:064x}",
+        check_id="topic_deletion_blocked",
+        severity="error",
+        status="new",
+        title="Topic deletion held up: audit waits for broker 3",
+        detail="Deletion of audit is held up by replica 3 of partition 0.",
+        topic="audit",
+        node=3,
+        first_seen=datetime(2026, 11, 20, 10, 9, 27, 387000, tzinfo=UTC),
+        last_seen=datetime(2026, 11, 21, 4, tzinfo=UTC),
+        evidence=("r1", "r2"),
+    )
+    return replace(plain, **changed)
+
+
+CONTEXT = text.Context(
+    tables="/data/audit tables",
+    now=NOW,
+    checks=checks(),
+    newest=NEWEST,
+    lines={
+        "r1": text.Line(
+            datetime(2026, 11, 20, 10, 9, 27, 373000, tzinfo=UTC), 1, "/var/log/kafka/broker-1/controller.log", 64,
+            "[2026-11-20 10:09:27,373] INFO [Controller id=1] Starting topic deletion for topics audit (kafka.controller.KafkaController)",
+        )
+    },
+    report_url="https://audit.example.org/last.html",
+)  # fmt: skip
+
+
+# -- what is due -------------------------------------------------------------------------------------------
+
+
+class Nights:
+    """Runs nights against sinks that answer, refuse or are down, and remembers what arrived where."""
+
+    def __init__(self, *sinks: Sink) -> None:
+        self.sinks = sinks
+        self.sent: list[Sent] = []
+        self.now = NOW
+
+    def night(self, *findings: Finding, down: Iterable[str] = (), again: str | None = None) -> list[tuple[str, str, str]]:
+        """(sink, state, key) of the messages, in order; those to a sink that is down fail."""
+        planned = plan(self.sinks, findings, self.sent, now=self.now, newest=NEWEST, again=again)
+        for some in planned.values():
+            for message in some:
+                error = "connection refused" if message.sink.name in down else None
+                labels = json.dumps(payloads.labels_of(message, CONTEXT))
+                self.sent = merged(self.sent, outcome(message, self.now, error, labels))
+        self.now += timedelta(days=1)
+        return [(m.sink.name, m.state, m.key[-1] if not m.digest else "digest") for some in planned.values() for m in some]
+
+
+def test_told_once_and_once_more_when_it_is_over() -> None:
+    nights = Nights(AM, CHAT)
+    assert nights.night(finding()) == [("oncall", FIRING, "1"), ("chat", FIRING, "1")]
+    assert nights.night(finding(status="open")) == []
+    assert nights.night(finding(status="resolved")) == [("oncall", RESOLVED, "1"), ("chat", RESOLVED, "1")]
+    assert nights.night(finding(status="resolved")) == []
+    assert nights.night(finding(status="reopened")) == [("oncall", FIRING, "1"), ("chat", FIRING, "1")]
+    assert nights.night(finding(status="open")) == []
+    assert nights.night(finding(status="resolved")) == [("oncall", RESOLVED, "1"), ("chat", RESOLVED, "1")]
+    assert {(row.state, row.occurrence) for row in nights.sent} == {(FIRING, 1), (RESOLVED, 1), (FIRING, 2), (RESOLVED, 2)}
+
+
+def test_what_could_not_be_delivered_is_sent_the_next_night_before_what_is_new() -> None:
+    nights = Nights(CHAT, AM)
+    nights.night(finding(2), down=["chat"])
+    assert [row.attempts for row in nights.sent if row.sink == "chat"] == [1]
+    worse = finding(1, severity="critical")
+    assert nights.night(worse, finding(2, status="open")) == [
+        ("chat", FIRING, "2"),
+        ("chat", FIRING, "1"),
+        ("oncall", FIRING, "1"),
+    ]
+    assert nights.night(replace(worse, status="open"), finding(2, status="open")) == []
+    (row,) = [row for row in nights.sent if row.sink == "chat" and row.fingerprint.endswith("2")]
+    assert (row.attempts, row.error, row.delivered_at) == (2, None, row.tried_at)
+
+
+def test_over_before_it_could_be_told() -> None:
+    nights = Nights(PAGER, CHAT)
+    nights.night(finding(), down=["pager", "chat"])
+    # a pager gets the incident and its end; people read one message
+    assert nights.night(finding(status="resolved")) == [("pager", FIRING, "1"), ("pager", RESOLVED, "1"), ("chat", RESOLVED, "1")]
+    assert nights.night(finding(status="resolved")) == []
+    assert all(row.delivered_at for row in nights.sent)
+    assert sorted((row.sink, row.state) for row in nights.sent) == [
+        ("chat", FIRING), ("chat", RESOLVED), ("pager", FIRING), ("pager", RESOLVED)
+    ]  # fmt: skip
+
+
+def test_a_resolve_that_failed_before_it_is_reopened() -> None:
+    nights = Nights(AM)
+    nights.night(finding())
+    nights.night(finding(status="resolved"), down=["oncall"])
+    assert nights.night(finding(status="reopened")) == [("oncall", RESOLVED, "1"), ("oncall", FIRING, "1")]
+
+
+def test_over_before_the_first_night() -> None:
+    over = finding(status="resolved")
+    assert Nights(PAGER, AM, CHAT).night(over) == [("chat", RESOLVED, "1")]
+    assert Nights(CHAT).night(replace(over, last_seen=NEWEST["payments"] - timedelta(hours=25))) == []
+    assert Nights(replace(CHAT, ended=False)).night(over) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({}, True),
+        ({"severity": "warning"}, False),
+        ({"severity": "critical"}, True),
+        ({"check_id": "partition_leaderless"}, False),
+        ({"cluster": "orders"}, False),
+        ({"silenced": True}, False),
+    ],
+)
+def test_routes(changed: dict[str, Any], told: bool) -> None:
+    sink = replace(AM, severity="error", checks=("topic_*", "illegal_*"), clusters=("pay*",))
+    assert bool(Nights(sink).night(finding(**changed))) is told
+
+
+def test_a_silence_that_comes_later_does_not_keep_an_alert_open() -> None:
+    nights = Nights(AM)
+    nights.night(finding())
+    assert nights.night(finding(status="open", silenced=True)) == []
+    assert nights.night(finding(status="resolved", silenced=True)) == [("oncall", RESOLVED, "1")]
+    nights = Nights(AM)
+    assert nights.night(finding(silenced=True)) == []
+    assert nights.night(finding(status="open")) == [("oncall", FIRING, "1")]  # the silence has expired
+
+
+def test_alertmanager_is_told_again_before_it_forgets_and_when_asked() -> None:
+    nights = Nights(AM, PAGER)
+    still = finding(status="open")
+    nights.night(finding())
+    assert nights.night(still, again="oncall") == [("oncall", FIRING, "1")]
+    nights.now += timedelta(days=14)
+    assert nights.night(still) == []
+    nights.now += timedelta(days=1)
+    assert nights.night(still, down=["oncall"]) == [("oncall", FIRING, "1")]
+    assert [row.delivered_at is None for row in nights.sent] == [False, False]
+    assert nights.night(still) == [("oncall", FIRING, "1")]
+    assert nights.night(still) == []
+
+
+def test_alertmanager_is_resolved_under_the_labels_that_it_knows() -> None:
+    nights = Nights(AM)
+    nights.night(finding())
+    changed = finding(status="resolved", severity="critical", node=None)
+    (message,) = plan([AM], [changed], nights.sent, now=NOW, newest=NEWEST)["oncall"]
+    assert payloads.labels_of(message, CONTEXT)["node"] == "3"
+    assert payloads.labels_of(message, CONTEXT)["severity"] == "error"
+
+
+def test_four_hundred_at_once_are_a_digest_that_is_resolved_when_all_are() -> None:
+    many = [finding(number, severity="critical" if number == 77 else "error") for number in range(1, 401)]
+    nights = Nights(PAGER, CHAT)
+    assert nights.night(*many) == [("pager", FIRING, "digest"), ("chat", FIRING, "digest")]
+    open_now = [replace(one, status="open") for one in many]
+    assert nights.night(*open_now) == []
+    some_over = [replace(one, status="resolved") for one in open_now[:200]] + open_now[200:]
+    assert nights.night(*some_over) == [("chat", RESOLVED, "digest")]
+    all_over = [replace(one, status="resolved") for one in many]
+    assert nights.night(*all_over) == [("pager", RESOLVED, "digest"), ("chat", RESOLVED, "digest")]
+    assert nights.night(*all_over) == []
+    keys = {row.digest for row in nights.sent if row.sink == "pager"}
+    assert len(keys) == 1
+
+
+def test_limits_are_those_of_a_cluster() -> None:
+    some = [finding(number, cluster=cluster) for cluster in ("a", "b") for number in range(1, 4)]
+    assert len(Nights(CHAT).night(*some)) == 6
+    assert Nights(CHAT).night(*some, finding(4, cluster="a")) == [
+        ("chat", FIRING, "digest"),
+        *[("chat", FIRING, n) for n in "123"],
+    ]
+
+
+STATES = st.lists(st.sampled_from(["new", "resolved", "open", "reopened"]), min_size=3, max_size=3)
+
+
+@given(nights=st.lists(st.tuples(STATES, st.booleans(), st.booleans()), min_size=1, max_size=8), limit=st.integers(1, 3))
+def test_whatever_happens_each_state_arrives_once_and_in_turn(nights: list[tuple[list[str], bool, bool]], limit: int) -> None:
+    """Any course of three findings, with sinks that are up or down: an incident is opened and resolved in turn, never twice."""
+    world = Nights(replace(PAGER, limit=limit), replace(CHAT, limit=limit, ended=False))
+    for statuses, pager_down, chat_down in [*nights, (["resolved"] * 3, False, False)]:
+        down = [name for name, is_down in (("pager", pager_down), ("chat", chat_down)) if is_down]
+        before = {row.identity for row in world.sent if row.delivered_at}
+        world.night(*[finding(number, status=status) for number, status in enumerate(statuses, 1)], down=down)
+        tried_now = world.now - timedelta(days=1)
+        delivered = [row.identity for row in world.sent if row.delivered_at == tried_now]
+        assert not before & set(delivered)
+    for sink in world.sinks:
+        for number in (1, 2, 3):
+            rows = [
+                row for row in world.sent if row.sink == sink.name and row.fingerprint == f"{number:064x}" and row.delivered_at
+            ]
+            rows.sort(key=lambda row: (row.occurrence, row.state == RESOLVED))
+            assert [row.state for row in rows] == [FIRING, RESOLVED] * (len(rows) // 2)
+            times = [row.delivered_at for row in rows if row.delivered_at]
+            # an incident that a digest opened ends with the last finding of it
+            assert times == sorted(times) or (sink.type == "pagerduty" and any(row.digest for row in rows))
+
+
+# -- what is said ------------------------------------------------------------------------------------------
+
+PLAIN = finding()
+LEADERLESS = finding(
+    2, check_id="partition_leaderless", severity="critical", title="Partition without a leader: orders-3", topic="orders", partition=3,
+    node=None, detail="orders-3 has no leader; last in sync: 2.", evidence=("r9",),
+)  # fmt: skip
+ILLEGAL = finding(
+    3, check_id="illegal_replica_transition", title="Illegal replica state change: replica 2 of audit-0: NonExistentReplica -> ReplicaDeletionStarted",
+    topic="audit", partition=0, replica=2, node=1, last_seen=datetime(2026, 11, 20, 10, 9, 27, 387000, tzinfo=UTC), evidence=("r1",),
+)  # fmt: skip
+NAME = "<!channel>&<script>alert(1)</script>*_~`" + "x" * 209
+HOSTILE = finding(
+    4, topic=NAME, title=f"Topic deletion held up: {NAME} waits\n\x1b[31mfor \u202ebroker 3\x00", detail="line\r\nSubject: forged <b>bold</b> @here ```",
+    cluster="pay<!here>\nments", evidence=("hostile",),
+)  # fmt: skip
+MESSAGES: dict[str, tuple[str, list[Finding]]] = {
+    "firing": (FIRING, [PLAIN]),
+    "moment": (FIRING, [ILLEGAL]),
+    "resolved": (RESOLVED, [replace(PLAIN, status="resolved")]),
+    "hostile": (FIRING, [HOSTILE]),
+    "digest": (FIRING, [LEADERLESS, ILLEGAL, *(finding(number) for number in range(4, 401))]),
+}
+
+
+def message(sink: Sink, name: str) -> Message:
+    state, findings = MESSAGES[name]
+    digest = len(findings) > 1
+    items = tuple(Due(one, state, 1) for one in findings)
+    key = "digest-1f" if digest else findings[0].fingerprint
+    return Message(sink, findings[0].cluster, state, key, items, digest)
+
+
+def context() -> text.Context:
+    hostile = text.Line(
+        None, None, "/logs/a\nb/<img src=x>.log", 7, f"WARN {NAME} token=s3cret-token \x07 ]]> </pre>\n  at kafka"
+    )
+    return replace(CONTEXT, lines={**CONTEXT.lines, "hostile": hostile}, hidden=("s3cret-token",))
+
+
+def body(sink: Sink, name: str) -> Any:
+    (request,) = payloads.requests(sink, [message(sink, name)], context())
+    if isinstance(request.body, EmailMessage):
+        return [*(f"{key}: {value}" for key, value in request.body.items()), "", *request.body.get_content().splitlines()]
+    return request.body
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+@pytest.mark.parametrize("sink", SINKS, ids=lambda sink: sink.type)
+def test_golden(sink: Sink, name: str, request: pytest.FixtureRequest) -> None:
+    """The whole request, in a file; `pytest --rewrite` writes it anew, and the diff is reviewed like code."""
+    path = GOLDEN / f"{sink.type}-{name}.json"
+    made = json.dumps(body(sink, name), ensure_ascii=False, indent=1) + "\n"
+    if request.config.getoption("--rewrite"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(made, encoding="utf-8")
+    assert made == path.read_text("utf-8"), f"differs from {path}; if that is right, run `pytest --rewrite` and review the diff"
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_the_first_80_characters_say_what_and_where(name: str) -> None:
+    first = message(CHAT, name).findings[0]
+    for told in (text.summary(message(CHAT, name), context()), text.titled(message(CHAT, name), context())):
+        assert len(told) <= 80
+        assert text.what(first, context()) in told
+        assert (first.topic or "")[:6] in told
+        assert told.isprintable()
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+@pytest.mark.parametrize("sink", SINKS, ids=lambda sink: sink.type)
+def test_no_alert_is_longer_than_a_page_or_carries_a_secret(sink: Sink, name: str) -> None:
+    made = body(sink, name)
+    whole = json.dumps(made, ensure_ascii=False)
+    assert len(text.page(message(sink, name), context())) <= text.PAGE
+    assert len(whole) < 3 * text.PAGE + (4 * text.PAGE if sink.type == "webhook" else 0)
+    assert "s3cret-token" not in whole
+    strings = [part for value in _strings(made) for part in value.split("\n")]
+    assert all(part.isprintable() for part in strings)
+
+
+def _strings(value: Any) -> Iterable[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from _strings(inner)
+    elif isinstance(value, Sequence):
+        for inner in value:
+            yield from _strings(inner)
+
+
+def test_slack_gets_no_mark_up() -> None:
+    whole = json.dumps(body(CHAT, "hostile"))
+    assert "<" not in whole
+    assert "&lt;!channel&gt;&amp;&lt;script&gt;" in whole
+    kinds = re.findall(r'"type": "(\w+)"', whole)
+    assert "mrkdwn" not in kinds
+
+
+def test_mail_headers_cannot_be_forged() -> None:
+    (request,) = payloads.requests(POST, [message(POST, "hostile")], context())
+    made = request.body.as_bytes().decode()
+    head = made.split("\n\n", 1)[0]
+    assert [line.split(":")[0] for line in head.splitlines() if not line.startswith(" ")] == [
+        "Subject", "From", "To", "Message-ID", "Auto-Submitted", "Date", "Content-Type", "Content-Transfer-Encoding", "MIME-Version"
+    ]  # fmt: skip
+    assert request.body.get_content_type() == "text/plain"
+
+
+def test_the_same_message_has_the_same_key_however_often_it_is_sent() -> None:
+    once, twice = (payloads.requests(POST, [message(POST, "digest")], context())[0] for _ in range(2))
+    assert once.body["Message-ID"] == twice.body["Message-ID"]
+    hook = payloads.requests(HOOK, [message(HOOK, "firing")], context())[0]
+    assert hook.headers == {"Idempotency-Key": f"{PLAIN.fingerprint}/firing/1"}
+
+
+@given(name=st.text(min_size=1, max_size=400), detail=st.text(max_size=3000))
+def test_any_text_stays_within_its_bounds(name: str, detail: str) -> None:
+    wild = finding(topic=name, title=f"{name}: {name}", detail=detail, cluster=name)
+    one = Message(CHAT, name, FIRING, wild.fingerprint, (Due(wild, FIRING, 1),))
+    made = payloads.slack(one, CONTEXT)
+    jsonschema.validate(made, SLACK)
+    assert len(text.summary(one, CONTEXT)) <= 80
+    jsonschema.validate(payloads.pagerduty(one, CONTEXT) | {"routing_key": "k" * 32}, PAGERDUTY)
+
+
+# -- the schemas that the receivers document ---------------------------------------------------------------
+
+# PagerDuty, Events API v2, "Send an alert event": required fields, lengths and values
+PAGERDUTY = {
+    "type": "object",
+    "required": ["routing_key", "event_action"],
+    "additionalProperties": False,
+    "properties": {
+        "routing_key": {"type": "string", "minLength": 32, "maxLength": 32},
+        "event_action": {"enum": ["trigger", "acknowledge", "resolve"]},
+        "dedup_key": {"type": "string", "maxLength": 255},
+        "client": {"type": "string"},
+        "client_url": {"type": "string"},
+        "payload": {
+            "type": "object",
+            "required": ["summary", "source", "severity"],
+            "additionalProperties": False,
+            "properties": {
+                "summary": {"type": "string", "minLength": 1, "maxLength": 1024},
+                "source": {"type": "string", "minLength": 1},
+                "severity": {"enum": ["critical", "error", "warning", "info"]},
+                "timestamp": {"type": "string", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$"},
+                "component": {"type": "string"},
+                "group": {"type": "string"},
+                "class": {"type": "string"},
+                "custom_details": {"type": "object"},
+            },
+        },
+    },
+    "if": {"properties": {"event_action": {"const": "trigger"}}},
+    "then": {"required": ["payload"]},
+    "else": {"required": ["dedup_key"]},
+}
+# Slack, Block Kit: text objects, header and section blocks, and how many blocks a message may have
+SLACK = {
+    "type": "object",
+    "required": ["text", "blocks"],
+    "properties": {
+        "text": {"type": "string", "maxLength": 40000},
+        "blocks": {
+            "type": "array",
+            "maxItems": 50,
+            "items": {
+                "type": "object",
+                "required": ["type", "text"],
+                "additionalProperties": False,
+                "properties": {
+                    "type": {"enum": ["header", "section"]},
+                    "text": {
+                        "type": "object",
+                        "required": ["type", "text"],
+                        "additionalProperties": False,
+                        "properties": {
+                            "type": {"const": "plain_text"},
+                            "emoji": {"type": "boolean"},
+                            "text": {"type": "string", "minLength": 1, "maxLength": 3000},
+                        },
+                    },
+                },
+                "if": {"properties": {"type": {"const": "header"}}},
+                "then": {"properties": {"text": {"properties": {"text": {"maxLength": 150}}}}},
+            },
+        },
+    },
+}
+# Alertmanager, api/v2/openapi.yaml: postableAlerts
+ALERTMANAGER = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "required": ["labels"],
+        "additionalProperties": False,
+        "properties": {
+            "labels": {"type": "object", "additionalProperties": {"type": "string", "minLength": 1}},
+            "annotations": {"type": "object", "additionalProperties": {"type": "string"}},
+            "startsAt": {"type": "string", "format": "date-time"},
+            "endsAt": {"type": "string", "format": "date-time"},
+            "generatorURL": {"type": "string", "format": "uri"},
+        },
+    },
+}
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_documented_schemas(name: str) -> None:
+    jsonschema.validate(body(PAGER, name) | {"routing_key": "k" * 32}, PAGERDUTY)
+    jsonschema.validate(body(CHAT, name), SLACK)
+    jsonschema.validate(body(AM, name), ALERTMANAGER)
+
+
+def test_the_labels_of_the_contract() -> None:
+    (alert,) = body(AM, "moment")
+    assert alert["labels"] == {
+        "alertname": "illegal_replica_transition", "severity": "error", "cluster": "payments", "topic": "audit", "partition": "0",
+        "replica": "2", "node": "1", "fingerprint": ILLEGAL.fingerprint,
+    }  # fmt: skip
+    assert set(alert["annotations"]) == {"summary", "description", "evidence"}
+
+
+def test_alertmanager_takes_batches() -> None:
+    some = [message(AM, "firing")] * 120
+    made = payloads.requests(AM, some, CONTEXT)
+    assert [len(request.body) for request in made] == [50, 50, 20]
+    assert made[0].url == "http://am.example.org:9093/prefix/api/v2/alerts"
