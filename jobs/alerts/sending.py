@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from email.message import EmailMessage
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote, urlsplit
 
 import requests
@@ -98,14 +98,13 @@ def _post(sink: Sink, request: Request, secrets: Secrets) -> None:
         body = {"routing_key": secrets.routing_key, **body}
     # who takes the same thing once only may be sent it again after a time-out
     same_again = sink.type in {"alertmanager", "pagerduty"}
-    retry = Retry(
+    retry = _Patient(
         total=TRIES - 1,
         read=None if same_again else 0,
         redirect=0,
         allowed_methods=None,
         status_forcelist=TRY_LATER,
         backoff_factor=BACKOFF,
-        retry_after_max=PATIENCE,
         raise_on_status=False,
         raise_on_redirect=False,
     )
@@ -135,6 +134,24 @@ def _post(sink: Sink, request: Request, secrets: Secrets) -> None:
         printable = "".join(c if c.isprintable() else "?" for c in text)
         refused = answer.status_code not in TRY_LATER
         raise Undelivered(f"answered {answer.status_code}" + (f": {printable}" if refused and printable else ""), refused)
+
+
+class _Patient(Retry):
+    """Does not wait longer than PATIENCE for a sink that asks for it (Retry-After): the next run tries again."""
+
+    def increment(
+        self,
+        method: Any = None,
+        url: Any = None,
+        response: Any = None,
+        error: Any = None,
+        _pool: Any = None,
+        _stacktrace: Any = None,
+    ) -> Self:
+        after = self.get_retry_after(response) if response is not None else None
+        if after is not None and after > PATIENCE:
+            raise MaxRetryError(_pool, url)
+        return super().increment(method, url, response, error, _pool, _stacktrace)
 
 
 class _NoAuth(requests.auth.AuthBase):
