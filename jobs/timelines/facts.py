@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self
 
-from jobs.timelines.events import Event, PartitionKey
+from jobs.timelines.events import Event, PartitionKey, with_next
 from jobs.timelines.incarnations import Lineage, Marker, folder_of, incarnation, incarnation_ends, lineages
-from jobs.timelines.kraft_facts import KRaftFacts, kraft_facts
+from jobs.timelines.kraft_facts import FOREVER, KRaftFacts, Span, kraft_facts
 from jobs.timelines.summary import (
+    CONTROLLER_LOG,
     ELECTED,
     KRAFT_BROKER,
     KRAFT_CONTROLLER,
@@ -30,8 +31,8 @@ class IncarnationFacts:
 
     end: when it ended, null where it did not. kraft_since: from when on KRaft controllers run it (-1: always), null: ZooKeeper ones do.
     deposed: controller epoch -> since when a later one is known. deletions: topic -> its `deletion_completed`. starts: broker -> its
-    `broker_started`. tracers: nodes that print replica states. places: (node, file, log) -> rank among the files of the cluster. keeps: event
-    type -> fields that are as they were before (`keeps` of the rules).
+    `broker_started`. tracers: nodes that print replica states. places: (node, file, log) -> rank among the files of the cluster. heard: when
+    the controller.log of the ZooKeeper controller in charge is here. keeps: event -> fields that are as they were before (`keeps` of the rules).
     """
 
     number: int = 1
@@ -42,6 +43,7 @@ class IncarnationFacts:
     starts: Mapping[int, Sequence[Event]] = field(default_factory=dict)
     tracers: frozenset[int | None] = frozenset()
     places: Mapping[tuple[int | None, str, int], int] = field(default_factory=dict)
+    heard: Sequence[Span] = ()
     keeps: Mapping[str, Sequence[str]] = field(default_factory=dict)
     kraft: KRaftFacts = field(default_factory=KRaftFacts)
 
@@ -52,6 +54,10 @@ class IncarnationFacts:
         """
         since = self.deposed.get(e.controller_epoch) if e.controller_epoch is not None else None
         return since is not None and (e.ts or 0) > since and is_from_memory(e)
+
+    def hears_controller(self, ts: int | None) -> bool:
+        """Whether the controller.log of the ZooKeeper controller in charge is here."""
+        return any(since <= (ts or 0) < until for since, until in self.heard)
 
     def is_of_kraft(self, e: Event) -> bool:
         """Whether an event is of a time when KRaft controllers run the cluster."""
@@ -151,11 +157,30 @@ class ClusterFacts:
                 starts=_by(some, "broker_started", "broker"),
                 tracers=frozenset(self.summary.tracers),
                 places=self.places,
+                heard=self._heard(number),
                 keeps=self.keeps,
                 kraft=KRaftFacts() if self.kraft_since is None else kraft_facts(some, ids.get(number, {})),
             )
             for number, some in events.items()
         }
+
+    def _heard(self, number: int) -> list[Span]:
+        """When the controller.log of the controller in charge is here, in one incarnation: as far as the files of that node go.
+
+        A controller is in charge until something is known of the next one.
+        """
+        files: dict[int | None, list[int]] = defaultdict(list)
+        for (node, _), span in self.summary.files.items():
+            if span.logs & CONTROLLER_LOG and span.first is not None and span.last is not None:
+                files[node] += [span.first, span.last]
+        end = incarnation_ends(self.of_name).get(number, FOREVER)
+        terms = [(epoch, ts, node) for (epoch, node), ts in self.summary.sent.items() if self.of_name[0].number_at(ts) == number]
+        found = []
+        for n, ((_, ts, node), after) in enumerate(with_next(sorted(terms))):
+            since, until = ts if n else -1, end if after is None else after[1]
+            if node in files and max(since, min(files[node])) < until:
+                found.append((max(since, min(files[node])), until))
+        return found
 
     def _topic_ids(self, numbers: Iterable[int]) -> dict[int, dict[str, list[str]]]:
         """Incarnation -> topic -> its ids, the oldest first. A topic id belongs to the incarnation in which it is named last."""
@@ -200,12 +225,13 @@ def _deposed(events: Iterable[Event]) -> dict[int, int]:
 def _kraft_since(signs: Mapping[str, int | None]) -> int | None:
     """From when on KRaft controllers run a cluster: -1 where its logs know no other mode, null where they know no KRaft controller.
 
-    A cluster that was migrated has logs of both modes (KIP-866); its brokers print the lines of KRaft before it is one.
+    A cluster that was migrated has logs of both modes (KIP-866); its brokers print the lines of KRaft before it is one, so they count where
+    its KRaft controllers have no log here.
     """
-    controllers = signs.keys() & KRAFT_CONTROLLER
+    told = signs.keys() & KRAFT_CONTROLLER or signs.keys() & KRAFT_BROKER
     if not signs.keys() & ZOOKEEPER_CONTROLLER:
-        return -1 if controllers or signs.keys() & KRAFT_BROKER else None
-    return min((at for name in controllers if (at := signs[name]) is not None), default=None)
+        return -1 if told else None
+    return min((at for name in told if (at := signs[name]) is not None), default=None)
 
 
 def file_ranks(summary: Summary) -> dict[tuple[int | None, str, int], int]:
@@ -276,6 +302,7 @@ def _of_all(facts: ClusterFacts, ts: int, known: ClusterFacts | None = None) -> 
         number: (
             facts[number].end,
             {epoch: at for epoch, at in facts[number].deposed.items() if at < ts},
+            [(since, min(until, ts)) for since, until in facts[number].heard if since <= ts],
             facts[number].kraft.up_to(ts),
             {file: at for file, at in facts[number].kraft.snapshots.items() if any(file == one for _, one in of.files)},
         )

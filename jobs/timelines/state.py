@@ -9,6 +9,7 @@ from jobs.timelines.kraft_assignments import Change, Version
 from jobs.timelines.kraft_facts import Standing
 from jobs.timelines.replica_states import Stood
 from jobs.timelines.rows import Assigned, Final, Row
+from jobs.timelines.znode_assignments import Requested
 from jobs.timelines.znode_versions import ProposedIsr
 from jobs.timelines.znode_versions import Version as ZnodeVersion
 
@@ -41,7 +42,16 @@ def of_zookeeper(h: zookeeper.History) -> Plain:
     """As `zookeeper_of` takes it."""
     life = h.life
     versions = [_slots(v) for v in (*life.versions.values(), *life.loose)]
-    told = [life.is_written, life.target, life.created_with, life.at_rest, list(life.printed_values), sorted(life.gaps)]
+    told = [
+        list(life.requested.items()),
+        life.is_written,
+        life.target,
+        life.created_with,
+        life.at_rest,
+        list(life.printed_values),
+        sorted(life.gaps),
+        life.leader_epoch,
+    ]
     asserted = [versions, life.proposed, life.assigned, life.marks, life.stood, told]
     return [h.heard, h.count, h.is_first, h.since, asserted, of_final(h.final), sorted(h.brokers), h.shared, h.since_ts]
 
@@ -49,7 +59,14 @@ def of_zookeeper(h: zookeeper.History) -> Plain:
 def zookeeper_of(held: Plain) -> zookeeper.History:
     """Of what `of_zookeeper` gives."""
     heard, count, is_first, since, asserted, final, brokers, shared, since_ts = held
-    versions, proposed, assigned, marks, stood, (is_written, target, created_with, at_rest, values, gaps) = asserted
+    (
+        versions,
+        proposed,
+        assigned,
+        marks,
+        stood,
+        (requested, is_written, target, created_with, at_rest, values, gaps, leader_epoch),
+    ) = asserted
     made = [ZnodeVersion(*v) for v in versions]
     for version in made:
         version.keeps = tuple(version.keeps)
@@ -58,6 +75,7 @@ def zookeeper_of(held: Plain) -> zookeeper.History:
         [v for v in made if v.epoch is None],
         [ProposedIsr(*one) for one in proposed],
         [Assigned(*one) for one in assigned],
+        {epoch: Requested(*one) for epoch, one in requested},
         [zookeeper.Mark(*one) for one in marks],
         [Stood(*one) for one in stood],
         is_written,
@@ -66,6 +84,7 @@ def zookeeper_of(held: Plain) -> zookeeper.History:
         at_rest,
         {(leader, epoch, tuple(isr)) for leader, epoch, isr in values},
         set(gaps),
+        leader_epoch,
     )
     return zookeeper.History(heard, count, is_first, since, life, final_of(final), set(brokers), shared, since_ts)
 

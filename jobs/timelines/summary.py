@@ -110,7 +110,8 @@ Term = tuple[int, int | None]
 class Summary:
     """cluster_events: by record and item. files: (node, file) -> its span. traced_hours, logged_hours: node -> hours since 1970 in which it
     wrote state changes, at TRACE and at all. mode_signs: event type -> its first time stamp. terms: (controller epoch, node) -> by day the
-    first line of it. from_memory: (controller epoch, node) -> its newest time stamps. topic_ids: topic -> id -> first and last time stamp
+    first line of it. from_memory: (controller epoch, node) -> its newest time stamps. sent: (controller epoch, node)
+    -> the first time stamp of a line of its or of a request that it sent. topic_ids: topic -> id -> first and last time stamp
     that names it. tracers: nodes that print replica states.
     """
 
@@ -121,6 +122,7 @@ class Summary:
     mode_signs: dict[str, int | None] = field(default_factory=dict)
     terms: dict[Term, dict[int, Line]] = field(default_factory=dict)
     from_memory: dict[Term, list[int]] = field(default_factory=dict)
+    sent: dict[Term, int] = field(default_factory=dict)
     topic_ids: dict[str, dict[str, tuple[int | None, int | None]]] = field(default_factory=dict)
     tracers: set[int | None] = field(default_factory=set)
 
@@ -145,8 +147,12 @@ class Summary:
             self.logged_hours.setdefault(e.node, set()).add(ts // HOUR)
             if e.level == "TRACE":
                 self.traced_hours.setdefault(e.node, set()).add(ts // HOUR)
-        if e.controller_epoch is not None and e.controller is not None and e.controller == e.node:
-            self._add_spoken(e, log)
+        if e.controller_epoch is not None and e.controller is not None:
+            if ts is not None:
+                term = e.controller_epoch, e.controller
+                self.sent[term] = min(self.sent.get(term, ts), ts)
+            if e.controller == e.node:
+                self._add_spoken(e, log)
         if e.event_type in OF_MODE:
             self.mode_signs[e.event_type] = _earlier(self.mode_signs.get(e.event_type, ts), ts)
         if e.topic_id is not None and e.topic is not None:
@@ -180,6 +186,7 @@ class Summary:
             mode_signs=_merged(self.mode_signs, other.mode_signs, _earlier),
             terms=_merged(self.terms, other.terms, lambda a, b: _merged(a, b, lambda x, y: min(x, y, key=_in_files))),
             from_memory=_merged(self.from_memory, other.from_memory, lambda a, b: sorted([*a, *b])[-MOST_FROM_MEMORY:]),
+            sent=_merged(self.sent, other.sent, min),
             topic_ids=_merged(self.topic_ids, other.topic_ids, lambda a, b: _merged(a, b, _named_from_to)),
             tracers=self.tracers | other.tracers,
         )
@@ -214,6 +221,7 @@ class Summary:
                 "mode_signs": dict(sorted(self.mode_signs.items())),
                 "terms": _sorted((*term, day, *line) for term, days in self.terms.items() for day, line in days.items()),
                 "from_memory": _sorted((*term, times) for term, times in self.from_memory.items()),
+                "sent": _sorted((*term, ts) for term, ts in self.sent.items()),
                 "topic_ids": {topic: dict(sorted(ids.items())) for topic, ids in sorted(self.topic_ids.items())},
                 "tracers": sorted(self.tracers, key=str),
             },
@@ -235,6 +243,7 @@ class Summary:
             mode_signs=held["mode_signs"],
             terms=terms,
             from_memory={(epoch, node): times for epoch, node, times in held["from_memory"]},
+            sent={(epoch, node): ts for epoch, node, ts in held["sent"]},
             topic_ids={topic: {name: (a, z) for name, (a, z) in ids.items()} for topic, ids in held["topic_ids"].items()},
             tracers=set(held["tracers"]),
         )

@@ -20,7 +20,7 @@ class Version:
     """What lines say of one version of the znode: of a partition epoch or, where they print none, of a moment.
 
     keeps: fields that are as in the version before (`keeps` of the rules). elects: it elects a leader of an online partition. is_counted:
-    no line prints the epoch; it orders the version and is not told.
+    no line prints the epoch; it orders the version and is not told. is_by_leader: the leader wrote it, up to 2.6.
     """
 
     pos: int
@@ -34,6 +34,7 @@ class Version:
     elects: bool = False
     is_counted: bool = False
     inferred: bool = False
+    is_by_leader: bool = False
 
     @property
     def values(self) -> Values:
@@ -111,6 +112,8 @@ def in_order(
     return found
 
 
+# a leader epoch that no line tells
+_UNKNOWN = -2
 # later than all that is told: a write that is proven by the room that later epochs leave begins no later than they do
 _END = 1 << 62
 
@@ -120,12 +123,23 @@ def _follows(before: Version, version: Version) -> bool:
 
 
 def _unexplained(ordered: Sequence[Version], loose: Iterable[Version], values: set[Values]) -> Iterator[Version]:
-    """Versions told without an epoch, less those that one with an epoch explains, and those older than their time."""
+    """Versions told without an epoch, less those that one with an epoch explains, and those older than their time.
+
+    Leader epochs are raised by controllers, who know them; an ISR that a leader wrote they learn seconds later. So what is told without an
+    epoch in the leader epoch of such a version is older than that.
+    """
     newest = -1
+    learning: int | None = None
     for version in sorted([*ordered, *loose], key=lambda v: v.pos):
         leader_epoch = -1 if version.leader_epoch is None else version.leader_epoch
-        if version.epoch is None and version.values not in values and leader_epoch >= newest:
-            yield version
+        if version.epoch is not None:
+            learning = version.leader_epoch if version.is_by_leader else learning
+            is_unknown = version.is_by_leader and version.leader_epoch is None
+            learning = _UNKNOWN if is_unknown else learning
+        elif version.values not in values and leader_epoch >= newest:
+            if learning not in (_UNKNOWN, leader_epoch):
+                yield version
+            learning = leader_epoch if learning == _UNKNOWN else learning
         newest = max(newest, leader_epoch)
 
 
@@ -179,7 +193,16 @@ def _writes_of(
         is_proven = by_next or room >= epoch - leader_epoch
         if is_proven or (after is None and limit is None):
             version = Version(
-                one.pos, one.ts, one.record_id, epoch, one.writer, leader_epoch, one.isr, is_counted=True, inferred=True
+                one.pos,
+                one.ts,
+                one.record_id,
+                epoch,
+                one.writer,
+                leader_epoch,
+                one.isr,
+                is_counted=True,
+                inferred=True,
+                is_by_leader=True,
             )
             yield LeaderWrite(version, is_proven, *(after[:2] if by_next else (None, None)))
 

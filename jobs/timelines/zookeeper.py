@@ -16,6 +16,7 @@ from jobs.timelines.events import Event, Ids, same_set, with_next, without
 from jobs.timelines.facts import IncarnationFacts
 from jobs.timelines.kraft_facts import Standing
 from jobs.timelines.rows import Assigned, Final, Reassignment, Row, Rows, is_target, phase, reassignment
+from jobs.timelines.znode_assignments import Requested, add_request, assignments
 from jobs.timelines.znode_versions import ProposedIsr, Values, Version, before_all, in_order
 
 LEADER_DURING_DELETE = -2
@@ -43,14 +44,16 @@ class Mark(NamedTuple):
 class Life:
     """What has been asserted of a partition since its creation, or since its history was settled.
 
-    is_written: whether writes of its assignment are known. target: what a reassignment aims at. created_with: replicas without a
-    reassignment. at_rest: what was assigned when the reassignment began. printed_values: values of versions, settled ones too. gaps: settled epochs that nobody has told of.
+    requested: leader epoch -> what requests carry. is_written: whether writes of its assignment are known. target: what a reassignment
+    aims at. created_with: replicas without a reassignment. at_rest: what was assigned when the reassignment began. printed_values: values
+    of versions, settled ones too. gaps: settled epochs that nobody has told of. leader_epoch: up to which assignments are settled.
     """
 
     versions: dict[int, Version] = field(default_factory=dict)
     loose: list[Version] = field(default_factory=list)
     proposed: list[ProposedIsr] = field(default_factory=list)
     assigned: list[Assigned] = field(default_factory=list)
+    requested: dict[int, Requested] = field(default_factory=dict)
     marks: list[Mark] = field(default_factory=list)
     stood: list[replica_states.Stood] = field(default_factory=list)
     is_written: bool = False
@@ -59,6 +62,7 @@ class Life:
     at_rest: Ids | None = None
     printed_values: set[Values] = field(default_factory=set)
     gaps: set[int] = field(default_factory=set)
+    leader_epoch: int = -1
 
     def __len__(self) -> int:
         return sum(map(len, (self.versions, self.loose, self.marks, self.proposed, self.stood)))
@@ -87,14 +91,14 @@ def fold(history: History, topic: str, events: Iterable[Event], facts: Incarnati
     rows = Rows(history.final.steps, history.since_ts)
     for e in in_order_of_kafka(history, topic, events, facts):
         if e.says == "happened" and e.from_state == "NonExistentPartition" and e.to_state == "NewPartition" and e.replica is None:
-            settle(history, tell(history, rows, facts.end), history.count, history.heard)
+            settle(history, tell(history, rows, facts), history.count, history.heard)
             history.life = Life()
         history.heard = max(history.heard, e.ts or 0)
         history.count += 1
         hear(history.life, history.count, e, facts)
-    told = tell(history, rows, facts.end)
+    told = tell(history, rows, facts)
     if len(history.life) > KEPT:
-        settle_up_to(history, told)
+        settle_up_to(history, told, facts)
     history.shared = _shared(history, topic, facts)
     return rows
 
@@ -169,12 +173,15 @@ def _hear_version(life: Life, here: tuple[int, int | None, str], e: Event, keeps
         return
     elects = e.says == "happened" and e.from_state == e.to_state == "OnlinePartition"
     kept = tuple(name for name in keeps if name in ("leader", "leader_epoch", "isr"))
-    version = Version(*here, e.partition_epoch, e.leader, e.leader_epoch, e.isr, kept, elects)
+    version = Version(
+        *here, e.partition_epoch, e.leader, e.leader_epoch, e.isr, kept, elects, is_by_leader=e.event_type == "isr_updated"
+    )
     if e.partition_epoch is not None:
         known = life.versions.setdefault(e.partition_epoch, version)
         if known is not version:
             known.learn(version)
             known.elects |= elects
+            known.is_by_leader |= version.is_by_leader
             known.keeps += version.keeps
         if None not in known.values:
             life.printed_values.add(known.values)
@@ -191,18 +198,16 @@ def _forget_proposed(proposed: list[ProposedIsr], writer: int | None) -> None:
 
 
 def _hear_assignment(life: Life, here: tuple[int, int | None, str], e: Event) -> None:
-    """Adds an assignment that the controller wrote. What requests carry is its memory, which runs ahead of ZooKeeper: it counts as long as
-    no written one is known.
+    """Adds an assignment that is written, or what a request carries.
 
     Up to 2.3 RS alone is written: AR is the target less the replicas before, RR these less the target; RS equal to the target ends it.
     """
     assert e.replicas is not None
     is_written = e.says == "happened" and e.event_type not in ANNOUNCED
-    if life.is_written and not is_written:
+    if not is_written and e.event_type not in ANNOUNCED:
+        add_request(life.requested, e)
         return
-    is_request = not is_written and e.event_type not in ANNOUNCED
-    if is_request and e.adding_replicas is None and life.target is None:
-        _hear_request(life, here, e)
+    if life.is_written and not is_written:
         return
     life.is_written |= is_written
     if e.adding_replicas == []:
@@ -220,32 +225,25 @@ def _hear_assignment(life: Life, here: tuple[int, int | None, str], e: Event) ->
     life.assigned.append(Assigned(*here, e.replicas, adding, removing))
 
 
-def _hear_request(life: Life, here: tuple[int, int | None, str], e: Event) -> None:
-    """UpdateMetadata requests, and all requests up to 2.3, do not carry AR and RR: they are not known, but where RS is as it was."""
-    assert e.replicas is not None
-    held = life.assigned[-1] if life.assigned else None
-    if held is None or list(held.replicas or ()) != list(e.replicas):
-        life.assigned.append(Assigned(*here, e.replicas, None, None))
-
-
 # ---------------------------------------------------------------------------------------- the rows
 
 
-def tell(history: History, rows: Rows, end: int | None) -> list[Row]:
+def tell(history: History, rows: Rows, facts: IncarnationFacts) -> list[Row]:
     """Adds the rows of the present life. Returns those of partition_timeline, from the last final one on."""
     life, is_first = history.life, history.is_first
-    assigned = [*_before_first(life.assigned), *life.assigned] if is_first else life.assigned
     caught_up = [mark[:3] for mark in life.marks if mark.what == "caught_up"]
     found = in_order(life.versions, life.loose, life.proposed, caught_up, life.printed_values)
     versions = [*before_all(found), *found] if is_first else found
+    assigned = assignments(life.assigned, life.requested, versions, facts, life.leader_epoch)
+    assigned = [*_before_first(assigned), *assigned] if is_first else assigned
     later = (row for row in _play(life, versions, assigned) if is_first or row.pos > history.since)
-    told = history.final.partitions(later, end)
+    told = history.final.partitions(later, facts.end)
     kept = [row for _, row, _ in told]
     del rows.partitions[history.final.steps - rows.steps :]
     rows.partitions += told
     retold = {replica: step for replica, (step, _) in history.final.standing.items()}
     rows.replicas = [row for row in rows.replicas if row.step < retold.get(row.replica, 1)]
-    rows.replicas += history.final.replicas(replica_states.intervals(life.stood, history.final.standing), kept, end)
+    rows.replicas += history.final.replicas(replica_states.intervals(life.stood, history.final.standing), kept, facts.end)
     rows.reassignments += _reassignments(life, assigned)
     return kept
 
@@ -273,6 +271,9 @@ def _play(life: Life, versions: Iterable[Version], assigned: Iterable[Assigned])
         if kind == 1:
             znode = thing
         elif isinstance(thing, Assigned):
+            if is_target(thing, assignment) and not set(znode.isr or ()).isdisjoint(assignment.removing or ()):
+                # replicas leave the ISR before the assignment without them is written: that was not heard
+                znode = Version(0, None, "")
             assignment, epoch_at_start, caught_up = thing, znode.leader_epoch, False
         elif thing.what == "caught_up":
             caught_up = True
@@ -330,16 +331,18 @@ def _never_started(marks: Iterable[Mark], assigned: Sequence[Assigned]) -> Itera
 # ---------------------------------------------------------------------------------------- settling: what the state need not keep
 
 
-def settle_up_to(history: History, rows: Sequence[Row]) -> None:
+def settle_up_to(history: History, rows: Sequence[Row], facts: IncarnationFacts) -> None:
     """Settles all up to the newest version that is known whole while nothing moves, and keeps of it what the rest rests on."""
     life = history.life
-    moving = [(a.pos, after.pos if after else history.count) for a, after in with_next(life.assigned) if a.is_moving]
-    known = in_order(life.versions, [], life.proposed, [], set())
-    others: list[Any] = [*life.stood, *life.assigned, *life.marks]
+    known = in_order(life.versions, life.loose, life.proposed, [], life.printed_values)
+    assigned = assignments(life.assigned, life.requested, known, facts, life.leader_epoch)
+    moving = [(a.pos, after.pos if after else history.count) for a, after in with_next(assigned) if a.is_moving]
+    others: list[Any] = [*life.stood, *assigned, *life.marks]
     for base in sorted(known, key=lambda v: v.pos, reverse=True):
         at_once = any(one.ts == base.ts and one.pos > base.pos for one in others)
         is_old = (base.ts or 0) <= history.heard - UNSETTLED
-        if base.is_whole and not at_once and is_old and not any(a <= base.pos <= z for a, z in moving):
+        at_rest = not any(a <= base.pos <= z for a, z in moving) and not _completes(base, assigned, life.requested)
+        if base.is_whole and not at_once and is_old and at_rest:
             break
     else:
         return
@@ -352,9 +355,18 @@ def settle_up_to(history: History, rows: Sequence[Row]) -> None:
     life.versions = {base.epoch: base} | {epoch: v for epoch, v in life.versions.items() if epoch > base.epoch}
     life.loose = [v for v in life.loose if v.pos > base.pos]
     life.proposed = [one for one in life.proposed if one.pos > base.pos]
-    life.assigned = [a for a in life.assigned if a.pos <= base.pos][-1:] + [a for a in life.assigned if a.pos > base.pos]
+    life.assigned = [a for a in assigned if a.pos <= base.pos][-1:] + [a for a in life.assigned if a.pos > base.pos]
+    life.leader_epoch = base.leader_epoch
+    life.requested = {epoch: one for epoch, one in life.requested.items() if epoch > base.leader_epoch}
     states = [m for m in life.marks if m.pos <= base.pos and m.what in PARTITION_STATES]
     life.marks = states[-1:] + [m for m in life.marks if m.pos > base.pos]
+
+
+def _completes(base: Version, assigned: Sequence[Assigned], requested: Mapping[int, Requested]) -> bool:
+    """Whether requests of the time of a version carry other replicas than it has."""
+    sent = requested.get(-1 if base.leader_epoch is None else base.leader_epoch)
+    held = [a for a in assigned if a.pos <= base.pos][-1:]
+    return sent is not None and sent.replicas is not None and any(list(sent.replicas) != list(one.replicas or ()) for one in held)
 
 
 def settle(history: History, rows: Sequence[Row], pos: int, ts: int | None) -> None:
