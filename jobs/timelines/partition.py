@@ -144,7 +144,8 @@ def _after(parts: Sequence[tuple[str, Rows]]) -> Final:
     final = Final()
     for _, rows in parts:
         if rows.partitions:
-            step, final.last, _ = rows.partitions[-1]
+            step, last, _ = rows.partitions[-1]
+            final.last = last._replace(pos=0)
             final.steps, final.is_foreign = step - 1, True
             final.isr = rows.partitions[-2][1].isr if len(rows.partitions) > 1 else None
         final.standing = {row.replica: (row.step, row.begun) for row in rows.replicas}

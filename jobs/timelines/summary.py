@@ -112,7 +112,8 @@ class Summary:
     wrote state changes, at TRACE and at all. mode_signs: event type -> its first time stamp. terms: (controller epoch, node) -> by day the
     first line of it. from_memory: (controller epoch, node) -> its newest time stamps. sent: (controller epoch, node)
     -> the first time stamp of a line of its or of a request that it sent. topic_ids: topic -> id -> first and last time stamp
-    that names it. tracers: nodes that print replica states.
+    that names it. tracers: nodes whose state-change.log is at TRACE:
+    as controllers they print all states of replicas.
     """
 
     cluster_events: dict[tuple[str, int], Event] = field(default_factory=dict)
@@ -146,6 +147,7 @@ class Summary:
         if log == STATE_CHANGE_LOG and ts is not None:
             self.logged_hours.setdefault(e.node, set()).add(ts // HOUR)
             if e.level == "TRACE":
+                self.tracers.add(e.node)
                 self.traced_hours.setdefault(e.node, set()).add(ts // HOUR)
         if e.controller_epoch is not None and e.controller is not None:
             if ts is not None:
