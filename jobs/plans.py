@@ -1,0 +1,442 @@
+"""A reassignment plan judged against what its partitions went through. Pure.
+
+A plan is what kafka-reassign-partitions takes and prints: JSON of topic, partition and replicas. Phases as in partition_timeline: U the new
+assignment is written, A replicas catch up, B they have caught up and roles change hands.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import Any
+
+Row = Mapping[str, Any]
+Key = tuple[str, int]
+
+REFUSED = ("reassignment_failed", "reassignment_refused", "reassignments_refused")
+REQUESTED = ("reassignment_requested", "assignment_updating")
+# a request and what became of it are printed by different threads
+NEAR = timedelta(seconds=2)
+
+
+class PlanError(ValueError):
+    """It is no plan; the text says why."""
+
+
+@dataclass(frozen=True)
+class Move:
+    """One partition of a plan. replicas: where it is to go; null: the output names only where it came from, `original`."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...] | None
+    original: tuple[int, ...] | None = None
+
+
+# -- reading ---------------------------------------------------------------------------------------------------
+
+
+def parse(text: str) -> list[Move]:
+    """The moves of a plan, in its order. Raises PlanError.
+
+    text: the JSON of --reassignment-json-file; what --generate prints (the current and the proposed assignment); or what --execute prints
+    (the current one only, which tells what was moved and from where).
+    """
+    blocks = _blocks(text)
+    if not blocks:
+        raise PlanError(
+            "holds no JSON of a plan; give the file of --reassignment-json-file, or what --generate or --execute printed"
+        )
+    read = [_moves(block) for block in blocks[:2]]
+    if len(read) == 2:
+        before = {(move.topic, move.partition): move.replicas for move in read[0]}
+        return [Move(m.topic, m.partition, m.replicas, before.get((m.topic, m.partition))) for m in read[1]]
+    if "Current partition replica assignment" in text:
+        started = _started(text)
+        moves = [Move(m.topic, m.partition, None, m.replicas) for m in read[0]]
+        return [m for m in moves if not started or f"{m.topic}-{m.partition}" in started]
+    return read[0]
+
+
+def _blocks(text: str) -> list[Any]:
+    """JSON objects in a text, one after the other."""
+    decoder = json.JSONDecoder()
+    found, at = [], text.find("{")
+    while at >= 0:
+        try:
+            block, end = decoder.raw_decode(text, at)
+        except (json.JSONDecodeError, RecursionError) as error:
+            where = f" (line {error.lineno}: {error.msg})" if isinstance(error, json.JSONDecodeError) else ""
+            raise PlanError(f"is no JSON{where}") from None
+        found.append(block)
+        at = text.find("{", end)
+    return found
+
+
+def _started(text: str) -> set[str]:
+    """Partitions that --execute says to have started, from 2.6 on."""
+    for line in text.splitlines():
+        head, found, names = line.partition("Successfully started partition reassignment")
+        if found and not head:
+            return set(names.removeprefix("s").removeprefix(" for ").split(","))
+    return set()
+
+
+def _moves(block: Any) -> list[Move]:
+    partitions = block.get("partitions") if isinstance(block, dict) else None
+    if not isinstance(partitions, list) or not partitions:
+        raise PlanError(
+            'has no "partitions"; a plan is {"version": 1, "partitions": [{"topic": .., "partition": .., "replicas": [..]}]}'
+        )
+    if block.get("version", 1) != 1:
+        raise PlanError(f"is of version {block['version']}; version 1 is known")
+    found: dict[Key, Move] = {}
+    for number, entry in enumerate(partitions, 1):
+        move = _move(entry, number)
+        if (move.topic, move.partition) in found:
+            raise PlanError(f"names {move.topic}-{move.partition} twice")
+        found[move.topic, move.partition] = move
+    return list(found.values())
+
+
+def _move(entry: Any, number: int) -> Move:
+    values = entry if isinstance(entry, dict) else {}
+    topic, partition, replicas = values.get("topic"), values.get("partition"), values.get("replicas")
+    ids = isinstance(replicas, list) and all(type(replica) is int and replica >= 0 for replica in replicas)
+    if not isinstance(topic, str) or not topic or type(partition) is not int or partition < 0 or not ids or not replicas:
+        raise PlanError(f"has no topic, partition and replicas in entry {number}")
+    assert isinstance(replicas, list)
+    if len(set(replicas)) < len(replicas):
+        raise PlanError(f"names a broker twice among the replicas of {topic}-{partition}")
+    log_dirs = values.get("log_dirs")
+    if log_dirs is not None and (not isinstance(log_dirs, list) or len(log_dirs) != len(replicas)):
+        raise PlanError(f"has not one of log_dirs for each replica of {topic}-{partition}")
+    return Move(topic, partition, tuple(replicas))
+
+
+# -- what a partition went through -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One reassignment of a partition.
+
+    target: in the order asked for where the logs tell it (`ordered`; up to 2.3 they do not while it runs). ended_with: replicas then.
+    moves_replicas: false for a change of order and for fewer replicas, which need no data to be copied. phases: phase -> seconds.
+    """
+
+    started_at: datetime | None
+    original: tuple[int, ...] | None
+    target: tuple[int, ...]
+    ordered: bool
+    caught_up_at: datetime | None = None
+    ended_at: datetime | None = None
+    ended_with: tuple[int, ...] | None = None
+    replaced: bool = False
+    moves_replicas: bool = True
+    phases: Mapping[str, float] = field(default_factory=dict)
+
+    def is_to(self, target: Sequence[int]) -> bool:
+        """Whether it is a way to these replicas."""
+        if self.completed and self.ended_with == tuple(target):
+            return True
+        return self.target == tuple(target) if self.ordered else not self.completed and set(self.target) == set(target)
+
+    @property
+    def completed(self) -> bool:
+        """Whether it ended with what it was to end with."""
+        return self.ended_with is not None and not self.replaced and set(self.ended_with) == set(self.target)
+
+
+@dataclass(frozen=True)
+class History:
+    """A partition until some moment: what it went through, and the last interval whose replicas are known (null: no log names it).
+
+    lost: since when they are not known any more: KRaft controllers print no assignment that only loses or reorders replicas.
+    """
+
+    attempts: tuple[Attempt, ...] = ()
+    now: Row | None = None
+    lost: datetime | None = None
+
+    @property
+    def replicas(self) -> tuple[int, ...]:
+        """Assigned now."""
+        return tuple(self.now["replicas"] or ()) if self.now is not None else ()
+
+    @property
+    def running(self) -> Attempt | None:
+        """The reassignment that runs now."""
+        return (
+            self.attempts[-1]
+            if self.attempts and self.attempts[-1].ended_at is None and self.attempts[-1].moves_replicas
+            else None
+        )
+
+
+def history(rows: Iterable[Row], at: datetime | None = None, ordered: bool = True) -> History:
+    """in: rows of partition_timeline of one partition, of its last incarnation. at: what is later is left out.
+
+    ordered: while a reassignment runs, the replicas stand in the order of the target, and AR and RR are known: Kafka 2.4 and later (KIP-455).
+    """
+    seen = sorted((r for r in rows if at is None or r["valid_from"] is None or r["valid_from"] <= at), key=lambda r: r["step"])
+    known = [row for row in seen if row["replicas"] is not None and row["state"] != "NonExistentPartition"]
+    lost = seen[seen.index(known[-1]) + 1]["valid_from"] if known and seen[-1] is not known[-1] else None
+    attempts: list[Attempt] = []
+    settled: tuple[int, ...] | None = None
+    for target, some in groupby(known, key=_target):
+        spell = list(some)
+        replicas = tuple(spell[0]["replicas"])
+        if target is None:
+            _settle(attempts, settled, spell)
+            settled = tuple(spell[-1]["replicas"])
+            continue
+        if attempts and attempts[-1].ended_at is None and attempts[-1].moves_replicas:
+            attempts[-1] = _ended(attempts[-1], spell[0]["valid_from"], replicas, replaced=True)
+        caught_up = next((row["valid_from"] for row in spell if row["reassignment_phase"] == "B"), None)
+        removed = set(spell[0]["removing_replicas"] or ())
+        wanted = tuple(b for b in replicas if b not in removed)
+        attempts.append(Attempt(spell[0]["valid_from"], settled, wanted, ordered, caught_up, phases=_phases(spell, at)))
+    return History(tuple(attempts), known[-1] if known else None, lost)
+
+
+def _phases(spell: Sequence[Row], at: datetime | None) -> dict[str, float]:
+    """Seconds in each phase, up to a moment."""
+    found: dict[str, float] = {}
+    for row in spell:
+        ends = [ts for ts in (row["valid_to"], at) if ts is not None]
+        if row["reassignment_phase"] and row["valid_from"] is not None and ends:
+            seconds = (min(ends) - row["valid_from"]).total_seconds()
+            found[row["reassignment_phase"]] = round(found.get(row["reassignment_phase"], 0) + seconds, 3)
+    return found
+
+
+def _target(row: Row) -> frozenset[int] | None:
+    """Who is to hold the partition when the reassignment that runs is done; null: none runs."""
+    if not (row["adding_replicas"] or row["removing_replicas"] or row["reassignment_phase"]):
+        return None
+    return frozenset(row["replicas"]) - frozenset(row["removing_replicas"] or ())
+
+
+def _settle(attempts: list[Attempt], before: tuple[int, ...] | None, spell: Sequence[Row]) -> None:
+    """Ends the running attempt; what changes without AR and RR (an order, fewer replicas) is an attempt that ends as it begins."""
+    first = tuple(spell[0]["replicas"])
+    if attempts and attempts[-1].ended_at is None and attempts[-1].moves_replicas:
+        attempts[-1] = _ended(attempts[-1], spell[0]["valid_from"], first)
+        before = first
+    for row in spell:
+        replicas = tuple(row["replicas"])
+        if before is not None and replicas != before:
+            ts = row["valid_from"]
+            attempts.append(Attempt(ts, before, replicas, True, ts, ts, replicas, moves_replicas=False))
+        before = replicas
+
+
+def _ended(attempt: Attempt, ts: datetime | None, replicas: tuple[int, ...], replaced: bool = False) -> Attempt:
+    caught_up = attempt.caught_up_at or (ts if not replaced and set(replicas) == set(attempt.target) else None)
+    return replace(attempt, caught_up_at=caught_up, ended_at=ts, ended_with=replicas, replaced=replaced)
+
+
+# -- the verdict -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of one move.
+
+    status: not_requested, never_started, running, completed, cancelled, replaced, failed or already_there. waiting_for: replicas that are not
+    in the ISR; down: those of them whose broker is down. replicas: assigned now; busy: whether any reassignment of it runs. original: before.
+    phases: seconds in each. replicas_unknown: the logs do not show them any more; status and replicas are the last known ones.
+    offset: the largest that a line tells.
+    """
+
+    topic: str
+    partition: int
+    target_replicas: tuple[int, ...] | None
+    status: str
+    reason: str
+    phase: str | None = None
+    started_at: datetime | None = None
+    caught_up_at: datetime | None = None
+    completed_at: datetime | None = None
+    waiting_for: tuple[int, ...] = ()
+    replicas: tuple[int, ...] = ()
+    original: tuple[int, ...] | None = None
+    offset: int | None = None
+    down: tuple[int, ...] = ()
+    busy: bool = False
+    replicas_unknown: bool = False
+    phases: Mapping[str, float] = field(default_factory=dict, hash=False)
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to do."""
+        return self.status in DONE
+
+
+DONE = ("completed", "already_there")
+
+
+def judge(move: Move, past: History, events: Iterable[Row] = (), replica_states: Mapping[int, str] | None = None) -> Verdict:
+    """What became of a move.
+
+    events: rows of `events` about the partition, up to the same moment. replica_states: broker -> state of its replica then.
+    """
+    verdict = _judge(move, past, events, replica_states or {})
+    if past.lost is not None:
+        text = f"{verdict.reason}; since {past.lost:%Y-%m-%d %H:%M:%S} the logs do not show its replicas"
+        return replace(verdict, reason=text, replicas_unknown=True)
+    return verdict
+
+
+def _judge(move: Move, past: History, events: Iterable[Row], replica_states: Mapping[int, str]) -> Verdict:
+    said = sorted((e for e in events if e["ts"] is not None), key=lambda e: e["ts"])
+    offset = next(
+        (v for e in reversed(said) if (v := max(e["start_offset"] or 0, e["end_offset"] or 0, e["high_watermark"] or 0))), None
+    )
+    target = move.replicas
+    mine = [a for a in past.attempts if (a.is_to(target) if target else a.original == move.original)]
+    last = mine[-1] if mine else None
+    target = target or (last.ended_with if last and last.completed else last.target if last else None)
+    base: dict[str, Any] = {
+        "topic": move.topic,
+        "partition": move.partition,
+        "target_replicas": target,
+        "replicas": past.replicas,
+        "offset": offset,
+    }
+    base["busy"] = past.running is not None
+    original = move.original or (last.original if last else past.replicas or None)
+    base["original"] = original
+    if past.now is None:
+        return Verdict(**base, status="not_requested", reason="no log names this partition")
+    if last is not None:
+        base |= {"started_at": last.started_at, "caught_up_at": last.caught_up_at, "phases": last.phases}
+        return _judge_attempt(past, last, base, replica_states)
+    if past.replicas == target and past.running is None:
+        return Verdict(**base, status="already_there", reason="its replicas have been these as far back as the logs go")
+    return _judge_unstarted(move, said, past, base)
+
+
+def _judge_attempt(past: History, last: Attempt, base: dict[str, Any], states: Mapping[int, str]) -> Verdict:
+    now = past.now
+    assert now is not None
+    target = base["target_replicas"]
+    if last is past.running:
+        isr = set(now["isr"] or ())
+        waiting = tuple(b for b in target if b not in isr)
+        down = tuple(b for b in waiting if states.get(b) in DOWN)
+        what = f"waits for {_ids(waiting)}" if waiting else "its replicas are in the ISR"
+        if down:
+            what += f"; broker {_ids(down)} is down"
+        phase = now["reassignment_phase"] or "A"
+        return Verdict(**base, status="running", reason=what, phase=phase, waiting_for=waiting, down=down)
+    later = past.attempts[past.attempts.index(last) + 1 :]
+    if last.completed:
+        if past.replicas == target and past.running is None:
+            return Verdict(**base, status="completed", reason="its replicas are those of the plan", completed_at=last.ended_at)
+        what = f"completed, then moved on to {_ids(later[-1].target if later else past.replicas)}"
+        return Verdict(**base, status="replaced", reason=what, completed_at=last.ended_at)
+    if last.replaced:
+        return Verdict(**base, status="replaced", reason=f"another plan took its place: {_ids(later[-1].target)}")
+    return Verdict(**base, status="cancelled", reason=f"it ended with the replicas {_ids(last.ended_with or ())}")
+
+
+def _judge_unstarted(move: Move, said: Sequence[Row], past: History, base: dict[str, Any]) -> Verdict:
+    target = base["target_replicas"]
+    refused = [e for e in said if e["event_type"] in REFUSED and e["target_replicas"] in (None, list(target or ()))]
+    asked = [e for e in said if e["event_type"] in REQUESTED and set(_wanted(e)) == set(target or ())]
+    where = f"its replicas are {_ids(past.replicas)}"
+    if past.running is not None:
+        where += f", and it is on the way to {_ids(past.running.target)}"
+    if refused:
+        first = str(refused[-1]["raw"] or "").splitlines()
+        return Verdict(
+            **base, status="failed", reason=f"{refused[-1]['ts']:%Y-%m-%d %H:%M:%S}: {first[0] if first else 'refused'}"
+        )
+    if asked:
+        text = f"asked for at {asked[-1]['ts']:%Y-%m-%d %H:%M:%S}, and nothing followed; {where}"
+        return Verdict(**base, status="never_started", reason=text)
+    return Verdict(**base, status="not_requested", reason=f"no line tells of it; {where}")
+
+
+DOWN = ("OfflineReplica", "KRaftFenced", "KRaftUnregistered", "KRaftRemoved")
+
+
+def _wanted(event: Row) -> list[int]:
+    if event["target_replicas"] is not None:
+        return list(event["target_replicas"])
+    gone = set(event["removing_replicas"] or ())
+    return [b for b in event["replicas"] or () if b not in gone]
+
+
+def _ids(ids: Iterable[int]) -> str:
+    return ",".join(map(str, ids)) or "none"
+
+
+# -- the whole -------------------------------------------------------------------------------------------------
+
+
+def expected_end(verdicts: Sequence[Verdict], now: datetime) -> datetime | None:
+    """When the rest would be done at the pace so far: replicas that have caught up in the time since the first move began. An estimate."""
+    began = [v.started_at for v in verdicts if v.started_at is not None and v.status in ("running", "completed")]
+    if not began or not any(v.status == "running" for v in verdicts):
+        return None
+    added = {
+        v: [b for b in v.target_replicas or () if b not in (v.original or ())]
+        for v in verdicts
+        if v.status in ("running", "completed")
+    }
+    left = sum(len([b for b in new if b in v.waiting_for]) for v, new in added.items())
+    done = sum(map(len, added.values())) - left
+    passed = now - min(began)
+    return now + passed * (left / done) if done > 0 and left > 0 and passed > timedelta() else None
+
+
+def verify_text(verdicts: Iterable[Verdict], done: str = "completed") -> str:
+    """As kafka-reassign-partitions --verify of 2.6 and later prints it, byte for byte (ReassignPartitionsCommand); what it clears is left out.
+
+    done: its word, `complete` in 2.6 to 2.8.
+    """
+    lines = ["Status of partition reassignment:"]
+    for v in sorted(verdicts, key=lambda v: (v.topic, v.partition)):
+        name = f"{v.topic}-{v.partition}"
+        if v.busy:
+            lines.append(f"Reassignment of partition {name} is still in progress.")
+        elif v.replicas == v.target_replicas:
+            lines.append(f"Reassignment of partition {name} is {done}.")
+        else:
+            rather = ",".join(map(str, v.target_replicas or ()))
+            lines.append(
+                f"There is no active reassignment of partition {name}, but replica set is {','.join(map(str, v.replicas))} rather than {rather}."
+            )
+    return "\n".join(lines) + "\n"
+
+
+def verify_old_text(verdicts: Iterable[Verdict]) -> str:
+    """The same as 1.0 to 2.5 print it, in the order of the plan."""
+    lines = ["Status of partition reassignment: "]
+    for v in verdicts:
+        name = f"{v.topic}-{v.partition}"
+        if v.busy:
+            lines.append(f"Reassignment of partition {name} is still in progress")
+        elif v.replicas == v.target_replicas:
+            lines.append(f"Reassignment of partition {name} completed successfully")
+        else:
+            now, wanted = (",".join(map(str, ids or ())) for ids in (v.replicas, v.target_replicas))
+            lines.append(
+                f"ERROR: Assigned replicas ({now}) don't match the list of replicas for reassignment ({wanted}) for partition {name}"
+            )
+            lines.append(f"Reassignment of partition {name} failed")
+    return "\n".join(lines) + "\n"
+
+
+def rollback(verdicts: Iterable[Verdict]) -> str:
+    """The plan that brings every partition back to the replicas that it had, as the tool takes it."""
+    partitions = [
+        {"topic": v.topic, "partition": v.partition, "replicas": list(v.original), "log_dirs": ["any"] * len(v.original)}
+        for v in verdicts
+        if v.original
+    ]
+    return json.dumps({"version": 1, "partitions": partitions}, separators=(",", ":"))
