@@ -73,6 +73,30 @@ def opened(root: Path) -> Any:
     return spark
 
 
+def rows_where(spark: Any, table: str, condition: str, columns: Sequence[str] = ("*",)) -> list[Row]:
+    """Rows of a table for which a SQL condition holds; times in UTC."""
+    found = [row.asDict(recursive=True) for row in spark.table(table).filter(condition).select(*columns).collect()]
+    return [{name: v.replace(tzinfo=UTC) if isinstance(v, datetime) else v for name, v in row.items()} for row in found]
+
+
+def rows_of(spark: Any, table: str, cluster: str | None, topic: str | None, condition: str = "true") -> list[Row]:
+    """The same of one cluster and topic, or of all. Raises UsageError where there is no such cluster or topic."""
+    from jobs.store import quoted
+
+    wanted = {name: value for name, value in (("cluster", cluster), ("topic", topic)) if value is not None}
+    rows = rows_where(spark, table, " AND ".join([condition, *(f"{name} = {quoted(value)}" for name, value in wanted.items())]))
+    if rows or not wanted:
+        return rows
+    known = spark.table(table).select("cluster", "topic").distinct().collect()
+    for name, value in wanted.items():
+        there = sorted({row[name] for row in known})
+        if value not in there:
+            near = difflib.get_close_matches(value, there, n=NEAR, cutoff=0.3) or there[:NEAR]
+            named = ", ".join(map(visible, near)) or "none"
+            raise UsageError(f"No {name} {visible(value)} in these tables; there is {named}")
+    return rows
+
+
 def said(error: Exception) -> str:
     """The first line of what Spark says about an error, safe for a terminal."""
     java = getattr(error, "java_exception", None)

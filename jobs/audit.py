@@ -93,7 +93,8 @@ def rules_version(site: Path | None = None) -> str:
     return digest.hexdigest()[:16]
 
 
-def _moment(text: str, what: str) -> datetime:
+def parsed_moment(text: str, what: str) -> datetime:
+    """A time in UTC; one without a zone is taken as UTC. Raises UsageError, which names the option `what`."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -179,7 +180,7 @@ class Audit:
         self.rules = options.rules or self.config.rules
         self.ruleset = _ruleset(self.rules)
         self.days = _days(options)
-        self.now = _moment(options.now, "--now") if options.now else None
+        self.now = parsed_moment(options.now, "--now") if options.now else None
         self.run_id = uuid.uuid4().hex[:16]
         self.started_at = datetime.now(UTC)
         # by which a silence has expired
@@ -213,7 +214,7 @@ class Audit:
         from pyspark.sql import functions as F
 
         import schemas
-        from jobs import checks, contracts, coverage
+        from jobs import assignments, checks, contracts, coverage
         from jobs import old_timelines as timelines
         from jobs.old_timelines import metadata_log, night
         from jobs.store import at_once, bytes_under
@@ -257,6 +258,8 @@ class Audit:
         if not built:
             with stage("timelines, coverage", spark):
                 at_once(make_timelines, cover)
+            with stage("assignments", spark):
+                assignments.write(store, audited, {cluster.name: cluster.racks for cluster in self.config.clusters})
         elif read.newly_counted:
             with stage("coverage", spark):
                 cover()

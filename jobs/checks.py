@@ -11,7 +11,16 @@ import schemas
 from jobs.config import Silence, Threshold, glob_pattern
 from jobs.store import quoted
 
-AUDITED = ("events", "partition_timeline", "replica_timeline", "reassignments", "topic_deletions", "controllers")
+AUDITED = (
+    "events",
+    "partition_timeline",
+    "replica_timeline",
+    "reassignments",
+    "topic_deletions",
+    "controllers",
+    "topic_assignments",
+    "broker_load",
+)
 # a finding that was reported is over when the logs have gone on for this long since they last showed it
 QUIET_HOURS = 24
 

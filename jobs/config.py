@@ -10,7 +10,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from functools import cache
 from pathlib import Path
@@ -32,6 +32,27 @@ class Cluster:
     logs: tuple[str, ...]
     timezone: str = "UTC"
     kafka_version: str | None = None
+    racks: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Topic:
+    """What audit.toml says about topics: globs of topic and cluster, and min.insync.replicas."""
+
+    name: str
+    min_insync_replicas: int
+    cluster: str = "*"
+
+
+@dataclass(frozen=True)
+class Slo:
+    """How available topics must be: globs, percent of the time that logs cover, over the last days; acks as producers set it."""
+
+    availability: float
+    topic: str = "*"
+    cluster: str = "*"
+    acks: str = "all"
+    days: int = 30
 
 
 @dataclass(frozen=True)
@@ -117,11 +138,15 @@ class Config:
     thresholds: tuple[Threshold, ...] = ()
     silences: tuple[Silence, ...] = ()
     sinks: tuple[Sink, ...] = ()
+    topics: tuple[Topic, ...] = ()
+    slos: tuple[Slo, ...] = ()
     report_url: str | None = None
     rules: Path | None = None
 
 
-CLUSTER_KEYS = ("name", "logs", "timezone", "kafka_version")
+CLUSTER_KEYS = ("name", "logs", "timezone", "kafka_version", "racks")
+TOPIC_KEYS = ("name", "cluster", "min_insync_replicas")
+SLO_KEYS = ("topic", "cluster", "availability", "acks", "days")
 SILENCE_CONDITIONS = ("check", "cluster", "topic", "broker", "fingerprint")
 SILENCE_KEYS = (*SILENCE_CONDITIONS, "until", "reason", "who")
 SINK_KEYS = ("name", "type", "url", "url_env", "severity", "checks", "clusters", "limit", "timeout_seconds", "ended")
@@ -301,7 +326,9 @@ def load(path: Path, environment: Mapping[str, str] = os.environ) -> Config:
         raise UsageError(f"--config {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"--config {path}: {error}") from None
-    whole = Entry(content, str(path), ("cluster", "thresholds", "threshold", "silence", "alert", "report_url", "rules"))
+    whole = Entry(
+        content, str(path), ("cluster", "thresholds", "threshold", "silence", "alert", "topic", "slo", "report_url", "rules")
+    )
     clusters = tuple(_cluster(entry, path.parent) for entry in _entries(whole, "cluster", CLUSTER_KEYS))
     names = [cluster.name for cluster in clusters]
     if len(set(names)) < len(names):
@@ -319,6 +346,8 @@ def load(path: Path, environment: Mapping[str, str] = os.environ) -> Config:
         thresholds=_thresholds(whole, names),
         silences=tuple(_silence(entry, names) for entry in _entries(whole, "silence", SILENCE_KEYS)),
         sinks=sinks,
+        topics=tuple(_topic(entry, names) for entry in _entries(whole, "topic", TOPIC_KEYS)),
+        slos=tuple(_slo(entry, names) for entry in _entries(whole, "slo", SLO_KEYS)),
         report_url=report_url,
         rules=path.parent / rules if rules else None,
     )
@@ -340,7 +369,30 @@ def _cluster(entry: Entry, folder: Path) -> Cluster:
     name, version = entry.text("name"), entry.text("kafka_version")
     assert name is not None
     logs = tuple(str(folder / item) for item in entry.texts("logs"))
-    return Cluster(name, logs, check_timezone(entry.text("timezone") or "UTC"), version)
+    return Cluster(name, logs, check_timezone(entry.text("timezone") or "UTC"), version, _racks(entry))
+
+
+def _racks(entry: Entry) -> dict[int, str]:
+    """Broker id -> rack: { "1" = "r1", "2" = "r2" }."""
+    given = entry.table.get("racks", {})
+    if not isinstance(given, dict) or not all(key.isdecimal() and isinstance(rack, str) and rack for key, rack in given.items()):
+        raise entry.wrong("racks", 'must be a table of broker ids such as { "1" = "rack-a", "2" = "rack-b" }')
+    return {int(broker): rack for broker, rack in given.items()}
+
+
+def _topic(entry: Entry, clusters: list[str]) -> Topic:
+    entry.required("name", "min_insync_replicas")
+    least = entry.number("min_insync_replicas", 1, least=1)
+    return Topic(entry.text("name") or "*", least, entry.glob("cluster", clusters, "cluster"))
+
+
+def _slo(entry: Entry, clusters: list[str]) -> Slo:
+    entry.required("availability")
+    percent = entry.table["availability"]
+    if isinstance(percent, bool) or not isinstance(percent, int | float) or not 0 < percent <= 100:
+        raise entry.wrong("availability", "must be a percentage such as 99.95")
+    cluster, acks = entry.glob("cluster", clusters, "cluster"), entry.one_of("acks", "all", ("all", "1"))
+    return Slo(float(percent), entry.text("topic") or "*", cluster, acks, entry.number("days", 30, least=1))
 
 
 def _thresholds(whole: Entry, clusters: list[str]) -> tuple[Threshold, ...]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from jobs.config import Cluster, Config, Silence, Sink, Threshold, check_timezone, expired_silences, load, matches
+from jobs.config import Cluster, Config, Silence, Sink, Slo, Threshold, Topic, check_timezone, expired_silences, load, matches
 from jobs.errors import UsageError
 
 ONE_CLUSTER = '[[cluster]]\nname = "payments"\nlogs = ["payments/**/*.log*"]\n'
@@ -337,3 +338,26 @@ def test_mistakes_of_alerts_name_file_key_and_the_nearest_known_one(
 )
 def test_globs(glob: str, name: str, taken: bool) -> None:
     assert matches([glob], name) is taken
+
+
+def test_racks_topics_and_goals(tmp_path: Path) -> None:
+    path = tmp_path / "audit.toml"
+    cluster = '[[cluster]]\nname = "c"\nlogs = ["x"]\n'
+    path.write_text(
+        cluster + 'racks = { "1" = "a", "2" = "b" }\n[[topic]]\nname = "orders*"\nmin_insync_replicas = 2\n'
+        '[[slo]]\ntopic = "orders*"\navailability = 99.95\nacks = "1"\n'
+    )
+    found = load(path)
+    assert found.clusters[0].racks == {1: "a", 2: "b"}
+    assert found.topics == (Topic("orders*", 2),)
+    assert found.slos == (Slo(99.95, "orders*", acks="1"),)
+    for wrong, said in [
+        (cluster + 'racks = { "one" = "a" }\n', "racks must be a table of broker ids"),
+        (cluster + "[[topic]]\nname = 'a'\n", "min_insync_replicas is missing"),
+        (cluster + "[[topic]]\nname = 'a'\nmin_insync_replicas = 0\n", "must be 1 or more"),
+        (cluster + "[[slo]]\navailability = 101\n", "availability must be a percentage"),
+        (cluster + "[[slo]]\navailability = 99\nacks = '2'\n", "'2' is none of all, 1"),
+    ]:
+        path.write_text(wrong)
+        with pytest.raises(UsageError, match=re.escape(said)):
+            load(path)

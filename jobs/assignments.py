@@ -1,0 +1,249 @@
+"""The command `assignments`, and the tables it reads: whose placement is each topic's assignment, and what does it spread?"""
+
+import argparse
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from jobs import analysis, errors
+from jobs.audit import parsed_moment
+from jobs.errors import UsageError
+from jobs.topic_assignments import (
+    CREATED,
+    EFFECTS,
+    EVENT_COLUMNS,
+    EVENT_TYPES,
+    Cluster,
+    Effect,
+    batches,
+    cluster,
+    topic_rows,
+    what_if,
+)  # fmt: skip
+from parsers.explanation import visible
+
+EXAMPLES = """\
+examples:
+  kafka-audit assignments --tables /data/audit
+  kafka-audit assignments orders --tables /data/audit --json
+  kafka-audit assignments --tables /data/audit --at 2026-03-01T04:00:00Z
+  kafka-audit assignments --tables /data/audit --what-if broker=3:down --what-if broker=5:down
+"""
+KEY = ("cluster", "incarnation", "topic")
+TIMELINE_COLUMNS = (
+    "partition", "step", "valid_from", "valid_to", "replicas", "adding_replicas", "removing_replicas", "state", "reassignment_phase",
+    "record_id",
+)  # fmt: skip
+EFFECT_WORDS = {"offline": "no leader", "below_min_isr": "below min ISR", "loses_leader": "another leader"}
+
+
+def add_arguments(commands: Any) -> None:
+    """Adds `assignments` to the command line."""
+    command = commands.add_parser(
+        "assignments",
+        help="whose placement is each topic's assignment; spread, racks, skew",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_argument("topic", nargs="?", metavar="TOPIC", help="only this topic")
+    command.add_argument("--tables", required=True, type=Path, metavar="DIR")
+    command.add_argument("--cluster", metavar="NAME")
+    command.add_argument("--at", metavar="TIME", help="only the assignments of that moment (default: all there were)")
+    command.add_argument(
+        "--what-if",
+        action="append",
+        metavar="broker=N:down",
+        help="which partitions suffer when the broker goes down; may be repeated",
+    )
+    command.add_argument("--json", action="store_true", help="JSON Lines")
+    command.set_defaults(run=run)
+
+
+# -- the tables ------------------------------------------------------------------------------------------------
+
+
+def write(store: Any, clusters: Iterable[str], racks: Mapping[str, Mapping[int, str]]) -> None:
+    """Makes `topic_assignments` and `broker_load` of clusters from their events and timelines. racks: cluster -> broker -> rack."""
+    from pyspark.sql import functions as F
+
+    names = list(clusters)
+    events = store.rows_of("events", names).filter(F.col("event_type").isin(*EVENT_TYPES))
+    of_topics = F.col("event_type").isin(*CREATED)
+    shared = _shared(events.filter(~of_topics).select("cluster", *EVENT_COLUMNS).collect(), racks)
+    topics = (
+        events.filter("topic IS NOT NULL AND topic_id IS NOT NULL")
+        .groupBy("cluster", "topic_id")
+        .agg(F.max("topic").alias("named"))
+    )
+    made = (
+        events.filter(of_topics)
+        .select("cluster", *EVENT_COLUMNS)
+        .join(topics, ["cluster", "topic_id"], "left")
+        .withColumn("topic", F.coalesce("topic", "named"))
+        .drop("named")
+    )
+    # columns of their own: both sides may come from one frame
+    made = made.toDF(*made.columns)
+    timelines = store.rows_of("partition_timeline", names).select(*KEY, *TIMELINE_COLUMNS).toDF(*KEY, *TIMELINE_COLUMNS)
+    schema = store.table("topic_assignments").schema
+
+    def fold(key: Any, history: Any, created: Any) -> Any:
+        import pyarrow as pa
+
+        of = [value.as_py() for value in key]
+        found = batches(created.to_pylist()).get(of[2], [])
+        rows = topic_rows(history.to_pylist(), found, shared.get((of[0], of[1]), Cluster()))
+        whole = [dict(zip(KEY, of, strict=True)) | row for row in rows]
+        return pa.Table.from_pylist(whole, schema=arrow)
+
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    arrow = to_arrow_schema(schema)
+    rows = timelines.groupBy(*KEY).cogroup(made.groupBy(*KEY)).applyInArrow(fold, schema)
+    store.replace("topic_assignments", names, rows)
+    load = store.rows_of("topic_assignments", names).selectExpr(*KEY, "valid_from", "valid_to", "explode(assignment) AS a")
+    load = load.selectExpr(*KEY, "valid_from", "valid_to", "posexplode(a.replicas) AS (at, broker)")
+    load = load.groupBy("cluster", "incarnation", "broker", "topic", "valid_from", "valid_to").agg(
+        F.count("*").cast("int").alias("replicas"), F.count_if(F.col("at") == 0).cast("int").alias("leaders")
+    )
+    store.replace("broker_load", names, load)
+
+
+def _shared(rows: Iterable[Any], racks: Mapping[str, Mapping[int, str]]) -> dict[tuple[str, int], Cluster]:
+    """(cluster, incarnation) -> what its topics share."""
+    by_cluster: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for row in rows:
+        # Spark hands over times of the process's zone, which is UTC, without one
+        known = row.asDict() | {"ts": row.ts and row.ts.replace(tzinfo=UTC)}
+        by_cluster.setdefault((row.cluster, row.incarnation), []).append(known)
+    return {key: cluster(some, racks.get(key[0])) for key, some in by_cluster.items()}
+
+
+# -- the command -----------------------------------------------------------------------------------------------
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints assignments, or what happens to partitions. Raises UsageError."""
+    down = [_broker(text) for text in options.what_if or ()]
+    if options.at and down:
+        raise UsageError("--what-if is about the last known state; leave out --at")
+    at = parsed_moment(options.at, "--at") if options.at else None
+    if "topic_assignments" not in analysis.present(options.tables):
+        raise UsageError(f"--tables {options.tables} holds no topic_assignments; run `kafka-audit audit` on it first")
+    spark = analysis.opened(options.tables)
+    if down:
+        lines = _effects(spark, options, down)
+    else:
+        rows = analysis.rows_of(spark, "topic_assignments", options.cluster, options.topic)
+        if at is not None:
+            rows = [
+                r
+                for r in rows
+                if (r["valid_from"] is None or r["valid_from"] <= at) and (r["valid_to"] is None or at < r["valid_to"])
+            ]
+        rows.sort(key=lambda r: (r["cluster"], r["incarnation"], r["topic"], r["valid_from"] is not None, r["valid_from"]))
+        lines = _json(rows) if options.json else _text(rows)
+    for line in lines:
+        print(line)
+    return errors.CLEAN
+
+
+def _broker(text: str) -> int:
+    name, _, rest = text.partition("=")
+    number, _, state = rest.partition(":")
+    if name != "broker" or not number.isdecimal() or state != "down":
+        raise UsageError(f"--what-if {text}: give it as broker=3:down")
+    return int(number)
+
+
+def _json(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    for row in rows:
+        yield json.dumps({name: analysis.plain(value) for name, value in row.items()})
+
+
+def _text(rows: list[dict[str, Any]]) -> Iterator[str]:
+    for name in sorted({row["cluster"] for row in rows}):
+        mine = [row for row in rows if row["cluster"] == name]
+        yield f"Assignments of {visible(name)}"
+        heads = ("topic", "since", "", "parts", "RF", "placement", "start", "shift", "racks", "skew", "leaders")
+        yield from analysis.text_table(heads, [_cells(row) for row in mine])
+        yield ""
+        for row in mine:
+            yield f"{visible(row['topic'])} {_since(row['valid_from'])}: {row['reason']}"
+            if row["valid_to"] is None:
+                yield from (f"  ! {text}" for text in row["violations"])
+        yield ""
+        yield "Brokers now"
+        yield from analysis.text_table(("broker", "replicas", "first replicas", "topics"), _load(mine))
+        yield ""
+
+
+def _cells(row: Mapping[str, Any]) -> list[Any]:
+    aware = {True: "aware", False: "unaware", None: "?"}[row["rack_aware"]]
+    return [
+        row["topic"], _since(row["valid_from"]), row["cause"], row["partitions"], row["replication_factor"], row["placement"],
+        row["start_index"], row["shift"], aware, row["replicas_skew"], row["leaders_skew"],
+    ]  # fmt: skip
+
+
+def _since(moment: datetime | None) -> str:
+    return analysis.moment(moment) if moment else "before the logs"
+
+
+def _load(rows: Iterable[Mapping[str, Any]]) -> list[list[int]]:
+    """[broker, replicas, first replicas, topics] of the assignments that still hold."""
+    replicas: dict[int, int] = {}
+    leaders: dict[int, int] = {}
+    topics: dict[int, set[tuple[int, str]]] = {}
+    for row in rows:
+        if row["valid_to"] is None:
+            for entry in row["assignment"]:
+                for at, broker in enumerate(entry["replicas"]):
+                    replicas[broker] = replicas.get(broker, 0) + 1
+                    leaders[broker] = leaders.get(broker, 0) + (at == 0)
+                    topics.setdefault(broker, set()).add((row["incarnation"], row["topic"]))
+    return [[broker, replicas[broker], leaders[broker], len(topics[broker])] for broker in sorted(replicas)]
+
+
+def _effects(spark: Any, options: argparse.Namespace, down: list[int]) -> Iterator[str]:
+    from jobs import min_isr
+    from jobs.store import quoted
+
+    rows = analysis.rows_of(spark, "partition_timeline", options.cluster, options.topic, "valid_to IS NULL")
+    last = {name: max(r["incarnation"] for r in rows if r["cluster"] == name) for name in {r["cluster"] for r in rows}}
+    rows = [row for row in rows if row["incarnation"] == last[row["cluster"]]]
+    if unknown := set(down) - {broker for row in rows for broker in row["replicas"] or ()}:
+        raise UsageError(f"--what-if: no partition has a replica on broker {min(unknown)}")
+    for name in sorted(last):
+        mine = [row for row in rows if row["cluster"] == name]
+        settings = min_isr.from_events(
+            analysis.rows_where(spark, "events", f"cluster = {quoted(name)} AND config = '{min_isr.NAME}'")
+        )
+        effects = what_if(mine, down, {row["topic"]: settings.of(row["topic"]) for row in mine})
+        yield from _json_effects(name, effects) if options.json else _text_effects(name, effects, down, len(mine))
+
+
+def _json_effects(name: str, effects: Iterable[Effect]) -> Iterator[str]:
+    for effect in effects:
+        yield json.dumps({"cluster": name} | vars(effect))
+
+
+def _text_effects(name: str, effects: list[Effect], down: list[int], partitions: int) -> Iterator[str]:
+    counts = ", ".join(f"{sum(e.effect == kind for e in effects)} {EFFECT_WORDS[kind]}" for kind in EFFECTS)
+    yield f"{visible(name)} without broker {', '.join(map(str, down))}: of {partitions} partitions {counts}"
+    if effects:
+        cells = [
+            [
+                f"{e.topic}-{e.partition}",
+                EFFECT_WORDS[e.effect],
+                e.leader,
+                e.new_leader,
+                ",".join(map(str, e.isr)) or "none",
+                e.min_isr,
+            ]
+            for e in effects
+        ]
+        yield from analysis.text_table(("partition", "effect", "leader", "then", "ISR left", "min ISR"), cells)
+    yield ""

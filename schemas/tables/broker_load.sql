@@ -1,0 +1,13 @@
+-- about: what one broker holds of one topic, from one reassignment to the next
+CREATE TABLE IF NOT EXISTS {table} (
+  cluster STRING NOT NULL COMMENT 'Cluster',
+  incarnation INT NOT NULL COMMENT 'Incarnation of the cluster',
+  broker INT NOT NULL COMMENT 'Broker id',
+  topic STRING NOT NULL COMMENT 'Topic name',
+  valid_from TIMESTAMP COMMENT 'Begin, as in topic_assignments',
+  valid_to TIMESTAMP COMMENT 'End; null: still so',
+  replicas INT NOT NULL COMMENT 'Partitions that it holds a replica of',
+  leaders INT NOT NULL COMMENT 'Partitions whose first replica, the preferred leader, it holds'
+) USING delta
+LOCATION '{location}'
+COMMENT 'Replicas and preferred leaders of every broker, by topic'
