@@ -10,8 +10,8 @@ from jobs.timelines.summary import TOPIC_GONE
 
 # a controller prints these about a topic whose deletion is asked for, running, waiting or found pending at its start
 SIGNS = frozenset({
-    "deletion_requested", "deletion_starting", "deletion_started", "deletion_handled", "deletion_halted", "deletion_pending",
-    "deletion_retried", "deletion_dead_replicas", "deletion_failed", "deletion_resumed",
+    "deletion_requested", "deletion_started", "deletion_halted", "deletion_pending", "deletion_retried", "deletion_dead_replicas",
+    "deletion_failed", "deletion_resumed",
 })  # fmt: skip
 BLOCKING = frozenset({"deletion_dead_replicas", "deletion_failed"})
 # of one deletion so many records are named as evidence

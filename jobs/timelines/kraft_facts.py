@@ -13,9 +13,8 @@ from jobs.timelines.summary import ACTING, CONTROLLER_RUNS, REGISTRATION_DECIDED
 
 FENCED, ONLINE, LEAVING, UNREGISTERED = "KRaftFenced", "KRaftOnline", "KRaftControlledShutdown", "KRaftUnregistered"
 REGISTERED = ("broker_registration_replayed", "register_broker_record")
-# all microseconds. A starting controller that is not known to have caught up has done so after this time; it goes on with its replay for a
-# moment after its metadata loader has caught up
-REPLAY, LOADER_AHEAD = 60_000_000, 2_000_000
+# all microseconds. What a controller prints so long after its start may be history, if it does not become active before
+REPLAY = 60_000_000
 # a controller prints what follows from a request within this time
 AT_ONCE = 1_000_000
 # what two nodes say of one record lies no further apart
@@ -116,15 +115,15 @@ def _enables_elr(e: Event) -> bool:
 
 
 def _replays(runs: Iterable[Event]) -> Mapping[int | None, list[Span]]:
-    """Node -> when its lines may be history: from its start until it is active, or has caught up with the log."""
+    """Node -> when its lines may be history that it reads: from its start until it is active, or must have read all."""
     found: dict[int | None, list[Span]] = defaultdict(list)
     for e in runs:
         at = e.ts or 0
         if e.event_type == "quorum_controller_created":
             found[e.node].append((at, at + REPLAY))
-        elif e.node in found and e.event_type in ("controller_activated", "metadata_caught_up"):
+        elif e.node in found and e.event_type == "controller_activated":
             since, until = found[e.node][-1]
-            found[e.node][-1] = since, min(until, at if e.event_type == "controller_activated" else at + LOADER_AHEAD)
+            found[e.node][-1] = since, min(until, at)
     return dict(found)
 
 

@@ -32,7 +32,7 @@ REGISTRATION_RECORDED = frozenset({
 })  # fmt: skip
 # what only the active KRaft controller prints
 ACTING = REGISTRATION_DECIDED | {"reassignments_accepted", "partitions_changing"}
-CONTROLLER_RUNS = ACTING | {"quorum_controller_created", "controller_activated", "metadata_caught_up", "quorum_leader_learned"}
+CONTROLLER_RUNS = ACTING | {"quorum_controller_created", "controller_activated", "quorum_leader_learned"}
 # records of a metadata log about one partition
 PARTITION_RECORDS = frozenset({"partition_record", "partition_change_record"})
 TOPIC_GONE = frozenset({"topic_removed", "remove_topic_record"})
