@@ -36,6 +36,7 @@ class Nights:
         self.events: list[Event] = []
         self.of_partition: dict[PartitionKey, list[Event]] = defaultdict(list)
         self.kept: dict[PartitionKey, Kept] = {}
+        self.unknown: list[Event] = []
         self.counts: Counter[str] = Counter()
 
     def night(self, new: Iterable[Event]) -> None:
@@ -49,13 +50,18 @@ class Nights:
             self.counts["whole"] += before is not None
             self.kept.clear()
             self.of_partition.clear()
+            self.unknown.clear()
             new = self.events
         came: dict[PartitionKey, list[Event]] = defaultdict(list)
-        for e in new:
+        # records of a metadata log that came before that of their topic are its partitions' now
+        tried, self.unknown = [*self.unknown, *new], []
+        for e in tried:
             key = self.facts.key_of(e)
             if key is not None:
                 came[key].append(e)
                 self.of_partition[key].append(e)
+            elif e.partition is not None:
+                self.unknown.append(e)
         for key, kept in self.kept.items():
             replicas = {replica for rows in (kept.settled[1], kept.open[1]) for replica, *_ in rows}
             replicas |= {one for row in kept.open[0] + kept.settled[0] for one in row[7] or ()}

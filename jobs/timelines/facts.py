@@ -30,7 +30,7 @@ class IncarnationFacts:
     """What all partitions of one incarnation share. Times are microseconds.
 
     end: when it ended, null where it did not. kraft_since: from when on KRaft controllers run it (-1: always), null: ZooKeeper ones do.
-    deposed: controller epoch -> since when a later one is known. deletions: topic -> its `deletion_completed`. starts: broker -> its
+    deposed: controller epoch -> since when a later one is known. elected: controller epoch, node and time of elections. deletions: topic -> its `deletion_completed`. starts: broker -> its
     `broker_started`. tracers: nodes that print replica states. places: (node, file, log) -> rank among the files of the cluster. heard: when
     the controller.log of the ZooKeeper controller in charge is here. keeps: event -> fields that are as they were before (`keeps` of the rules).
     """
@@ -39,6 +39,7 @@ class IncarnationFacts:
     end: int | None = None
     kraft_since: int | None = None
     deposed: Mapping[int, int] = field(default_factory=dict)
+    elected: Sequence[tuple[int, int | None, int]] = ()
     deletions: Mapping[str, Sequence[Event]] = field(default_factory=dict)
     starts: Mapping[int, Sequence[Event]] = field(default_factory=dict)
     tracers: frozenset[int | None] = frozenset()
@@ -52,8 +53,14 @@ class IncarnationFacts:
 
         A controller that was paused or cut off goes on until it learns that it was deposed.
         """
-        since = self.deposed.get(e.controller_epoch) if e.controller_epoch is not None else None
-        return since is not None and (e.ts or 0) > since and is_from_memory(e)
+        if not is_from_memory(e):
+            return False
+        epoch = e.controller_epoch
+        if epoch is None:
+            # some lines name no epoch: it is that in which the node was elected last
+            epoch = max((own for own, node, at in self.elected if node == e.node and at <= (e.ts or 0)), default=None)
+        since = None if epoch is None else self.deposed.get(epoch)
+        return since is not None and (e.ts or 0) > since
 
     def hears_controller(self, ts: int | None) -> bool:
         """Whether the controller.log of the ZooKeeper controller in charge is here."""
@@ -153,6 +160,7 @@ class ClusterFacts:
                 end=ends.get(number),
                 kraft_since=self.kraft_since,
                 deposed=_deposed(some),
+                elected=_elected(some),
                 deletions=_by(some, "deletion_completed", "topic"),
                 starts=_by(some, "broker_started", "broker"),
                 tracers=frozenset(self.summary.tracers),
@@ -205,13 +213,15 @@ def _by(events: Iterable[Event], event_type: str, name: str) -> dict[Any, list[E
     return dict(found)
 
 
+def _elected(events: Iterable[Event]) -> list[tuple[int, int | None, int]]:
+    """Controller epoch, node and time of each election."""
+    told = (e for e in events if e.event_type in ELECTED)
+    return [(e.controller_epoch, e.node, e.ts) for e in told if e.controller_epoch is not None and e.ts is not None]
+
+
 def _deposed(events: Iterable[Event]) -> dict[int, int]:
     """Controller epoch -> the first election in a later one."""
-    elections = [
-        (e.controller_epoch, e.ts)
-        for e in events
-        if e.event_type in ELECTED and e.controller_epoch is not None and e.ts is not None
-    ]
+    elections = [(epoch, at) for epoch, _, at in _elected(events)]
     found: dict[int, int] = {}
     first: int | None = None
     for epoch in sorted({epoch for epoch, _ in elections}, reverse=True):
@@ -302,6 +312,7 @@ def _of_all(facts: ClusterFacts, ts: int, known: ClusterFacts | None = None) -> 
         number: (
             facts[number].end,
             {epoch: at for epoch, at in facts[number].deposed.items() if at < ts},
+            [one for one in facts[number].elected if one[2] <= ts],
             [(since, min(until, ts)) for since, until in facts[number].heard if since <= ts],
             facts[number].kraft.up_to(ts),
             {file: at for file, at in facts[number].kraft.snapshots.items() if any(file == one for _, one in of.files)},

@@ -116,9 +116,9 @@ def hear(history: History, life: Life, e: Event, facts: KRaftFacts) -> None:
         history.is_stale |= not _hear_change(life, change, e.node, is_live=not facts.is_replayed(e))
         return
     leader = e.node if e.leader is None and e.event_type == "leader_started" else e.leader
-    version = Version(
-        history.count, e.ts, e.record_id, e.partition_epoch, leader, e.leader_epoch, *lists, e.event_type in DIFFERENCES
-    )
+    is_difference, altered_by = e.event_type in DIFFERENCES, e.node if e.event_type == "isr_updated" else None
+    said = leader, e.leader_epoch, *lists, is_difference
+    version = Version(history.count, e.ts, e.record_id, e.partition_epoch, *said, altered_by=altered_by)
     if e.partition_epoch is None:
         life.loose.append(version)
     elif e.partition_epoch < life.base:
@@ -128,6 +128,7 @@ def hear(history: History, life: Life, e: Event, facts: KRaftFacts) -> None:
     else:
         life.versions[e.partition_epoch].learn(version)
         life.versions[e.partition_epoch].is_difference |= version.is_difference
+        life.versions[e.partition_epoch].learn(version, ("altered_by",))
     if e.event_type == "partition_registered":
         # the node prints next what was changed since
         values = e.replicas, e.adding_replicas, e.removing_replicas
@@ -197,6 +198,8 @@ def tell_life(life: Life, facts: KRaftFacts) -> list[Version]:
     for (before, u), (epoch, v) in pairwise(known.items()):
         if v.is_difference and epoch == before + 1:
             v.learn(u)
+        if v.altered_by is not None and v.altered_by == u.leader and epoch == before + 1:
+            v.learn(u, ("leader", "leader_epoch"))
     changes, made = lay_along(list(known.values()), life.changes, life.base)
     numbers: dict[int | None, set[int]] = dict(zip(known, made, strict=True))
     left = place(known, changes, numbers)  # type: ignore[arg-type]

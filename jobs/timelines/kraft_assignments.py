@@ -19,7 +19,7 @@ VALUES = ("leader", "leader_epoch", "isr", "replicas", "adding", "removing")
 @dataclass(slots=True)
 class Version:
     """What lines say of one partition epoch or, without one, of a moment. is_difference: what no line says is as it was in the epoch before.
-    made: how many of the printed changes of the assignment were made by then, where that is certain. inferred: of its values as a whole;
+    made: how many of the printed changes of the assignment were made by then, where that is certain. altered_by: the leader that altered the ISR and nothing else.
     """
 
     pos: int
@@ -35,6 +35,7 @@ class Version:
     is_difference: bool = False
     inferred: bool = False
     made: int | None = None
+    altered_by: int | None = None
 
     @property
     def is_whole(self) -> bool:

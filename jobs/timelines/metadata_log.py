@@ -27,7 +27,7 @@ class Registration(NamedTuple):
 @dataclass
 class History:
     """at: place in the log of the newest record; one before it makes the partition be read anew. covered: up to when a snapshot stands for the
-    log. topic_id: of what holds. tail: rows after the final ones. shared: what the facts said about the log up to `at`.
+    log. topic_id: of what holds. tail: rows after the final ones. ids: the topic ids that were known. shared: what the facts said about the log up to `at`.
     """
 
     at: float = -1
@@ -38,6 +38,7 @@ class History:
     story: Story = field(default_factory=Story)
     final: Final = field(default_factory=Final)
     tail: list[Row] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
     shared: int = 0
     is_stale: bool = False
 
@@ -47,6 +48,10 @@ def fold(history: History, topic: str, events: Sequence[Event], facts: Incarnati
     kraft = facts.kraft
     shared = _of_topic(topic, kraft)
     placed = _in_place(history, [e for e in events if e.topic_id in kraft.names], kraft)
+    ids = list(kraft.topic_ids.get(topic, ()))
+    # records that came before that of their topic were nobody's
+    history.is_stale |= history.count > 0 and ids != history.ids
+    history.ids = ids
     is_other = history.count > 0 and history.shared != _shared(history, topic, shared, kraft)
     history.is_stale |= is_other or any(at <= history.at for at, _ in placed)
     for at, e in sorted([*placed, *shared], key=lambda one: (one[0], one[1].record_id)):

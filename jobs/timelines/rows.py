@@ -173,7 +173,7 @@ def reassignment(
 ) -> Reassignment:
     """What began with an assignment that moves replicas, and how it ended: the next assignment completes, replaces or cancels it.
 
-    before, after: null where none is known. reaches_target: whether the assignment after it is the target.
+    before, after: null where none is known; an inferred one does not tell the moment. reaches_target: whether the assignment after it is the target.
     """
     outcome = "completed" if reaches_target else "cancelled"
     outcome = "in_progress" if after is None else "replaced" if after.is_moving else outcome
@@ -182,7 +182,7 @@ def reassignment(
         one.pos,
         one.ts,
         caught_up_at,
-        after.ts if after is not None and outcome == "completed" else None,
+        after.ts if after is not None and outcome == "completed" and not after.inferred else None,
         before.replicas if before is not None and at_rest else without(one.replicas, one.adding),
         without(one.replicas, one.removing),
         one.adding,

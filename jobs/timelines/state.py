@@ -118,18 +118,19 @@ def of_metadata_log(h: metadata_log.History) -> Plain:
     """As `metadata_log_of` takes it."""
     registration = h.held and [_slots(h.held.version), *h.held[1:]]
     story = [h.story.latest, h.story.state, h.story.leader_epoch, h.story.assignment, h.story.epoch_at_start]
-    return [h.at, h.count, h.covered, h.topic_id, registration, story, of_final(h.final), h.tail, h.shared]
+    return [h.at, h.count, h.covered, h.topic_id, registration, story, of_final(h.final), h.tail, h.ids, h.shared]
 
 
 def metadata_log_of(held: Plain) -> metadata_log.History:
     """Of what `of_metadata_log` gives."""
-    at, count, covered, topic_id, registration, (latest, state, leader_epoch, assignment, epoch_at_start), final, tail, shared = (
-        held
-    )
+    at, count, covered, topic_id, registration, told, final, tail, ids, shared = held
+    latest, state, leader_epoch, assignment, epoch_at_start = told
     lists = None if assignment is None else tuple(None if one is None else tuple(one) for one in assignment)
     story = kraft.Story(latest, state, leader_epoch, lists, epoch_at_start)
     merged = registration and metadata_log.Registration(Version(*registration[0]), *registration[1:])
-    return metadata_log.History(at, count, covered, topic_id, merged, story, final_of(final), [Row(*row) for row in tail], shared)
+    return metadata_log.History(
+        at, count, covered, topic_id, merged, story, final_of(final), [Row(*row) for row in tail], ids, shared
+    )
 
 
 def of_lines(lines: Lines) -> Plain:

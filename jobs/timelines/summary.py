@@ -80,7 +80,7 @@ def prints_replica_state(e: Event) -> bool:
 
 def is_from_memory(e: Event) -> bool:
     """Whether a controller tells what it remembers. What it writes is refused, or has an epoch that puts it in its place."""
-    if e.controller is None or e.controller != e.node or e.controller_epoch is None or e.topic is None:
+    if e.controller is None or e.controller != e.node or e.topic is None:
         return False
     return e.partition_epoch is None and (e.says == "is" or e.to_state is not None or e.from_state is not None)
 

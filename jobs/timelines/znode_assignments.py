@@ -90,9 +90,9 @@ def _next(found: list[Assigned], now: Assigned, completing: Completion | None) -
         return completing
     if is_same and not is_target_again and (now.adding is None or now.values() == held.values()):
         return None
-    ends = now.replicas is not None and set(now.replicas) <= set(held.replicas or ()) and not now.is_moving
-    starts_nothing = now.adding is not None and not now.is_moving
-    if (ends or starts_nothing) and not is_target_again and not (is_same and not held.is_moving):
+    # a reassignment begins with what was assigned and what is added, and that is written first
+    begins = now.is_moving or (now.adding is None and now.replicas is not None and set(now.replicas) > set(held.replicas or ()))
+    if now.replicas is not None and not begins and not is_target_again and not (is_same and not held.is_moving):
         return Completion(now)
     # where a target was told before, the controller has written it since: it does one thing after the other
     found.append(now)

@@ -250,7 +250,7 @@ def tell(history: History, rows: Rows, facts: IncarnationFacts) -> list[Row]:
 
 def _before_first(assigned: Sequence[Assigned]) -> Iterator[Assigned]:
     """The replicas before the first assignment that the logs show, where it begins a reassignment."""
-    if assigned and assigned[0].is_moving:
+    if assigned and assigned[0].is_moving and assigned[0].adding is not None:
         yield Assigned(0, None, assigned[0].record_id, without(assigned[0].replicas, assigned[0].adding), [], [], True)
 
 
