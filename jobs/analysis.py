@@ -79,6 +79,12 @@ def rows_where(spark: Any, table: str, condition: str, columns: Sequence[str] = 
     return [{name: v.replace(tzinfo=UTC) if isinstance(v, datetime) else v for name, v in row.items()} for row in found]
 
 
+def holds_at(row: Row, moment: datetime) -> bool:
+    """Whether an interval, valid_from to valid_to, holds then; null: before the logs, and still."""
+    begin, end = row["valid_from"], row["valid_to"]
+    return (begin is None or begin <= moment) and (end is None or moment < end)
+
+
 def rows_of(spark: Any, table: str, cluster: str | None, topic: str | None, condition: str = "true") -> list[Row]:
     """The same of one cluster and topic, or of all. Raises UsageError where there is no such cluster or topic."""
     from jobs.store import quoted

@@ -29,7 +29,7 @@ examples:
   kafka-audit assignments --tables /data/audit
   kafka-audit assignments orders --tables /data/audit --json
   kafka-audit assignments --tables /data/audit --at 2026-03-01T04:00:00Z
-  kafka-audit assignments --tables /data/audit --what-if broker=3:down --what-if broker=5:down
+  kafka-audit assignments --tables /data/audit --what-if broker=3:down --what-if broker=5:down --at 2026-03-01T04:00:00Z
 """
 KEY = ("cluster", "incarnation", "topic")
 TIMELINE_COLUMNS = (
@@ -50,7 +50,9 @@ def add_arguments(commands: Any) -> None:
     command.add_argument("topic", nargs="?", metavar="TOPIC", help="only this topic")
     command.add_argument("--tables", required=True, type=Path, metavar="DIR")
     command.add_argument("--cluster", metavar="NAME")
-    command.add_argument("--at", metavar="TIME", help="only the assignments of that moment (default: all there were)")
+    command.add_argument(
+        "--at", metavar="TIME", help="only the assignments of that moment (default: all there were); with --what-if, its state"
+    )
     command.add_argument(
         "--what-if",
         action="append",
@@ -127,22 +129,16 @@ def _shared(rows: Iterable[Any], racks: Mapping[str, Mapping[int, str]]) -> dict
 def run(options: argparse.Namespace) -> int:
     """Prints assignments, or what happens to partitions. Raises UsageError."""
     down = [_broker(text) for text in options.what_if or ()]
-    if options.at and down:
-        raise UsageError("--what-if is about the last known state; leave out --at")
     at = parsed_moment(options.at, "--at") if options.at else None
     if "topic_assignments" not in analysis.present(options.tables):
         raise UsageError(f"--tables {options.tables} holds no topic_assignments; run `kafka-audit audit` on it first")
     spark = analysis.opened(options.tables)
     if down:
-        lines = _effects(spark, options, down)
+        lines = _effects(spark, options, down, at)
     else:
         rows = analysis.rows_of(spark, "topic_assignments", options.cluster, options.topic)
         if at is not None:
-            rows = [
-                r
-                for r in rows
-                if (r["valid_from"] is None or r["valid_from"] <= at) and (r["valid_to"] is None or at < r["valid_to"])
-            ]
+            rows = [row for row in rows if analysis.holds_at(row, at)]
         rows.sort(key=lambda r: (r["cluster"], r["incarnation"], r["topic"], r["valid_from"] is not None, r["valid_from"]))
         lines = _json(rows) if options.json else _text(rows)
     for line in lines:
@@ -207,11 +203,13 @@ def _load(rows: Iterable[Mapping[str, Any]]) -> list[list[int]]:
     return [[broker, replicas[broker], leaders[broker], len(topics[broker])] for broker in sorted(replicas)]
 
 
-def _effects(spark: Any, options: argparse.Namespace, down: list[int]) -> Iterator[str]:
+def _effects(spark: Any, options: argparse.Namespace, down: list[int], at: datetime | None) -> Iterator[str]:
+    """The state is that of a moment, or the last known one."""
     from jobs import min_isr
     from jobs.store import quoted
 
-    rows = analysis.rows_of(spark, "partition_timeline", options.cluster, options.topic, "valid_to IS NULL")
+    rows = analysis.rows_of(spark, "partition_timeline", options.cluster, options.topic, "true" if at else "valid_to IS NULL")
+    rows = [row for row in rows if at is None or analysis.holds_at(row, at)]
     last = {name: max(r["incarnation"] for r in rows if r["cluster"] == name) for name in {r["cluster"] for r in rows}}
     rows = [row for row in rows if row["incarnation"] == last[row["cluster"]]]
     if unknown := set(down) - {broker for row in rows for broker in row["replicas"] or ()}:

@@ -102,16 +102,15 @@ def parsed_moment(text: str, what: str) -> datetime:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
 
 
-def _days(options: argparse.Namespace) -> tuple[date, date] | None:
-    if not (options.day or options.days):
-        return None
+def parsed_days(text: str, what: str) -> tuple[date, date]:
+    """The first and the last of some days, both included. Raises UsageError, which names the option `what`."""
     try:
-        first, _, last = (options.day or options.days).partition("..")
+        first, _, last = text.partition("..")
         span = date.fromisoformat(first), date.fromisoformat(last or first)
     except ValueError:
         raise UsageError("--day takes 2026-03-01, --days 2026-03-01..2026-03-07") from None
     if span[1] < span[0]:
-        raise UsageError(f"--days {options.days}: the last day is before the first")
+        raise UsageError(f"{what} {text}: the last day is before the first")
     return span
 
 
@@ -179,7 +178,8 @@ class Audit:
         self.config = _configuration(options)
         self.rules = options.rules or self.config.rules
         self.ruleset = _ruleset(self.rules)
-        self.days = _days(options)
+        given = options.day or options.days
+        self.days = parsed_days(given, "--days") if given else None
         self.now = parsed_moment(options.now, "--now") if options.now else None
         self.run_id = uuid.uuid4().hex[:16]
         self.started_at = datetime.now(UTC)
@@ -214,7 +214,7 @@ class Audit:
         from pyspark.sql import functions as F
 
         import schemas
-        from jobs import assignments, checks, contracts, coverage
+        from jobs import assignments, checks, contracts, coverage, durability
         from jobs import old_timelines as timelines
         from jobs.old_timelines import metadata_log, night
         from jobs.store import at_once, bytes_under
@@ -258,8 +258,12 @@ class Audit:
         if not built:
             with stage("timelines, coverage", spark):
                 at_once(make_timelines, cover)
-            with stage("assignments", spark):
-                assignments.write(store, audited, {cluster.name: cluster.racks for cluster in self.config.clusters})
+            with stage("assignments, durability", spark):
+                racks = {cluster.name: cluster.racks for cluster in self.config.clusters}
+                at_once(
+                    lambda: assignments.write(store, audited, racks),
+                    lambda: durability.write(store, audited, self.config),
+                )
         elif read.newly_counted:
             with stage("coverage", spark):
                 cover()
@@ -273,7 +277,7 @@ class Audit:
 
             def find() -> None:
                 clocks = self._clocks(whole["controllers"], outcomes, summary)
-                checks.register(spark, whole, clocks, self.config.thresholds)
+                checks.register(spark, whole, clocks, self.config.thresholds, self.config.slos)
                 before = store.rows_of("findings", audited)
                 given = {"metadata_log"} if any(row.metadata_log for row in summary.values()) else set()
                 given |= {"cluster_ids"} if any(row.cluster_ids > 1 for row in summary.values()) else set()

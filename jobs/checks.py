@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import schemas
-from jobs.config import Silence, Threshold, glob_pattern
+from jobs.config import Silence, Slo, Threshold, glob_pattern
 from jobs.store import quoted
 
 AUDITED = (
@@ -20,6 +20,7 @@ AUDITED = (
     "controllers",
     "topic_assignments",
     "broker_load",
+    "durability",
 )
 # a finding that was reported is over when the logs have gone on for this long since they last showed it
 QUIET_HOURS = 24
@@ -36,9 +37,13 @@ class Clock:
 
 
 def register(
-    spark: SparkSession, audited: Mapping[str, DataFrame], clocks: list[Clock], thresholds: Sequence[Threshold] = ()
+    spark: SparkSession,
+    audited: Mapping[str, DataFrame],
+    clocks: list[Clock],
+    thresholds: Sequence[Threshold] = (),
+    slos: Sequence[Slo] = (),
 ) -> None:
-    """The frames that checks read: audited_<table> (rows of the clusters), clocks, kafka_versions, legal_moves.
+    """The frames that checks read: audited_<table> (rows of the clusters), clocks, kafka_versions, legal_moves, slos.
 
     A threshold is a function of cluster and topic.
     """
@@ -47,6 +52,7 @@ def register(
         spark.sql(f"CREATE OR REPLACE TEMPORARY FUNCTION {name}(cluster STRING, topic STRING) RETURNS INT RETURN {value}")
     for table in AUDITED:
         audited[table].createOrReplaceTempView(f"audited_{table}")
+    spark.sql(slos_sql(slos)).createOrReplaceTempView("slos")
     rows = ", ".join(_row(clock) for clock in clocks)
     names = "cluster, now, incarnation, kafka_version, version_number"
     known = spark.sql(f"SELECT * FROM VALUES {rows} AS t({names})")
@@ -69,6 +75,18 @@ def _row(clock: Clock) -> str:
         "CAST(NULL AS INT)" if version is None else str(schemas.version_number(version)),
     ]
     return f"({', '.join(cells)})"
+
+
+def slos_sql(slos: Sequence[Slo]) -> str:
+    """The goals of audit.toml as rows: number, patterns of cluster and topic, percent, acks, days."""
+    names = "number, clusters, topics, availability, acks, days"
+    none = "(0, '', '', CAST(0 AS DOUBLE), '', 0)"
+    rows = [
+        f"({number}, {quoted(f'^(?s:{glob_pattern(slo.cluster)})$')}, {quoted(f'^(?s:{glob_pattern(slo.topic)})$')}, "
+        f"CAST({slo.availability} AS DOUBLE), {quoted(slo.acks)}, {slo.days})"
+        for number, slo in enumerate(slos, 1)
+    ]
+    return f"SELECT * FROM VALUES {', '.join(rows) or none} AS t({names}) WHERE number > 0"
 
 
 def threshold_sql(default: int, settings: Sequence[Threshold]) -> str:

@@ -6,12 +6,12 @@ import sys
 import time
 import traceback
 
-from jobs import analysis, assignments, audit, errors, explain, findings, reassignment
+from jobs import analysis, assignments, audit, durability, errors, explain, findings, reassignment
 from jobs.alerts import command as alerts
 from jobs.errors import AuditError
 
 # each module adds its commands with what runs them: a function of the options that returns the exit code
-COMMANDS = (audit, explain, findings, alerts, analysis, assignments, reassignment)
+COMMANDS = (audit, explain, findings, alerts, analysis, assignments, reassignment, durability)
 
 EXAMPLES = """\
 examples:

@@ -152,7 +152,7 @@ def _judged(
     ordered = not any(event["event_type"] == "reassignment_requested" for event in events)
     past = _by_partition(rows, asked)
     said = _by_partition((e for e in events if at is None or (e["ts"] and e["ts"] <= at)), asked)
-    held = _by_partition((s for s in states if _holds(s, at)), asked)
+    held = _by_partition((s for s in states if (s["valid_to"] is None if at is None else analysis.holds_at(s, at))), asked)
     verdicts = [
         plans.judge(
             move,
@@ -172,12 +172,6 @@ def _by_partition(rows: Iterable[analysis.Row], asked: set[tuple[str, int]]) -> 
         if (row["topic"], row["partition"]) in asked:
             found.setdefault((row["topic"], row["partition"]), []).append(row)
     return found
-
-
-def _holds(row: analysis.Row, at: datetime | None) -> bool:
-    if at is None:
-        return row["valid_to"] is None
-    return (row["valid_from"] is None or row["valid_from"] <= at) and (row["valid_to"] is None or at < row["valid_to"])
 
 
 def _json(verdicts: Iterable[plans.Verdict]) -> Iterator[str]:

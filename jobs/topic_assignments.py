@@ -14,7 +14,14 @@ Row = Mapping[str, Any]
 CREATED = ("topics_changed", "partitions_added", "partition_registered", "partition_record", "topic_creation_answered")
 BROKER_LISTS = ("active_brokers", "broker_change")
 REGISTERED = ("broker_registration_replayed", "register_broker_record")
-FENCED = ("broker_fenced", "broker_fencing_replayed", "broker_fenced_replayed", "broker_fencing_record", "fence_broker_record")
+FENCED = (
+    "broker_fenced",
+    "broker_shutdown_granted",
+    "broker_fencing_replayed",
+    "broker_fenced_replayed",
+    "broker_fencing_record",
+    "fence_broker_record",
+)
 UNFENCED = (
     "broker_unfencing_replayed",
     "broker_unfenced_replayed",

@@ -1,0 +1,245 @@
+"""The command `durability`, and the table it reads: seconds at full ISR, below min ISR, without a leader, by topic and day."""
+
+import argparse
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from jobs import analysis, errors, min_isr
+from jobs.audit import parsed_days
+from jobs.config import Config, Slo, load, matches
+from jobs.errors import UsageError
+from jobs.topic_assignments import EVENT_COLUMNS as BROKER_COLUMNS
+from jobs.topic_assignments import FENCED, GONE, REGISTERED, UNFENCED
+from jobs.topic_assignments import cluster as cluster_of
+from jobs.topic_durability import (
+    EVENT_COLUMNS,
+    SECONDS,
+    SPELLS,
+    TIMELINE_COLUMNS,
+    TRUNCATED,
+    Shared,
+    Span,
+    availability,
+    fenced_spans,
+    nines,
+    silent_spans,
+    summed,
+    tally,
+    topic_rows,
+)  # fmt: skip
+from parsers.explanation import visible
+
+EXAMPLES = """\
+examples:
+  kafka-audit durability --tables /data/audit
+  kafka-audit durability orders --tables /data/audit --by-day
+  kafka-audit durability --tables /data/audit --days 2026-03-01..2026-03-07 --json
+  kafka-audit durability orders --tables /data/audit --partitions
+  kafka-audit durability --tables /data/audit --config audit.toml      # against its [[slo]]; exit code 1 where one is missed
+
+Seconds are summed over partitions. covered = full_isr + under_replicated + leaderless; time that the logs do not cover is `unknown`.
+"""
+KEY = ("cluster", "incarnation", "topic")
+
+
+def add_arguments(commands: Any) -> None:
+    """Adds `durability` to the command line."""
+    command = commands.add_parser(
+        "durability",
+        help="time at full ISR, below min ISR, without a leader; availability in nines",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_argument("topic", nargs="?", metavar="TOPIC", help="only this topic")
+    command.add_argument("--tables", required=True, type=Path, metavar="DIR")
+    command.add_argument("--cluster", metavar="NAME")
+    command.add_argument("--days", metavar="D..E", help="only these days, both included (default: all)")
+    command.add_argument("--config", type=Path, metavar="audit.toml", help="with [[slo]]: exit with 1 where one is missed")
+    form = command.add_mutually_exclusive_group()
+    form.add_argument("--by-day", action="store_true", help="one row a day (default: the whole span)")
+    form.add_argument("--partitions", action="store_true", help="one row a partition of TOPIC, for the whole span")
+    command.add_argument("--json", action="store_true", help="JSON Lines")
+    command.set_defaults(run=run)
+
+
+# -- the table -------------------------------------------------------------------------------------------------
+
+
+def write(store: Any, clusters: Iterable[str], config: Config) -> None:
+    """Makes `durability` of clusters from their events, timelines and coverage: every night counts once, late logs correct it."""
+    from pyspark.sql import functions as F
+
+    names = list(clusters)
+    events = store.rows_of("events", names)
+    shared = _shared(events, store.rows_of("topic_deletions", names), store.rows_of("coverage", names), config)
+    telling = (
+        (F.col("leader_recovery_state").isin("RECOVERING", "1"))
+        | (F.col("event_type") == TRUNCATED)
+        | F.col("end_offset").isNotNull()
+    )
+    about = events.filter(telling & F.col("topic").isNotNull() & F.col("partition").isNotNull()).select(*KEY[:2], *EVENT_COLUMNS)
+    # columns of their own: both sides may come from one frame
+    about = about.toDF(*about.columns)
+    rows = store.rows_of("partition_timeline", names).select(*KEY, *TIMELINE_COLUMNS).toDF(*KEY, *TIMELINE_COLUMNS)
+    schema = store.table("durability").schema
+
+    def fold(key: Any, history: Any, said: Any) -> Any:
+        import pyarrow as pa
+
+        of = [value.as_py() for value in key]
+        known = shared.get((of[0], of[1]))
+        found = topic_rows(tally(history.to_pylist(), said.to_pylist(), of[2], known), of[2], known) if known else []
+        return pa.Table.from_pylist([dict(zip(KEY, of, strict=True)) | row for row in found], schema=arrow)
+
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    arrow = to_arrow_schema(schema)
+    store.replace("durability", names, rows.groupBy(*KEY).cogroup(about.groupBy(*KEY)).applyInArrow(fold, schema))
+
+
+def _shared(events: Any, deletions: Any, coverage: Any, config: Config) -> dict[tuple[str, int], Shared]:
+    """(cluster, incarnation) -> what its topics share; incarnations without a time stamp are left out."""
+    from pyspark.sql import functions as F
+
+    newest = events.groupBy("cluster", "incarnation").agg(F.max("ts").alias("now")).filter("now IS NOT NULL").collect()
+    settings = _by(events.filter(F.col("config") == min_isr.NAME).select("cluster", "incarnation", *min_isr.COLUMNS).collect())
+    fencing = F.col("event_type").isin(*REGISTERED, *FENCED, *UNFENCED, *GONE)
+    brokers = _by(events.filter(fencing).select("cluster", *BROKER_COLUMNS).collect())
+    pending = _by(deletions.select("cluster", "incarnation", "topic", "requested_at", "completed_at").collect())
+    hours: dict[str, list[datetime]] = {}
+    for row in coverage.filter("records > 0 AND hour IS NOT NULL").select("cluster", "hour").distinct().collect():
+        hours.setdefault(row.cluster, []).append(row.hour.replace(tzinfo=UTC))
+    found = {}
+    for row in newest:
+        key, now = (row.cluster, row.incarnation), row.now.replace(tzinfo=UTC)
+        configured = [(t.name, t.min_insync_replicas) for t in config.topics if matches([t.cluster], row.cluster)]
+        deleted: dict[str, tuple[Span, ...]] = {}
+        for entry in pending.get(key, []):
+            if entry["requested_at"] is not None:
+                span = (entry["requested_at"], entry["completed_at"] or now)
+                deleted[entry["topic"]] = (*deleted.get(entry["topic"], ()), span)
+        fenced = [(b.since, b.fenced) for b in cluster_of(brokers.get(key, [])).brokers if b.kraft]
+        least = min_isr.from_events(settings.get(key, []), configured)
+        found[key] = Shared(now, least, silent_spans(hours.get(row.cluster, [])), deleted, fenced_spans(fenced, now))
+    return found
+
+
+def _by(rows: Iterable[Any]) -> dict[tuple[str, int], list[dict[str, Any]]]:
+    """By cluster and incarnation; times of Spark, which has no zone, in UTC."""
+    found: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for row in rows:
+        known = {name: v.replace(tzinfo=UTC) if isinstance(v, datetime) else v for name, v in row.asDict().items()}
+        found.setdefault((row.cluster, row.incarnation), []).append(known)
+    return found
+
+
+# -- the command -----------------------------------------------------------------------------------------------
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints seconds; exit code 1 where an [[slo]] of --config is missed. Raises UsageError."""
+    if options.partitions and not options.topic:
+        raise UsageError("--partitions is about one topic; name it")
+    if options.partitions and options.days:
+        raise UsageError("--partitions is about the whole span; leave out --days")
+    days = parsed_days(options.days, "--days") if options.days else None
+    config = load(options.config) if options.config else Config()
+    if "durability" not in analysis.present(options.tables):
+        raise UsageError(f"--tables {options.tables} holds no durability; run `kafka-audit audit` on it first")
+    spark = analysis.opened(options.tables)
+    within = f"day BETWEEN DATE '{days[0]}' AND DATE '{days[1]}'" if days else "true"
+    rows = analysis.rows_of(spark, "durability", options.cluster, options.topic, within)
+    rows.sort(key=lambda r: (r["cluster"], r["topic"], r["day"], r["incarnation"]))
+    shown = _of_partitions(spark, options, config) if options.partitions else _spans(rows, options.by_day)
+    missed = [row for row in _spans(rows, False) if any(share < wanted for _, share, wanted in _goals(row, config.slos))]
+    for line in _json(shown) if options.json else _text(shown, config.slos):
+        print(line)
+    return errors.FINDINGS if missed else errors.CLEAN
+
+
+def _spans(rows: Sequence[Mapping[str, Any]], by_day: bool) -> list[dict[str, Any]]:
+    """One row a topic (day null), or a topic and day; incarnations of a cluster together."""
+    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((row["cluster"], row["topic"], row["day"] if by_day else None), []).append(row)
+    return [{"cluster": c, "topic": t, "day": day, **summed(some)} for (c, t, day), some in groups.items()]
+
+
+def _of_partitions(spark: Any, options: argparse.Namespace, config: Config) -> list[dict[str, Any]]:
+    names = {row["cluster"] for row in analysis.rows_of(spark, "durability", options.cluster, options.topic)}
+    events, deletions, coverage = (
+        spark.table(name).filter(spark.table(name)["cluster"].isin(*names)) for name in ("events", "topic_deletions", "coverage")
+    )
+    shared = _shared(events, deletions, coverage, config)
+    found = []
+    groups: dict[tuple[str, int], list[analysis.Row]] = {}
+    for row in analysis.rows_of(spark, "partition_timeline", options.cluster, options.topic):
+        groups.setdefault((row["cluster"], row["partition"]), []).append(row)
+    for (name, partition), some in sorted(groups.items()):
+        rows = []
+        for number in {row["incarnation"] for row in some}:
+            if known := shared.get((name, number)):
+                mine = [row for row in some if row["incarnation"] == number]
+                rows += topic_rows(tally(mine, [], options.topic, known), options.topic, known)
+        if rows:
+            found.append({"cluster": name, "topic": options.topic, "partition": partition, "day": None, **summed(rows)})
+    return found
+
+
+def _goals(row: Mapping[str, Any], slos: Iterable[Slo]) -> list[tuple[Slo, float, float]]:
+    """(goal, share reached, share wanted) of the goals that are about a topic."""
+    found = []
+    for slo in slos:
+        share = availability(row, slo.acks)
+        if share is not None and matches([slo.topic], row["topic"]) and matches([slo.cluster], row["cluster"]):
+            found.append((slo, share, slo.availability / 100))
+    return found
+
+
+def _json(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    for row in rows:
+        yield json.dumps({name: analysis.plain(value) for name, value in row.items()})
+
+
+def _text(rows: list[dict[str, Any]], slos: Sequence[Slo]) -> Iterator[str]:
+    for name in sorted({row["cluster"] for row in rows}):
+        mine = [row for row in rows if row["cluster"] == name]
+        yield f"Durability of {visible(name)}, seconds summed over partitions"
+        heads = (
+            "topic", "day", "parts", "covered", "full ISR", "under-rep.", "at min", "below min", "ISR 1", "leaderless", "unknown", "unclean",
+            "lost", "acks=all", "acks=1",
+        )  # fmt: skip
+        yield from analysis.text_table(heads, [_cells(row) for row in mine])
+        yield ""
+        for row in mine:
+            yield from _words(row, slos)
+        yield ""
+
+
+def _cells(row: Mapping[str, Any]) -> list[Any]:
+    which = row["topic"] if "partition" not in row else f"{row['topic']}-{row['partition']}"
+    seconds = [row[n] for n in SECONDS if not n.startswith("refused")]
+    shares = [nines(availability(row, acks)) for acks in ("all", "1")]
+    return [which, row["day"], row["partitions"], *seconds, row["unclean_elections"], row["records_lost"], *shares]
+
+
+def _words(row: Mapping[str, Any], slos: Sequence[Slo]) -> Iterator[str]:
+    """What went wrong, what each setting would have meant, and which goal is missed."""
+    name = (
+        visible(row["topic"]) + (f"-{row['partition']}" if "partition" in row else "") + (f" {row['day']}" if row["day"] else "")
+    )
+    for spell in SPELLS:
+        if row[f"{spell}_times"]:
+            what = "without a leader" if spell == "leaderless" else f"below min ISR ({row['min_insync_replicas']})"
+            yield f"{name}: {row[f'{spell}_times']} times {what}, at most {row[f'{spell}_longest']:g} s"
+    if row["refused_min_2"] or row["at_isr_1"]:
+        yield (
+            f"{name}: acks=all would have been refused for {row['refused_min_1']:g} s with min.insync.replicas=1, "
+            f"{row['refused_min_2']:g} s with 2; acks=1: what was acknowledged in {row['at_isr_1']:g} s was on the leader alone"
+        )
+    for slo, share, wanted in _goals(row, slos):
+        verdict = "kept" if share >= wanted else "MISSED"
+        yield f"{name}: {nines(share)} with acks={slo.acks}, the goal is {slo.availability:g} %: {verdict}"

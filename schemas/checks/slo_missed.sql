@@ -1,0 +1,29 @@
+-- severity: error
+-- title: Availability goal missed
+-- why: Over the days of an [[slo]] of audit.toml writes to the topic were possible for less of the time that the logs cover than the goal
+--   says: with acks=all not while a partition has no leader or fewer than min.insync.replicas in sync, with acks=1 not without a leader.
+--   Seconds are summed over partitions; time that the logs do not cover is not counted.
+-- do: See kafka-audit durability TOPIC --by-day for the days, and the records for what began the interruptions.
+-- same: topic, goal
+WITH goals AS (
+  SELECT d.cluster, d.incarnation, d.topic, s.number, s.availability, s.acks, s.days, n.now,
+    sum(d.covered) AS covered, sum(d.leaderless + CASE WHEN s.acks = 'all' THEN d.below_min_isr ELSE 0 END) AS refused,
+    min(CASE WHEN d.leaderless + d.below_min_isr > 0 THEN d.day END) AS first_day,
+    slice(array_distinct(flatten(collect_list(d.record_ids))), 1, 20) AS evidence
+  FROM audited_durability d
+  JOIN clocks n ON n.cluster = d.cluster AND n.incarnation = d.incarnation
+  JOIN slos s ON d.cluster RLIKE s.clusters AND d.topic RLIKE s.topics
+  WHERE d.day > date_sub(to_date(n.now), s.days)
+  GROUP BY d.cluster, d.incarnation, d.topic, s.number, s.availability, s.acks, s.days, n.now
+)
+SELECT
+  g.cluster, g.incarnation, 'error' AS severity, g.topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica,
+  CAST(NULL AS INT) AS node, CAST(g.first_day AS TIMESTAMP) AS first_seen, g.now AS last_seen, false AS ended,
+  g.topic AS thing,
+  concat('Writes to ', g.topic, ' with acks=', g.acks, ' were possible for ', round(100 * (1 - g.refused / g.covered), 4),
+         ' % of the time over the last ', g.days, ' days; the goal is ', g.availability, ' %. They were refused for ', round(g.refused, 1),
+         ' of ', round(g.covered, 1), ' s.') AS detail,
+  concat_ws('|', g.topic, g.acks, g.availability, g.days) AS same,
+  g.evidence
+FROM goals g
+WHERE g.covered > 0 AND 100 * (1 - g.refused / g.covered) < g.availability AND size(g.evidence) > 0

@@ -1,0 +1,102 @@
+"""Seconds of durability of real clusters: those of the logs are those of the truth beside the recording, and what logs cannot show is named."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+import truth
+from logs import moment, recorded, recordings
+from test_plans_truth import ahead, rows_of
+from timelines import tell
+
+from jobs import min_isr, topic_assignments
+from jobs import topic_durability as durability
+
+pytestmark = pytest.mark.shared
+# lines follow their writes, on a machine as busy as the one that recorded by up to so many seconds
+LATE = 2.0
+# of the first cluster of a wiped one nothing says when it ended; the metadata log begins with the migration
+NOT_COMPARED = {"cluster-wipe", "zk-to-kraft"}
+NAMES = ("covered", "full_isr", "under_replicated", "below_min_isr", "at_isr_1", "leaderless")
+
+
+def of_truth(life: truth.Life, now: datetime, least: int) -> dict[str, float]:
+    """Seconds of one partition from its first write on, by the states and assignments that were written."""
+    found = dict.fromkeys(NAMES, 0.0)
+    changes = sorted({*(s.begun for s in life.states), *(a.begun for a in life.assignments)})
+    ends = min(life.ended or now, now)
+    for begin, end in zip(changes, [*changes[1:], ends], strict=True):
+        state = next((s for s in reversed(life.states) if s.begun <= begin), None)
+        assignment = next((a for a in reversed(life.assignments) if a.begun <= begin), None)
+        if state is None or assignment is None or end <= begin:
+            continue
+        seconds = (min(end, ends) - begin).total_seconds()
+        found["covered"] += seconds
+        if state.leader == -1:
+            found["leaderless"] += seconds
+            continue
+        wanted = len(assignment.replicas) - len(assignment.adding)
+        found["full_isr" if len(state.isr) >= wanted else "under_replicated"] += seconds
+        found["below_min_isr"] += seconds * (len(state.isr) < least)
+        found["at_isr_1"] += seconds * (len(state.isr) == 1)
+    return found
+
+
+def shared_of(recording: Path) -> durability.Shared:
+    """What the audit would hand over, with min.insync.replicas 2."""
+    events, by = recorded(recording), ahead(recording)
+    now = max(ts for event in events if (ts := moment(event.ts)) is not None) - by
+    deleted: dict[str, tuple[durability.Span, ...]] = {}
+    for _, topic, requested, completed, *_ in tell(events).deletions:
+        if requested is not None:
+            span = moment(requested) - by, moment(completed) - by if completed else now
+            deleted[topic] = (*deleted.get(topic, ()), span)
+    telling = [
+        dict.fromkeys(topic_assignments.EVENT_COLUMNS) | event._asdict() | {"ts": event.ts and moment(event.ts) - by, "item": 0}
+        for event in events
+        if event.event_type in topic_assignments.EVENT_TYPES
+    ]
+    brokers = [(entry.since, entry.fenced) for entry in topic_assignments.cluster(telling).brokers if entry.kraft]
+    settings = min_isr.MinIsr(configured=(("*", 2),))
+    return durability.Shared(now, settings, (), deleted, durability.fenced_spans(brokers, now))
+
+
+@pytest.mark.parametrize(
+    "recording", [r for r in recordings() if r.name not in NOT_COMPARED], ids=lambda r: "/".join(r.parts[-2:])
+)
+def test_seconds_are_those_of_the_truth(recording: Path) -> None:
+    shared, lives = shared_of(recording), truth.read_truth(recording).lives
+    count = Counter((life.topic, life.partition) for life in lives)
+    for life in lives:
+        key = life.topic, life.partition
+        if count[key] > 1:
+            continue  # deleted and created again: rows of both are one history
+        days = durability.tally(rows_of(recording).get(key, []), [], life.topic, shared)
+        told = {name: sum(day.seconds[name] for day in days.values()) for name in (*NAMES, "unknown")}
+        end = min([shared.now, *(begin for begin, _ in shared.deleted.get(life.topic, ()))])
+        right = of_truth(life, end, 2)
+        # what the logs cannot show is in `unknown`, and nowhere else
+        wrong = {name: (told[name], right[name]) for name in NAMES if abs(told[name] - right[name]) > LATE + told["unknown"]}
+        assert not wrong, (key, told["unknown"], wrong)
+
+
+def test_how_much_the_logs_cannot_show() -> None:
+    """Over all recordings most partitions are right within a second, and what is not known is little."""
+    within, all_of_them, unknown, covered = 0, 0, 0.0, 0.0
+    for recording in recordings():
+        if recording.name in NOT_COMPARED:
+            continue
+        shared, lives = shared_of(recording), truth.read_truth(recording).lives
+        for life in lives:
+            days = durability.tally(rows_of(recording).get((life.topic, life.partition), []), [], life.topic, shared)
+            right = of_truth(life, min([shared.now, *(b for b, _ in shared.deleted.get(life.topic, ()))]), 2)
+            told = {name: sum(day.seconds[name] for day in days.values()) for name in (*NAMES, "unknown")}
+            all_of_them += 1
+            within += all(abs(told[name] - right[name]) <= 1 for name in NAMES)
+            unknown += told["unknown"]
+            covered += told["covered"]
+    assert within >= 0.75 * all_of_them, (within, all_of_them)
+    assert unknown <= 0.05 * (unknown + covered), (unknown, covered)

@@ -1,0 +1,153 @@
+"""Seconds of durability, from plain rows."""
+
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+
+from jobs import min_isr
+from jobs import topic_durability as durability
+
+T0 = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)
+DAY = T0.date()
+
+
+def at(seconds: float) -> datetime:
+    return T0 + timedelta(seconds=seconds)
+
+
+def interval(step: int, begin: float, end: float | None, leader: int | None, isr: list[int] | None, **values):
+    row = {
+        "partition": 0, "step": step, "valid_from": at(begin), "valid_to": None if end is None else at(end), "leader": leader, "isr": isr,
+        "replicas": [1, 2, 3], "adding_replicas": [], "reassignment_phase": None, "leader_epoch": step, "state": "OnlinePartition",
+        "record_id": f"r{step}",
+    }  # fmt: skip
+    return row | values
+
+
+def seconds(rows, now=100, least=1, events=(), **shared) -> dict[date, dict]:
+    settings = min_isr.MinIsr(configured=(("*", least),))
+    known = durability.Shared(at(now), settings, **shared)
+    found = durability.topic_rows(durability.tally(rows, events, "orders", known), "orders", known)
+    return {row["day"]: row for row in found}
+
+
+OUTAGE = [
+    interval(1, 0, 10, 1, [1, 2, 3]),
+    interval(2, 10, 25, 1, [1, 2]),
+    interval(3, 25, 40, 1, [1]),
+    interval(4, 40, 70, -1, [1]),
+    interval(5, 70, None, 1, [1, 2, 3]),
+]
+
+
+def test_every_second_counts_where_it_belongs():
+    row = seconds(OUTAGE, least=2)[DAY]
+    assert {name: row[name] for name in durability.SECONDS} == {
+        "covered": 100.0, "full_isr": 40.0, "under_replicated": 30.0, "at_min_isr": 15.0, "below_min_isr": 15.0, "at_isr_1": 15.0,
+        "leaderless": 30.0, "unknown": 0.0, "refused_min_1": 30.0, "refused_min_2": 45.0,
+    }  # fmt: skip
+    assert (row["leaderless_times"], row["leaderless_longest"], row["below_min_isr_times"]) == (1, 30.0, 1)
+    assert row["record_ids"] == ["r3", "r4"]
+    assert durability.availability(row) == pytest.approx(0.55)
+    assert durability.availability(row, "1") == pytest.approx(0.7)
+
+
+def test_what_the_parts_add_up_to():
+    row = seconds(OUTAGE)[DAY]
+    assert row["covered"] == row["full_isr"] + row["under_replicated"] + row["leaderless"]
+    assert row["below_min_isr"] == 0
+
+
+def test_replicas_that_are_added_are_not_missed():
+    rows = [interval(1, 0, None, 1, [1, 2, 3], replicas=[4, 5, 1, 2, 3], adding_replicas=[4, 5])]
+    assert seconds(rows)[DAY]["full_isr"] == 100
+
+
+def test_unknown_is_neither_good_nor_bad():
+    rows = [interval(1, 0, 10, None, None), interval(2, 10, 30, 1, [1, 2, 3]), interval(3, 30, None, 1, None)]
+    row = seconds(rows)[DAY]
+    assert (row["unknown"], row["covered"], row["full_isr"]) == (80, 20, 20)
+
+
+def test_hours_without_a_line_are_unknown():
+    hours = [T0, T0 + timedelta(hours=1), T0 + timedelta(hours=4)]
+    silent = durability.silent_spans(hours)
+    assert silent == ((T0 + timedelta(hours=2), T0 + timedelta(hours=4)),)
+    row = seconds([interval(1, 0, None, 1, [1, 2, 3])], now=5 * 3600, silent=silent)[DAY]
+    assert (row["covered"], row["unknown"]) == (3 * 3600, 2 * 3600)
+
+
+def test_midnight_parts_a_spell():
+    rows = [interval(1, 0, 3600 * 13, 1, [1, 2, 3]), interval(2, 3600 * 13, 3600 * 16, -1, [1])]
+    found = seconds(rows, now=3600 * 16)
+    assert found[DAY]["leaderless"] == 3600
+    assert found[DAY + timedelta(days=1)]["leaderless"] == 7200
+    assert [row["leaderless_times"] for row in found.values()] == [1, 1]
+    assert sum(row["covered"] for row in found.values()) == 3600 * 16
+
+
+def test_a_topic_that_is_being_deleted_is_not_missed():
+    row = seconds(OUTAGE, deleted={"orders": ((at(40), at(1000)),)})[DAY]
+    assert (row["leaderless"], row["covered"]) == (0, 40)
+
+
+def test_min_isr_changes_in_between():
+    events = [
+        {"ts": at(0), "topic": None, "broker": None, "config": min_isr.NAME, "config_value": "1", "record_no": 1},
+        {"ts": at(30), "topic": "orders", "broker": None, "config": min_isr.NAME, "config_value": "2", "record_no": 2},
+    ]
+    settings = min_isr.from_events(events)
+    assert [settings.of("orders"), settings.of("other")] == [2, 1]
+    assert min_isr.from_events(events, [("ord*", 3)]).of("orders") == 3
+    known = durability.Shared(at(100), settings)
+    rows = [interval(1, 0, None, 1, [1], replicas=[1])]
+    # a topic's first line holds for the time before it, too: a broker that starts prints it again
+    assert durability.tally(rows, [], "orders", known)[DAY].seconds["below_min_isr"] == 100
+
+
+def test_unclean_elections_and_what_they_lost():
+    rows = [interval(1, 0, 10, 1, [1]), interval(2, 10, 20, -1, [1]), interval(3, 20, None, 2, [2])]
+    assert seconds(rows)[DAY]["unclean_elections"] == 1
+    assert seconds(rows)[DAY]["records_lost"] is None
+    base = dict.fromkeys(durability.EVENT_COLUMNS) | {"topic": "orders", "partition": 0, "node": 1}
+    events = [
+        base | {"ts": at(20), "event_type": "unclean_leader_elected", "leader_epoch": 3, "leader_recovery_state": "RECOVERING"},
+        base | {"ts": at(25), "event_type": "log_loaded", "end_offset": 20},
+        base | {"ts": at(30), "event_type": "follower_truncated", "start_offset": 12},
+    ]
+    row = seconds(rows, events=events)[DAY]
+    assert (row["unclean_elections"], row["records_lost"]) == (1, 8)
+
+
+def test_a_new_leader_of_a_reassignment_is_no_unclean_one():
+    rows = [
+        interval(1, 0, 10, 1, [1, 2], reassignment_phase="A"),
+        interval(2, 10, 20, 4, [4], reassignment_phase="B"),
+        interval(3, 20, None, 4, [4]),
+    ]
+    assert seconds(rows)[DAY]["unclean_elections"] == 0
+
+
+def test_days_add_up():
+    days = list(seconds([interval(1, 0, None, 1, [1, 2])], now=3600 * 60).values())
+    whole = durability.summed(days)
+    assert len(days) == 4 - 1
+    assert whole["covered"] == whole["under_replicated"] == 3600 * 60
+
+
+@pytest.mark.parametrize(
+    ("share", "text"), [(1.0, "100 %"), (0.9998, "99.98 %"), (0.999999, "99.9999 %"), (0.5, "50.00 %"), (None, "?")]
+)
+def test_nines(share, text):
+    assert durability.nines(share) == text
+
+
+def test_a_leader_whose_broker_is_fenced_leads_no_more():
+    fenced = durability.fenced_spans([(at(20), [1]), (at(50), [])], at(100))
+    assert fenced == {1: ((at(20), at(50)),)}
+    assert durability.fenced_spans([(at(20), [1, 2]), (at(50), [2])], at(100)) == {
+        1: ((at(20), at(50)),),
+        2: ((at(20), at(100)),),
+    }
+    row = seconds([interval(1, 0, None, 1, [1], replicas=[1])], fenced=fenced)[DAY]
+    assert (row["unknown"], row["full_isr"]) == (30, 70)
