@@ -57,6 +57,7 @@ def add_arguments(commands: Any) -> None:
         "--config", type=Path, metavar="audit.toml", help="clusters (instead of LOGS), thresholds, silences, alerts"
     )
     audit.add_argument("--report", type=Path, metavar="FILE.html", help="write a report that stands alone")
+    audit.add_argument("--metrics", type=Path, metavar="FILE.prom", help="write metrics for node_exporter's textfile collector")
     audit.add_argument("--json", action="store_true", help="the verdict as one JSON object")
     audit.add_argument(
         "--fail-on",
@@ -181,6 +182,10 @@ class Audit:
         given = options.day or options.days
         self.days = parsed_days(given, "--days") if given else None
         self.now = parsed_moment(options.now, "--now") if options.now else None
+        if options.metrics:
+            from jobs import metrics
+
+            metrics.check_path(options.metrics)
         self.run_id = uuid.uuid4().hex[:16]
         self.started_at = datetime.now(UTC)
         # by which a silence has expired
@@ -389,10 +394,12 @@ class Audit:
         code = errors.INPUT if problems else errors.FINDINGS if failing else errors.CLEAN
         status = {errors.INPUT: "input_problem", errors.FINDINGS: "findings", errors.CLEAN: "clean"}[code]
         notes = configuration.expired_silences(self.config, self.moment)
-        if self.config.sinks:
-            delivered = self._deliver(store, told.findings, outcomes)
-            notes += [report.sentence() for report in delivered]
-            code = max(code, errors.DELIVERY) if any(report.failed for report in delivered) else code
+        delivered = self._deliver(store, told.findings, outcomes) if self.config.sinks else []
+        notes += [report.sentence() for report in delivered]
+        if any(report.failed for report in delivered):
+            code = max(code, errors.DELIVERY)
+        if self.options.metrics:
+            self._measure(store, told, outcomes, delivered, code)
         if self.options.report:
             from jobs import report
 
@@ -416,6 +423,38 @@ class Audit:
             reports = outbox.deliver([delivery.finding_of(row) for row in findings], newest)
             doing.note(delivery.counts(reports))
         return reports
+
+    def _measure(self, store: Any, told: Any, outcomes: list[Outcome], delivered: list[Any], code: int) -> None:
+        """Writes --metrics."""
+        from pyspark.sql import functions as F
+
+        from jobs import metrics
+
+        names = [outcome.cluster for outcome in outcomes]
+        kinds = F.explode(
+            F.array(
+                *[
+                    F.struct(F.lit(what).alias("what"), F.col(what).alias("shown"))
+                    for what in ("replica_states", "partition_changes")
+                ]
+            )
+        )
+        hours = (
+            store.rows_of("coverage", names).select("cluster", kinds.alias("kind")).groupBy("cluster", "kind").count().collect()
+        )
+        run = metrics.Run(
+            clusters=names,
+            findings=told.findings,
+            counts=told.counts,
+            hours={(row.cluster, row.kind.what, row.kind.shown): row["count"] for row in hours if row.kind.shown},
+            newest={outcome.cluster: outcome.now for outcome in outcomes if outcome.now is not None},
+            exit_code=code,
+            started_at=self.started_at,
+            finished_at=datetime.now(UTC),
+            undelivered={report.sink: report.failed for report in delivered}
+            | {sink.name: 0 for sink in self.config.sinks if sink.name not in {report.sink for report in delivered}},
+        )
+        metrics.write(self.options.metrics, run)
 
     def _record(self, store: Any, outcomes: list[Outcome], status: str) -> None:
         from jobs.store import quoted
