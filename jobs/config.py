@@ -411,13 +411,15 @@ def _thresholds(whole: Entry, clusters: list[str]) -> tuple[Threshold, ...]:
 def _silence(entry: Entry, clusters: list[str]) -> Silence:
     if not set(SILENCE_CONDITIONS) & set(entry.table):
         raise UsageError(f"{entry.where}: give at least one of {', '.join(SILENCE_CONDITIONS)}")
-    broker = entry.table.get("broker")
+    broker, fingerprint = entry.table.get("broker"), entry.text("fingerprint")
+    if fingerprint and "*" not in fingerprint:  # as `findings` prints it, its beginning
+        fingerprint += "*"
     return Silence(
         check=entry.glob("check", check_names(), "check"),
         cluster=entry.glob("cluster", clusters, "cluster"),
         topic=entry.text("topic"),
         broker=str(broker) if type(broker) is int else entry.text("broker"),
-        fingerprint=entry.text("fingerprint"),
+        fingerprint=fingerprint,
         until=entry.moment("until"),
         reason=entry.text("reason"),
         who=entry.text("who"),

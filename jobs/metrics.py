@@ -80,7 +80,9 @@ def exposition(run: Run) -> bytes:
     for cluster in run.clusters:
         for kind in RECORDS:
             records.labels(cluster, kind).set(run.counts.get(cluster, {}).get(kind, 0))
-    covered = gauge("coverage_seconds", "Time of the logs, summed over nodes, by how much they can show.", "cluster", "what", "shown")
+    covered = gauge(
+        "coverage_seconds", "Time of the logs, summed over nodes, by how much they can show.", "cluster", "what", "shown"
+    )
     for key, hours in sorted(run.hours.items()):
         covered.labels(*key).set(3600 * hours)
 

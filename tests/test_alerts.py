@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.alerts import payloads, text
-from jobs.alerts.delivery import checks, merged, plan
+from jobs.alerts.delivery import checks, latest, plan
 from jobs.alerts.outbox import FIRING, RESOLVED, Due, Finding, Message, Sent, outcome
 from jobs.config import Sink
 
@@ -88,7 +88,7 @@ class Nights:
             for message in some:
                 error = "connection refused" if message.sink.name in down else None
                 labels = json.dumps(payloads.labels_of(message, CONTEXT))
-                self.sent = merged(self.sent, outcome(message, self.now, error, labels))
+                self.sent = latest([*self.sent, *outcome(message, self.now, error, labels)])
         self.now += timedelta(days=1)
         return [(m.sink.name, m.state, m.key[-1] if not m.digest else "digest") for some in planned.values() for m in some]
 

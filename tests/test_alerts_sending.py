@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as datetime_module
 import json
 import os
 import signal
@@ -23,7 +24,8 @@ from test_alerts import AM, CHAT, CONTEXT, HOOK, NEWEST, NOW, PAGER, PAGERDUTY, 
 
 from jobs import errors
 from jobs.alerts import delivery, sending
-from jobs.alerts.delivery import Delivered, Journal, merged, plan, send_all
+from jobs.alerts.command import shown
+from jobs.alerts.delivery import Delivered, latest, plan, send_all
 from jobs.alerts.outbox import Finding, Sent
 from jobs.config import Sink
 from jobs.nightly_audit import main
@@ -40,14 +42,15 @@ def without_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def night(
-    tmp_path: Path, sink: Sink, *findings: Finding, sent: list[Sent] | None = None, environment: Mapping[str, str] = ENVIRONMENT
+    sink: Sink, *findings: Finding, sent: list[Sent] | None = None, environment: Mapping[str, str] = ENVIRONMENT
 ) -> tuple[list[Sent], list[Delivered]]:
     """(the outbox afterwards, what became of the sink)"""
     before = sent or []
     planned = plan([sink], findings, before, now=datetime.now(UTC), newest=NEWEST)
     hidden = sending.secrets_of(sink, environment).hidden()
-    rows, reports = send_all([sink], planned, replace(CONTEXT, hidden=hidden), environment, Journal(tmp_path))
-    return merged(before, rows), reports
+    rows: list[Sent] = []
+    reports = send_all([sink], planned, replace(CONTEXT, hidden=hidden), environment, rows.extend)
+    return latest([*before, *rows]), reports
 
 
 # name: (how it behaves, what the error says, how often it is asked within a run: by sinks that hold incidents, by others)
@@ -71,7 +74,7 @@ def test_what_a_bad_night_leaves_is_delivered_the_next_night_once(tmp_path: Path
         sink = replace(sink, timeout_seconds=1, url=server.url if sink is AM else None)
         environment = {"CHAT_URL": server.url + PATH}
         began = time.monotonic()
-        sent, (report,) = night(tmp_path, sink, *found, environment=environment)
+        sent, (report,) = night(sink, *found, environment=environment)
         assert time.monotonic() - began < 15
         assert (report.failed, report.error) == (2, says)
         refused = name in {"302", "400"} and sink.type == "slack"  # the next message may be taken
@@ -82,12 +85,12 @@ def test_what_a_bad_night_leaves_is_delivered_the_next_night_once(tmp_path: Path
         server.stopped.set()
         server.behave = lambda handler, number: answer(handler, 200)
         server.bodies.clear()
-        sent, (report,) = night(tmp_path, sink, *found, sent=sent, environment=environment)
+        sent, (report,) = night(sink, *found, sent=sent, environment=environment)
         assert report.error is None
         assert len(server.bodies) == (1 if sink.type == "alertmanager" else 2)
         assert all(row.delivered_at and row.error is None and row.attempts == 2 for row in sent)
         server.bodies.clear()
-        assert night(tmp_path, sink, *found, sent=sent, environment=environment)[1] == []
+        assert night(sink, *found, sent=sent, environment=environment)[1] == []
         assert server.bodies == []
 
 
@@ -95,7 +98,7 @@ def test_a_server_that_answers_byte_after_byte_does_not_hold_the_night(tmp_path:
     monkeypatch.setattr(delivery, "PATIENCE", 1)
     with serving(standins.trickle) as server:
         began = time.monotonic()
-        _, (report,) = night(tmp_path, replace(HOOK, url=server.url, timeout_seconds=1), finding(1), finding(2))
+        _, (report,) = night(replace(HOOK, url=server.url, timeout_seconds=1), finding(1), finding(2))
         assert time.monotonic() - began < 10
         assert (report.failed, report.error) == (2, "no whole answer within 4 s")
 
@@ -106,16 +109,16 @@ def test_a_sink_that_asks_for_a_moment_gets_it(tmp_path: Path) -> None:
 
     with serving(first_busy) as server:
         began = time.monotonic()
-        _, (report,) = night(tmp_path, CHAT, finding(1), environment={"CHAT_URL": server.url + PATH})
+        _, (report,) = night(CHAT, finding(1), environment={"CHAT_URL": server.url + PATH})
         assert time.monotonic() - began >= 1
         assert (report.error, len(server.bodies)) == (None, 2)
 
 
 def test_nobody_listens(tmp_path: Path) -> None:
     sink = replace(AM, url=f"http://127.0.0.1:{standins.free_port()}")
-    _, (report,) = night(tmp_path, sink, finding(1))
+    _, (report,) = night(sink, finding(1))
     assert report.error == "connection refused"
-    _, (report,) = night(tmp_path, replace(AM, url="http://no-such-host.invalid:9093"), finding(1))
+    _, (report,) = night(replace(AM, url="http://no-such-host.invalid:9093"), finding(1))
     assert report.error is not None
     assert "no-such-host" not in report.error
 
@@ -125,14 +128,14 @@ def test_a_certificate_that_nobody_vouches_for(tmp_path: Path) -> None:
     if made is None:
         pytest.skip("openssl is not installed")
     with serving(certificate=made) as server:
-        sent, (report,) = night(tmp_path, replace(AM, url=server.url), finding(1))
+        sent, (report,) = night(replace(AM, url=server.url), finding(1))
         assert report.error is not None
         assert "certificate" in report.error
         assert server.bodies == []
-        _, (report,) = night(tmp_path, replace(AM, url=server.url, ca_file=made[0]), finding(1), sent=sent)
+        _, (report,) = night(replace(AM, url=server.url, ca_file=made[0]), finding(1), sent=sent)
         assert (report.error, len(server.bodies)) == (None, 1)
     with serving() as server:  # no TLS at all
-        _, (report,) = night(tmp_path, replace(AM, url=server.url.replace("http:", "https:")), finding(1))
+        _, (report,) = night(replace(AM, url=server.url.replace("http:", "https:")), finding(1))
         assert report.error is not None
         assert "TLS" in report.error
 
@@ -142,7 +145,7 @@ def test_a_message_that_is_refused_does_not_hold_up_the_others(tmp_path: Path) -
         answer(handler, 422 if number == 1 else 200)
 
     with serving(refuses_first) as server:
-        sent, (report,) = night(tmp_path, replace(HOOK, url=server.url), finding(1), finding(2), finding(3))
+        sent, (report,) = night(replace(HOOK, url=server.url), finding(1), finding(2), finding(3))
         assert (report.messages, report.failed, len(server.bodies)) == (3, 1, 3)
         assert sorted(row.delivered_at is None for row in sent) == [False, False, True]
 
@@ -151,7 +154,8 @@ def test_one_sink_that_is_down_does_not_hold_up_another(tmp_path: Path) -> None:
     with serving() as well, serving(standins.hang) as ill:
         sinks = [replace(HOOK, url=ill.url, timeout_seconds=1), replace(AM, url=well.url)]
         planned = plan(sinks, [finding(1)], [], now=NOW, newest=NEWEST)
-        rows, reports = send_all(sinks, planned, CONTEXT, ENVIRONMENT, Journal(tmp_path))
+        rows: list[Sent] = []
+        reports = send_all(sinks, planned, CONTEXT, ENVIRONMENT, rows.extend)
         assert [report.error is None for report in reports] == [False, True]
         assert {row.sink: row.delivered_at is not None for row in rows} == {"hook": False, "oncall": True}
 
@@ -162,9 +166,9 @@ def test_one_sink_that_is_down_does_not_hold_up_another(tmp_path: Path) -> None:
 def test_pagerduty_as_documented(tmp_path: Path) -> None:
     with serving(lambda handler, number: answer(handler, 202, '{"status":"success"}')) as server:
         sink = replace(PAGER, url=server.url + "/v2/enqueue")
-        sent, (report,) = night(tmp_path, sink, finding(1))
+        sent, (report,) = night(sink, finding(1))
         assert report.error is None
-        night(tmp_path, sink, finding(1, status="resolved"), sent=sent)
+        night(sink, finding(1, status="resolved"), sent=sent)
     assert server.paths == ["/v2/enqueue"] * 2
     for body in server.bodies:
         jsonschema.validate(body, PAGERDUTY)
@@ -176,7 +180,7 @@ def test_pagerduty_as_documented(tmp_path: Path) -> None:
 
 def test_slack_as_documented(tmp_path: Path) -> None:
     with serving() as server:
-        night(tmp_path, CHAT, finding(1), environment={"CHAT_URL": server.url + PATH})
+        night(CHAT, finding(1), environment={"CHAT_URL": server.url + PATH})
     assert server.paths == [PATH]
     assert server.headers[0]["Content-Type"] == "application/json"
     jsonschema.validate(server.bodies[0], SLACK)
@@ -184,8 +188,8 @@ def test_slack_as_documented(tmp_path: Path) -> None:
 
 def test_tokens_and_passwords_go_into_the_head_only(tmp_path: Path) -> None:
     with serving() as server:
-        night(tmp_path, replace(HOOK, url=server.url, token_env="TOKEN"), finding(1))
-        night(tmp_path, replace(HOOK, url=server.url, user="ann", password_env="PW"), finding(1))
+        night(replace(HOOK, url=server.url, token_env="TOKEN"), finding(1))
+        night(replace(HOOK, url=server.url, user="ann", password_env="PW"), finding(1))
     assert server.headers[0]["Authorization"] == "Bearer t0ken-of-the-hook"
     assert server.headers[1]["Authorization"].startswith("Basic ")
     assert server.headers[0]["Idempotency-Key"] == f"{finding(1).fingerprint}/firing/1"
@@ -193,17 +197,17 @@ def test_tokens_and_passwords_go_into_the_head_only(tmp_path: Path) -> None:
 
 def test_mail(tmp_path: Path) -> None:
     with standins.mail_server() as server:
-        _, (report,) = night(tmp_path, replace(POST, url=server.url), finding(1))
+        _, (report,) = night(replace(POST, url=server.url), finding(1))
         assert report.error is None
     (mail,) = server.bodies
     assert "Subject: [error] Topic deletion held up: audit, node 3 (payments)" in mail
     with standins.mail_server(refuses=True) as server:
-        _, (report,) = night(tmp_path, replace(POST, url=server.url), finding(1))
+        _, (report,) = night(replace(POST, url=server.url), finding(1))
         assert report.error == "the mail server refused all recipients"
-    _, (report,) = night(tmp_path, replace(POST, url=f"smtp://127.0.0.1:{standins.free_port()}"), finding(1))
+    _, (report,) = night(replace(POST, url=f"smtp://127.0.0.1:{standins.free_port()}"), finding(1))
     assert report.error == "connection refused"
     with serving(standins.hang) as server:  # no mail server at all
-        _, (report,) = night(tmp_path, replace(POST, url=server.url.replace("http", "smtp"), timeout_seconds=1), finding(1))
+        _, (report,) = night(replace(POST, url=server.url.replace("http", "smtp"), timeout_seconds=1), finding(1))
         assert report.error is not None
 
 
@@ -211,11 +215,11 @@ def test_services_of_apprise(tmp_path: Path) -> None:
     pytest.importorskip("apprise")
     with serving() as server:
         environment = {"PHONE_URL": server.url.replace("http:", "json:") + "/aVerySecretPart"}
-        _, (report,) = night(tmp_path, PHONE, finding(1), environment=environment)
+        _, (report,) = night(PHONE, finding(1), environment=environment)
         assert report.error is None
         assert server.bodies[0]["title"] == "[error] Topic deletion held up: audit, node 3 (payments)"
         server.behave = lambda handler, number: answer(handler, 500)
-        _, (report,) = night(tmp_path, PHONE, finding(1), environment=environment)
+        _, (report,) = night(PHONE, finding(1), environment=environment)
         assert report.error == "apprise could not deliver it"
 
 
@@ -223,7 +227,7 @@ def test_services_of_apprise(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [*MISBEHAVIOUR, "echo", "down", "apprise"])
-def test_secrets_are_in_no_error_row_or_journal(tmp_path: Path, name: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_secrets_are_in_no_error_or_row(tmp_path: Path, name: str, capfd: pytest.CaptureFixture[str]) -> None:
     def echo(handler: Any, number: int) -> None:
         answer(handler, 403, f"{handler.path} {handler.headers['Authorization']} is not allowed")
 
@@ -238,35 +242,45 @@ def test_secrets_are_in_no_error_row_or_journal(tmp_path: Path, name: str, capfd
         sink = replace(HOOK, url=None, url_env="HOOK_URL", token_env="TOKEN", timeout_seconds=1)
         if name == "apprise":
             sink = replace(sink, type="apprise")
-        sent, reports = night(tmp_path, sink, secret, environment=environment)
+        sent, reports = night(sink, secret, environment=environment)
         assert reports[0].error
         if name == "echo":
             assert "***" in reports[0].error
         seen = json.dumps(server.bodies)
-    told = (
-        repr(sent)
-        + repr(reports)
-        + reports[0].sentence()
-        + (tmp_path / delivery.JOURNAL).read_text()
-        + "".join(capfd.readouterr())
-    )
+    told = repr(sent) + repr(reports) + reports[0].sentence() + "".join(capfd.readouterr())
     for hidden in ("aVerySecretPart", "t0ken", "anotherSecret", "passw0rd"):
         assert hidden not in told
         assert hidden not in seen
+
+
+@pytest.mark.parametrize("sink", [AM, PAGER, CHAT, HOOK, POST, PHONE], ids=lambda sink: sink.type)
+def test_a_dry_run_shows_what_would_be_sent_and_no_secret(sink: Sink) -> None:
+    sink = replace(sink, url=None, url_env="ADDRESS", token_env="TOKEN")
+    environment = ENVIRONMENT | {"ADDRESS": "https://ann:passw0rd-of-ann@hooks.example.org/aVerySecretPart?key=anotherSecret"}
+    hidden = sending.secrets_of(sink, environment).hidden()
+    careless = finding(
+        1, topic="aVerySecretPart", detail="t0ken-of-the-hook, anotherSecret and passw0rd-of-ann stand in a log line"
+    )
+    planned = plan([sink], [careless], [], now=NOW, newest=NEWEST)
+    told = "\n".join(shown(sink, planned[sink.name], replace(CONTEXT, hidden=hidden)))
+    assert f"{sink.name} ({sink.type}, the address in $ADDRESS): 1 message(s)" in told
+    assert "firing: Topic deletion held up: ***" in told
+    for secret in ("aVerySecretPart", "t0ken", "anotherSecret", "passw0rd", ENVIRONMENT["PD_KEY"]):
+        assert secret not in told
 
 
 # -- kill -9 -----------------------------------------------------------------------------------------------
 
 RUN = """
 import sys
-from pathlib import Path
 sys.path[:0] = {path!r}
-from test_alerts import CONTEXT, HOOK, NEWEST, NOW, finding
 from dataclasses import replace
-from jobs.alerts.delivery import Journal, plan, send_all
+from test_alerts import CONTEXT, HOOK, NEWEST, NOW, finding
+from jobs.alerts.delivery import plan, send_all
 sink = replace(HOOK, url={url!r}, limit=9)
 planned = plan([sink], [finding(n) for n in range(1, 6)], [], now=NOW, newest=NEWEST)
-send_all([sink], planned, CONTEXT, {{}}, Journal(Path({root!r})))
+outbox = open({outbox!r}, "ab", 0)
+send_all([sink], planned, CONTEXT, {{}}, lambda rows: [outbox.write(repr(row).encode() + b"\\n") for row in rows])
 """
 
 
@@ -274,8 +288,9 @@ def test_a_run_that_is_killed_repeats_at_most_the_message_it_was_sending_under_t
     def third_hangs(handler: Any, number: int) -> None:
         (standins.hang if number == 3 else lambda h, n: answer(h, 200))(handler, number)
 
+    outbox = tmp_path / "outbox"
     with serving(third_hangs) as server:
-        script = RUN.format(path=[str(Path(__file__).parent), str(Path(__file__).parents[1])], url=server.url, root=str(tmp_path))
+        script = RUN.format(path=[str(Path(__file__).parent), str(Path(__file__).parents[1])], url=server.url, outbox=str(outbox))
         process = subprocess.Popen([sys.executable, "-c", script])
         for _ in range(300):
             if len(server.bodies) == 3:
@@ -283,12 +298,9 @@ def test_a_run_that_is_killed_repeats_at_most_the_message_it_was_sending_under_t
             time.sleep(0.1)
         os.kill(process.pid, signal.SIGKILL)
         process.wait(10)
-        journal = Journal(tmp_path)
-        with journal.path.open("a") as file:
-            file.write('{"cluster": "payments", "finger')  # a line that was not finished
-        sent = journal.read()
+        sent = [eval(line, {"Sent": Sent, "datetime": datetime_module}) for line in outbox.read_text().splitlines()]
         assert [row.fingerprint[-1] for row in sent if row.delivered_at] == ["1", "2"]
-        night(tmp_path, replace(HOOK, url=server.url, limit=9), *[finding(n) for n in range(1, 6)], sent=sent)
+        night(replace(HOOK, url=server.url, limit=9), *[finding(n) for n in range(1, 6)], sent=sent)
         keys = [headers["Idempotency-Key"][63] for headers in server.headers]
         assert keys == ["1", "2", "3", "3", "4", "5"]
 
@@ -312,7 +324,7 @@ def alerts_of(url: str) -> list[dict[str, Any]]:
 def test_a_real_alertmanager_opens_and_resolves(tmp_path: Path, real: str) -> None:
     sink = replace(AM, url=real)
     hostile = finding(2, topic="<!channel>\n" + "x" * 249, detail="\x00\x1b[31m", cluster="c\td")
-    sent, (report,) = night(tmp_path, sink, finding(1), hostile)
+    sent, (report,) = night(sink, finding(1), hostile)
     assert report.error is None
     first, second = sorted(alerts_of(real), key=lambda alert: alert["labels"]["fingerprint"])
     assert first["labels"] == {
@@ -324,10 +336,10 @@ def test_a_real_alertmanager_opens_and_resolves(tmp_path: Path, real: str) -> No
     assert first["generatorURL"] == f"https://audit.example.org/last.html#{finding(1).fingerprint}"
     assert first["status"]["state"] == "active"
     assert second["labels"]["topic"].startswith("<!channel>")
-    sent, _ = night(tmp_path, sink, finding(1, status="resolved", severity="warning"), hostile, sent=sent)
+    sent, _ = night(sink, finding(1, status="resolved", severity="warning"), hostile, sent=sent)
     assert [alert["labels"]["fingerprint"] for alert in alerts_of(real)] == [hostile.fingerprint]
     # it has forgotten all of them
-    sent, _ = night(tmp_path, sink, hostile, finding(1, status="resolved"), sent=sent)
+    sent, _ = night(sink, hostile, finding(1, status="resolved"), sent=sent)
     planned = plan([sink], [hostile], sent, now=NOW, newest=NEWEST, again="oncall")
     assert len(planned["oncall"]) == 1
 
@@ -370,6 +382,7 @@ def test_the_test_of_alertmanager_ends_by_itself(tmp_path: Path) -> None:
         (["--config", "empty.toml"], "no [[alert]]"),
         (["--config", "audit.toml"], "Give --tables DIR"),
         (["--config", "audit.toml", "--tables", "nowhere"], "no such folder"),
+        (["--config", "hook.toml", "--tables", "t", "--again", "h"], "only alertmanager and pagerduty hold incidents"),
         (["--config", "unset.toml", "--dry-run"], "names the environment variable NOT_SET_ANYWHERE, which is not set"),
     ],
 )
@@ -379,6 +392,7 @@ def test_wrong_usage(
     monkeypatch.chdir(tmp_path)
     configured(tmp_path, '[[alert]]\nname = "o"\ntype = "alertmanager"\nurl = "http://127.0.0.1:9"\n')
     Path("empty.toml").write_text("")
+    Path("hook.toml").write_text('[[alert]]\nname = "h"\ntype = "webhook"\nurl = "http://127.0.0.1:9"\n')
     Path("unset.toml").write_text('[[alert]]\nname = "o"\ntype = "slack"\nurl_env = "NOT_SET_ANYWHERE"\n')
     assert main(["alerts", *arguments]) == errors.USAGE
     assert words in capsys.readouterr().err

@@ -194,7 +194,7 @@ def test_thresholds_of_topics_and_silences(written: Callable[[str], Path]) -> No
         reason = "migration"
         who = "Ann"
         [[silence]]
-        fingerprint = "0f*"
+        fingerprint = "0f9c"
         """
     )
     found = load(path)
@@ -207,7 +207,7 @@ def test_thresholds_of_topics_and_silences(written: Callable[[str], Path]) -> No
     until = datetime(2026, 12, 23, 23, tzinfo=UTC)
     silence, other = found.silences
     assert silence == Silence("illegal_*", "*", "tmp-*", "3", None, until, "migration", "Ann")
-    assert other == Silence(fingerprint="0f*")
+    assert other == Silence(fingerprint="0f9c*")
     assert expired_silences(found, datetime(2026, 12, 23, 22, 59, tzinfo=UTC)) == []
     assert expired_silences(found, until) == [
         "The silence of check illegal_*, topic tmp-*, broker 3 (migration, until 2026-12-23 23:00 UTC, by Ann) has expired; "
@@ -322,6 +322,18 @@ def test_mistakes_of_alerts_name_file_key_and_the_nearest_known_one(
     assert complaint in str(told.value)
     assert str(path) in str(told.value)
     assert not any(secret in str(told.value) for secret in (*ENVIRONMENT.values(), "xoxb-12-secret", "services/T/B/x"))
+
+
+def test_the_configuration_of_the_readme(written: Callable[[str], Path]) -> None:
+    readme = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
+    (text,) = re.findall(r"```toml\n([^`]*\[\[alert\]\][^`]*)```", readme)
+    environment = {"PD_ROUTING_KEY": "k", "SLACK_WEBHOOK_URL": "https://hooks.slack.com/services/T/B/x", "MAIL_PASSWORD": "p"}
+    assert [sink.name for sink in load(written(ONE_CLUSTER + text[text.index("[[") :]), environment).sinks] == [
+        "oncall",
+        "pager",
+        "chat",
+        "post",
+    ]
 
 
 @pytest.mark.parametrize(

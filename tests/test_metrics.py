@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from dataclasses import replace
@@ -119,6 +120,20 @@ def test_a_rule_fires_on_it(promtool: str, tmp_path: Path) -> None:
     (tmp_path / "test.yml").write_text((tmp_path / "test.yml").read_text().replace('"2 findings', '"3 findings'))
     judged = subprocess.run([promtool, "test", "rules", str(tmp_path / "test.yml")], capture_output=True, timeout=60, check=False)
     assert judged.returncode != 0
+
+
+def test_the_configurations_of_the_readme(promtool: str, tmp_path: Path) -> None:
+    readme = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
+    blocks = re.findall(r"```yaml\n(.*?)```", readme, re.DOTALL)
+    judges = {"route:": ["amtool", "check-config"], "groups:": [promtool, "check", "rules"]}
+    for begin, judge in judges.items():
+        (text,) = [block for block in blocks if block.startswith(begin)]
+        (tmp_path / "config.yml").write_text(text)
+        if shutil.which(judge[0]):
+            judged = subprocess.run(
+                [*judge, str(tmp_path / "config.yml")], capture_output=True, timeout=60, check=False, text=True
+            )
+            assert judged.returncode == 0, judged.stdout + judged.stderr
 
 
 def test_the_file_is_replaced_in_one_step(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from jobs import config as configuration
 from jobs import errors
 from jobs.alerts import payloads, text
-from jobs.alerts.outbox import FIRING, Due, Finding, Message
+from jobs.alerts.outbox import FIRING, HOLD_INCIDENTS, Due, Finding, Message
 from jobs.config import Config, Sink, nearest
 from jobs.errors import UsageError
 from jobs.progress import stage
@@ -58,6 +58,8 @@ def run(options: argparse.Namespace) -> int:
     for name in filter(None, (options.test, options.again)):
         if name not in known:
             raise UsageError(f"{options.config}: no alert is named {name!r}; did you mean {nearest(name, known)!r}?")
+    if options.again and next(s for s in config.sinks if s.name == options.again).type not in HOLD_INCIDENTS:
+        raise UsageError(f"--again {options.again}: only {' and '.join(HOLD_INCIDENTS)} hold incidents; people have read theirs")
     if options.test:
         return _test(next(sink for sink in config.sinks if sink.name == options.test), config, os.environ)
     if options.tables is None:

@@ -1,19 +1,15 @@
 """Delivers what is due and records it: reads `findings` and the outbox `alerts`, sends, writes the outbox.
 
-The outbox is written once a run. Until then each delivery stands in a journal beside the tables, so that a run that is killed repeats
-at most the message it was sending, under the same key.
+A delivery is recorded before the next message of its sink is sent: a run that is killed repeats at most the one it was sending, under
+the same key.
 """
 
-import contextlib
-import json
-import os
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import schemas
@@ -23,9 +19,10 @@ from jobs.alerts.payloads import Request
 from jobs.alerts.sending import PATIENCE, TRIES, Secrets, Undelivered, secrets_of, send
 from jobs.alerts.text import LINES, Check, Context, Line
 from jobs.config import Config, Sink
+from jobs.store import in_clusters
 
-JOURNAL = "_alerts.jsonl"
 TIMES = ("tried_at", "delivered_at")
+Record = Callable[[Sequence[Sent]], None]
 
 
 @dataclass(frozen=True)
@@ -81,42 +78,12 @@ def checks() -> dict[str, Check]:
     return {check.name: Check(check.header["title"], check.header["do"]) for check in schemas.statements("checks")}
 
 
-def merged(*rows: Iterable[Sent]) -> list[Sent]:
-    """Rows of the outbox; of two about the same, the later one."""
-    return list({row.identity: row for some in rows for row in some}.values())
+def latest(rows: Iterable[Sent]) -> list[Sent]:
+    """Of the rows about the same thing, the newest."""
+    return list({row.identity: row for row in sorted(rows, key=lambda row: row.tried_at)}.values())
 
 
 # -- sending -----------------------------------------------------------------------------------------------
-
-
-class Journal:
-    """Rows of the outbox that are not in the table yet, one a line of a file beside it."""
-
-    def __init__(self, root: Path) -> None:
-        self.path = root / JOURNAL
-        self.lock = threading.Lock()
-
-    def read(self) -> list[Sent]:
-        """What an earlier run could not put into the table; a line that it did not finish is left out."""
-        found = []
-        if self.path.is_file():
-            for line in self.path.read_text("utf-8").splitlines():
-                with contextlib.suppress(ValueError, TypeError):
-                    row = json.loads(line)
-                    found.append(Sent(**row | {name: row[name] and datetime.fromisoformat(row[name]) for name in TIMES}))
-        return found
-
-    def add(self, rows: Iterable[Sent]) -> None:
-        """Returns when the rows are on disk."""
-        text = "".join(json.dumps(asdict(row), default=datetime.isoformat) + "\n" for row in rows)
-        with self.lock, self.path.open("a", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-
-    def clear(self) -> None:
-        """What it held is in the table."""
-        self.path.unlink(missing_ok=True)
 
 
 def send_all(
@@ -124,27 +91,27 @@ def send_all(
     planned: Mapping[str, Sequence[Message]],
     context: Context,
     environment: Mapping[str, str],
-    journal: Journal,
-) -> tuple[list[Sent], list[Delivered]]:
-    """Sends to all sinks at once, to each in order. Returns (rows of the outbox, what became of each sink that had something due)."""
+    record: Record,
+) -> list[Delivered]:
+    """Sends to all sinks at once, to each in order. Returns what became of each sink that had something due.
+
+    record: is given the rows of the outbox; of a delivery at once, of all that failed at the end.
+    """
     busy = [sink for sink in sinks if planned[sink.name]]
     if not busy:
-        return [], []
+        return []
 
-    def serve(sink: Sink) -> tuple[list[Sent], Delivered]:
+    def serve(sink: Sink) -> Delivered:
         secrets = secrets_of(sink, environment)
-        return _serve(sink, payloads.requests(sink, planned[sink.name], context), secrets, journal)
+        return _serve(sink, payloads.requests(sink, planned[sink.name], context), secrets, record)
 
     with ThreadPoolExecutor(len(busy)) as pool:
-        served = list(pool.map(serve, busy))
-    return [row for rows, _ in served for row in rows], [report for _, report in served]
+        return list(pool.map(serve, busy))
 
 
-def _serve(sink: Sink, requests: Sequence[Request], secrets: Secrets, journal: Journal) -> tuple[list[Sent], Delivered]:
+def _serve(sink: Sink, requests: Sequence[Request], secrets: Secrets, record: Record) -> Delivered:
     """A sink that cannot be reached is not tried any further in this run; one that refuses a message is sent the next."""
-    rows: list[Sent] = []
-    errors: list[str] = []
-    failed = 0
+    failed: list[tuple[Request, str]] = []
     down: str | None = None
     not_opened: set[str] = set()
     for request in requests:
@@ -157,19 +124,21 @@ def _serve(sink: Sink, requests: Sequence[Request], secrets: Secrets, journal: J
             except Undelivered as problem:
                 error = str(problem)
                 down = None if problem.refused else error
-        labels = request.labels or (None,) * len(request.messages)
-        now = datetime.now(UTC)
-        made = [
-            row for message, of_it in zip(request.messages, labels, strict=True) for row in outcome(message, now, error, of_it)
-        ]
-        journal.add(made)
-        rows += made
-        if error is not None:
-            failed += len(request.messages)
-            errors.append(error)
+        if error is None:
+            record(_rows(request, None))
+        else:
+            failed.append((request, error))
             not_opened |= {message.key for message in request.messages}
-    count = sum(len(request.messages) for request in requests)
-    return rows, Delivered(sink.name, count, failed, errors[0] if errors else None)
+    if failed:
+        record([row for request, error in failed for row in _rows(request, error)])
+    count, lost = (sum(len(request.messages) for request in some) for some in (requests, [request for request, _ in failed]))
+    return Delivered(sink.name, count, lost, failed[0][1] if failed else None)
+
+
+def _rows(request: Request, error: str | None) -> list[Sent]:
+    now = datetime.now(UTC)
+    labels = request.labels or (None,) * len(request.messages)
+    return [row for message, of_it in zip(request.messages, labels, strict=True) for row in outcome(message, now, error, of_it)]
 
 
 def _bounded(sink: Sink, request: Request, secrets: Secrets) -> None:
@@ -205,14 +174,21 @@ class Outbox:
     environment: Mapping[str, str]
 
     def __post_init__(self) -> None:
-        self.journal = Journal(self.store.root)
-        self.sent = merged(self._rows(), self.journal.read())
+        self.lock = threading.Lock()
+        self.sent = latest(self._read())
 
-    def _rows(self) -> list[Sent]:
+    def _read(self) -> list[Sent]:
         if not self.store.exists("alerts"):
             return []
-        rows = [row.asDict() for row in self.store.rows_of("alerts", self.clusters).collect()]
-        return [Sent(**row | {name: in_utc(row[name]) for name in TIMES}) for row in rows]
+        rows = self.store.table("alerts").filter(in_clusters(self.clusters)).collect()
+        return [Sent(**row.asDict() | {name: in_utc(row[name]) for name in TIMES}) for row in rows]
+
+    def record(self, rows: Sequence[Sent]) -> None:
+        """Appends to the table; returns when they are there."""
+        with self.lock:
+            values = [[_without_zone(getattr(row, name)) for name in self.schema.fieldNames()] for row in rows]
+            self.store.append("alerts", self.store.spark.createDataFrame(values, self.schema))
+            self.store.written("alerts")
 
     def context(self, planned: Mapping[str, Sequence[Message]], newest: Mapping[str, datetime], now: datetime) -> Context:
         """What the texts of messages are made from, with the log lines that they show."""
@@ -240,29 +216,11 @@ class Outbox:
         """Sends what is due and records it. Returns what became of each sink that had something due."""
         now = datetime.now(UTC)
         planned = plan(self.config.sinks, findings, self.sent, now=now, newest=newest, again=again)
-        left = self.journal.path.exists()
-        reports: list[Delivered] = []
-        if any(planned.values()):
-            context = self.context(planned, newest, now)
-            rows, reports = send_all(self.config.sinks, planned, context, self.environment, self.journal)
-            self.sent = merged(self.sent, rows)
-        if reports or left:
-            self._write()
-        return reports
-
-    def _write(self) -> None:
-        """Puts all rows of the clusters into the table; the journal keeps those of others."""
-        schema = self.store.table("alerts").schema
-        mine: list[Sent] = []
-        others: list[Sent] = []
-        for row in self.sent:
-            (mine if row.cluster in self.clusters else others).append(row)
-        values = [[_without_zone(getattr(row, name)) for name in schema.fieldNames()] for row in mine]
-        self.store.replace("alerts", self.clusters, self.store.spark.createDataFrame(values, schema))
-        self.store.written("alerts")
-        self.journal.clear()
-        if others:
-            self.journal.add(others)
+        if not any(planned.values()):
+            return []
+        self.schema = self.store.table("alerts").schema
+        context = self.context(planned, newest, now)
+        return send_all(self.config.sinks, planned, context, self.environment, self.record)
 
 
 def _without_zone(value: Any) -> Any:

@@ -1,0 +1,214 @@
+"""Nights with alerts, from log lines to Alertmanager, PagerDuty and Slack."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+import standins
+from standins import answer
+from test_alerts import PAGERDUTY, SLACK
+
+from jobs import errors
+from jobs.alerts.delivery import in_utc, latest
+from jobs.alerts.outbox import Sent
+from jobs.nightly_audit import main
+from jobs.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+RECORDING = Path(__file__).parents[1] / "sample_logs" / "3.3.2-trace" / "delete-topic-dead-broker"
+ILLEGAL = (
+    "[2026-11-20 10:09:27,600] TRACE [Controller id=1 epoch=1] Changed state of replica 2 for partition audit-0 from NonExistentReplica "
+    "to ReplicaDeletionStarted (state.change.logger)\n"
+)
+ROUTING_KEY = "0123456789abcdef0123456789abcdef"
+SLACK_PATH = "/services/T0000/B0000/aVerySecretPart"
+
+
+def write_logs(folder: Path, until: str = "9999") -> None:
+    """The recording up to a moment, with a move that no Kafka makes."""
+    for log in RECORDING.glob("broker-*/*.log"):
+        kept, keep = [], True
+        for line in log.read_text().splitlines(keepends=True):
+            if line.startswith("[20"):
+                keep = line[1:24].replace(",", ".") < until
+            if keep:
+                kept.append(line)
+        target = folder / log.parent.name / log.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text("".join(kept) + (ILLEGAL if str(log).endswith("broker-1/state-change.log") else ""))
+
+
+def broker_is_back() -> str:
+    """When the broker that held the deletion up was started again."""
+    steps = [json.loads(line) for line in (RECORDING / "steps.jsonl").read_text().splitlines()]
+    died = next(step["time"] for step in steps if step["step"].startswith("signal"))
+    return next(s["time"] for s in steps if s["step"] == "start broker" and s["time"] > died)[:23].replace("T", " ")
+
+
+def of_alertmanager(url: str | None) -> list[dict[str, Any]]:
+    if url is None:
+        return []
+    with urllib.request.urlopen(f"{url}/api/v2/alerts", timeout=10) as answered:
+        return sorted(json.load(answered), key=lambda alert: alert["labels"]["alertname"])
+
+
+def test_three_nights(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Night 1: an illegal move and a deletion that is held up, and Slack is down. Night 2: Slack is back. Night 3: both are over."""
+    tables, metrics = tmp_path / "tables", tmp_path / "kafka_audit.prom"
+
+    def run(*arguments: str, code: int) -> str:
+        capsys.readouterr()
+        assert main([*arguments, "--tables", str(tables)]) == code
+        said = capsys.readouterr()
+        whole = said.out + said.err
+        assert ROUTING_KEY not in whole
+        assert "aVerySecretPart" not in whole
+        return said.out
+
+    with (
+        standins.alertmanager(tmp_path / "am") as real,
+        standins.serving() as unreal,
+        standins.serving(lambda handler, number: answer(handler, 202)) as pager,
+        standins.serving(lambda handler, number: answer(handler, 500)) as chat,
+    ):
+        monkeypatch.setenv("PD_KEY", ROUTING_KEY)
+        monkeypatch.setenv("CHAT_URL", chat.url + SLACK_PATH)
+        config = tmp_path / "audit.toml"
+        config.write_text(f"""
+            [[cluster]]
+            name = "payments"
+            logs = ["logs"]
+            [[alert]]
+            name = "oncall"
+            type = "alertmanager"
+            url = "{real or unreal.url}"
+            [[alert]]
+            name = "pager"
+            type = "pagerduty"
+            url = "{pager.url}/v2/enqueue"
+            routing_key_env = "PD_KEY"
+            checks = ["topic_*"]
+            [[alert]]
+            name = "chat"
+            type = "slack"
+            url_env = "CHAT_URL"
+            [[silence]]
+            check = "reassignment_*"
+            until = 2020-01-01T00:00:00Z
+            reason = "migration"
+        """)
+        audit = ("audit", "--config", str(config), "--json", "--metrics", str(metrics))
+
+        write_logs(tmp_path / "logs", until=broker_is_back())
+        verdict = json.loads(run(*audit, code=errors.DELIVERY))
+        found = {finding["check_id"]: finding for finding in verdict["findings"]}
+        assert set(found) == {"illegal_replica_transition", "topic_deletion_blocked"}
+        assert verdict["exit_code"] == errors.DELIVERY
+        assert any("reassignment_*" in note and "expired" in note for note in verdict["notes"])
+        assert any("to chat could not be delivered (answered 500)" in note for note in verdict["notes"])
+        alerts = of_alertmanager(real)
+        if real:
+            illegal, blocked = alerts
+            assert {**illegal["labels"], "fingerprint": ""} == {
+                "alertname": "illegal_replica_transition", "severity": "error", "cluster": "payments", "topic": "audit",
+                "partition": "0", "replica": "2", "node": "1", "fingerprint": "",
+            }  # fmt: skip
+            assert blocked["labels"]["fingerprint"] == found["topic_deletion_blocked"]["fingerprint"]
+            assert blocked["annotations"]["summary"] == "Topic deletion held up: audit, node 3 (payments)"
+            assert "from OfflineReplica to ReplicaDeletionIneligible" in blocked["annotations"]["evidence"]
+            assert "broker-1/state-change.log:" in illegal["annotations"]["evidence"]
+        assert [body["event_action"] for body in pager.bodies] == ["trigger"]
+        # what was due elsewhere is not known there
+        shown = run("alerts", "--config", str(config), "--dry-run", code=errors.CLEAN)
+        assert "chat (slack, the address in $CHAT_URL): 2 message(s)" in shown
+        assert "oncall (alertmanager, http://127.0.0.1" in shown
+        assert "pager (pagerduty, http://127.0.0.1" in shown
+        assert shown.count("firing: ") == 2
+
+        chat.behave = lambda handler, number: answer(handler, 200)
+        chat.bodies.clear()
+        verdict = json.loads(run(*audit, code=errors.FINDINGS))
+        assert {finding["status"] for finding in verdict["findings"]} == {"open"}
+        assert len(chat.bodies) == 2
+        assert of_alertmanager(real) == alerts  # its time of update is the same: it was not sent again
+        assert len(pager.bodies) == 1
+        assert run("alerts", "--config", str(config), code=errors.CLEAN) == "Nothing is due.\n"
+        listed = [json.loads(line) for line in run("findings", "--json", code=errors.CLEAN).splitlines()]
+        assert {(row["check_id"], row["silenced"], row["caused_by"]) for row in listed} == {(name, False, None) for name in found}
+
+        fingerprint = found["illegal_replica_transition"]["fingerprint"]
+        story = run("findings", fingerprint[:10], code=errors.CLEAN).splitlines()
+        (proof,) = [line for line in story if line.startswith("> ")]
+        assert "from NonExistentReplica to ReplicaDeletionStarted" in proof
+        around = [line.split()[1] for line in story if line.startswith("  node ")]
+        assert set(around) == {"1", "2"}  # broker 3 is dead
+        in_json = json.loads(run("findings", fingerprint, "--json", "--lines", "1", code=errors.CLEAN))
+        times = [line["ts"] for line in in_json["context"]]
+        assert times == sorted(times)
+        assert [line["evidence"] for line in in_json["context"]].count(True) == 1
+
+        write_logs(tmp_path / "logs")
+        verdict = json.loads(run(*audit, "--now", "2026-11-22T00:00:00Z", code=errors.CLEAN))
+        assert {finding["status"] for finding in verdict["findings"]} == {"resolved"}
+        assert {f["check_id"]: f["first_seen"] for f in verdict["findings"]} == {
+            name: f["first_seen"] for name, f in found.items()
+        }
+        assert of_alertmanager(real) == []
+        assert [body["event_action"] for body in pager.bodies] == ["trigger", "resolve"]
+        assert sorted(body["text"][:14] for body in chat.bodies[2:]) == ["[error] Over: ", "[error] Over: "]
+        for body in pager.bodies:
+            jsonschema.validate(body, PAGERDUTY)
+        for body in chat.bodies:
+            jsonschema.validate(body, SLACK)
+
+    told = spark.read.format("delta").load(str(Store(spark, tables).path("alerts"))).collect()
+    times = ("tried_at", "delivered_at")
+    rows = latest(Sent(**row.asDict() | {name: in_utc(row[name]) for name in times}) for row in told)
+    assert len(told) == len(rows) + 2  # what failed in the first night
+    assert sorted((row.sink, row.state, row.attempts) for row in rows if row.fingerprint == fingerprint) == [
+        ("chat", "firing", 2), ("chat", "resolved", 1), ("oncall", "firing", 1), ("oncall", "resolved", 1),
+    ]  # fmt: skip
+    assert all(row.delivered_at is not None and row.error is None for row in rows)
+    written = b"".join(path.read_bytes() for path in tables.rglob("*") if path.is_file())
+    assert ROUTING_KEY.encode() not in written
+    assert b"aVerySecretPart" not in written
+    if shutil.which("promtool"):
+        subprocess.run(["promtool", "check", "metrics"], input=metrics.read_bytes(), check=True, timeout=60)
+    assert b'kafka_audit_alerts_undelivered{sink="chat"} 0.0' in metrics.read_bytes()
+
+
+def test_a_silenced_finding_is_stored_marked_and_told_to_nobody(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_logs(tmp_path / "logs", until=broker_is_back())
+    with standins.serving() as hook:
+        config = tmp_path / "audit.toml"
+        config.write_text(f"""
+            [[alert]]
+            name = "hook"
+            type = "webhook"
+            url = "{hook.url}"
+            [[silence]]
+            topic = "aud*"
+            reason = "we know"
+            who = "Ann"
+        """)
+        tables = str(tmp_path / "tables")
+        assert main(["audit", str(tmp_path / "logs"), "--tables", tables, "--config", str(config)]) == errors.CLEAN
+        assert "no findings; 2 silenced" in capsys.readouterr().out
+        assert main(["findings", "--tables", tables, "--status", "new"]) == errors.CLEAN
+        assert capsys.readouterr().out.count("silenced: we know, for good, by Ann") == 2
+        assert hook.bodies == []
