@@ -210,6 +210,15 @@ def test_four_hundred_at_once_are_a_digest_that_is_resolved_when_all_are() -> No
     assert len(keys) == 1
 
 
+def test_a_digest_is_told_again_under_its_key() -> None:
+    some = [finding(number) for number in range(1, 6)]
+    nights = Nights(PAGER)
+    nights.night(*some)
+    (key,) = {row.digest for row in nights.sent}
+    (message,) = plan([PAGER], some, nights.sent, now=nights.now, newest=NEWEST, again="pager")["pager"]
+    assert (message.key, message.state, len(message.findings)) == (key, FIRING, 5)
+
+
 def test_limits_are_those_of_a_cluster() -> None:
     some = [finding(number, cluster=cluster) for cluster in ("a", "b") for number in range(1, 4)]
     assert len(Nights(CHAT).night(*some)) == 6

@@ -74,7 +74,10 @@ class Sent:
 
 @dataclass(frozen=True)
 class Due:
-    """A sink must be told that a finding is in a state. tried: the row of it so far; fired: how the sink was told that it is firing."""
+    """A sink must be told that a finding is in a state.
+
+    tried: the row of it so far. fired: how the sink came to know the incident that is resolved now, or told once more.
+    """
 
     finding: Finding
     state: str
@@ -153,7 +156,7 @@ def _next(sink: Sink, finding: Finding, rows: Sequence[Sent], *, wanted: bool, n
     last = rows[-1]
     fired = next((row for row in reversed(rows) if row.state == FIRING and row.delivered_at), None)
     found = [
-        Due(finding, row.state, row.occurrence, row, fired)
+        Due(finding, row.state, row.occurrence, row, fired if row.state == RESOLVED else None)
         for row in rows
         if row.delivered_at is None and (wanted or (row.state == RESOLVED and fired))
     ]
@@ -182,12 +185,15 @@ def messages(sink: Sink, items: Sequence[Due], findings: Iterable[Finding], sent
     told of is over.
     """
     if sink.type in HOLD_INCIDENTS:
-        firing = _grouped(sink, [item for item in items if item.state == FIRING])
-        found = firing + _resolving(sink, [item for item in items if item.state == RESOLVED], firing, findings, sent)
+        firing = [item for item in items if item.state == FIRING]
+        opened = _grouped(sink, [item for item in firing if not item.fired])
+        once_more = _under_their_keys(sink, FIRING, [(item, item.fired.digest) for item in firing if item.fired])
+        found = opened + once_more + _resolving(sink, [item for item in items if item.state == RESOLVED], opened, findings, sent)
     else:
-        found = _grouped(sink, _ended_tells_both(items))
+        items = _ended_tells_both(items)
+        found = _grouped(sink, items)
     position = {id(item): number for number, item in enumerate(items)}
-    return sorted(found, key=lambda message: min(position.get(id(item), 0) for item in message.items))
+    return sorted(found, key=lambda message: min(position[id(item)] for item in message.items))
 
 
 def _grouped(sink: Sink, items: Iterable[Due]) -> list[Message]:
@@ -215,13 +221,21 @@ def _resolving(
         row.digest for row in sent if row.digest and row.sink == sink.name and (row.cluster, row.fingerprint) in open_now
     }
     still_open |= {message.key for message in firing if any(not finding.is_over for finding in message.findings)}
-    by_key: dict[tuple[str, str, bool], list[Due]] = defaultdict(list)
+    over = []
     for item in items:
         message = opened.get((item.finding.fingerprint, item.occurrence))
         digest = (message.key if message.digest else None) if message else item.fired.digest if item.fired else None
         if digest not in still_open:
-            by_key[item.finding.cluster, digest or item.finding.fingerprint, digest is not None].append(item)
-    return [Message(sink, cluster, RESOLVED, key, tuple(some), digest) for (cluster, key, digest), some in by_key.items()]
+            over.append((item, digest))
+    return _under_their_keys(sink, RESOLVED, over)
+
+
+def _under_their_keys(sink: Sink, state: str, items: Iterable[tuple[Due, str | None]]) -> list[Message]:
+    """Messages about incidents that the sink knows, each with the digest that it was part of."""
+    by_key: dict[tuple[str, str, bool], list[Due]] = defaultdict(list)
+    for item, digest in items:
+        by_key[item.finding.cluster, digest or item.finding.fingerprint, digest is not None].append(item)
+    return [Message(sink, cluster, state, key, tuple(some), is_digest) for (cluster, key, is_digest), some in by_key.items()]
 
 
 def _ended_tells_both(items: Sequence[Due]) -> list[Due]:
