@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -164,52 +164,42 @@ class LogLine:
 
 def _around(spark: Any, finding: Row, lines: int) -> list[LogLine]:
     """The finding's records and, of each node, the lines just before and after each of them; merged by time."""
-    ids = ", ".join(f"'{record_id}'" for record_id in finding["evidence"] if record_id.isalnum())
-    if not ids:
-        return []
-    events = (
-        "SELECT record_id, ts, node, file, record_no, substring(raw, 1, 2000) AS raw FROM events "
-        "WHERE item = 0 AND cluster = :cluster AND incarnation = :incarnation"
-    )
-    given = {"cluster": finding["cluster"], "incarnation": finding["incarnation"]}
-    proof = spark.sql(f"{events} AND record_id IN ({ids}) ORDER BY ts, file, record_no", args=given).collect()
+    from pyspark.sql import functions as F
+
+    here = (F.col("cluster") == finding["cluster"]) & (F.col("incarnation") == finding["incarnation"]) & (F.col("item") == 0)
+    events = spark.table("events").filter(here).select(*LINE_COLUMNS, F.substring("raw", 1, 2000).alias("raw"))
+    proof = events.filter(F.col("record_id").isin(*finding["evidence"])).orderBy("ts", "file", "record_no").collect()
     anchors = [*proof[: ANCHORS - 1], *proof[ANCHORS - 1 :][-1:]]
+    proven = {row.record_id for row in proof}
     found: dict[str, LogLine] = {}
-    for number, row in enumerate(anchors):
-        found.setdefault(row.record_id, LogLine(**{k: row[k] for k in LINE_COLUMNS}, evidence=True, anchor=number))
-    if lines:
-        proven = {row.record_id for row in proof}
-        for number, anchor in enumerate(anchors):
-            for row in spark.sql(
-                _neighbours(events, anchor.ts is not None), args=given | _place(anchor) | {"lines": lines}
-            ).collect():
-                line = LogLine(**{k: row[k] for k in LINE_COLUMNS}, evidence=row.record_id in proven, anchor=number)
-                found.setdefault(row.record_id, line)
+    for number, anchor in enumerate(anchors):
+        for row in [anchor, *(_neighbours(events, anchor, lines).collect() if lines else [])]:
+            line = LogLine(
+                **{name: row[name] for name in (*LINE_COLUMNS, "raw")}, evidence=row.record_id in proven, anchor=number
+            )
+            found.setdefault(row.record_id, line)
     return sorted(found.values(), key=lambda line: (line.ts is None, line.ts or 0, line.file, line.record_no))
 
 
-LINE_COLUMNS = ("ts", "node", "file", "record_no", "raw", "record_id")
+LINE_COLUMNS = ("ts", "node", "file", "record_no", "record_id")
 
 
-def _place(anchor: Any) -> dict[str, Any]:
-    place = {"file": anchor.file, "record_no": anchor.record_no}
-    return place | ({"ts": anchor.ts} if anchor.ts is not None else {})
+def _neighbours(events: Any, anchor: Any, lines: int) -> Any:
+    """The records around one: of each node by time; without time stamps, of its file by number."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
 
-
-def _neighbours(events: str, timed: bool) -> str:
-    """The records around a place: of each node by time; without time stamps, of its file by number."""
-    if timed:
-        near = f"ts BETWEEN :ts - INTERVAL {AROUND_MINUTES} MINUTES AND :ts + INTERVAL {AROUND_MINUTES} MINUTES"
-        after, distance = "struct(ts, file, record_no) > struct(:ts, :file, :record_no)", "ts, file, record_no"
+    keys = ["record_no"] if anchor.ts is None else ["ts", "file", "record_no"]
+    if anchor.ts is None:
+        near = F.col("file") == anchor.file
     else:
-        near, after, distance = "file = :file", "record_no > :record_no", "record_no"
-    return f"""
-        SELECT * FROM (
-          SELECT *, row_number() OVER (PARTITION BY node, later ORDER BY {distance}) AS ahead,
-            row_number() OVER (PARTITION BY node, later ORDER BY {distance.replace(",", " DESC,")} DESC) AS back
-          FROM (SELECT *, {after} AS later FROM ({events} AND {near})))
-        WHERE (later AND ahead <= :lines) OR (NOT later AND back <= :lines + 1)
-    """
+        near = F.col("ts").between(*(anchor.ts + timedelta(minutes=sign * AROUND_MINUTES) for sign in (-1, 1)))
+    place, here = F.struct(*keys), F.struct(*[F.lit(anchor[key]).cast(events.schema[key].dataType).alias(key) for key in keys])
+    of_node = Window.partitionBy("node", "later")
+    ahead, back = of_node.orderBy(*keys), of_node.orderBy(*[F.col(key).desc() for key in keys])
+    distance = F.when(F.col("later"), F.row_number().over(ahead)).otherwise(F.row_number().over(back))
+    ranked = events.filter(near & (place != here)).withColumn("later", place > here).withColumn("distance", distance)
+    return ranked.filter(F.col("distance") <= lines)
 
 
 def in_full(finding: Row, lines: Sequence[LogLine]) -> Iterator[str]:
