@@ -5,23 +5,24 @@ The clocks of brokers differ meanwhile.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from itertools import permutations
 
 import pytest
 
-from jobs.old_timelines.order import Sign, incarnation_starts
+from jobs.timelines.incarnations import Marker, incarnation_starts, lineages
 
-START = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)
+SECOND = 1_000_000
+START = 1_795_168_800 * SECOND
 HOUR = 3600
 
 
-def signs(*told: tuple[float, int | str]) -> list[Sign]:
+def at(seconds: float) -> int:
+    return START + int(seconds * SECOND)
+
+
+def markers(*told: tuple[float, int | str]) -> list[Marker]:
     """(seconds, controller epoch) of an election, or (seconds, cluster id) each."""
-    return [
-        Sign(START + timedelta(seconds=seconds), *((said, None) if isinstance(said, int) else (None, said)))
-        for seconds, said in told
-    ]
+    return [Marker(at(seconds), *((said, None) if isinstance(said, int) else (None, said))) for seconds, said in told]
 
 
 @pytest.mark.parametrize(
@@ -62,17 +63,35 @@ def signs(*told: tuple[float, int | str]) -> list[Sign]:
     ],
 )
 def test_starts(told: list[tuple[float, int | str]], starts: list[float]) -> None:
-    expected = [START + timedelta(seconds=seconds) for seconds in starts]
-    assert incarnation_starts(signs(*told)) == expected
+    expected = [at(seconds) for seconds in starts]
+    assert incarnation_starts(markers(*told)) == expected
 
 
 def test_order_of_the_files_does_not_matter() -> None:
-    told = signs((0, 1), (60, 2), (HOUR, "B"), (HOUR, 1), (HOUR + 60, 2))
+    told = markers((0, 1), (60, 2), (HOUR, "B"), (HOUR, 1), (HOUR + 60, 2))
     expected = incarnation_starts(told)
     assert all(incarnation_starts(order) == expected for order in permutations(told))
 
 
 def test_a_second_night_finds_the_same_starts() -> None:
-    first_night = signs((0, 1), (60, 2), (HOUR, 1))
-    second_night = signs((30 * HOUR, 2), (31 * HOUR, 3))
+    first_night = markers((0, 1), (60, 2), (HOUR, 1))
+    second_night = markers((30 * HOUR, 2), (31 * HOUR, 3))
     assert incarnation_starts(first_night + second_night) == incarnation_starts(first_night)
+
+
+def test_two_metadata_logs_are_two_incarnations() -> None:
+    begun = [Marker(at(0), begins_log=True), Marker(at(HOUR), begins_log=True)]
+    assert incarnation_starts(begun) == [at(HOUR)]
+    named = [Marker(at(-5), cluster_id="A"), Marker(at(HOUR - 60), cluster_id="B")]
+    assert incarnation_starts([*begun, *named]) == [at(HOUR - 60)]
+
+
+def test_two_clusters_under_one_name() -> None:
+    """The older one goes on after the younger has begun: it was not wiped."""
+    told = [Marker(at(0), None, "A", folder="a", node=1), Marker(at(HOUR), None, "B", folder="b", node=1)]
+    newest = {("a", 1): at(3 * HOUR), ("b", 1): at(3 * HOUR)}
+    one, other = lineages(told, newest)
+    assert (one.numbers, other.numbers) == ((1,), (2,))
+    assert (one.folders, other.folders) == ({"a"}, {"b"})
+    wiped = lineages(told, newest | {("a", 1): at(HOUR)})
+    assert [found.numbers for found in wiped] == [(1, 2)]

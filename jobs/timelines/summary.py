@@ -6,6 +6,7 @@ The order of delivery does not matter: every field is a union, a smallest or a l
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, NamedTuple, Self
 
 from jobs.timelines.events import Event
@@ -50,6 +51,7 @@ MOST_FROM_MEMORY = 1000
 STATE_CHANGE_LOG, CONTROLLER_LOG, SERVER_LOG = 1, 2, 4
 
 
+@cache
 def log_of(logger: str | None) -> int:
     """Which of Kafka's files a logger writes to, as Kafka's own configuration divides them."""
     if logger is None:

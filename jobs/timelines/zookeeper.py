@@ -172,21 +172,29 @@ def _hear_version(life: Life, here: tuple[int, int | None, str], e: Event, keeps
     if e.leader is None and e.leader_epoch is None and e.isr is None and e.partition_epoch is None:
         return
     elects = e.says == "happened" and e.from_state == e.to_state == "OnlinePartition"
+    known = life.versions.get(e.partition_epoch) if e.partition_epoch is not None else None
+    if known is not None and known.is_whole and not keeps:
+        # most lines repeat what is known
+        known.elects |= elects
+        known.is_by_leader |= e.event_type == "isr_updated"
+        return
     kept = tuple(name for name in keeps if name in ("leader", "leader_epoch", "isr"))
     version = Version(
         *here, e.partition_epoch, e.leader, e.leader_epoch, e.isr, kept, elects, is_by_leader=e.event_type == "isr_updated"
     )
-    if e.partition_epoch is not None:
-        known = life.versions.setdefault(e.partition_epoch, version)
-        if known is not version:
-            known.learn(version)
-            known.elects |= elects
-            known.is_by_leader |= version.is_by_leader
-            known.keeps += version.keeps
-        if None not in known.values:
-            life.printed_values.add(known.values)
-    elif None not in version.values and version.values not in life.printed_values:
-        life.loose.append(version)
+    if e.partition_epoch is None:
+        if None not in (e.leader, e.leader_epoch, e.isr) and version.values not in life.printed_values:
+            life.loose.append(version)
+        return
+    if known is None:
+        known = life.versions[e.partition_epoch] = version
+    else:
+        known.learn(version)
+        known.elects |= elects
+        known.is_by_leader |= version.is_by_leader
+        known.keeps += version.keeps
+    if known.is_whole:
+        life.printed_values.add(known.values)
 
 
 def _forget_proposed(proposed: list[ProposedIsr], writer: int | None) -> None:
