@@ -154,7 +154,7 @@ def test_three_nights(
         (proof,) = [line for line in story if line.startswith("> ")]
         assert "from NonExistentReplica to ReplicaDeletionStarted" in proof
         around = [line.split()[1] for line in story if line.startswith("  node ")]
-        assert set(around) == {"1", "2"}  # broker 3 is dead
+        assert set(around) == {"1", "2", "3"}  # of broker 3, what it logged before it died
         in_json = json.loads(run("findings", fingerprint, "--json", "--lines", "1", code=errors.CLEAN))
         times = [line["ts"] for line in in_json["context"]]
         assert times == sorted(times)
