@@ -1,0 +1,275 @@
+"""When each broker did not serve, from what it and the controllers print: plain Python on plain values."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from typing import NamedTuple, Self
+
+# what an event says about a broker: about its speaker (`node`), or about the one that it names (`broker`, `brokers`)
+STOPPING, STOPPED, FAILED, LOST, STARTING, SERVING = "stopping", "stopped", "failed", "lost", "starting", "serving"
+# a list of all live brokers: who stands in it, and who does not; KNOWN: no more than that it is a broker
+LISTED, PRESENT, ABSENT, KNOWN = "listed", "present", "absent", "known"
+
+# event type -> (what it says, whom it is about, last parts of the loggers that it is taken from; empty: any)
+_SIGNS: dict[str, tuple[str, str, frozenset[str]]] = {
+    "broker_stop_signal": (STOPPING, "node", frozenset()),
+    "broker_stopping": (STOPPING, "node", frozenset({"KafkaServer", "BrokerServer"})),
+    "controlled_shutdown_started": (STOPPING, "node", frozenset()),
+    "broker_shutting_down": (STOPPING, "broker", frozenset()),
+    "controlled_shutdown_granted": (STOPPING, "broker", frozenset()),
+    "broker_shutdown_granted": (STOPPING, "broker", frozenset()),
+    "broker_stopped": (STOPPED, "node", frozenset({"KafkaServer", "BrokerServer"})),
+    "broker_halted": (FAILED, "node", frozenset()),
+    "broker_start_failed": (FAILED, "node", frozenset({"KafkaServer", "BrokerServer"})),
+    "log_dirs_all_failed": (FAILED, "node", frozenset()),
+    "broker_failed": (LOST, "broker", frozenset()),
+    "broker_fenced": (LOST, "broker", frozenset()),
+    "fence_broker_record": (LOST, "broker", frozenset()),
+    "broker_fencing_record": (LOST, "broker", frozenset()),
+    "zookeeper_session_expired": (LOST, "node", frozenset({"ZooKeeperClient"})),
+    "broker_process_started": (STARTING, "node", frozenset()),
+    "broker_starting": (STARTING, "node", frozenset({"KafkaServer", "BrokerServer"})),
+    "broker_incarnated": (KNOWN, "broker", frozenset()),
+    "register_broker_record": (KNOWN, "broker", frozenset()),
+    "broker_registered": (SERVING, "broker", frozenset({"KafkaZkClient", "ZkUtils", "ZkUtils$"})),
+    "broker_running": (SERVING, "node", frozenset({"KafkaServer"})),
+    "broker_started": (SERVING, "broker", frozenset()),
+    "broker_unfenced": (SERVING, "broker", frozenset()),
+    "unfence_broker_record": (SERVING, "broker", frozenset()),
+    "broker_unfencing_record": (SERVING, "broker", frozenset()),
+    "active_brokers": (LISTED, "brokers", frozenset()),
+}
+# these say it by the state that the broker goes to
+_CHANGES = frozenset({"broker_state_changed", "registration_change_record"})
+BROKER_EVENTS = _CHANGES.union(_SIGNS)
+# a node that only says these may be a controller of a KRaft quorum, which is no broker
+_OF_ANY_NODE = frozenset({"broker_stop_signal", "broker_process_started", "broker_halted", "broker_shutdown_granted"})
+
+# how a broker went
+SHUT_DOWN = "shut_down"  # it was told to stop, or asked the controller for it
+CRASHED = "crashed"  # its session ended, or it started anew, and nothing told it to stop
+SESSION_LOST = "session_lost"  # its session ended (KRaft: it was fenced); nothing shows that the process ended
+BROKE_DOWN = "broke_down"  # it gave up by itself: all log directories failed, an error at the start
+FIRST_START = "first_start"  # these logs begin with its start
+
+
+# brokers of a cluster that is shut down go one after another, within this time
+STOPPING_TOGETHER = timedelta(minutes=15)
+
+
+class BrokerEvent(NamedTuple):
+    """A row of `events` of one of BROKER_EVENTS. ts: UTC. to_state: PENDING_CONTROLLED_SHUTDOWN, too, where a record says so."""
+
+    cluster: str
+    incarnation: int
+    node: int | None
+    broker: int | None
+    brokers: list[int] | None
+    ts: datetime
+    event_type: str
+    logger: str
+    to_state: str | None
+    record_id: str
+
+
+class Outage(NamedTuple):
+    """A time in which a broker did not serve; the columns of table `broker_outages`."""
+
+    cluster: str
+    incarnation: int
+    broker: int | None
+    since: datetime
+    until: datetime | None
+    how: str
+    starting_at: datetime | None
+    all_since: datetime | None
+    stop_asked: bool
+    evidence: list[str]
+
+
+class _Sign(NamedTuple):
+    ts: datetime
+    said: str
+    record_id: str
+
+
+class _Open:
+    """An outage that goes on."""
+
+    def __init__(self, first: _Sign, how: str) -> None:
+        self.since, self.how = first.ts, how
+        self.starting_at: datetime | None = None
+        self.stop_asked = False
+        self.evidence = [first.record_id]
+
+    @classmethod
+    def of(cls, outage: Outage) -> Self:
+        """One that was noted before."""
+        again = cls(_Sign(outage.since, "", ""), outage.how)
+        again.starting_at, again.stop_asked, again.evidence = outage.starting_at, outage.stop_asked, list(outage.evidence)
+        return again
+
+    def outage(self, key: tuple[str, int], broker: int, until: datetime | None) -> Outage:
+        """What it was, all told."""
+        return Outage(*key, broker, self.since, until, self.how, self.starting_at, None, self.stop_asked, self.evidence)
+
+    def add(self, sign: _Sign) -> None:
+        """One more sign of it."""
+        self.stop_asked |= sign.said in {STOPPING, STOPPED}
+        if sign.said == STARTING:
+            self.starting_at = sign.ts  # the last start: earlier ones came to nothing
+            if self.how == SESSION_LOST:
+                self.how = CRASHED
+        elif sign.said in {STOPPING, STOPPED} and self.how == SESSION_LOST:
+            self.how = SHUT_DOWN
+        elif sign.said == FAILED and self.how in {SESSION_LOST, FIRST_START, CRASHED}:
+            self.how = BROKE_DOWN
+        if sign.record_id not in self.evidence and len(self.evidence) < 12:
+            self.evidence.append(sign.record_id)
+
+
+def outages(
+    events: Iterable[BrokerEvent], others: Iterable[tuple[str, int, int]] = (), before: Iterable[Outage] = ()
+) -> list[Outage]:
+    """All outages, by cluster, incarnation, broker and time; after them those in which no broker was left (broker None).
+
+    events: in any order. others: (cluster, incarnation, broker) of brokers that are known from elsewhere, such as assignments.
+    before: outages of single brokers that began before all of the events; those that had not ended go on.
+    """
+    earlier: dict[tuple[str, int], list[Outage]] = defaultdict(list)
+    for outage in before:
+        if outage.broker is not None:
+            earlier[outage.cluster, outage.incarnation].append(outage)
+    of_cluster: dict[tuple[str, int], list[BrokerEvent]] = defaultdict(list)
+    for event in events:
+        of_cluster[event.cluster, event.incarnation].append(event)
+    named: dict[tuple[str, int], set[int]] = defaultdict(set)
+    for cluster, incarnation, broker in others:
+        named[cluster, incarnation].add(broker)
+    found = []
+    for key in sorted(of_cluster.keys() | earlier.keys()):
+        seen_before = {outage.broker for outage in earlier[key] if outage.broker is not None}
+        signs = _by_broker(of_cluster[key], seen_before)
+        going_on = {outage.broker: outage for outage in earlier[key] if outage.broker is not None and outage.until is None}
+        known_since: dict[int | None, datetime] = {broker: min(some)[0] for broker, some in signs.items()}
+        for outage in earlier[key]:
+            known_since[outage.broker] = min(outage.since, known_since.get(outage.broker, outage.since))
+        mine = [outage for outage in earlier[key] if outage.until is not None]
+        mine += [
+            outage
+            for broker in sorted(signs.keys() | going_on.keys())
+            for outage in _of_broker(key, broker, signs.get(broker, []), going_on.get(broker), known=broker in seen_before)
+        ]
+        mine.sort(key=lambda outage: (outage.broker, outage.since))
+        whole: list[Outage] = []
+        if named[key] <= known_since.keys():  # of a broker that nothing is known about, it is not known that it was gone
+            whole = list(_of_all(*key, mine, known_since))
+        found += [outage._replace(all_since=_within(outage, whole)) for outage in mine] + whole
+    return found
+
+
+def _within(outage: Outage, whole: list[Outage]) -> datetime | None:
+    """Begin of the outage of all brokers that this one is a part of: it was going on then, and had begun shortly before."""
+    for every in whole:
+        ramp = every.since - outage.since
+        if timedelta(0) <= ramp <= STOPPING_TOGETHER and (outage.until is None or outage.until > every.since):
+            return every.since
+    return None
+
+
+def _by_broker(events: list[BrokerEvent], seen_before: set[int]) -> dict[int, list[_Sign]]:
+    """What is said about each broker, in the order of time."""
+    signs: dict[int, list[_Sign]] = defaultdict(list)
+    brokers = set(seen_before)
+    listed: list[BrokerEvent] = []
+    for event in events:
+        for said, broker in _about(event):
+            if said == LISTED:
+                listed.append(event)
+                break
+            signs[broker].append(_Sign(event.ts, said, event.record_id))
+            if event.event_type not in _OF_ANY_NODE:
+                brokers.add(broker)
+    for event in listed:
+        present = set(event.brokers or ())
+        brokers |= present
+        for broker in brokers | present:
+            signs[broker].append(_Sign(event.ts, PRESENT if broker in present else ABSENT, event.record_id))
+    return {broker: sorted(signs[broker]) for broker in brokers if broker in signs}
+
+
+def _about(event: BrokerEvent) -> Iterator[tuple[str, int]]:
+    """(what it says, about which broker)"""
+    if event.event_type in _CHANGES:
+        said = {"RUNNING": SERVING, "PENDING_CONTROLLED_SHUTDOWN": STOPPING, "SHUTTING_DOWN": STOPPING}.get(event.to_state or "")
+        whose = event.node if event.broker is None else event.broker
+        if said is not None and whose is not None:
+            yield said, whose
+        return
+    said, whom, loggers = _SIGNS[event.event_type]
+    if loggers and event.logger.rsplit(".", 1)[-1] not in loggers:
+        return
+    if whom == "brokers":
+        yield from ((said, broker) for broker in event.brokers or ())
+    elif (broker := event.node if whom == "node" else event.broker) is not None:
+        yield said, broker
+
+
+def _of_broker(
+    key: tuple[str, int], broker: int, signs: list[_Sign], going_on: Outage | None, *, known: bool
+) -> Iterator[Outage]:
+    """The outages of one broker; signs in the order of time.
+
+    going_on: the one that it was in before them. known: whether there were signs of it before these.
+    """
+    now = None if going_on is None else _Open.of(going_on)
+    for sign in signs:
+        if now is None:
+            how = {STOPPING: SHUT_DOWN, STOPPED: SHUT_DOWN, FAILED: BROKE_DOWN, LOST: SESSION_LOST}.get(sign.said)
+            if sign.said == STARTING:
+                how = CRASHED if known else FIRST_START
+            if sign.said == ABSENT and known:
+                how = SESSION_LOST
+            if how is not None:
+                now = _Open(sign, how)
+                now.add(sign)
+        elif sign.said in {SERVING, PRESENT} and not (sign.said == PRESENT and now.how == SHUT_DOWN):
+            now.add(sign)
+            yield now.outage(key, broker, sign.ts)
+            now = None
+        elif sign.said not in {PRESENT, ABSENT, KNOWN}:
+            now.add(sign)
+        known = known or sign.said not in {ABSENT, KNOWN}
+    if now is not None:
+        yield now.outage(key, broker, None)
+
+
+def _of_all(cluster: str, incarnation: int, outages: list[Outage], known_since: dict[int | None, datetime]) -> Iterator[Outage]:
+    """The times in which every broker that was known by then was gone."""
+    changes: list[tuple[datetime, int, Outage]] = []
+    for outage in outages:
+        if outage.how != FIRST_START:
+            changes.append((outage.since, 1, outage))
+            if outage.until is not None:
+                changes.append((outage.until, 0, outage))
+    gone: dict[int | None, Outage] = {}
+    begun: tuple[datetime, list[Outage]] | None = None
+    for at, going, outage in sorted(changes, key=lambda change: change[:2]):
+        if going:
+            gone[outage.broker] = outage
+            known = {broker for broker, since in known_since.items() if since <= at}
+            if known <= gone.keys():
+                begun = at, list(gone.values())
+        else:
+            if begun is not None:
+                yield _together(cluster, incarnation, *begun, outage.until)
+                begun = None
+            gone.pop(outage.broker, None)
+    if begun is not None:
+        yield _together(cluster, incarnation, *begun, None)
+
+
+def _together(cluster: str, incarnation: int, since: datetime, members: list[Outage], until: datetime | None) -> Outage:
+    how = SHUT_DOWN if all(member.stop_asked for member in members) else CRASHED
+    evidence = list(dict.fromkeys(record for member in members for record in member.evidence[:2]))
+    return Outage(cluster, incarnation, None, since, until, how, None, since, how == SHUT_DOWN, evidence[:20])

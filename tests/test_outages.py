@@ -1,0 +1,100 @@
+"""When brokers did not serve: lines of a few seconds, and the outages that they tell."""
+
+from datetime import datetime, timedelta
+
+from jobs.outages import BrokerEvent, Outage, outages
+
+BEGIN = datetime(2026, 11, 20, 10, 0)
+SERVER, RAFT, LIFECYCLE = "kafka.server.KafkaServer", "kafka.server.KafkaRaftServer", "kafka.server.BrokerLifecycleManager"
+
+
+def told(second: float, event_type: str, node: int = 1, *, by: str = SERVER, **named: object) -> BrokerEvent:
+    """An event so many seconds after BEGIN."""
+    values = {"broker": None, "brokers": None, "to_state": None, "incarnation": 1} | named
+    at = BEGIN + timedelta(seconds=second)
+    return BrokerEvent(
+        cluster="c", node=node, ts=at, event_type=event_type, logger=by, record_id=f"{event_type}-{node}-{second}", **values
+    )  # type: ignore[arg-type]
+
+
+def started(node: int, second: float = 0) -> list[BrokerEvent]:
+    """A broker of ZooKeeper mode that comes up within two seconds."""
+    return [
+        told(second, "broker_starting", node),
+        told(second + 2, "broker_registered", node, by="kafka.zk.KafkaZkClient", broker=node),
+    ]
+
+
+def brief(found: list[Outage]) -> list[tuple]:
+    """(broker, since, until, how) in seconds after BEGIN, without first starts."""
+    seconds = [[None if at is None else (at - BEGIN).total_seconds() for at in (o.since, o.until)] for o in found]
+    return [(o.broker, *at, o.how) for o, at in zip(found, seconds, strict=True) if o.how != "first_start"]
+
+
+def test_a_broker_that_is_told_to_stop() -> None:
+    stop = [told(60, "broker_stop_signal"), told(60, "broker_stopping"), told(63, "broker_stopped"), *started(1, 70)]
+    assert brief(outages([*started(1), *started(2), *stop])) == [(1, 60, 72, "shut_down")]
+    # the controller's view alone
+    seen = [
+        told(60, "broker_shutting_down", 2, broker=1),
+        told(62, "broker_failed", 2, broker=1),
+        told(72, "broker_started", 2, broker=1),
+    ]
+    assert brief(outages([*started(2), *seen])) == [(1, 60, 72, "shut_down")]
+
+
+def test_a_broker_that_dies() -> None:
+    seen = [told(60, "broker_failed", 2, broker=1), told(90, "broker_started", 2, broker=1)]
+    assert brief(outages([*started(1), *started(2), *seen, *started(1, 88)])) == [(1, 60, 90, "crashed")]
+    assert brief(outages([*started(1), *started(2), seen[0]])) == [(1, 60, None, "session_lost")]
+    assert brief(outages([*started(1), *started(2), *seen])) == [(1, 60, 90, "session_lost")]
+    # nobody noticed: its own start is the first sign
+    assert brief(outages([*started(1), *started(2), *started(1, 88)])) == [(1, 88, 90, "crashed")]
+
+
+def test_a_new_controller_lists_who_is_alive() -> None:
+    listed = told(60, "active_brokers", 2, brokers=[2])
+    assert brief(outages([*started(1), *started(2), listed])) == [(1, 60, None, "session_lost")]
+    # at the first start the others are not up yet, and that is no outage
+    early = told(2, "active_brokers", 2, brokers=[2])
+    assert brief(outages([*started(2), early, *started(1, 5)])) == []
+
+
+def test_kraft_fences_and_unfences() -> None:
+    up = [told(0, "server_status_changed"), told(3, "broker_state_changed", by=LIFECYCLE, to_state="RUNNING")][1:]
+    fenced = [told(40, "broker_fenced", 101, broker=1), told(45, "broker_unfenced", 101, broker=1)]
+    assert brief(outages([*up, told(3, "broker_unfenced", 101, broker=2), *fenced])) == [(1, 40, 45, "session_lost")]
+
+
+def test_a_controller_of_a_quorum_is_no_broker() -> None:
+    quorum = [
+        told(0, "broker_process_started", 101),
+        told(1, "broker_running", 101, by=RAFT),
+        told(60, "broker_stop_signal", 101),
+    ]
+    assert outages(quorum) == []
+
+
+def test_all_of_them() -> None:
+    up = [*started(1), *started(2)]
+    stop = [told(60, "broker_stopping", 1), told(80, "broker_stopping", 2)]
+    found = outages([*up, *stop, *started(1, 100)])
+    assert brief(found) == [(1, 60, 102, "shut_down"), (2, 80, None, "shut_down"), (None, 80, 102, "shut_down")]
+    assert {o.all_since for o in found if o.how == "shut_down"} == {BEGIN + timedelta(seconds=80)}
+    died = [told(60, "broker_failed", 2, broker=1), told(80, "broker_stopping", 2)]
+    assert brief(outages([*up, *died]))[-1] == (None, 80, None, "crashed")
+    # a broker that assignments name and no line tells of may have served on
+    assert brief(outages([*up, *stop], others=[("c", 1, 3)])) == [(1, 60, None, "shut_down"), (2, 80, None, "shut_down")]
+
+
+def test_a_second_night_goes_on_from_the_first() -> None:
+    first = [*started(1), *started(2), told(60, "broker_failed", 2, broker=1)]
+    second = [*started(1, 200), told(300, "broker_stopping", 2), told(303, "broker_stopped", 2)]
+    whole = outages([*first, *second])
+    night = outages(first)
+    assert brief(outages(second, before=[o for o in night if o.broker is not None])) == brief(whole)
+
+
+def test_the_order_of_delivery_does_not_matter() -> None:
+    some = [*started(1), *started(2), told(60, "broker_failed", 2, broker=1), *started(1, 88), told(200, "broker_stop_signal", 2)]
+    assert outages(reversed(some)) == outages(some)
