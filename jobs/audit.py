@@ -258,6 +258,8 @@ class Audit:
         def make_timelines() -> None:
             nonlocal witnesses
             witnesses = timelines.rebuild(store, audited, ruleset, come)
+            events, partitions = (store.rows_of(table, audited) for table in ("events", "partition_timeline"))
+            store.replace("broker_outages", audited, checks.broker_outages(spark, events, partitions))
 
         built = not read.new and store.is_built(audited)
         if not built:
@@ -274,7 +276,7 @@ class Audit:
                 cover()
 
         with stage("checks, contracts", spark) as doing:
-            tables = [name for name in schemas.contracts() if name != "findings"]
+            tables = [name for name in schemas.contracts() if name not in {"findings", "finding_subjects"}]
             whole = {name: store.rows_of(name, audited) for name in tables}
             written = {name: store.rows_written(name, audited) for name in tables}
             if again is not None:  # no row of another time can be the same as a new one
@@ -283,19 +285,22 @@ class Audit:
             def find() -> None:
                 clocks = self._clocks(whole["controllers"], outcomes, summary)
                 checks.register(spark, whole, clocks, self.config.thresholds, self.config.slos)
-                before = store.rows_of("findings", audited)
-                given = {"metadata_log"} if any(row.metadata_log for row in summary.values()) else set()
+                before, subjects = (store.rows_of(table, audited) for table in ("findings", "finding_subjects"))
+                given = checks.present(spark)
+                given |= {"metadata_log"} if any(row.metadata_log for row in summary.values()) else set()
                 given |= {"cluster_ids"} if any(row.cluster_ids > 1 for row in summary.values()) else set()
                 silences = [silence for silence in self.config.silences if silence.holds_at(self.moment)]
-                settled = checks.settle(checks.violations(spark, given), before, spark.table("clocks"), self.run_id, silences)
-                store.replace("findings", audited, settled)
+                found = checks.violations(spark, given)
+                store.replace("finding_subjects", audited, checks.subjects(found, subjects))
+                store.replace("findings", audited, checks.settle(found, before, spark.table("clocks"), self.run_id, silences))
 
             def guard(some: dict[str, Any]) -> None:
                 warm_up.join()
                 doing.note(f"{contracts.guard(spark, some, whole)} rules hold for {', '.join(some)}")
 
             at_once(find, partial(guard, written))
-            guard({"findings": store.rows_of("findings", audited)})
+            whole["findings"] = store.rows_of("findings", audited)
+            guard({name: store.rows_of(name, audited) for name in ("findings", "finding_subjects")})
             store.written()
         if not built:
             store.note_built(audited, witnesses, without_any=names)
@@ -401,10 +406,11 @@ class Audit:
         if self.options.metrics:
             self._measure(store, told, outcomes, delivered, code)
         if self.options.report:
-            from jobs import report
+            from jobs import pictures, report
 
             with stage("report"):
-                report.write(self.options.report, told, outcomes, self.run_id)
+                shown = pictures.gather(store.spark, [o.cluster for o in outcomes if not o.problem], _with_subject(told))
+                report.write(self.options.report, told, outcomes, self.run_id, shown)
         if self.options.json:
             whole = verdict.as_json(told, outcomes, run_id=self.run_id, status=status, code=code, notes=notes)
             _show(json.dumps(whole, default=str))
@@ -471,6 +477,15 @@ class Audit:
                 f"{quoted(code_version())} AS code_version, {quoted(json.dumps(shown))} AS parameters"
             ),
         )
+
+
+def _with_subject(told: Any) -> list[dict[str, Any]]:
+    """The findings with `subject`: the (topic, partition) that stands for what each is about, or None."""
+    found = []
+    for finding in told.findings:
+        own = (finding["topic"], finding["partition"]) if finding["partition"] is not None else None
+        found.append(finding | {"subject": own or told.subjects.get(finding["fingerprint"], {}).get("first")})
+    return found
 
 
 def _literal(moment: datetime) -> str:

@@ -1,27 +1,28 @@
 """Findings: every check of `schemas/checks` is a query that returns the violating rows, with its proof."""
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import schemas
+from jobs import outages
 from jobs.config import Silence, Slo, Threshold, glob_pattern
 from jobs.store import quoted
 
 AUDITED = (
-    "events",
-    "partition_timeline",
-    "replica_timeline",
-    "reassignments",
-    "topic_deletions",
-    "controllers",
-    "topic_assignments",
-    "broker_load",
-    "durability",
-)
+    "events", "partition_timeline", "replica_timeline", "reassignments", "topic_deletions", "controllers", "discontinuities",
+    "coverage", "broker_outages", "topic_assignments", "broker_load", "durability",
+)  # fmt: skip
+# a check may tell what its findings are about one by one, and which outage (node null: of all brokers) they follow from
+SUBJECTS = "ARRAY<STRUCT<topic: STRING, partition: INT, replica: INT, since: TIMESTAMP, until: TIMESTAMP>>"
+OUTAGE = "STRUCT<node: INT, since: TIMESTAMP>"
+# the checks that report outages; what names one as its cause is caused by their finding
+OUTAGE_CHECKS = ("broker_down", "cluster_down")
 # a finding that was reported is over when the logs have gone on for this long since they last showed it
 QUIET_HOURS = 24
 
@@ -43,7 +44,8 @@ def register(
     thresholds: Sequence[Threshold] = (),
     slos: Sequence[Slo] = (),
 ) -> None:
-    """The frames that checks read: audited_<table> (rows of the clusters), clocks, kafka_versions, legal_moves, slos.
+    """The frames that checks read: audited_<table> (rows of the clusters), clocks, kafka_versions, legal_moves, slos,
+    those of `schemas/facts`.
 
     A threshold is a function of cluster and topic.
     """
@@ -63,6 +65,46 @@ def register(
         for m in schemas.moves()
     )
     spark.sql(f"SELECT * FROM VALUES {moves} AS t(machine, from_state, to_state, since)").createOrReplaceTempView("legal_moves")
+    for fact in schemas.statements("facts"):  # by name: a later one reads an earlier one
+        spark.sql(fact.sql).localCheckpoint().createOrReplaceTempView(fact.name)
+
+
+def present(spark: SparkSession) -> set[str]:
+    """What a check may be about `only`: the event types and the kinds of spells that there are."""
+    kinds = "SELECT event_type AS kind FROM audited_events UNION ALL SELECT kind FROM partition_spells"
+    row = spark.sql(f"SELECT collect_set(kind) AS kinds FROM ({kinds})").first()
+    assert row is not None
+    return set(row.kinds)
+
+
+def broker_outages(spark: SparkSession, events: DataFrame, partitions: DataFrame) -> DataFrame:
+    """When brokers did not serve.
+
+    in: rows of `events` and `partition_timeline` of clusters. out: the columns of `broker_outages`.
+    """
+    to_state = F.coalesce("to_state", F.when(F.col("in_controlled_shutdown"), "PENDING_CONTROLLED_SHUTDOWN"))
+    told = events.filter(F.col("event_type").isin(*outages.BROKER_EVENTS) & F.col("ts").isNotNull()).select(
+        "cluster", "incarnation", "node", "broker", "brokers", "ts", "event_type", F.coalesce("logger", F.lit("")), to_state, "record_id"
+    )  # fmt: skip
+    assigned = partitions.select("cluster", "incarnation", F.explode("replicas").alias("broker")).distinct()
+    # some hundred rows a night, which are told one after another
+    found = outages.outages(
+        (outages.BrokerEvent(*row) for row in told.collect()), [(row[0], row[1], row[2]) for row in assigned.collect()]
+    )
+    moment, number = pa.timestamp("us", tz="UTC"), pa.int32()
+    kinds = {
+        "cluster": pa.string(), "incarnation": number, "broker": number, "since": moment, "until": moment, "how": pa.string(),
+        "starting_at": moment, "all_since": moment, "stop_asked": pa.bool_(), "evidence": pa.list_(pa.string()),
+    }  # fmt: skip
+    columns = {
+        name: pa.array([_in_utc(outage[place]) for outage in found], kind) for place, (name, kind) in enumerate(kinds.items())
+    }
+    return spark.createDataFrame(pa.table(columns))
+
+
+def _in_utc(value: object) -> object:
+    """A moment that Spark handed over is UTC without saying so."""
+    return value.replace(tzinfo=UTC) if isinstance(value, datetime) else value
 
 
 def _row(clock: Clock) -> str:
@@ -126,25 +168,53 @@ def _all_match(globs: Mapping[str, str]) -> str:
 
 
 def violations(spark: SparkSession, given: Collection[str] = ()) -> DataFrame:
-    """What violates a check now. out: the columns of `findings` less run_id and status, plus ended BOOLEAN.
+    """What violates a check now. out: the columns of `findings` less run_id, status and silence, plus ended BOOLEAN and subjects.
 
-    given: the kinds of input that are there beside text logs; a check that is about one of them `only` is left out without it.
+    given: what there is of `present`, and of metadata_log, cluster_ids; a check that is about some `only` is left out without them.
     """
     # one text: every frame that is put together call by call is analysed again from its leaves
     selects = []
     for check in schemas.statements("checks"):
-        if check.header.get("only", "") not in {"", *given}:
+        about = check.header.get("only")
+        if about and not {name.strip() for name in about.split(",")} & set(given):
             continue
         name = quoted(check.name)
         selects.append(
             f"""SELECT cluster, incarnation, {name} AS check_id, severity, topic, partition, replica, node, first_seen, last_seen,
               concat({quoted(check.header["title"] + ": ")}, thing) AS title, detail,
-              sha2(concat_ws('|', {name}, cluster, incarnation, same), 256) AS fingerprint, evidence, ended
+              sha2(concat_ws('|', {name}, cluster, incarnation, same), 256) AS fingerprint, evidence, ended,
+              {_given_or_null("subjects", SUBJECTS, check.sql)}, {_given_or_null("outage", OUTAGE, check.sql)}
             FROM (
             {check.sql}
             )"""
         )
-    return spark.sql("\nUNION ALL\n".join(selects))
+    found = spark.sql("\nUNION ALL\n".join(selects)).localCheckpoint()
+    causes = found.filter(F.col("check_id").isin(*OUTAGE_CHECKS)).select(
+        F.col("cluster").alias("c"), F.col("incarnation").alias("i"), F.col("node").alias("n"), F.col("first_seen").alias("s"),
+        F.col("fingerprint").alias("caused_by"),
+    )  # fmt: skip
+    same = (F.col("cluster") == F.col("c")) & (F.col("incarnation") == F.col("i")) & F.col("outage.node").eqNullSafe(F.col("n"))
+    return found.join(F.broadcast(causes), same & (F.col("outage.since") == F.col("s")), "left").drop(
+        "c", "i", "n", "s", "outage"
+    )
+
+
+def _given_or_null(column: str, kind: str, sql: str) -> str:
+    """A column that a check need not have."""
+    body = re.sub(r"--[^\n]*", "", sql)
+    value = column if re.search(rf"\b{column}\b", body) else "NULL"
+    return f"CAST({value} AS {kind}) AS {column}"
+
+
+def subjects(found: DataFrame, before: DataFrame) -> DataFrame:
+    """What each finding is about, one by one.
+
+    in: `violations`; the rows of `finding_subjects` so far, of which those stay whose finding is not found now. out: its columns.
+    """
+    alone = F.array(F.struct("topic", "partition", "replica", F.col("first_seen").alias("since"), F.when(F.col("ended"), F.col("last_seen")).alias("until")))  # fmt: skip
+    named = F.col("topic").isNotNull() & F.col("partition").isNotNull()
+    each = found.select("cluster", "fingerprint", F.inline(F.coalesce("subjects", F.when(named, alone.cast(SUBJECTS)))))
+    return each.unionByName(before.join(found.select("fingerprint"), "fingerprint", "left_anti"))
 
 
 def settle(found: DataFrame, before: DataFrame, clocks: DataFrame, run_id: str, silences: Sequence[Silence] = ()) -> DataFrame:
@@ -156,7 +226,7 @@ def settle(found: DataFrame, before: DataFrame, clocks: DataFrame, run_id: str, 
     reported before and not seen in them for QUIET_HOURS; reopened: resolved before, and the logs show it again.
     first_seen: the earliest that was ever found.
     """
-    columns = [name for name in found.columns if name != "ended"]
+    columns = [name for name in found.columns if name not in {"ended", "subjects"}]
     old = before.select(
         "fingerprint",
         F.col("status").alias("old_status"),

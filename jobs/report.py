@@ -13,9 +13,12 @@ from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 import schemas
+from jobs import pictures as drawn
+from jobs.causes import by_cause
 from jobs.errors import UsageError
 
 if TYPE_CHECKING:  # it takes a second to import, and only the shape is needed
+    from jobs.pictures import Pictures
     from jobs.verdict import Told
 
 FULL = 25  # findings of one check with detail and proof
@@ -26,15 +29,18 @@ PROOF_CHARACTERS = 4_000
 SHOWN_CHARACTERS = 2_000
 UNREADABLE = 200
 SHOWN_UNKNOWN = 10
+# longer text is cut, and the rest unfolds
+TITLE, DETAIL = 160, 600
+FILTER_TOPICS = 50
 
 
-def write(path: Path, told: "Told", outcomes: list[Any], run_id: str) -> None:
+def write(path: Path, told: "Told", outcomes: list[Any], run_id: str, pictures: "Pictures | None" = None) -> None:
     """Writes the report; an old one stays until the new one is complete. UsageError if it cannot be written.
 
     told: findings (rows of `findings`), counts and not_shown by cluster, proof (record_id -> record).
     outcomes: cluster, records, new, out_of_scope, unreadable, problem, now.
     """
-    page = rendered(told, outcomes, run_id)
+    page = rendered(told, outcomes, run_id, pictures)
     target = path.resolve()
     if os.path.exists(target) and not os.path.isfile(target):
         raise UsageError(f"--report {path} is no file; give the name of a file, such as report.html")
@@ -51,9 +57,13 @@ def write(path: Path, told: "Told", outcomes: list[Any], run_id: str) -> None:
         raise UsageError(f"--report {path} cannot be written: {error.strerror}; give another path") from None
 
 
-def rendered(told: "Told", outcomes: list[Any], run_id: str, now: datetime | None = None) -> str:
+def rendered(
+    told: "Told", outcomes: list[Any], run_id: str, pictures: "Pictures | None" = None, now: datetime | None = None
+) -> str:
     """The page."""
-    clusters = [_cluster(told, outcome) for outcome in outcomes]
+    shown_pictures = pictures or drawn.Pictures()
+    marks = _Marks(told.findings)
+    clusters = [_cluster(told, outcome, marks, shown_pictures, place) for place, outcome in enumerate(outcomes)]
     current = [finding for finding in told.findings if finding["status"] != "resolved"]
     first = outcomes[0] if outcomes else None
     facts = [
@@ -68,7 +78,11 @@ def rendered(told: "Told", outcomes: list[Any], run_id: str, now: datetime | Non
         page_title=f"Kafka audit of {names[:100]}: {_counted(current) or 'no findings'}",
         clusters=clusters,
         facts=facts,
-        severities=", ".join(severities()),
+        severities=severities(),
+        checks=marks.checks,
+        topics=marks.topics,
+        patterns=drawn.PATTERNS,
+        report_time=f"{(now or datetime.now(UTC)).astimezone(UTC):%Y-%m-%d %H:%M}",
     )
 
 
@@ -114,13 +128,29 @@ def _marked_up(text: str, keep: str) -> Markup:
     return Markup("").join([*parts, escape("".join(plain))])
 
 
-def _cluster(told: "Told", outcome: Any) -> dict[str, Any]:
+class _Marks:
+    """What the filter goes by: a class for each check and for each of the topics that most findings are about."""
+
+    def __init__(self, findings: Sequence[dict[str, Any]]) -> None:
+        names = Counter(finding["check_id"] for finding in findings)
+        self.checks = [(f"c{number}", name) for number, name in enumerate(sorted(names))]
+        topics = Counter(finding["topic"] for finding in findings if finding["topic"])
+        self.topics = [(f"t{number}", name) for number, (name, _) in enumerate(topics.most_common(FILTER_TOPICS))]
+        self.check_class = {name: mark for mark, name in self.checks}
+        self._topics = {name: mark for mark, name in self.topics}
+
+    def classes(self, finding: dict[str, Any]) -> str:
+        """Classes of the element that shows a finding."""
+        return f"{self.check_class[finding['check_id']]} {self._topics.get(finding['topic'], 't-other')}"
+
+
+def _cluster(told: "Told", outcome: Any, marks: _Marks, pictures: "Pictures", place: int) -> dict[str, Any]:
     """What the page says about one cluster."""
     mine = [finding for finding in told.findings if finding["cluster"] == outcome.cluster]
     current = [finding for finding in mine if finding["status"] != "resolved"]
     resolved = [finding for finding in mine if finding["status"] == "resolved"]
     not_shown = [text[:1].upper() + text[1:] + "." for text in told.not_shown.get(outcome.cluster, [])]
-    tone, verdict = _verdict(current, outcome)
+    tone, verdict = _verdict(current, resolved, outcome)
     missing = ["these logs cannot show everything"] if not_shown else []
     missing += ["some files could not be read"] if outcome.unreadable else []
     caveat = " and ".join(missing)
@@ -137,9 +167,12 @@ def _cluster(told: "Told", outcome: Any) -> dict[str, Any]:
         "verdict": verdict,
         "caveat": f"{caveat[:1].upper()}{caveat[1:]}; see below." if caveat and not outcome.problem else "",
         "problem": outcome.problem,
-        "current": _groups(current, told),
-        "resolved": _groups(resolved, told),
+        "anchor": f"cluster-{place}",
+        "pictures": _night(outcome.cluster, mine, marks, pictures, place),
+        "current": _groups(current, told, marks, pictures),
+        "resolved": _groups(resolved, told, marks, pictures),
         "resolved_total": len(resolved),
+        "resolved_open": any(finding["severity"] != "info" for finding in resolved),
         "not_shown": not_shown,
         "unreadable": unreadable,
         "unknown": told.unknown.get(outcome.cluster, [])[:SHOWN_UNKNOWN],
@@ -147,17 +180,35 @@ def _cluster(told: "Told", outcome: Any) -> dict[str, Any]:
     }
 
 
-def _verdict(current: list[dict[str, Any]], outcome: Any) -> tuple[str, str]:
+def _night(cluster: str, findings: list[dict[str, Any]], marks: _Marks, pictures: "Pictures", place: int) -> list[Markup]:
+    """The strip of its newest hours and its heat map."""
+    night = pictures.nights.get(cluster)
+    if night is None:
+        return []
+    marked = [finding | {"anchor": finding["fingerprint"]} for finding in _by_severity(findings)]
+    both = [drawn.night_strip(f"night{place}", cluster, night, marked), drawn.heat_map(f"heat{place}", night)]
+    return [picture for picture in both if picture is not None]
+
+
+def _verdict(current: list[dict[str, Any]], resolved: list[dict[str, Any]], outcome: Any) -> tuple[str, str]:
     """(tone, one sentence)."""
     if outcome.problem:
         return "problem", f"not audited. {outcome.problem}"
+    past = _by_severity([finding for finding in resolved if finding["severity"] != "info"])
+    over = (
+        f" Over by now: {_counted(past)}; {past[0]['title']} ({_span(past[0]['first_seen'], past[0]['last_seen']).lower()})."
+        if past
+        else ""
+    )
     if not current:
-        return "ok", "no check is violated."
+        return "ok", f"no check is violated{' now' if past else ''}.{over}"
     worst = _by_severity(current)[0]
     new = sum(finding["status"] == "new" for finding in current)
     news = "" if not new else "; new" if new == len(current) == 1 else f"; {'all' if new == len(current) else new} new"
+    if worst["severity"] == "info":
+        return "ok", f"nothing that needs anybody now ({_counted(current)}{news}).{over}"
     lead = "" if len(current) == 1 else "The worst: "
-    return worst["severity"], f"{_counted(current)}{news}. {lead}{worst['title']}."
+    return worst["severity"], f"{_counted(current)}{news}. {lead}{worst['title']}.{over}"
 
 
 def _counted(findings: list[dict[str, Any]]) -> str:
@@ -175,25 +226,36 @@ def _by_severity(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
     rank = {name: number for number, name in enumerate(severities())}
     return sorted(
         findings,
-        key=lambda f: (rank.get(f["severity"], len(rank)), f["status"] != "new", str(f["first_seen"])),
+        # what cannot be seen comes after what is seen
+        key=lambda f: (
+            rank.get(f["severity"], len(rank)),
+            f["check_id"] == "blind_spot",
+            f["status"] != "new",
+            str(f["first_seen"]),
+        ),
     )
 
 
-def _groups(findings: list[dict[str, Any]], told: "Told") -> list[dict[str, Any]]:
-    """Findings by severity and check, the worst first, with what the check's file says about it."""
+def _groups(findings: list[dict[str, Any]], told: "Told", marks: _Marks, pictures: "Pictures") -> list[dict[str, Any]]:
+    """Findings by severity and check, the worst first, with what the check's file says about it; effects stand below their cause."""
     headers = {check.name: check.header for check in schemas.statements("checks")}
-    together: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for finding in _by_severity(findings):
-        together.setdefault((finding["severity"], finding["check_id"]), []).append(finding)
+    together: dict[tuple[str, str], list[tuple[dict[str, Any], list[dict[str, Any]]]]] = {}
+    for finding, effects in by_cause(_by_severity(findings)):
+        together.setdefault((finding["severity"], finding["check_id"]), []).append((finding, effects))
     groups = []
     for (severity, check_id), members in together.items():
         header = headers.get(check_id, {})
-        ones = [_finding(finding, header.get("title"), told) for finding in members]
-        ones.sort(key=lambda one: one["proof"] is None)  # those with their log record first; else the order stays
+        ones = []
+        for finding, effects in members:
+            one = _finding(finding, headers, told, marks, pictures)
+            shown_effects = [_finding(effect, headers, told, marks, pictures) for effect in effects[:FULL]]
+            ones.append(one | {"effects": shown_effects, "effects_left": max(0, len(effects) - FULL)})
+        ones.sort(key=lambda one: not one["proofs"])  # those with their log record first; else the order stays
         groups.append(
             {
                 "severity": severity,
                 "check_id": check_id,
+                "class": marks.check_class[check_id],
                 "title": header.get("title") or check_id,
                 "why": header.get("why"),
                 "do": header.get("do"),
@@ -206,20 +268,35 @@ def _groups(findings: list[dict[str, Any]], told: "Told") -> list[dict[str, Any]
     return groups
 
 
-def _finding(finding: dict[str, Any], check_title: str | None, told: "Told") -> dict[str, Any]:
+def _finding(
+    finding: dict[str, Any], headers: dict[str, dict[str, str]], told: "Told", marks: _Marks, pictures: "Pictures"
+) -> dict[str, Any]:
     evidence = list(finding["evidence"] or [])
-    record = told.proof.get(evidence[0]) if evidence else None
+    records = [told.proof[record] for record in evidence if record in told.proof]
     title = finding["title"]
+    check_title = headers.get(finding["check_id"], {}).get("title")
+    thing = title.removeprefix(f"{check_title}: ") if check_title else title
+    detail = finding["detail"] or ""
+    about = told.subjects.get(finding["fingerprint"])
+    strip = pictures.strips.get(finding["fingerprint"])
     return {
-        "thing": title.removeprefix(f"{check_title}: ") if check_title else title,
-        "detail": finding["detail"],
+        "classes": marks.classes(finding),
+        "check_title": check_title or finding["check_id"],
+        "thing": thing[:TITLE],
+        "thing_rest": thing[TITLE:],
+        "detail": detail[:DETAIL],
+        "detail_rest": detail[DETAIL:],
         "severity": finding["severity"],
         "status": finding["status"],
+        "silence": finding.get("silence"),
         "incarnation": finding["incarnation"] or 1,
         "when": _span(finding["first_seen"], finding["last_seen"]),
         "evidence": evidence,
-        "further": max(0, len(evidence) - 1),
-        "proof": _proof(record) if record else None,
+        "further": max(0, len(evidence) - len(records)),
+        "proofs": [_proof(record) for record in records],
+        "about": about if about and about["partitions"] > 1 else None,
+        "fingerprint": finding["fingerprint"],
+        "strip": drawn.partition_strip(f"strip-{finding['fingerprint']}", strip) if strip else None,
     }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
+from jobs.causes import by_cause
 from jobs.config import SEVERITIES
 from jobs.store import Store
 
@@ -17,6 +18,10 @@ PROVEN = 25
 # kinds of text that no rule reads
 UNKNOWN = 50
 SHOWN_UNKNOWN = 3
+# effects that are told below their cause, records of a finding that come with their text, partitions that are named
+SHOWN_EFFECTS = 3
+RECORDS = 5
+NAMED = 20
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,8 @@ class Told:
     proof: dict[str, dict[str, Any]]
     # rows of the view unknown_statements by cluster, the most frequent first
     unknown: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    # fingerprint -> partitions (how many), first (topic, partition), some (names), of what finding_subjects holds
+    subjects: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 def gather(store: Store, clusters: list[str]) -> Told:
@@ -77,7 +84,7 @@ def gather(store: Store, clusters: list[str]) -> Told:
         kind = (finding["cluster"], finding["check_id"])
         so_far[kind] += 1
         if so_far[kind] <= PROVEN:
-            ids += finding["evidence"][:1]
+            ids += finding["evidence"][:RECORDS]
     proof = {}
     if ids:
         rows = store.rows_of("events", clusters).filter(F.col("record_id").isin(*ids) & (F.col("item") == 0))
@@ -87,7 +94,22 @@ def gather(store: Store, clusters: list[str]) -> Told:
         if counts[name].get("unrecognised") or counts[name].get("drifted"):
             rows = store.view_of_events("unknown_statements", [name]).limit(UNKNOWN)
             unknown[name] = [row.asDict() for row in rows.collect()]
-    return Told(findings, counts, not_shown, proof, unknown)
+    return Told(findings, counts, not_shown, proof, unknown, _subjects(store, clusters))
+
+
+def _subjects(store: Store, clusters: list[str]) -> dict[str, dict[str, Any]]:
+    """Of each finding how many partitions it is about, the first of them and some names."""
+    partition = F.struct("topic", "partition")
+    rows = store.rows_of("finding_subjects", clusters).groupBy("fingerprint").agg(
+        F.count_distinct(partition).alias("partitions"),
+        # those that are about the partition as a whole first
+        F.min_by(partition, F.struct(F.col("replica").isNotNull(), "since", "topic", "partition")).alias("first"),
+        F.slice(F.array_sort(F.collect_set(F.concat_ws("-", "topic", "partition"))), 1, NAMED).alias("some"),
+    )  # fmt: skip
+    return {
+        row.fingerprint: {"partitions": row.partitions, "first": tuple(row.first), "some": list(row.some)}
+        for row in rows.collect()
+    }
 
 
 def at_or_above(findings: list[dict[str, Any]], severity: str) -> list[dict[str, Any]]:
@@ -111,6 +133,18 @@ def _summary(counts: dict[str, int]) -> str:
     )
 
 
+def _finding_lines(finding: dict[str, Any], told: Told) -> list[str]:
+    lines = [
+        f"  [{finding['severity']}{', new' if finding['status'] == 'new' else ''}] {printable(finding['title'], 200)}",
+        f"      {printable(finding['detail'] or '', 400)}",
+    ]
+    proof = told.proof.get(finding["evidence"][0])
+    if proof:
+        lines.append(f"      {printable(proof['raw'], 150)}")
+        lines.append(f"      ({printable(proof['file'], 200)}, line {proof['record_no']})")
+    return lines
+
+
 def as_text(told: Told, outcomes: list[Any], tables: Path, notes: Sequence[str] = ()) -> str:
     """The verdict as lines; notes are its last ones."""
     lines = []
@@ -132,17 +166,15 @@ def as_text(told: Told, outcomes: list[Any], tables: Path, notes: Sequence[str] 
     for heading, some in (("", current), ("Over by now:", resolved)):
         if some and heading:
             lines.append(heading)
-        for finding in some[:SHOWN]:
-            lines.append(
-                f"  [{finding['severity']}{', new' if finding['status'] == 'new' else ''}] {printable(finding['title'], 200)}"
-            )
-            lines.append(f"      {printable(finding['detail'] or '', 400)}")
-            proof = told.proof.get(finding["evidence"][0])
-            if proof:
-                lines.append(f"      {printable(proof['raw'], 150)}")
-                lines.append(f"      ({printable(proof['file'], 200)}, line {proof['record_no']})")
-        if len(some) > SHOWN:
-            lines.append(f'  and {len(some) - SHOWN} more: kafka-audit sql "SELECT * FROM findings" --tables {tables}')
+        causes = by_cause(some)
+        for finding, effects in causes[:SHOWN]:
+            lines += _finding_lines(finding, told)
+            for effect in effects[:SHOWN_EFFECTS]:
+                lines.append(f"      follows from it: [{effect['severity']}] {printable(effect['title'], 200)}")
+            if len(effects) > SHOWN_EFFECTS:
+                lines.append(f"      and {len(effects) - SHOWN_EFFECTS} more follow from it")
+        if len(causes) > SHOWN:
+            lines.append(f'  and {len(causes) - SHOWN} more: kafka-audit sql "SELECT * FROM findings" --tables {tables}')
     for outcome in outcomes:
         for text in told.not_shown.get(outcome.cluster, []):
             lines.append(f"These logs cannot show everything about {outcome.cluster}: {text}.")

@@ -10,13 +10,16 @@ import schemas
 from parsers.layouts import BUILT_IN, Layout, Wrapper
 from parsers.match import Matcher
 from parsers.patterns import DefinitionError, check_dialect, to_python
-from parsers.rules import ITEMS, RuleSet, fragments, lint, load
+from parsers.rules import ITEMS, RuleSet, built_in, fragments, lint, load
 
 CHECK_HEADER = ("severity", "title", "why", "do", "same")
 CHECK_COLUMNS = (
     "cluster", "incarnation", "severity", "topic", "partition", "replica", "node",
     "first_seen", "last_seen", "ended", "thing", "detail", "same", "evidence",
 )  # fmt: skip
+# what a check may be about `only`, beside event types: kinds of spells of schemas/facts/partition_spells.sql, kinds of input
+SPELLS = ("leaderless", "out_of_sync", "last_in_sync", "below_min_isr", "not_preferred")
+INPUTS = ("metadata_log", "cluster_ids")
 CONTRACT_KEYS = {"unique", "one_of", "never"}
 WORD_KEYS = {"type", "comment"}
 VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?")
@@ -169,6 +172,9 @@ def check_problems(checks: Iterable[schemas.Statement], known: list[str]) -> lis
         declared = check.header.get("thresholds")
         if declared is not None and not re.fullmatch(r"[a-z_]+=\d+(, [a-z_]+=\d+)*", declared):
             found.append(f"{where}: thresholds are written name=number, with commas between them")
+        about = {name.strip() for name in check.header.get("only", "").split(",")} - {""}
+        if nothing := about - {*SPELLS, *INPUTS, *(rule.name for rule in built_in().rules)}:
+            found.append(f"{where}: only: no event type, spell or kind of input is called {', '.join(sorted(nothing))}")
         if unknown := set(check.header) - {*CHECK_HEADER, "only", "thresholds"}:
             found.append(f"{where}: unknown header {', '.join(sorted(unknown))}")
         body = re.sub(r"--[^\n]*", "", check.sql)

@@ -249,7 +249,8 @@ def test_two_clusters_in_one_tree_are_told_apart(spark, capsys, tmp_path):
     config = configuration(tmp_path / "audit.toml", {"both": both, "one": both / "one", "other": both / "other"})
     assert main(["audit", "--config", str(config), "--tables", str(tmp_path / "tables"), "--json"]) == errors.CLEAN
     findings = json.loads(capsys.readouterr().out)["findings"]
-    assert {(f["check_id"], f["cluster"]) for f in findings if f["severity"] == "warning"} == {("clusters_mixed", "both")}
+    mixed = [f for f in findings if f["check_id"] == "clusters_mixed"]
+    assert [(f["severity"], f["cluster"]) for f in mixed] == [("warning", "both")]
     for table in ("partition_timeline", "replica_timeline", "controllers", "topic_deletions"):
         told = defaultdict(list)
         for row in rows(spark, tmp_path / "tables", table):
@@ -353,11 +354,12 @@ def test_a_reassignment_that_does_not_finish(spark, capsys, tmp_path, monkeypatc
         "replicas=4,1,2, addingReplicas=4, removingReplicas=2) (kafka.controller.KafkaController)\n"
     )
     code, verdict, _ = audit(capsys, [log.parent], tmp_path / "tables", "--cluster", "c")
-    assert (code, verdict["findings"]) == (errors.CLEAN, [])
+    assert code == errors.CLEAN
+    assert "reassignment_stalled" not in {f["check_id"] for f in verdict["findings"]}
     code, verdict, _ = audit(capsys, [log.parent], tmp_path / "tables", "--cluster", "c", "--now", "2026-03-01T14:00:00Z")
     assert code == errors.FINDINGS
-    assert [f["check_id"] for f in verdict["findings"]] == ["reassignment_stalled"]
-    assert verdict["findings"][0]["evidence"]
+    (finding,) = [f for f in verdict["findings"] if f["check_id"] == "reassignment_stalled"]
+    assert finding["evidence"]
     # a run counts though nobody reads its verdict to the end
     reader, writer = os.pipe()
     os.close(reader)

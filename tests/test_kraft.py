@@ -33,6 +33,11 @@ def rows_of(spark: SparkSession, tables: Path, table: str) -> list[dict[str, Any
     return [row.asDict(recursive=True) for row in Store(spark, tables).table(table).collect()]
 
 
+def checks_of(spark: SparkSession, tables: Path) -> set[str]:
+    """The checks that are violated."""
+    return {row["check_id"] for row in rows_of(spark, tables, "findings")}
+
+
 def judged(spark: SparkSession, tables: Path, recordings: Path) -> dict[str, truth.Verdict]:
     """Cluster -> verdict; a cluster is named after its recording's folder below `recordings`."""
     told: dict[str, list[dict[str, Any]]] = {}
@@ -71,7 +76,7 @@ def test_the_metadata_log_wins_over_text_and_a_difference_is_a_finding(spark: Sp
     tables = tmp_path / "tables"
     assert audit_of([given], tables) == errors.CLEAN
     assert {row["source"] for row in rows_of(spark, tables, "partition_timeline")} == {"metadata_log"}
-    assert rows_of(spark, tables, "findings") == []
+    assert "log_differs_from_metadata" not in checks_of(spark, tables)
     # a line about an epoch that the metadata log has with another ISR
     log = given / "node-1" / "state-change.log"
     text = log.read_text("utf-8")
@@ -80,7 +85,7 @@ def test_the_metadata_log_wins_over_text_and_a_difference_is_a_finding(spark: Sp
     log.write_text(text.replace(honest, before + isr + "9," + after), "utf-8")
     tables = tmp_path / "others"
     assert audit_of([given], tables) == errors.CLEAN
-    assert [row["check_id"] for row in rows_of(spark, tables, "findings")] == ["log_differs_from_metadata"]
+    assert "log_differs_from_metadata" in checks_of(spark, tables)
     verdict = judged(spark, tables, SAMPLE.parent)[SAMPLE.name]
     assert (verdict.precise, verdict.misses) == (True, []), truth.details(verdict)
 

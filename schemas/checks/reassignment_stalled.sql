@@ -1,24 +1,37 @@
 -- severity: error
 -- title: Reassignment does not finish
--- why: A reassignment has been running for longer than thresholds.reassignment_minutes. Its added replicas do not catch up, or the
---   controller does not complete it. Until it ends the partition keeps old and new replicas, and its topic cannot be deleted.
+-- why: A reassignment has been running for longer than reassignment_minutes. Its added replicas do not catch up, or the controller does not
+--   complete it. Until it ends the partition keeps old and new replicas, and its topic cannot be deleted.
 -- do: See whether a throttle is too low for the traffic, whether an added broker is down or its disk full; cancel the reassignment if
 --   it is not wanted.
--- thresholds: reassignment_minutes=60
 -- same: topic, partition, begin of the reassignment
+-- thresholds: reassignment_minutes=60
+WITH running AS (
+  SELECT r.*, k.now, p.isr, array_except(r.target_replicas, coalesce(p.isr, array())) AS missing
+  FROM audited_reassignments r
+  JOIN clocks k ON k.cluster = r.cluster AND k.incarnation = r.incarnation
+  LEFT JOIN audited_partition_timeline p ON p.cluster = r.cluster AND p.incarnation = r.incarnation AND p.topic = r.topic
+    AND p.partition = r.partition AND p.valid_to IS NULL
+  WHERE r.outcome = 'in_progress' AND r.started_at < k.now - make_dt_interval(0, 0, reassignment_minutes(r.cluster, r.topic))
+)
 SELECT
-  r.cluster, r.incarnation, 'error' AS severity, r.topic, r.partition, CAST(NULL AS INT) AS replica, CAST(NULL AS INT) AS node,
-  r.started_at AS first_seen, n.now AS last_seen, false AS ended,
+  r.cluster, r.incarnation, 'error' AS severity, r.topic, r.partition, CAST(NULL AS INT) AS replica, max(o.broker) AS node,
+  r.started_at AS first_seen, r.now AS last_seen, false AS ended,
   concat(r.topic, '-', r.partition, ' to ', array_join(cast(r.target_replicas AS ARRAY<STRING>), ',')) AS thing,
   concat('The reassignment of ', r.topic, '-', r.partition, ' from ', coalesce(array_join(cast(r.original_replicas AS ARRAY<STRING>), ','), '?'),
          ' to ', array_join(cast(r.target_replicas AS ARRAY<STRING>), ','), ' began at ',
          date_format(r.started_at, 'yyyy-MM-dd HH:mm:ss'),
-         CASE WHEN r.caught_up_at IS NULL THEN '; the logs do not show that the added replicas caught up'
-              ELSE concat('; its replicas had caught up at ', date_format(r.caught_up_at, 'yyyy-MM-dd HH:mm:ss')) END,
-         '; it was not complete at ', date_format(n.now, 'yyyy-MM-dd HH:mm:ss'), '.') AS detail,
+         CASE WHEN r.caught_up_at IS NOT NULL THEN concat('; its replicas had caught up at ', date_format(r.caught_up_at, 'yyyy-MM-dd HH:mm:ss'))
+              WHEN r.isr IS NULL OR size(r.missing) = 0 THEN '; the logs do not show that the added replicas caught up'
+              ELSE concat('; not in sync: ', array_join(cast(r.missing AS ARRAY<STRING>), ',')) END,
+         CASE WHEN count(o.broker) > 0 THEN concat('; down: ', array_join(array_sort(collect_set(concat(o.broker, ' since ', date_format(o.since, 'yyyy-MM-dd HH:mm:ss')))), ', '))
+              ELSE '' END,
+         '; it was not complete at ', date_format(r.now, 'yyyy-MM-dd HH:mm:ss'), '.') AS detail,
   concat_ws('|', r.topic, r.partition, r.record_id) AS same,
-  array(r.record_id) AS evidence
-FROM audited_reassignments r
-JOIN clocks n ON n.cluster = r.cluster
-WHERE r.outcome = 'in_progress' AND r.incarnation = n.incarnation
-  AND r.started_at < n.now - make_dt_interval(0, 0, reassignment_minutes(r.cluster, r.topic))
+  array_distinct(concat(array(r.record_id), flatten(collect_set(coalesce(slice(o.evidence, 1, 1), array()))))) AS evidence,
+  max(named_struct('node', CASE WHEN o.all_since IS NULL THEN o.broker END, 'since', coalesce(o.all_since, o.since))) AS outage
+FROM running r
+LEFT JOIN audited_broker_outages o ON o.cluster = r.cluster AND o.incarnation = r.incarnation AND o.broker IS NOT NULL
+  AND array_contains(r.missing, o.broker) AND o.until IS NULL
+GROUP BY r.cluster, r.incarnation, r.topic, r.partition, r.started_at, r.caught_up_at, r.now, r.isr, r.missing, r.target_replicas, r.original_replicas,
+  r.record_id

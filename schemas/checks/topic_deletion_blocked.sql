@@ -21,7 +21,14 @@ SELECT
          CASE WHEN d.completed_at IS NOT NULL
               THEN concat('; it was completed at ', date_format(d.completed_at, 'yyyy-MM-dd HH:mm:ss'), '.') ELSE '.' END) AS detail,
   concat_ws('|', d.topic, d.record_id) AS same,
-  array_distinct(array_compact(concat(array(d.record_id), d.evidence))) AS evidence
+  array_distinct(array_compact(concat(array(d.record_id), d.evidence))) AS evidence,
+  transform(d.blocked_by, b -> struct(d.topic AS topic, b.partition AS partition, b.replica AS replica, d.blocked_since AS since, d.completed_at AS until)) AS subjects,
+  o.outage
 FROM audited_topic_deletions d
 JOIN clocks n ON n.cluster = d.cluster
+LEFT JOIN LATERAL (
+  SELECT max_by(named_struct('node', CASE WHEN b.all_since IS NULL THEN b.broker END, 'since', coalesce(b.all_since, b.since)), b.since) AS outage
+  FROM audited_broker_outages b
+  WHERE b.cluster = d.cluster AND b.incarnation = d.incarnation AND array_contains(d.blocked_by.replica, b.broker)
+    AND b.since <= d.blocked_since + INTERVAL 2 SECONDS AND coalesce(b.until >= d.blocked_since, true)) o
 WHERE size(d.blocked_by) > 0

@@ -16,6 +16,7 @@ CREATE TABLE IF NOT EXISTS {table} (
   detail STRING COMMENT 'What the logs show about it',
   fingerprint STRING NOT NULL COMMENT 'Identity of the finding across runs',
   evidence ARRAY<STRING> NOT NULL COMMENT 'record_id of the records that prove it',
+  caused_by STRING COMMENT 'Fingerprint of the finding that this one follows from; null: none is known',
   silenced BOOLEAN COMMENT 'A silence of audit.toml matches: nobody is told of it, and it does not count for --fail-on',
   silence STRING COMMENT 'Why, until when and by whom it is silenced'
 ) USING delta

@@ -1,0 +1,25 @@
+-- severity: error
+-- title: Fewer in sync than min.insync.replicas
+-- why: Producers with acks=all are refused (NOT_ENOUGH_REPLICAS) for as long as the ISR is smaller than min.insync.replicas. The value
+--   is taken from the logs where Kafka prints it; where it does not, there is no such finding.
+-- do: Bring back the brokers that are missing from the ISR. Lowering min.insync.replicas trades safety for availability.
+-- same: cause, begin
+-- only: below_min_isr
+-- thresholds: below_min_isr_seconds=60
+SELECT
+  s.cluster, s.incarnation, CASE WHEN s.cause_all_since IS NOT NULL THEN 'info' WHEN bool_or(NOT s.ended) THEN 'critical' ELSE 'error' END AS severity,
+  CASE WHEN count(DISTINCT s.topic) = 1 THEN min(s.topic) END AS topic, CASE WHEN count(*) = 1 THEN min(s.partition) END AS partition,
+  CAST(NULL AS INT) AS replica, s.cause_broker AS node,
+  min(s.since) AS first_seen, max(s.until) AS last_seen, bool_and(s.ended) AS ended,
+  concat(min(concat(s.topic, '-', s.partition)), CASE WHEN count(*) > 1 THEN concat(' and ', count(*) - 1, ' more') ELSE '' END) AS thing,
+  concat(count(*), ' partition(s), ', min(concat(s.topic, '-', s.partition)), ' for one, had fewer replicas in sync than min.insync.replicas (',
+         min(s.min_isr), ') from ', date_format(min(s.since), 'yyyy-MM-dd HH:mm:ss'),
+         CASE WHEN bool_and(s.ended) THEN ' to ' ELSE ' to the end of the logs, ' END, date_format(max(s.until), 'yyyy-MM-dd HH:mm:ss'),
+         coalesce(concat('. Broker ', s.cause_broker, ' was down.'), '. No broker was down.')) AS detail,
+  concat_ws('|', min_by(s.topic, struct(s.since, s.topic, s.partition)), min_by(s.record_id, struct(s.since, s.topic, s.partition))) AS same,
+  slice(array_distinct(flatten(collect_list(s.evidence))), 1, 20) AS evidence,
+  collect_list(struct(s.topic, s.partition, s.replica, s.since, CASE WHEN s.ended THEN s.until END AS until)) AS subjects,
+  max(named_struct('node', CASE WHEN s.cause_all_since IS NULL THEN s.cause_broker END, 'since', coalesce(s.cause_all_since, s.cause_since))) AS outage
+FROM partition_spells s
+WHERE s.kind = 'below_min_isr' AND s.until >= s.since + make_dt_interval(0, 0, 0, below_min_isr_seconds(s.cluster, s.topic))
+GROUP BY s.cluster, s.incarnation, s.cause_broker, s.cause_since, s.cause_all_since

@@ -1,0 +1,59 @@
+-- severity: error
+-- title: Broker down
+-- why: The broker did not serve. It is critical while partitions have no leader because of it, an error while it stays away or when
+--   partitions were without a leader for longer than the threshold, a warning when it is over. A broker that was told to stop is
+--   no more than info for as long as a restart may take, and no finding if it took no partition down; a session that is back within half
+--   a minute is info.
+-- do: Start the broker, or look in its own log for why its process or its session ended. The partitions that it led and held are in table
+--   finding_subjects.
+-- same: broker, begin
+-- thresholds: broker_down_minutes=5, leaderless_seconds=30
+WITH hit AS (
+  SELECT cluster, incarnation, cause_broker, cause_since,
+    collect_list(struct(topic, partition, replica, since, CASE WHEN ended THEN until END AS until)) AS subjects,
+    count(DISTINCT CASE WHEN kind = 'leaderless' THEN struct(topic, partition) END) AS leaderless, count_if(kind = 'leaderless' AND NOT ended AND overdue) AS leaderless_now,
+    count_if(kind = 'leaderless' AND overdue) AS leaderless_long, count(DISTINCT CASE WHEN kind = 'out_of_sync' THEN struct(topic, partition) END) AS out_of_sync,
+    count_if(kind = 'out_of_sync' AND NOT ended) AS out_of_sync_now,
+    max(CASE WHEN kind = 'leaderless' THEN unix_millis(until) - unix_millis(since) END) AS longest,
+    slice(array_sort(collect_set(CASE WHEN kind = 'leaderless' THEN record_id END)), 1, 10) AS records
+  FROM (SELECT *, until >= since + make_dt_interval(0, 0, 0, leaderless_seconds(cluster, topic)) AS overdue FROM partition_spells)
+  WHERE kind IN ('leaderless', 'out_of_sync') AND cause_broker IS NOT NULL
+  GROUP BY cluster, incarnation, cause_broker, cause_since
+), down AS (
+  SELECT o.*, k.now, coalesce(o.until, k.now) AS last_seen, h.subjects, h.records, coalesce(h.leaderless, 0) AS leaderless,
+    coalesce(h.leaderless_now, 0) AS leaderless_now, coalesce(h.leaderless_long, 0) AS leaderless_long,
+    coalesce(h.out_of_sync, 0) AS out_of_sync, coalesce(h.out_of_sync_now, 0) AS out_of_sync_now, h.longest,
+    coalesce(o.until, k.now) >= o.since + make_dt_interval(0, 0, broker_down_minutes(o.cluster, NULL)) AS long
+  FROM audited_broker_outages o
+  JOIN clocks k ON k.cluster = o.cluster AND k.now >= o.since
+  LEFT JOIN hit h ON h.cluster = o.cluster AND h.incarnation = o.incarnation AND h.cause_broker = o.broker AND h.cause_since = o.since
+  WHERE o.broker IS NOT NULL AND o.all_since IS NULL AND o.how <> 'first_start'
+    -- the life of an earlier cluster of that name is over
+    AND (o.until IS NOT NULL OR o.incarnation = k.incarnation)
+)
+SELECT
+  d.cluster, d.incarnation,
+  CASE WHEN d.leaderless_now > 0 AND d.until IS NULL THEN 'critical'
+       WHEN d.how = 'shut_down' AND NOT d.long THEN 'info'
+       WHEN d.how = 'session_lost' AND d.until < d.since + INTERVAL 30 SECONDS AND d.leaderless_long = 0 THEN 'info'
+       WHEN d.how = 'shut_down' THEN 'warning'
+       WHEN d.leaderless_long > 0 OR d.until IS NULL AND d.long THEN 'error'
+       ELSE 'warning' END AS severity,
+  CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, d.broker AS node,
+  d.since AS first_seen, d.last_seen, d.until IS NOT NULL AS ended,
+  concat('broker ', d.broker) AS thing,
+  concat('Broker ', d.broker, CASE d.how WHEN 'shut_down' THEN ' was told to stop at ' WHEN 'crashed' THEN ' died without being told to stop, noticed at '
+           WHEN 'session_lost' THEN ' lost its session at ' ELSE ' gave up at ' END, date_format(d.since, 'yyyy-MM-dd HH:mm:ss'),
+         CASE WHEN d.until IS NOT NULL THEN concat(' and served again at ', date_format(d.until, 'yyyy-MM-dd HH:mm:ss'))
+              WHEN d.starting_at IS NOT NULL THEN concat('; it was started at ', date_format(d.starting_at, 'yyyy-MM-dd HH:mm:ss'), ' and does not serve yet')
+              ELSE ' and is not back in these logs' END, '. ',
+         CASE WHEN d.leaderless = 0 THEN 'No partition lost its leader for want of it'
+              ELSE concat(d.leaderless, ' partition(s) had no leader meanwhile, for up to ', round(d.longest / 1000), ' s',
+                          CASE WHEN d.leaderless_now > 0 THEN concat('; ', d.leaderless_now, ' still have none') ELSE '' END) END,
+         CASE WHEN d.out_of_sync = 0 THEN '.'
+              ELSE concat('; ', d.out_of_sync, ' were without its replica in the ISR',
+                          CASE WHEN d.out_of_sync_now > 0 THEN concat(', ', d.out_of_sync_now, ' still are.') ELSE '.' END) END) AS detail,
+  concat_ws('|', d.broker, d.evidence[0]) AS same,
+  array_distinct(concat(d.evidence, coalesce(d.records, array()))) AS evidence, d.subjects
+FROM down d
+WHERE NOT (d.how = 'shut_down' AND d.until IS NOT NULL AND NOT d.long AND d.leaderless_long = 0)

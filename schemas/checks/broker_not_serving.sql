@@ -1,0 +1,31 @@
+-- severity: error
+-- title: Broker started and does not serve
+-- why: The process runs, but for longer than broker_start_minutes the broker is not registered, or in KRaft not unfenced. It leads
+--   nothing and is in no ISR, and a look at the process does not show it.
+-- do: Look at the registration in its log - another broker with its id (DUPLICATE_BROKER_REGISTRATION, node already exists), a wrong
+--   cluster id, a log directory that recovers for long, or a controller that it does not reach.
+-- same: broker, begin
+-- thresholds: broker_start_minutes=10
+WITH refused AS (
+  SELECT cluster, incarnation, coalesce(broker, node) AS broker, ts, record_id, event_type, coalesce(error_code, error_class, 'node already exists') AS why
+  FROM audited_events
+  WHERE event_type IN ('broker_registration_failed', 'broker_start_failed') OR event_type = 'znode_create_failed' AND path LIKE '/brokers/ids/%'
+)
+SELECT
+  o.cluster, o.incarnation, CASE WHEN o.until IS NULL THEN 'error' ELSE 'warning' END AS severity,
+  CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, o.broker AS node,
+  o.starting_at AS first_seen, coalesce(o.until, max(k.now)) AS last_seen, o.until IS NOT NULL AS ended,
+  concat('broker ', o.broker) AS thing,
+  concat('Broker ', o.broker, ' was started at ', date_format(o.starting_at, 'yyyy-MM-dd HH:mm:ss'),
+         CASE WHEN o.until IS NULL THEN concat(' and did not serve at ', date_format(max(k.now), 'yyyy-MM-dd HH:mm:ss'))
+              ELSE concat(' and served from ', date_format(o.until, 'yyyy-MM-dd HH:mm:ss'), ' on') END,
+         CASE WHEN count(r.record_id) > 0 THEN concat('; ', count(r.record_id), ' refusal(s), the last: ', max_by(r.why, r.ts)) ELSE '' END, '.') AS detail,
+  concat_ws('|', o.broker, o.starting_at) AS same,
+  slice(array_distinct(concat(o.evidence, array_sort(collect_set(r.record_id)))), 1, 20) AS evidence
+FROM audited_broker_outages o
+JOIN clocks k ON k.cluster = o.cluster AND (o.until IS NOT NULL OR k.incarnation = o.incarnation)
+LEFT JOIN refused r ON r.cluster = o.cluster AND r.incarnation = o.incarnation AND r.broker = o.broker
+  AND r.ts >= o.starting_at AND coalesce(r.ts <= o.until, true)
+WHERE o.broker IS NOT NULL AND o.starting_at IS NOT NULL
+  AND coalesce(o.until, k.now) >= o.starting_at + make_dt_interval(0, 0, broker_start_minutes(o.cluster, NULL))
+GROUP BY o.cluster, o.incarnation, o.broker, o.since, o.until, o.starting_at, o.evidence

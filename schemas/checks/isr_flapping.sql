@@ -1,0 +1,31 @@
+-- severity: warning
+-- title: Follower in and out of the ISR
+-- why: One follower falls out of the ISR and comes back, several times within an hour (isr_turns_per_hour), while its broker is alive. It is
+--   barely fast enough; under a little more load it stays out, and producers with acks=all wait for it every time.
+-- do: Look at disk and network of that broker, at garbage collections, and at replica.lag.time.max.ms (10 s before 2.5, 30 s since).
+-- same: follower, day
+-- only: out_of_sync
+-- thresholds: isr_turns_per_hour=4
+WITH turns AS (
+  -- many partitions that fall out at once are one turn
+  SELECT cluster, incarnation, replica, date_trunc('HOUR', since) AS hour, count(DISTINCT date_trunc('MINUTE', since)) AS turns,
+    count(*) AS spells, min(since) AS since, max(until) AS until,
+    collect_list(struct(topic, partition, replica, since, until)) AS subjects, flatten(collect_list(evidence)) AS evidence
+  FROM partition_spells
+  WHERE kind = 'out_of_sync' AND ended AND cause_broker IS NULL
+  GROUP BY cluster, incarnation, replica, date_trunc('HOUR', since)
+)
+SELECT
+  t.cluster, t.incarnation, 'warning' AS severity, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,
+  t.replica, t.replica AS node, min(t.since) AS first_seen, max(t.until) AS last_seen,
+  max(t.until) < max(k.now) - INTERVAL 1 HOUR AS ended,
+  concat('broker ', t.replica) AS thing,
+  concat('Replicas of broker ', t.replica, ' left an ISR and came back ', sum(t.spells), ' times on ', date_format(min(t.since), 'yyyy-MM-dd'),
+         ', in up to ', max(t.turns), ' different minutes of one hour; the broker was alive.') AS detail,
+  concat_ws('|', t.replica, date_trunc('DAY', min(t.since))) AS same,
+  slice(array_distinct(flatten(collect_list(t.evidence))), 1, 20) AS evidence,
+  flatten(collect_list(t.subjects)) AS subjects
+FROM turns t
+JOIN clocks k ON k.cluster = t.cluster
+WHERE t.turns >= isr_turns_per_hour(t.cluster, NULL)
+GROUP BY t.cluster, t.incarnation, t.replica, date_trunc('DAY', t.hour)

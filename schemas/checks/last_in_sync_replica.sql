@@ -1,0 +1,25 @@
+-- severity: warning
+-- title: One replica left in sync
+-- why: Of several replicas one alone is in sync, for longer than last_in_sync_seconds. If its broker or disk fails, the partition is
+--   unavailable, and what only this replica has is lost if another one is elected. Info while another broker is restarted on purpose, an error after five minutes.
+-- do: Do not restart that broker. Bring the others back first, and see below which they are.
+-- same: broker that is left, cause
+-- only: last_in_sync
+-- thresholds: last_in_sync_seconds=30
+SELECT
+  s.cluster, s.incarnation, CASE WHEN s.cause_all_since IS NOT NULL OR s.cause_how IN ('shut_down', 'first_start') AND max(s.until) < min(s.since) + INTERVAL 5 MINUTES THEN 'info'
+       WHEN max(CASE WHEN NOT s.ended THEN s.until END) >= min(s.since) + INTERVAL 5 MINUTES THEN 'error' ELSE 'warning' END AS severity,
+  CASE WHEN count(DISTINCT s.topic) = 1 THEN min(s.topic) END AS topic, CASE WHEN count(*) = 1 THEN min(s.partition) END AS partition,
+  s.replica, s.replica AS node, min(s.since) AS first_seen, max(s.until) AS last_seen, bool_and(s.ended) AS ended,
+  concat(count(*), ' partition(s) on broker ', s.replica, ' alone') AS thing,
+  concat('Broker ', s.replica, ' held the only replica in sync of ', count(*), ' partition(s), ', min(concat(s.topic, '-', s.partition)),
+         ' for one, from ', date_format(min(s.since), 'yyyy-MM-dd HH:mm:ss'),
+         CASE WHEN bool_and(s.ended) THEN ' to ' ELSE ' to the end of the logs, ' END, date_format(max(s.until), 'yyyy-MM-dd HH:mm:ss'),
+         coalesce(concat('. Broker ', s.cause_broker, ' was down.'), '. No broker was down.')) AS detail,
+  concat_ws('|', s.replica, min_by(s.record_id, struct(s.since, s.topic, s.partition))) AS same,
+  slice(array_distinct(flatten(collect_list(s.evidence))), 1, 20) AS evidence,
+  collect_list(struct(s.topic, s.partition, s.replica, s.since, CASE WHEN s.ended THEN s.until END AS until)) AS subjects,
+  max(named_struct('node', CASE WHEN s.cause_all_since IS NULL THEN s.cause_broker END, 'since', coalesce(s.cause_all_since, s.cause_since))) AS outage
+FROM partition_spells s
+WHERE s.kind = 'last_in_sync' AND s.until >= s.since + make_dt_interval(0, 0, 0, last_in_sync_seconds(s.cluster, s.topic))
+GROUP BY s.cluster, s.incarnation, s.replica, s.cause_broker, s.cause_since, s.cause_all_since, s.cause_how

@@ -1,0 +1,33 @@
+-- severity: warning
+-- title: Leader epoch climbs in place
+-- why: The leader epoch of a partition rises again and again (leader_epochs_per_hour) while leader and replicas stay the same. Something keeps
+--   asking the controller for the same change, a reassignment that is repeated for one; every step interrupts producers and followers.
+-- do: Look for a tool that submits reassignments or elections in a loop. kafka-reassign-partitions --list shows what is running.
+-- same: topic, partition, day
+-- thresholds: leader_epochs_per_hour=10
+WITH steps AS (
+  SELECT t.cluster, t.incarnation, t.topic, t.partition, t.valid_from, t.leader, t.leader_epoch, t.record_id, t.isr,
+    lag(t.leader) OVER w AS leader_before, lag(t.leader_epoch) OVER w AS epoch_before, lag(t.replicas) OVER w AS replicas_before, t.replicas,
+    lag(t.isr) OVER w AS isr_before
+  FROM audited_partition_timeline t WHERE t.leader IS NOT NULL AND t.leader_epoch IS NOT NULL
+  WINDOW w AS (PARTITION BY t.cluster, t.incarnation, t.topic, t.partition ORDER BY t.step)
+), turns AS (
+  -- before metadata.version 3.6 a shrinking ISR raises the epoch, and so does the controller that takes a replica out
+  SELECT *, count(*) OVER (PARTITION BY cluster, incarnation, topic, partition ORDER BY valid_from RANGE BETWEEN INTERVAL 1 HOUR PRECEDING AND CURRENT ROW) AS within_hour
+  FROM steps
+  WHERE leader >= 0 AND leader = leader_before AND leader_epoch > epoch_before AND array_sort(replicas) = array_sort(replicas_before)
+    AND size(array_except(isr_before, isr)) = 0 AND valid_from IS NOT NULL
+)
+SELECT
+  t.cluster, t.incarnation, 'warning' AS severity, t.topic, t.partition, CAST(NULL AS INT) AS replica, max(t.leader) AS node,
+  min(t.valid_from) AS first_seen, max(t.valid_from) AS last_seen, max(t.valid_from) < max(k.now) - INTERVAL 1 HOUR AS ended,
+  concat(t.topic, '-', t.partition) AS thing,
+  concat('The leader epoch of ', t.topic, '-', t.partition, ' rose ', count(*), ' times, to ', max(t.leader_epoch), ', from ',
+         date_format(min(t.valid_from), 'yyyy-MM-dd HH:mm:ss'), ' to ', date_format(max(t.valid_from), 'yyyy-MM-dd HH:mm:ss'), ' while broker ',
+         max(t.leader), ' led and the replicas stayed the same.') AS detail,
+  concat_ws('|', t.topic, t.partition, date_trunc('DAY', t.valid_from)) AS same,
+  slice(array_sort(array_compact(collect_list(t.record_id))), 1, 20) AS evidence
+FROM turns t
+JOIN clocks k ON k.cluster = t.cluster
+GROUP BY t.cluster, t.incarnation, t.topic, t.partition, date_trunc('DAY', t.valid_from)
+HAVING max(t.within_hour) >= leader_epochs_per_hour(t.cluster, t.topic) AND size(array_compact(collect_list(t.record_id))) > 0

@@ -1,0 +1,30 @@
+-- severity: warning
+-- title: Leaders away from their preferred broker
+-- why: The preferred replica is in sync and does not lead, for longer than leader_imbalance_minutes and for more than a tenth of what the
+--   broker should lead. Others carry its load.
+-- do: kafka-leader-election --election-type PREFERRED --all-topic-partitions, or auto.leader.rebalance.enable=true; its threshold of
+--   10 percent a broker may never be reached.
+-- same: broker
+-- only: not_preferred
+-- thresholds: leader_imbalance_minutes=60
+WITH preferred AS (
+  SELECT cluster, incarnation, replicas[0] AS broker, count(*) AS partitions FROM audited_partition_timeline
+  WHERE valid_to IS NULL AND leader >= 0 AND coalesce(state, '') <> 'NonExistentPartition' GROUP BY cluster, incarnation, replicas[0]
+)
+SELECT
+  s.cluster, s.incarnation, 'warning' AS severity, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,
+  CAST(NULL AS INT) AS replica, s.replica AS node, min(s.since) AS first_seen, max(s.until) AS last_seen, false AS ended,
+  concat('broker ', s.replica) AS thing,
+  concat('Broker ', s.replica, ' leads ', max(p.partitions) - count(*), ' of the ', max(p.partitions), ' partitions that it should; ',
+         min(concat(s.topic, '-', s.partition)), ' for one is led by ', min_by(s.leader, concat(s.topic, '-', s.partition)), ' though ', s.replica,
+         ' is in sync since ', date_format(min(s.since), 'yyyy-MM-dd HH:mm:ss'), ' at the latest.') AS detail,
+  concat(s.replica) AS same,
+  slice(array_distinct(flatten(collect_list(s.evidence))), 1, 20) AS evidence,
+  collect_list(struct(s.topic, s.partition, s.replica, s.since, CAST(NULL AS TIMESTAMP) AS until)) AS subjects
+FROM partition_spells s
+JOIN clocks k ON k.cluster = s.cluster AND k.incarnation = s.incarnation
+JOIN preferred p ON p.cluster = s.cluster AND p.incarnation = s.incarnation AND p.broker = s.replica
+WHERE s.kind = 'not_preferred' AND NOT s.ended
+  AND s.since + make_dt_interval(0, 0, leader_imbalance_minutes(s.cluster, s.topic)) <= k.now
+GROUP BY s.cluster, s.incarnation, s.replica
+HAVING count(*) * 10 > max(p.partitions)

@@ -1,0 +1,36 @@
+-- severity: error
+-- title: Log directory failed
+-- why: A broker took a log directory out of use after an I/O error. All replicas in it are offline until the disk is mended and the broker
+--   restarted; before Kafka 3.7 a KRaft controller is not even told. When the last directory fails, the broker stops.
+-- do: Look at the disk (kernel log, SMART, free space), mend or replace it, restart the broker; it copies the replicas anew.
+-- same: broker, directory, begin
+-- only: log_dir_offline, replica_offline, log_offline, log_dirs_all_failed
+WITH signs AS (
+  SELECT *, CASE WHEN event_type = 'log_dirs_all_failed' THEN 'all directories' ELSE path END AS dir FROM audited_events
+  WHERE event_type IN ('log_dir_offline', 'replica_offline', 'log_offline', 'log_dirs_all_failed') AND node IS NOT NULL AND path IS NOT NULL
+), failed AS (
+  SELECT s.cluster, s.incarnation, s.node, s.dir, min(s.ts) AS since, max(s.ts) AS last_sign, bool_or(s.event_type = 'log_dirs_all_failed') AS whole,
+    min_by(s.record_id, struct(s.ts, s.record_no)) AS first_record, slice(array_sort(collect_set(s.record_id)), 1, 20) AS evidence,
+    collect_set(CASE WHEN s.topic IS NOT NULL THEN struct(s.topic, s.partition) END) AS held
+  FROM signs s
+  -- a failure before and one after a restart are two
+  LEFT JOIN audited_broker_outages o ON o.cluster = s.cluster AND o.incarnation = s.incarnation AND o.broker = s.node AND o.until <= s.ts
+  GROUP BY s.cluster, s.incarnation, s.node, s.dir, o.until
+), back AS (
+  SELECT f.*, min(o.until) AS until
+  FROM failed f
+  LEFT JOIN audited_broker_outages o ON o.cluster = f.cluster AND o.incarnation = f.incarnation AND o.broker = f.node AND o.starting_at > f.last_sign
+  GROUP BY ALL
+)
+SELECT
+  b.cluster, b.incarnation, CASE WHEN b.whole AND b.until IS NULL THEN 'critical' ELSE 'error' END AS severity,
+  CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, b.node,
+  b.since AS first_seen, coalesce(b.until, k.now) AS last_seen, b.until IS NOT NULL AS ended,
+  concat(right(b.dir, 120), ' of broker ', b.node) AS thing,
+  concat('Broker ', b.node, ' lost ', right(b.dir, 200), ' at ', date_format(b.since, 'yyyy-MM-dd HH:mm:ss'), ' with ', size(b.held), ' replica(s)',
+         CASE WHEN b.until IS NOT NULL THEN concat('; it was restarted and served from ', date_format(b.until, 'yyyy-MM-dd HH:mm:ss'), ' on.')
+              ELSE '; it has not been restarted since.' END) AS detail,
+  concat_ws('|', b.node, b.dir, b.first_record) AS same, b.evidence,
+  transform(b.held, h -> struct(h.topic, h.partition, b.node AS replica, b.since, b.until)) AS subjects
+FROM back b
+JOIN clocks k ON k.cluster = b.cluster

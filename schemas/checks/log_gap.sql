@@ -1,0 +1,36 @@
+-- severity: warning
+-- title: Hours missing from a node's log
+-- why: A node wrote before and after, was not down, and these logs hold nothing of it for longer than log_gap_minutes, while another node names
+--   it or it must have written. What happened there then is not in the timelines.
+-- do: Look for a rotated file that was not collected; see what the node's log4j keeps (MaxBackupIndex), and whether its disk was full.
+-- same: node, begin
+-- thresholds: log_gap_minutes=90
+WITH written AS (
+  SELECT cluster, incarnation, node, ts, record_id, lag(ts) OVER w AS before, lag(record_id) OVER w AS record_before
+  FROM audited_events WHERE node IS NOT NULL AND ts IS NOT NULL
+  WINDOW w AS (PARTITION BY cluster, incarnation, node ORDER BY ts, record_no)
+), gaps AS (
+  SELECT * FROM written WHERE ts > before + make_dt_interval(0, 0, log_gap_minutes(cluster, NULL))
+), missed AS (
+  -- others tell that it took a role or was spoken to meanwhile
+  SELECT g.cluster, g.incarnation, g.node, g.before, g.ts, g.record_before, g.record_id, count(*) AS times,
+    slice(array_sort(collect_set(e.record_id)), 1, 10) AS records
+  FROM gaps g
+  JOIN audited_events e ON e.cluster = g.cluster AND e.incarnation = g.incarnation AND e.ts > g.before + INTERVAL 1 MINUTE AND e.ts < g.ts - INTERVAL 1 MINUTE
+    AND e.node <> g.node AND (
+      e.says = 'happened' AND e.to_state = 'OnlinePartition' AND e.leader = g.node
+      OR e.event_type IN ('follower_started', 'fetcher_added', 'fetcher_added_at_offset') AND e.leader = g.node
+      OR e.event_type IN ('channel_connected', 'broker_started', 'broker_unfenced', 'leader_and_isr_sending') AND e.broker = g.node)
+  GROUP BY g.cluster, g.incarnation, g.node, g.before, g.ts, g.record_before, g.record_id
+)
+SELECT
+  m.cluster, m.incarnation, 'warning' AS severity, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,
+  CAST(NULL AS INT) AS replica, m.node, m.before AS first_seen, m.ts AS last_seen, false AS ended,
+  concat('node ', m.node) AS thing,
+  concat('Nothing of node ', m.node, ' is in these logs between ', date_format(m.before, 'yyyy-MM-dd HH:mm:ss'), ' and ', date_format(m.ts, 'yyyy-MM-dd HH:mm:ss'),
+         ', though other nodes tell ', m.times, ' time(s) that it led or was spoken to then.') AS detail,
+  concat_ws('|', m.node, m.record_before) AS same,
+  array_distinct(concat(array(m.record_before, m.record_id), m.records)) AS evidence
+FROM missed m
+LEFT ANTI JOIN audited_broker_outages o ON o.cluster = m.cluster AND o.incarnation = m.incarnation AND o.broker = m.node
+  AND o.since <= m.before + INTERVAL 2 MINUTES AND coalesce(o.until >= m.ts - INTERVAL 2 MINUTES, true)

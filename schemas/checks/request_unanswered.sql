@@ -1,0 +1,42 @@
+-- severity: warning
+-- title: Broker did not do what the controller said
+-- why: The controller told a broker to lead, follow or drop a replica, and the broker answered with an error, or took it in and never did it,
+--   though it lived. The controller's picture and the broker's part ways.
+-- do: Look in the log of that broker at the same moment for an exception about the partition. Restart the broker if it stands still.
+-- same: broker, request, error
+-- only: request_answered_with_error, request_answered, become_error, become_failed_by_zookeeper, log_not_created, become_started
+-- thresholds: request_seconds=60
+WITH refused AS (
+  SELECT e.cluster, e.incarnation, e.broker, coalesce(e.request, e.event_type) AS request, coalesce(nullif(e.error_code, '0'), 'error') AS error_code,
+    e.topic, e.partition, e.ts, e.record_id
+  FROM audited_events e
+  WHERE e.broker IS NOT NULL
+    AND (e.event_type = 'request_answered_with_error' OR e.event_type = 'request_answered' AND e.error_code NOT IN ('0', 'NONE'))
+  UNION ALL
+  SELECT e.cluster, e.incarnation, e.node, 'LEADER_AND_ISR', e.event_type, e.topic, e.partition, e.ts, e.record_id
+  FROM audited_events e WHERE e.event_type IN ('become_error', 'become_failed_by_zookeeper', 'log_not_created') AND e.node IS NOT NULL
+), ignored AS (
+  -- TRACE only: a request that says to lead, and neither the role taken nor a newer request afterwards
+  SELECT s.cluster, s.incarnation, s.node AS broker, 'LEADER_AND_ISR' AS request, 'never applied' AS error_code, s.topic, s.partition, s.ts, s.record_id
+  FROM audited_events s
+  JOIN clocks k ON k.cluster = s.cluster AND s.ts + make_dt_interval(0, 0, 0, request_seconds(s.cluster, s.topic)) <= k.now
+  LEFT ANTI JOIN audited_events d ON d.cluster = s.cluster AND d.incarnation = s.incarnation AND d.node = s.node AND d.topic = s.topic AND d.partition = s.partition
+    AND d.ts BETWEEN s.ts - INTERVAL 1 SECOND AND s.ts + make_dt_interval(0, 0, 0, request_seconds(s.cluster, s.topic))
+    AND d.record_id <> s.record_id
+  WHERE s.event_type = 'become_started' AND s.node IS NOT NULL
+)
+SELECT
+  r.cluster, r.incarnation, 'warning' AS severity, CASE WHEN count(DISTINCT r.topic) = 1 THEN min(r.topic) END AS topic,
+  CASE WHEN count(DISTINCT r.topic, r.partition) = 1 THEN min(r.partition) END AS partition, CAST(NULL AS INT) AS replica, r.broker AS node,
+  min(r.ts) AS first_seen, max(r.ts) AS last_seen, max(r.ts) < max(k.now) - INTERVAL 1 HOUR AS ended,
+  concat(r.request, ' of broker ', r.broker, ', ', r.error_code) AS thing,
+  concat('Broker ', r.broker, ' met ', count(*), ' request(s) ', r.request, ' with ', r.error_code, ', from ', date_format(min(r.ts), 'yyyy-MM-dd HH:mm:ss'), ' to ',
+         date_format(max(r.ts), 'yyyy-MM-dd HH:mm:ss'), coalesce(concat(', ', min(concat(r.topic, '-', r.partition)), ' for one'), ''), '. It was not down.') AS detail,
+  concat_ws('|', r.broker, r.request, r.error_code) AS same,
+  slice(array_sort(collect_set(r.record_id)), 1, 20) AS evidence,
+  array_compact(collect_list(CASE WHEN r.topic IS NOT NULL THEN struct(r.topic, r.partition, r.broker AS replica, r.ts AS since, r.ts AS until) END)) AS subjects
+FROM (SELECT * FROM refused UNION ALL SELECT * FROM ignored) r
+JOIN clocks k ON k.cluster = r.cluster
+LEFT ANTI JOIN audited_broker_outages o ON o.cluster = r.cluster AND o.incarnation = r.incarnation AND o.broker = r.broker
+  AND r.ts BETWEEN o.since - INTERVAL 1 MINUTE AND coalesce(o.until, r.ts) + INTERVAL 1 MINUTE
+GROUP BY r.cluster, r.incarnation, r.broker, r.request, r.error_code

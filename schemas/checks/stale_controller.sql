@@ -1,0 +1,37 @@
+-- severity: error
+-- title: Two controllers at once
+-- why: A controller went on to change partitions more than stale_controller_seconds after its successor had been elected (a zombie). Brokers
+--   refuse what it sends by its old epoch, but what it writes to ZooKeeper by itself may stand.
+-- do: Restart the old controller's broker. Look for what kept it from noticing - a long garbage collection, a lost ZooKeeper session.
+-- same: node, controller epoch
+-- thresholds: stale_controller_seconds=10
+WITH terms AS (
+  SELECT cluster, incarnation, controller_epoch, node, elected_at, record_id FROM audited_controllers WHERE elected_at IS NOT NULL AND NOT inferred
+), refused AS (
+  SELECT cluster, incarnation, controller AS node, controller_epoch, count(*) AS times, slice(array_sort(collect_set(record_id)), 1, 10) AS records
+  FROM audited_events
+  WHERE event_type IN ('leader_and_isr_ignored', 'stop_replica_ignored', 'become_outdated') AND controller_epoch < latest_controller_epoch
+  GROUP BY cluster, incarnation, controller, controller_epoch
+), changes AS (
+  SELECT e.cluster, e.incarnation, e.node, e.controller_epoch, t.node AS successor, t.controller_epoch AS next_epoch, t.elected_at,
+    t.record_id AS election, e.ts, e.record_id
+  FROM audited_events e
+  JOIN terms t ON t.cluster = e.cluster AND t.incarnation = e.incarnation AND t.controller_epoch = e.controller_epoch + 1 AND t.node <> e.node
+  WHERE e.says = 'happened' AND e.topic IS NOT NULL AND e.node = e.controller
+    AND e.ts > t.elected_at + make_dt_interval(0, 0, 0, stale_controller_seconds(e.cluster, NULL))
+)
+SELECT
+  c.cluster, c.incarnation, 'error' AS severity, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,
+  CAST(NULL AS INT) AS replica, c.node, min(c.ts) AS first_seen, max(c.ts) AS last_seen,
+  max(c.ts) < max(k.now) - INTERVAL 1 HOUR AS ended,
+  concat('broker ', c.node, ' in epoch ', c.controller_epoch) AS thing,
+  concat('Broker ', c.node, ' wrote ', count(*), ' line(s) about partitions in controller epoch ', c.controller_epoch, ', up to ',
+         round(max(unix_millis(c.ts) - unix_millis(c.elected_at)) / 1000), ' s after broker ', max(c.successor), ' had been elected for epoch ',
+         max(c.next_epoch), ' at ', date_format(max(c.elected_at), 'yyyy-MM-dd HH:mm:ss'),
+         CASE WHEN max(r.times) IS NULL THEN '.' ELSE concat('; brokers refused ', max(r.times), ' of its requests.') END) AS detail,
+  concat_ws('|', c.node, c.controller_epoch) AS same,
+  slice(array_distinct(concat(array(max(c.election)), slice(array_sort(collect_list(c.record_id)), 1, 10), flatten(collect_set(coalesce(r.records, array()))))), 1, 20) AS evidence
+FROM changes c
+JOIN clocks k ON k.cluster = c.cluster
+LEFT JOIN refused r ON r.cluster = c.cluster AND r.incarnation = c.incarnation AND r.node = c.node AND r.controller_epoch = c.controller_epoch
+GROUP BY c.cluster, c.incarnation, c.node, c.controller_epoch

@@ -1,0 +1,38 @@
+-- severity: warning
+-- title: Replica left behind on disk
+-- why: A broker holds the folder of a replica that the cluster does not know any more - its topic was deleted, or the replica moved away,
+--   while the broker was down or refused the request (KAFKA-13972, KAFKA-16120). It takes space, and a topic of the same name that is created
+--   later may fail over it.
+-- do: See that the partition is healthy elsewhere, then remove the folder while the broker is stopped; folders that end with -stray are not
+--   used by Kafka any more.
+-- same: broker, topic, partition
+-- only: stray_log_found, stray_log_renamed, stray_partitions_found, log_delete_failed, stop_replica_ignored
+WITH left_behind AS (
+  SELECT cluster, incarnation, node, topic, partition, max(ts) AS ts, array_sort(collect_set(record_id)) AS records
+  FROM audited_events
+  WHERE topic IS NOT NULL AND node IS NOT NULL AND item >= 0
+    AND (event_type IN ('stray_log_found', 'stray_log_renamed', 'stray_partitions_found', 'log_delete_failed')
+         OR event_type = 'stop_replica_ignored' AND deletes AND coalesce(controller_epoch >= latest_controller_epoch, true))
+  GROUP BY cluster, incarnation, node, topic, partition
+), removed AS (
+  SELECT cluster, incarnation, node, topic, partition, max(ts) AS ts FROM audited_events
+  WHERE event_type IN ('log_deletion_scheduled', 'log_deleted') GROUP BY cluster, incarnation, node, topic, partition
+)
+SELECT
+  s.cluster, s.incarnation, 'warning' AS severity, CASE WHEN count(DISTINCT s.topic) = 1 THEN min(s.topic) END AS topic,
+  CASE WHEN count(*) = 1 THEN min(s.partition) END AS partition, s.node AS replica, s.node,
+  min(s.ts) AS first_seen, max(s.ts) AS last_seen, false AS ended,
+  concat(min(concat(s.topic, '-', s.partition)), CASE WHEN count(*) > 1 THEN concat(' and ', count(*) - 1, ' more') ELSE '' END, ' on broker ', s.node) AS thing,
+  concat('Broker ', s.node, ' still held ', count(*), ' replica(s) that are not its own any more at ', date_format(max(s.ts), 'yyyy-MM-dd HH:mm:ss'), ': ',
+         array_join(slice(array_sort(collect_list(concat(s.topic, '-', s.partition))), 1, 10), ', '),
+         CASE WHEN count(*) > 10 THEN ', ..' ELSE '' END, '. These logs do not show that their files were deleted.') AS detail,
+  concat_ws('|', s.node, min(concat(s.topic, '-', s.partition))) AS same,
+  slice(array_distinct(flatten(collect_list(s.records))), 1, 20) AS evidence,
+  collect_list(struct(s.topic, s.partition, s.node AS replica, s.ts AS since, CAST(NULL AS TIMESTAMP) AS until)) AS subjects
+FROM left_behind s
+LEFT ANTI JOIN removed r ON r.cluster = s.cluster AND r.incarnation = s.incarnation AND r.node = s.node AND r.topic = s.topic AND r.partition = s.partition
+  AND r.ts >= s.ts - INTERVAL 1 MINUTE
+-- a replica that the broker was given again since
+LEFT ANTI JOIN audited_partition_timeline p ON p.cluster = s.cluster AND p.incarnation = s.incarnation AND p.topic = s.topic AND p.partition = s.partition
+  AND p.valid_to IS NULL AND coalesce(p.state, '') <> 'NonExistentPartition' AND array_contains(p.replicas, s.node)
+GROUP BY s.cluster, s.incarnation, s.node

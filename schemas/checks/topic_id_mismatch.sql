@@ -1,0 +1,33 @@
+-- severity: error
+-- title: Topic id differs from the one on disk
+-- why: A broker holds a folder of another topic of the same name and refuses to lead or follow with it (KAFKA-12835, KAFKA-14190). The
+--   partition stays unavailable or under-replicated until the files are put right; restarts do not help.
+-- do: Find out which id is right (kafka-topics --describe). Move the wrong folder (see partition.metadata in it) away while the broker is
+--   stopped.
+-- same: broker, topic
+-- only: topic_id_mismatched, fetch_refused
+-- thresholds: topic_id_seconds=120
+WITH said AS (
+  SELECT cluster, incarnation, node, topic, partition, ts, record_id, event_type = 'topic_id_mismatched' AS plain FROM audited_events
+  WHERE topic IS NOT NULL AND node IS NOT NULL
+    AND (event_type = 'topic_id_mismatched' OR event_type = 'fetch_refused' AND raw RLIKE 'INCONSISTENT_TOPIC_ID|UNKNOWN_TOPIC_ID')
+), lasting AS (
+  SELECT cluster, incarnation, node, topic, partition, min(ts) AS since, max(ts) AS until, count(*) AS times,
+    array_sort(collect_set(record_id)) AS records
+  FROM said GROUP BY cluster, incarnation, node, topic, partition
+  -- other than the plain line, these come for a moment while a topic is created or deleted
+  HAVING bool_or(plain) OR max(ts) >= min(ts) + make_dt_interval(0, 0, 0, topic_id_seconds(cluster, topic))
+)
+SELECT
+  l.cluster, l.incarnation, 'error' AS severity, l.topic, CASE WHEN count(*) = 1 THEN min(l.partition) END AS partition,
+  CAST(NULL AS INT) AS replica, l.node, min(l.since) AS first_seen, max(l.until) AS last_seen,
+  max(l.until) < max(k.now) - INTERVAL 1 HOUR AS ended,
+  concat(l.topic, ' on broker ', l.node) AS thing,
+  concat('Broker ', l.node, ' refused ', count(*), ' partition(s) of ', l.topic, ' for their topic id, from ',
+         date_format(min(l.since), 'yyyy-MM-dd HH:mm:ss'), ' to ', date_format(max(l.until), 'yyyy-MM-dd HH:mm:ss'), '.') AS detail,
+  concat_ws('|', l.node, l.topic) AS same,
+  slice(array_distinct(flatten(collect_list(l.records))), 1, 20) AS evidence,
+  collect_list(struct(l.topic, l.partition, l.node AS replica, l.since, CAST(NULL AS TIMESTAMP) AS until)) AS subjects
+FROM lasting l
+JOIN clocks k ON k.cluster = l.cluster
+GROUP BY l.cluster, l.incarnation, l.node, l.topic

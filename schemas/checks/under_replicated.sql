@@ -1,0 +1,40 @@
+-- severity: warning
+-- title: Follower out of sync
+-- why: The ISR lacks a replica for longer than under_replicated_minutes, outside of a reassignment, though its broker serves: it is
+--   alive and does not fetch, or does not catch up. A further failure has less to fall back on. While its broker is down that is
+--   a part of broker_down.
+-- do: Look in the log of that broker for its fetchers (marked as failed, Error in response for fetch request), for a full disk or long
+--   garbage collections; restart it if it stands still.
+-- same: follower, begin
+-- only: out_of_sync
+-- thresholds: under_replicated_minutes=10
+WITH late AS (
+  SELECT s.*, greatest(s.since, coalesce(s.cause_until, s.since)) AS begun
+  FROM partition_spells s
+  WHERE s.kind = 'out_of_sync' AND (s.cause_broker IS NULL OR s.cause_until IS NOT NULL)
+    AND s.until >= greatest(s.since, coalesce(s.cause_until, s.since)) + make_dt_interval(0, 0, under_replicated_minutes(s.cluster, s.topic))
+), stopped AS (
+  SELECT cluster, incarnation, node, max_by(record_id, ts) AS record_id, max(ts) AS at FROM audited_events
+  WHERE event_type = 'fetch_stopped' GROUP BY cluster, incarnation, node
+), failed_dirs AS (
+  SELECT DISTINCT cluster, incarnation, node FROM audited_events WHERE event_type IN ('log_dir_offline', 'replica_offline')
+)
+SELECT
+  l.cluster, l.incarnation, CASE WHEN bool_or(NOT l.ended) THEN 'error' ELSE 'warning' END AS severity,
+  CASE WHEN count(DISTINCT l.topic) = 1 THEN min(l.topic) END AS topic, CASE WHEN count(*) = 1 THEN min(l.partition) END AS partition,
+  l.replica, l.replica AS node, min(l.begun) AS first_seen, max(l.until) AS last_seen, bool_and(l.ended) AS ended,
+  concat('broker ', l.replica, ' in ', count(*), ' partition(s)') AS thing,
+  concat('Replica ', l.replica, ' was missing from the ISR of ', count(*), ' partition(s), ', min(concat(l.topic, '-', l.partition)),
+         ' for one, from ', date_format(min(l.begun), 'yyyy-MM-dd HH:mm:ss'),
+         CASE WHEN bool_and(l.ended) THEN ' to ' ELSE ' to the end of the logs, ' END, date_format(max(l.until), 'yyyy-MM-dd HH:mm:ss'), '. ',
+         CASE WHEN max(d.node) IS NOT NULL THEN 'A log directory of its broker has failed.'
+              WHEN max(l.cause_until) IS NOT NULL THEN 'Its broker had been down and serves again, but does not catch up.'
+              ELSE 'Its broker was alive and did not fetch.' END) AS detail,
+  concat_ws('|', l.replica, min_by(l.record_id, struct(l.begun, l.topic, l.partition))) AS same,
+  slice(array_distinct(array_compact(concat(flatten(collect_list(l.evidence)), array(max(t.record_id))))), 1, 20) AS evidence,
+  collect_list(struct(l.topic, l.partition, l.replica, l.since, CASE WHEN l.ended THEN l.until END AS until)) AS subjects,
+  max(named_struct('node', l.cause_broker, 'since', coalesce(l.cause_all_since, l.cause_since))) AS outage
+FROM late l
+LEFT JOIN stopped t ON t.cluster = l.cluster AND t.incarnation = l.incarnation AND t.node = l.replica AND t.at BETWEEN l.since - INTERVAL 1 MINUTE AND l.until
+LEFT JOIN failed_dirs d ON d.cluster = l.cluster AND d.incarnation = l.incarnation AND d.node = l.replica
+GROUP BY l.cluster, l.incarnation, l.replica, l.cause_since, CASE WHEN l.cause_since IS NULL THEN date_trunc('HOUR', l.begun) END

@@ -1,0 +1,66 @@
+-- about: a time in which one thing was wrong with a partition, with the outage of a broker that explains it
+-- kind: leaderless; out_of_sync (replica: the follower); last_in_sync (one replica in sync of several); below_min_isr;
+--   not_preferred (replica: the preferred leader, which is in sync and does not lead).
+-- cause_broker, cause_since, cause_all_since: the outage, as in broker_outages; null: no broker was gone that could explain it.
+WITH stated AS (
+  SELECT t.*, row_number() OVER (PARTITION BY t.cluster, t.incarnation, t.topic, t.partition ORDER BY t.step) AS n,
+    coalesce(t.state, '') = 'NonExistentPartition' AS gone,
+    -- a replica that a reassignment adds or removes need not be in sync
+    array_except(array_except(t.replicas, coalesce(t.adding_replicas, array())), coalesce(t.removing_replicas, array())) AS owed,
+    coalesce(m.min_isr, d.min_isr) AS min_isr
+  FROM audited_partition_timeline t
+  LEFT JOIN min_isr m ON m.cluster = t.cluster AND m.incarnation = t.incarnation AND m.topic = t.topic
+  LEFT JOIN min_isr d ON d.cluster = t.cluster AND d.incarnation = t.incarnation AND d.topic IS NULL
+  WHERE t.leader IS NOT NULL OR t.state = 'NonExistentPartition'
+), judged AS (
+  SELECT *, filter(concat(
+    array(
+      named_struct('kind', 'leaderless', 'replica', CASE WHEN leader = -1 THEN -1 END),
+      named_struct('kind', 'last_in_sync', 'replica', CASE WHEN leader >= 0 AND size(isr) = 1 AND size(owed) > 1 THEN isr[0] END),
+      named_struct('kind', 'below_min_isr', 'replica',
+                   CASE WHEN leader >= 0 AND size(isr) BETWEEN 0 AND least(min_isr, size(owed)) - 1 THEN -1 END),
+      named_struct('kind', 'not_preferred', 'replica',
+                   CASE WHEN leader >= 0 AND leader <> replicas[0] AND array_contains(isr, replicas[0]) AND size(owed) = size(replicas)
+                        THEN replicas[0] END)),
+    transform(array_except(coalesce(owed, array()), coalesce(isr, owed, array())), r -> named_struct('kind', 'out_of_sync', 'replica', r))
+  ), c -> c.replica IS NOT NULL) AS conditions
+  FROM stated WHERE NOT gone
+), held AS (
+  SELECT j.*, c.kind, c.replica,
+    n - row_number() OVER (PARTITION BY cluster, incarnation, topic, partition, c.kind, c.replica ORDER BY n) AS island
+  FROM judged j LATERAL VIEW explode(conditions) AS c
+), spells AS (
+  SELECT h.cluster, h.incarnation, h.topic, h.partition, h.kind, CASE WHEN h.replica >= 0 THEN h.replica END AS replica, h.island,
+    min_by(h.valid_from, h.n) AS since, max(coalesce(h.valid_to, k.now)) AS until, bool_and(h.valid_to IS NOT NULL) AS ended,
+    max_by(h.leader, h.n) AS leader, max_by(h.isr, h.n) AS isr, max_by(h.replicas, h.n) AS replicas, max(h.min_isr) AS min_isr,
+    CASE WHEN h.kind = 'leaderless' THEN min_by(CASE WHEN size(h.isr) > 0 THEN h.isr ELSE h.replicas END, h.n)
+         WHEN h.kind IN ('out_of_sync', 'not_preferred') THEN array(h.replica)
+         ELSE min_by(array_except(h.owed, h.isr), h.n) END AS blamed,
+    min_by(h.record_id, h.n) AS record_id,
+    slice(array_compact(array_distinct(collect_list(h.record_id))), 1, 10) AS evidence
+  FROM held h JOIN clocks k ON k.cluster = h.cluster
+  GROUP BY h.cluster, h.incarnation, h.topic, h.partition, h.kind, h.replica, h.island
+), causes AS (
+  -- the last of the brokers that went, up to a minute after it is back; else one whose session ended soon afterwards
+  SELECT s.cluster, s.incarnation, s.topic, s.partition, s.kind, s.replica, s.island,
+    max_by(struct(o.broker, o.since, o.until, o.how, o.all_since),
+           struct(o.since <= s.since + INTERVAL 2 SECONDS AS before, abs(unix_millis(o.since) - unix_millis(s.since)) * -1 AS near, o.broker)) AS cause
+  FROM spells s
+  JOIN audited_broker_outages o ON o.cluster = s.cluster AND o.incarnation = s.incarnation AND array_contains(s.blamed, o.broker)
+    AND o.since <= s.since + CASE WHEN o.how IN ('crashed', 'session_lost') THEN INTERVAL 30 SECONDS ELSE INTERVAL 2 SECONDS END
+    AND coalesce(o.until + INTERVAL 60 SECONDS >= s.since, true)
+  GROUP BY s.cluster, s.incarnation, s.topic, s.partition, s.kind, s.replica, s.island
+)
+SELECT s.cluster, s.incarnation, s.topic, s.partition, s.kind, s.replica, s.since, s.until, s.ended, s.leader, s.isr, s.replicas,
+  s.min_isr, s.record_id, s.evidence, c.cause.broker AS cause_broker, c.cause.since AS cause_since, c.cause.until AS cause_until,
+  c.cause.how AS cause_how, c.cause.all_since AS cause_all_since
+FROM spells s
+LEFT JOIN causes c ON c.cluster = s.cluster AND c.incarnation = s.incarnation AND c.topic = s.topic AND c.partition = s.partition
+  AND c.kind = s.kind AND c.replica <=> s.replica AND c.island = s.island
+WHERE s.since IS NOT NULL
+  -- a topic that is being deleted is not missed
+  AND NOT EXISTS (
+    SELECT 1 FROM audited_topic_deletions d
+    WHERE d.cluster = s.cluster AND d.incarnation = s.incarnation AND d.topic = s.topic
+      AND (d.requested_at IS NULL OR d.requested_at <= s.since + INTERVAL 10 SECONDS)
+      AND (d.completed_at IS NULL OR s.since <= d.completed_at))
