@@ -1,6 +1,6 @@
 """What one partition of a KRaft cluster went through, from text logs: a fold over its events.
 
-`hear` keeps one version an epoch and the changes of the assignment in their order, under the topic id that they are about; `tell` lays the
+`add_event` keeps one version an epoch and the changes of the assignment in their order, under the topic id that they are about; `build_rows` lays the
 one along the other (`kraft_assignments`) and makes rows of it. Source: PartitionRegistration, ReplicationControlManager,
 kafka.server.ReplicaManager, 3.3 to 4.2.
 """
@@ -50,12 +50,12 @@ class Life:
 
 @dataclass
 class History:
-    """The state of the fold. heard: time of the last event. count: of events. lives: by topic id. closed: topic id -> epochs of which not all
+    """The state of the fold. newest: time of the last event. count: of events. lives: by topic id. closed: topic id -> epochs of which not all
     is known, of lives that are final. ids: the topic ids that were known. named: node (null: any broker) -> the topic id that it named last. shared: what the facts said of its
-    topic and brokers up to `heard`.
+    topic and brokers up to `newest`.
     """
 
-    heard: int = -1
+    newest: int = -1
     count: int = 0
     lives: dict[str, Life] = field(default_factory=dict)
     closed: dict[str, set[int]] = field(default_factory=dict)
@@ -67,30 +67,30 @@ class History:
 
 
 def fold(history: History, topic: str, events: Iterable[Event], facts: IncarnationFacts) -> Rows:
-    """Continues a history, in place. events: of this partition alone. Where it `is_stale` then, all has to be heard anew."""
-    heard, ids = history.heard, list(facts.kraft.topic_ids.get(topic, ()))
+    """Continues a history, in place. events: of this partition alone. Where it `is_stale` then, all has to be read anew."""
+    newest, ids = history.newest, list(facts.kraft.topic_ids.get(topic, ()))
     # lines that name no topic id may be about another one than was thought
     history.is_stale |= ids[: len(history.ids)] != history.ids or (bool(ids) and "" in {*history.lives, *history.closed})
     history.ids = ids
-    history.is_stale |= history.count > 0 and history.shared != shared_by(history.final, heard, topic, facts.kraft)
+    history.is_stale |= history.count > 0 and history.shared != shared_by(history.final, newest, topic, facts.kraft)
     for e in sorted(events, key=facts.position):
-        history.is_stale |= (e.ts or 0) <= heard
-        history.heard, history.count = max(history.heard, e.ts or 0), history.count + 1
+        history.is_stale |= (e.ts or 0) <= newest
+        history.newest, history.count = max(history.newest, e.ts or 0), history.count + 1
         which = _topic_id(history, topic, e, facts.kraft)
         if which in history.closed:
             # a starting controller reads it again
             history.is_stale |= e.event_type not in CONTROLLER_LINES or e.partition_epoch in history.closed[which]
         elif e.is_present and (e.partition_epoch is not None or e.event_type in ("assignment_changed", *BROKER_LINES)):
-            hear(history, history.lives.setdefault(which, Life()), e, facts.kraft)
-    rows = tell(history, topic, facts)
-    history.shared = shared_by(history.final, history.heard, topic, facts.kraft)
+            add_event(history, history.lives.setdefault(which, Life()), e, facts.kraft)
+    rows = build_rows(history, topic, facts)
+    history.shared = shared_by(history.final, history.newest, topic, facts.kraft)
     return rows
 
 
-def shared_by(final: Final, heard: int, topic: str, facts: KRaftFacts) -> int:
+def shared_by(final: Final, newest: int, topic: str, facts: KRaftFacts) -> int:
     """What tells whether the facts that final rows rest on are as they were."""
     ids = [
-        which for which in facts.topic_ids.get(topic, ()) if which in facts.removed and (facts.removed[which][0] or 0) <= heard
+        which for which in facts.topic_ids.get(topic, ()) if which in facts.removed and (facts.removed[which][0] or 0) <= newest
     ]
     until = -1 if final.last is None or final.is_foreign else final.last.ts or 0
     of_brokers = [s.record_id for broker in sorted(final.standing) for s in facts.brokers.get(broker, ()) if (s.ts or 0) < until]
@@ -108,12 +108,12 @@ def _topic_id(history: History, topic: str, e: Event, facts: KRaftFacts) -> str:
 # ---------------------------------------------------------------------------------------- what lines assert
 
 
-def hear(history: History, life: Life, e: Event, facts: KRaftFacts) -> None:
+def add_event(history: History, life: Life, e: Event, facts: KRaftFacts) -> None:
     """Adds what an event asserts."""
     lists = e.isr, e.replicas, e.adding_replicas, e.removing_replicas
     if e.event_type == "assignment_changed" and e.partition_epoch is None:
         change = Change(history.count, e.ts, e.record_id, e.leader, *lists)
-        history.is_stale |= not _hear_change(life, change, e.node, is_live=not facts.is_replayed(e))
+        history.is_stale |= not _add_change(life, change, e.node, is_live=not facts.is_replayed(e))
         return
     leader = e.node if e.leader is None and e.event_type == "leader_started" else e.leader
     is_difference, altered_by = e.event_type in DIFFERENCES, e.node if e.event_type == "isr_updated" else None
@@ -136,11 +136,11 @@ def hear(history: History, life: Life, e: Event, facts: KRaftFacts) -> None:
         life.next_change[e.node] = len(life.past) + made[0] if made else 0
 
 
-def _hear_change(life: Life, change: Change, node: int | None, *, is_live: bool) -> bool:
+def _add_change(life: Life, change: Change, node: int | None, *, is_live: bool) -> bool:
     """Adds a change of the assignment. Returns false where it may have been made before what is settled.
 
     All controllers print the same changes in the same order. What is none of those that its node has yet to print is news: live, the
-    newest change; read from the log, one that no other node has told of.
+    newest change; read from the log, one that no other node has printed.
     """
     here, settled = life.next_change.get(node, 0), len(life.past)
     number = _number_of(life, change, here, is_live=is_live)
@@ -170,7 +170,7 @@ def _number_of(life: Life, change: Change, here: int, *, is_live: bool) -> int |
 # ---------------------------------------------------------------------------------------- the rows
 
 
-def tell(history: History, topic: str, facts: IncarnationFacts) -> Rows:
+def build_rows(history: History, topic: str, facts: IncarnationFacts) -> Rows:
     """The rows of all lives that are not final, the oldest first."""
     lives: list[list[Row]] = []
     order = list(facts.kraft.topic_ids.get(topic, ()))
@@ -178,21 +178,21 @@ def tell(history: History, topic: str, facts: IncarnationFacts) -> Rows:
     versions: list[Version] = []
     for which, life in of_lives:
         removed = facts.kraft.removed.get(which)
-        versions = tell_life(life, facts.kraft)
-        story = Story.after(history.final.last if life.is_settled else None)
-        rows = [story.row(v, removed and removed[0]) for v in versions if not (life.is_settled and v.epoch == life.base)]
+        versions = merged_versions(life, facts.kraft)
+        builder = RowBuilder.after(history.final.last if life.is_settled else None)
+        rows = [builder.row(v, removed and removed[0]) for v in versions if not (life.is_settled and v.epoch == life.base)]
         if versions and removed:
-            rows.append(story.end(versions[-1].pos + 1, *removed))
+            rows.append(builder.end(versions[-1].pos + 1, *removed))
         # what is said about a topic after another has got its name is about the time before
         begun = rows[0].ts if rows else None
         lives = [[row._replace(ts=min(row.ts, begun)) if begun and row.ts else row for row in one] for one in lives] + [rows]
-    told = rows_of(history.final, lives, facts)
+    result = rows_of(history.final, lives, facts)
     if of_lives and sum(len(life.versions) for _, life in of_lives) > KEPT:
-        _settle(history, of_lives[-1][0], versions, told, facts.kraft)
-    return told
+        _settle(history, of_lives[-1][0], versions, result, facts.kraft)
+    return result
 
 
-def tell_life(life: Life, facts: KRaftFacts) -> list[Version]:
+def merged_versions(life: Life, facts: KRaftFacts) -> list[Version]:
     """Everything that is known of a life, in order."""
     known = {epoch: replace(life.versions[epoch]) for epoch in sorted(life.versions)}
     for (before, u), (epoch, v) in pairwise(known.items()):
@@ -250,7 +250,7 @@ def _insert_loose(ordered: list[Version], v: Version) -> None:
 
 
 @dataclass
-class Story:
+class RowBuilder:
     """Makes rows of versions, one after the other. latest: time of the last row. assignment: AR and RR in any order."""
 
     latest: int | None = None
@@ -260,7 +260,7 @@ class Story:
     epoch_at_start: int | None = None
 
     @classmethod
-    def after(cls, row: Row | None) -> "Story":
+    def after(cls, row: Row | None) -> "RowBuilder":
         """That goes on after a row."""
         return cls() if row is None else cls(row.ts, row.state, row.leader_epoch, row.assignment())
 
@@ -300,17 +300,17 @@ class Story:
 
 def rows_of(final: Final, lives: Sequence[Sequence[Row]], facts: IncarnationFacts) -> Rows:
     """lives: the rows after the final ones, those of each topic id."""
-    told = Rows(final.steps, final.last.ts if final.last else None)
-    told.partitions = final.partitions((row for life in lives for row in life), facts.end)
-    kept = [row for _, row, _ in told.partitions]
-    told.replicas = final.replicas(stood(final, kept, facts.kraft.brokers), kept, facts.end)
+    result = Rows(final.steps, final.last.ts if final.last else None)
+    result.partitions = final.partitions((row for life in lives for row in life), facts.end)
+    kept = [row for _, row, _ in result.partitions]
+    result.replicas = final.replicas(standings(final, kept, facts.kraft.brokers), kept, facts.end)
     first = [final.last] if final.last and not final.is_foreign else []
     for n, life in enumerate(lives):
-        told.reassignments += reassignments([*([] if n else first), *life])
-    return told
+        result.reassignments += reassignments([*([] if n else first), *life])
+    return result
 
 
-def stood(final: Final, rows: Iterable[Row], brokers: Mapping[int, Sequence[Standing]]) -> dict[int, list[Standing]]:
+def standings(final: Final, rows: Iterable[Row], brokers: Mapping[int, Sequence[Standing]]) -> dict[int, list[Standing]]:
     """Replica -> its states. rows: from the last final one on.
 
     A replica has no state of its own in KRaft: it stands as its broker's registration does, as long as it is one of the replicas.
@@ -321,8 +321,8 @@ def stood(final: Final, rows: Iterable[Row], brokers: Mapping[int, Sequence[Stan
     for replica in sorted({*final.standing, *(one for row in telling for one in row.replicas or ())}):
         changes: list[tuple[int, int, int, Row | Standing]] = [(row.ts or 0, 0, n, row) for n, row in enumerate(telling)]
         changes += [(one.ts or 0, 1, n, one) for n, one in enumerate(brokers.get(replica, ()))]
-        told = [final.standing[replica][1]] if replica in final.standing else []
-        is_member, was_member, broker = False, bool(told) and told[0].state in STATES, None
+        states = [final.standing[replica][1]] if replica in final.standing else []
+        is_member, was_member, broker = False, bool(states) and states[0].state in STATES, None
         for ts, kind, _, one in sorted(changes, key=lambda change: change[:3]):
             if isinstance(one, Standing):
                 broker = one.state
@@ -332,8 +332,8 @@ def stood(final: Final, rows: Iterable[Row], brokers: Mapping[int, Sequence[Stan
             state = broker if is_member else REMOVED if was_member else None
             is_new = final.last is None or final.is_foreign or (ts, kind) >= (final.last.ts or 0, 0)
             if is_new and state is not None:
-                told.append(Standing(one.ts, state, one.record_id))
-        found[replica] = changes_of(told)
+                states.append(Standing(one.ts, state, one.record_id))
+        found[replica] = changes_of(states)
     return found
 
 
@@ -367,9 +367,9 @@ def _assigned(row: Row) -> Assigned:
 # ---------------------------------------------------------------------------------------- what the state need not keep
 
 
-def _settle(history: History, which: str, versions: Sequence[Version], told: Rows, facts: KRaftFacts) -> None:
+def _settle(history: History, which: str, versions: Sequence[Version], result: Rows, facts: KRaftFacts) -> None:
     """Settles all up to the newest version of which everything is known while nothing moves. which: the newest topic id; versions:
-    `tell_life` of it.
+    `merged_versions` of it.
     """
     life = history.lives[which]
     later: Version | None = None
@@ -381,13 +381,13 @@ def _settle(history: History, which: str, versions: Sequence[Version], told: Row
             and v.made is not None
             and (v.epoch or 0) > life.base
             and is_older
-            and (v.ts or 0) <= history.heard - UNSETTLED
+            and (v.ts or 0) <= history.newest - UNSETTLED
         ):
             break
         later = v
     else:
         return
-    make_final(history.final, told, v.pos, facts.brokers)
+    make_final(history.final, result, v.pos, facts.brokers)
     assert v.epoch is not None
     life.gaps |= set(range(life.base, v.epoch)) - {one.epoch for one in versions if one.is_whole and one.epoch is not None}
     life.base, life.is_settled = v.epoch, True
@@ -401,9 +401,9 @@ def _settle(history: History, which: str, versions: Sequence[Version], told: Row
     history.lives = {which: life}
 
 
-def make_final(final: Final, told: Rows, pos: int, brokers: Mapping[int, Sequence[Standing]]) -> None:
+def make_final(final: Final, result: Rows, pos: int, brokers: Mapping[int, Sequence[Standing]]) -> None:
     """Makes rows final up to a position. What comes later is later in time, too."""
-    kept = [row for _, row, _ in told.partitions if row.pos <= pos]
+    kept = [row for _, row, _ in result.partitions if row.pos <= pos]
     until = kept[-1].ts or 0
-    earlier = {broker: [one for one in its if (one.ts or 0) < until] for broker, its in brokers.items()}
-    final.extend(kept, stood(final, kept, earlier))
+    earlier = {broker: [one for one in states if (one.ts or 0) < until] for broker, states in brokers.items()}
+    final.extend(kept, standings(final, kept, earlier))

@@ -10,7 +10,7 @@ from zlib import crc32
 
 from jobs.timelines.events import Event, Ids
 from jobs.timelines.facts import IncarnationFacts
-from jobs.timelines.kraft import Story, make_final, rows_of, shared_by
+from jobs.timelines.kraft import RowBuilder, make_final, rows_of, shared_by
 from jobs.timelines.kraft_assignments import Version
 from jobs.timelines.kraft_facts import KRaftFacts
 from jobs.timelines.rows import Final, Row, Rows
@@ -35,7 +35,7 @@ class History:
     covered: int | None = None
     topic_id: str | None = None
     held: Registration | None = None
-    story: Story = field(default_factory=Story)
+    builder: RowBuilder = field(default_factory=RowBuilder)
     final: Final = field(default_factory=Final)
     tail: list[Row] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
@@ -63,13 +63,13 @@ def fold(history: History, topic: str, events: Sequence[Event], facts: Incarnati
         lives[-1].append(row)
         if row.state == "NonExistentPartition":
             lives.append([])
-    told = rows_of(history.final, lives, facts)
+    result = rows_of(history.final, lives, facts)
     at_rest = [n for n, row in enumerate(history.tail) if row.replicas is not None and not (row.adding or row.removing)]
     if at_rest:
-        make_final(history.final, told, history.tail[at_rest[-1]].pos, kraft.brokers)
+        make_final(history.final, result, history.tail[at_rest[-1]].pos, kraft.brokers)
         del history.tail[: at_rest[-1] + 1]
     history.shared = _shared(history, topic, shared, kraft)
-    return told
+    return result
 
 
 def _of_topic(topic: str, facts: KRaftFacts) -> list[tuple[float, Event]]:
@@ -109,14 +109,14 @@ def _add(history: History, e: Event) -> None:
     """Adds the row that a record makes, if any."""
     if e.event_type == "remove_topic_record":
         if history.held and history.topic_id == e.topic_id:
-            history.tail.append(history.story.end(history.count, e.ts, e.record_id))
+            history.tail.append(history.builder.end(history.count, e.ts, e.record_id))
             history.held = None
         return
     if e.event_type == "partition_record" and history.topic_id != e.topic_id:
-        history.topic_id, history.story = e.topic_id, Story(history.story.latest)
+        history.topic_id, history.builder = e.topic_id, RowBuilder(history.builder.latest)
     before, history.held = history.held, merge(history.held, e, history.count)
     if history.held is not None and history.held is not before:
-        history.tail.append(history.story.row(history.held.version))
+        history.tail.append(history.builder.row(history.held.version))
 
 
 def merge(held: Registration | None, e: Event, pos: int) -> Registration | None:

@@ -38,9 +38,9 @@ class Folded:
 
 @dataclass
 class Held:
-    """The state, read. by_zookeeper, of_text, of_log: of each mode that has told of the partition; text is that of KRaft. heard: time of the last event."""
+    """The state, read. by_zookeeper, of_text, of_log: of each mode that has rows of the partition; text is that of KRaft. newest: time of the last event."""
 
-    heard: int = -1
+    newest: int = -1
     by_zookeeper: zookeeper.History | None = None
     of_text: kraft.History | None = None
     of_log: metadata_log.History | None = None
@@ -57,14 +57,14 @@ class Held:
         if of_kraft and of_kraft.final.last is not None and not of_kraft.final.is_foreign:
             return of_kraft.final, of_kraft.final.last.ts
         if of_kraft:
-            return of_kraft.final, self.by_zookeeper.heard if self.by_zookeeper else None
+            return of_kraft.final, self.by_zookeeper.newest if self.by_zookeeper else None
         return (self.by_zookeeper.final, self.by_zookeeper.since_ts) if self.by_zookeeper else (Final(), None)
 
     def to_json(self) -> str:
         """As `read` takes it."""
         return state.dump([
             CODE_VERSION,
-            self.heard,
+            self.newest,
             self.by_zookeeper and state.of_zookeeper(self.by_zookeeper),
             self.of_text and state.of_kraft(self.of_text),
             self.of_log and state.of_metadata_log(self.of_log),
@@ -79,9 +79,9 @@ def read(text: str | None) -> Held | None:
     version, *held = json.loads(text)
     if version != CODE_VERSION:
         return None
-    heard, of_zookeeper, of_text, of_log, lines = held
+    newest, of_zookeeper, of_text, of_log, lines = held
     return Held(
-        heard,
+        newest,
         of_zookeeper and state.zookeeper_of(of_zookeeper),
         of_text and state.kraft_of(of_text),
         of_log and state.metadata_log_of(of_log),
@@ -100,7 +100,7 @@ def fold(key: PartitionKey, held: str | None, events: Iterable[Event], facts: Cl
     events = list(events)
     records = [e for e in events if e.event_type in PARTITION_RECORDS]
     lines = [e for e in events if e.event_type not in PARTITION_RECORDS]
-    if any((e.ts or 0) <= before.heard for e in lines) or (records and before.of_text):
+    if any((e.ts or 0) <= before.newest for e in lines) or (records and before.of_text):
         return Folded(is_stale=True)
     _hear_states(before, key.topic, lines, of_all)
     of_zookeeper = [e for e in lines if not of_all.is_of_kraft(e)]
@@ -117,7 +117,7 @@ def fold(key: PartitionKey, held: str | None, events: Iterable[Event], facts: Cl
         of_kraft = [e for e in lines if of_all.is_of_kraft(e)]
         before.of_text = before.of_text or kraft.History(final=_after(parts))
         parts.append((LOGS, kraft.fold(before.of_text, key.topic, of_kraft, of_all)))
-    before.heard = max([before.heard, *(e.ts or 0 for e in lines)])
+    before.newest = max([before.newest, *(e.ts or 0 for e in lines)])
     if before.is_stale:
         return Folded(is_stale=True)
     return _folded(before, parts)
@@ -127,7 +127,7 @@ def _hear_states(before: Held, topic: str, lines: Sequence[Event], facts: Incarn
     """Looks for breaks in the states that lines print."""
     own = [e for e in lines if e.to_state is not None or e.from_state is not None]
     if own or before.lines.last:
-        deletions = (e for e in facts.deletions.get(topic, ()) if (e.ts or 0) > before.heard)
+        deletions = (e for e in facts.deletions.get(topic, ()) if (e.ts or 0) > before.newest)
         before.lines.hear(sorted([*own, *deletions], key=facts.position))
 
 
@@ -135,7 +135,7 @@ def _check_closed(before: Held, topic: str, of_zookeeper: Sequence[Event], facts
     """Once KRaft controllers run the cluster, nothing may be added to ZooKeeper's time."""
     if of_zookeeper and not before.by_zookeeper:
         before.by_zookeeper = zookeeper.History(is_stale=True)
-    elif before.by_zookeeper and zookeeper.in_order_of_kafka(before.by_zookeeper, topic, of_zookeeper, facts):
+    elif before.by_zookeeper and zookeeper.in_order_of_events(before.by_zookeeper, topic, of_zookeeper, facts):
         before.by_zookeeper.is_stale = True
 
 
@@ -157,21 +157,21 @@ def _folded(held: Held, parts: Sequence[tuple[str, Rows]]) -> Folded:
     partitions: dict[int, tuple[Any, ...]] = {}
     replicas: dict[tuple[int, int], ReplicaRow] = {}
     final, since = held.settled()
-    told = Folded(state=held.to_json(), breaks=held.lines.breaks)
+    result = Folded(state=held.to_json(), breaks=held.lines.breaks)
     for source, rows in parts:
         for step, row, until in rows.partitions:
             of = partitions[step][-2] if step in partitions else source
             partitions[step] = step, row.ts, until, *row[2:], of, step <= final.steps
         replicas |= {(row.replica, row.step): row for row in rows.replicas}
-        told.reassignments += [(*one[1:], _is_up_to(one.started_at, since)) for one in rows.reassignments]
-    told.partitions = list(partitions.values())
+        result.reassignments += [(*one[1:], _is_up_to(one.started_at, since)) for one in rows.reassignments]
+    result.partitions = list(partitions.values())
     for one in replicas.values():
         is_settled = one.replica in final.standing and one.step < final.standing[one.replica][0]
         begun = one.begun
-        told.replicas.append(
+        result.replicas.append(
             (one.replica, one.step, begun.ts, one.until, begun.state, one.in_isr, begun.inferred, begun.record_id, is_settled)
         )
-    return told
+    return result
 
 
 def _is_up_to(ts: int | None, since: int | None) -> bool:

@@ -22,7 +22,7 @@ OF_NAMED_REPLICA = {
 }
 
 
-class Stood(NamedTuple):
+class ReplicaState(NamedTuple):
     """A replica was in a state from then on. from_state: that before it, where the line says."""
 
     pos: int
@@ -34,22 +34,22 @@ class Stood(NamedTuple):
     inferred: bool = False
 
 
-def told_by(e: Event, pos: int) -> Iterator[Stood]:
+def printed_state(e: Event, pos: int) -> Iterator[ReplicaState]:
     """The state that a line prints: an applied change, or the map that a starting controller prints."""
     is_applied = e.says == "happened" and e.event_type == "replica_state_changed"
     if e.replica is not None and e.to_state is not None and (is_applied or e.says == "is"):
-        yield Stood(pos, e.ts, e.record_id, e.replica, e.to_state, e.from_state)
+        yield ReplicaState(pos, e.ts, e.record_id, e.replica, e.to_state, e.from_state)
 
 
-def inferred_from(e: Event, pos: int, held: Assigned | None) -> Iterator[Stood]:
+def inferred_states(e: Event, pos: int, held: Assigned | None) -> Iterator[ReplicaState]:
     """States that follow from a line of a node that prints none. held: the assignment so far.
 
-    onNewPartitionCreation makes the replicas with the partition; a reassignment makes its added replicas when it begins (A2), and the old
+    onNewPartitionCreation makes the replicas with the partition; a reassignment makes states added replicas when it begins (A2), and the old
     ones are gone when the assignment without them is written.
     """
     for ids, state in _inferred(e, held):
         for replica in ids or ():
-            yield Stood(pos, e.ts, e.record_id, replica, state, inferred=True)
+            yield ReplicaState(pos, e.ts, e.record_id, replica, state, inferred=True)
 
 
 def _inferred(e: Event, held: Assigned | None) -> Iterator[tuple[Ids | None, str]]:
@@ -74,13 +74,13 @@ def _inferred(e: Event, held: Assigned | None) -> Iterator[tuple[Ids | None, str
         yield [e.broker], "OnlineReplica"
 
 
-def intervals(stood: Iterable[Stood], standing: Mapping[int, tuple[int, Standing]]) -> dict[int, list[Standing]]:
-    """Replica -> its states one after the other, from that in which it is `standing` on, where it has one."""
+def states_by_replica(printed: Iterable[ReplicaState], standing: Mapping[int, tuple[int, Standing]]) -> dict[int, list[Standing]]:
+    """Replica -> states states one after the other, from that in which it is `standing` on, where it has one."""
     found = {replica: [held] for replica, (_, held) in standing.items()}
-    for one in stood:
-        its = found.setdefault(one.replica, [])
-        if not its and one.from_state not in (None, "NonExistentReplica"):
+    for one in printed:
+        states = found.setdefault(one.replica, [])
+        if not states and one.from_state not in (None, "NonExistentReplica"):
             # the first line tells what was before it
-            its.append(Standing(None, str(one.from_state), one.record_id))
-        its.append(Standing(one.ts, one.state, one.record_id, one.inferred))
-    return {replica: changes_of(its) for replica, its in found.items()}
+            states.append(Standing(None, str(one.from_state), one.record_id))
+        states.append(Standing(one.ts, one.state, one.record_id, one.inferred))
+    return {replica: changes_of(states) for replica, states in found.items()}

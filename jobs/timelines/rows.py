@@ -104,35 +104,35 @@ class Final:
             for step, (row, after) in enumerate(with_next(kept), self.steps + 1)
         ]
 
-    def replicas(self, stood: Mapping[int, Sequence[Standing]], rows: Sequence[Row], end: int | None) -> list[ReplicaRow]:
-        """stood: replica -> its states from that in `standing` on, where it has one. rows: those of `partitions`."""
+    def replicas(self, standings: Mapping[int, Sequence[Standing]], rows: Sequence[Row], end: int | None) -> list[ReplicaRow]:
+        """standings: replica -> its states from that in `standing` on, where it has one. rows: those of `partitions`."""
         begins = [row.ts or 0 for row in rows]
         found = []
-        for replica, its in stood.items():
+        for replica, states in standings.items():
             first = self.standing[replica][0] if replica in self.standing else 1
-            for step, (one, after) in enumerate(with_next(its), first):
+            for step, (one, after) in enumerate(with_next(states), first):
                 until = end if after is None or after.ts is None else after.ts
                 at = len(rows) if until is None else bisect_left(begins, until)
                 isr = rows[at - 1].isr if at else self.isr
                 found.append(ReplicaRow(replica, step, one, until, None if isr is None else replica in isr))
         return found
 
-    def extend(self, kept: Sequence[Row], stood: Mapping[int, Sequence[Standing]]) -> None:
-        """Makes rows final. kept: those of `partitions` that are; stood: as `replicas` takes it, up to the begin of the last of these."""
+    def extend(self, kept: Sequence[Row], standings: Mapping[int, Sequence[Standing]]) -> None:
+        """Makes rows final. kept: those of `partitions` that are; standings: as `replicas` takes it, up to the begin of the last of these."""
         last = kept[-1]
-        for replica, its in stood.items():
-            if its:
+        for replica, states in standings.items():
+            if states:
                 first = self.standing[replica][0] if replica in self.standing else 1
-                self.standing[replica] = first + len(its) - 1, its[-1]
+                self.standing[replica] = first + len(states) - 1, states[-1]
         before = [row.isr for row in kept if (row.ts or 0) < (last.ts or 0)]
         self.isr = before[-1] if before else self.isr
         self.steps, self.last, self.is_foreign = self.steps + len(kept) - 1, last, False
 
 
-def changes_of(stood: Iterable[Standing]) -> list[Standing]:
+def changes_of(standings: Iterable[Standing]) -> list[Standing]:
     """States of one replica, less those that repeat the one before."""
     kept: list[Standing] = []
-    for one in stood:
+    for one in standings:
         if not kept or one.state != kept[-1].state:
             kept.append(one)
     return kept

@@ -7,7 +7,7 @@ from jobs.timelines import kraft, metadata_log, zookeeper
 from jobs.timelines.discontinuities import Break, Lines, StateLine
 from jobs.timelines.kraft_assignments import Change, Version
 from jobs.timelines.kraft_facts import Standing
-from jobs.timelines.replica_states import Stood
+from jobs.timelines.replica_states import ReplicaState
 from jobs.timelines.rows import Assigned, Final, Row
 from jobs.timelines.znode_assignments import Requested
 from jobs.timelines.znode_versions import ProposedIsr
@@ -42,7 +42,7 @@ def of_zookeeper(h: zookeeper.History) -> Plain:
     """As `zookeeper_of` takes it."""
     life = h.life
     versions = [_slots(v) for v in (*life.versions.values(), *life.loose)]
-    told = [
+    more = [
         list(life.requested.items()),
         life.is_written,
         life.target,
@@ -52,19 +52,19 @@ def of_zookeeper(h: zookeeper.History) -> Plain:
         sorted(life.gaps),
         life.leader_epoch,
     ]
-    asserted = [versions, life.proposed, life.assigned, life.marks, life.stood, told]
-    return [h.heard, h.count, h.is_first, h.since, asserted, of_final(h.final), sorted(h.brokers), h.shared, h.since_ts]
+    asserted = [versions, life.proposed, life.assigned, life.marks, life.replica_states, more]
+    return [h.newest, h.count, h.is_first, h.since, asserted, of_final(h.final), sorted(h.brokers), h.shared, h.since_ts]
 
 
 def zookeeper_of(held: Plain) -> zookeeper.History:
     """Of what `of_zookeeper` gives."""
-    heard, count, is_first, since, asserted, final, brokers, shared, since_ts = held
+    newest, count, is_first, since, asserted, final, brokers, shared, since_ts = held
     (
         versions,
         proposed,
         assigned,
         marks,
-        stood,
+        replica_states,
         (requested, is_written, target, created_with, at_rest, values, gaps, leader_epoch),
     ) = asserted
     made = [ZnodeVersion(*v) for v in versions]
@@ -77,7 +77,7 @@ def zookeeper_of(held: Plain) -> zookeeper.History:
         [Assigned(*one) for one in assigned],
         {epoch: Requested(*one) for epoch, one in requested},
         [zookeeper.Mark(*one) for one in marks],
-        [Stood(*one) for one in stood],
+        [ReplicaState(*one) for one in replica_states],
         is_written,
         target,
         created_with,
@@ -86,7 +86,7 @@ def zookeeper_of(held: Plain) -> zookeeper.History:
         set(gaps),
         leader_epoch,
     )
-    return zookeeper.History(heard, count, is_first, since, life, final_of(final), set(brokers), shared, since_ts)
+    return zookeeper.History(newest, count, is_first, since, life, final_of(final), set(brokers), shared, since_ts)
 
 
 def of_kraft(h: kraft.History) -> Plain:
@@ -97,39 +97,39 @@ def of_kraft(h: kraft.History) -> Plain:
         for which, one in h.lives.items()
     ]  # fmt: skip
     closed = [(which, sorted(gaps)) for which, gaps in h.closed.items()]
-    return [h.heard, h.count, lives, closed, h.ids, list(h.named.items()), of_final(h.final), h.shared]
+    return [h.newest, h.count, lives, closed, h.ids, list(h.named.items()), of_final(h.final), h.shared]
 
 
 def kraft_of(held: Plain) -> kraft.History:
     """Of what `of_kraft` gives."""
-    heard, count, lives, closed, ids, named, final, shared = held
+    newest, count, lives, closed, ids, named, final, shared = held
     made = {}
     for which, versions, changes, next_change, base, past, gaps, is_settled in lives:
         all_of = [Version(*v) for v in versions]
         known = {v.epoch: v for v in all_of if v.epoch is not None}
         loose = [v for v in all_of if v.epoch is None]
-        told = [Change(*one) for one in changes]
-        made[which] = kraft.Life(known, loose, told, dict(next_change), base, past, set(gaps), is_settled)
+        printed = [Change(*one) for one in changes]
+        made[which] = kraft.Life(known, loose, printed, dict(next_change), base, past, set(gaps), is_settled)
     of_closed = {which: set(gaps) for which, gaps in closed}
-    return kraft.History(heard, count, made, of_closed, ids, dict(named), final_of(final), shared)
+    return kraft.History(newest, count, made, of_closed, ids, dict(named), final_of(final), shared)
 
 
 def of_metadata_log(h: metadata_log.History) -> Plain:
     """As `metadata_log_of` takes it."""
     registration = h.held and [_slots(h.held.version), *h.held[1:]]
-    story = [h.story.latest, h.story.state, h.story.leader_epoch, h.story.assignment, h.story.epoch_at_start]
-    return [h.at, h.count, h.covered, h.topic_id, registration, story, of_final(h.final), h.tail, h.ids, h.shared]
+    builder = [h.builder.latest, h.builder.state, h.builder.leader_epoch, h.builder.assignment, h.builder.epoch_at_start]
+    return [h.at, h.count, h.covered, h.topic_id, registration, builder, of_final(h.final), h.tail, h.ids, h.shared]
 
 
 def metadata_log_of(held: Plain) -> metadata_log.History:
     """Of what `of_metadata_log` gives."""
-    at, count, covered, topic_id, registration, told, final, tail, ids, shared = held
-    latest, state, leader_epoch, assignment, epoch_at_start = told
+    at, count, covered, topic_id, registration, builder_state, final, tail, ids, shared = held
+    latest, state, leader_epoch, assignment, epoch_at_start = builder_state
     lists = None if assignment is None else tuple(None if one is None else tuple(one) for one in assignment)
-    story = kraft.Story(latest, state, leader_epoch, lists, epoch_at_start)
+    builder = kraft.RowBuilder(latest, state, leader_epoch, lists, epoch_at_start)
     merged = registration and metadata_log.Registration(Version(*registration[0]), *registration[1:])
     return metadata_log.History(
-        at, count, covered, topic_id, merged, story, final_of(final), [Row(*row) for row in tail], ids, shared
+        at, count, covered, topic_id, merged, builder, final_of(final), [Row(*row) for row in tail], ids, shared
     )
 
 
@@ -141,5 +141,5 @@ def of_lines(lines: Lines) -> Plain:
 def lines_of(held: Plain) -> Lines:
     """Of what `of_lines` gives."""
     count, last, deleted, known_epoch, breaks = held
-    told = [Break(*one)._replace(held=StateLine(*one[7])) for one in breaks]
-    return Lines(count, {replica: StateLine(*line) for replica, line in last}, deleted, known_epoch, told)
+    read = [Break(*one)._replace(held=StateLine(*one[7])) for one in breaks]
+    return Lines(count, {replica: StateLine(*line) for replica, line in last}, deleted, known_epoch, read)

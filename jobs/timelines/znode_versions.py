@@ -156,8 +156,8 @@ def leader_writes(proposed: Sequence[ProposedIsr], known: Mapping[int, Version])
     of_epoch: dict[int, list[ProposedIsr]] = defaultdict(list)
     newest = -1
     versions = [version for version in known.values() if version.leader_epoch is not None] if proposed else []
-    told: list[Version | ProposedIsr] = [*versions, *proposed]
-    for one in sorted(told, key=lambda one: one.pos):
+    both: list[Version | ProposedIsr] = [*versions, *proposed]
+    for one in sorted(both, key=lambda one: one.pos):
         if isinstance(one, ProposedIsr):
             of_epoch[newest].append(one)
         else:

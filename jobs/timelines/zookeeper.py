@@ -1,8 +1,8 @@
 """What one partition went through under ZooKeeper controllers: a fold over its events.
 
-Three things change, each told by lines of its own: the state znode (leader, leader epoch, ISR; its version is the partition epoch), the
-assignment (RS, AR, RR), and the controller's states of the partition and its replicas. What is heard late changes what is told, so `hear`
-collects what lines assert, and `tell` makes rows of it. Source: kafka.controller.KafkaController, 0.10 to 3.9.
+Three things change, each with lines of its own: the state znode (leader, leader epoch, ISR; its version is the partition epoch), the
+assignment (RS, AR, RR), and the controller's states of the partition and its replicas. What comes late changes earlier rows, so `add_event`
+collects what lines assert, and `build_rows` makes rows of it. Source: kafka.controller.KafkaController, 0.10 to 3.9.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 import schemas
-from jobs.timelines import replica_states
 from jobs.timelines.events import Event, Ids, same_set, with_next, without
 from jobs.timelines.facts import IncarnationFacts
 from jobs.timelines.kraft_facts import Standing
+from jobs.timelines.replica_states import ReplicaState, inferred_states, printed_state, states_by_replica
 from jobs.timelines.rows import Assigned, Final, Reassignment, Row, Rows, is_target, phase, reassignment
 from jobs.timelines.znode_assignments import Requested, add_request, assignments
 from jobs.timelines.znode_versions import ProposedIsr, Values, Version, before_all, in_order
@@ -46,7 +46,7 @@ class Life:
 
     requested: leader epoch -> what requests carry. is_written: whether writes of its assignment are known. target: what a reassignment
     aims at. created_with: replicas without a reassignment. at_rest: what was assigned when the reassignment began. printed_values: values
-    of versions, settled ones too. gaps: settled epochs that nobody has told of. leader_epoch: up to which assignments are settled.
+    of versions, settled ones too. gaps: settled epochs that no line names. leader_epoch: up to which assignments are settled.
     """
 
     versions: dict[int, Version] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class Life:
     assigned: list[Assigned] = field(default_factory=list)
     requested: dict[int, Requested] = field(default_factory=dict)
     marks: list[Mark] = field(default_factory=list)
-    stood: list[replica_states.Stood] = field(default_factory=list)
+    replica_states: list[ReplicaState] = field(default_factory=list)
     is_written: bool = False
     target: Ids | None = None
     created_with: Ids | None = None
@@ -65,16 +65,16 @@ class Life:
     leader_epoch: int = -1
 
     def __len__(self) -> int:
-        return sum(map(len, (self.versions, self.loose, self.marks, self.proposed, self.stood)))
+        return sum(map(len, (self.versions, self.loose, self.marks, self.proposed, self.replica_states)))
 
 
 @dataclass
 class History:
-    """The state of the fold. heard: time of the last event. count: of events. is_first: nothing was settled, no life has ended. since:
-    position up to which all is final, since_ts: when that was. brokers: that ever held a replica. shared: what the facts said of its topic and brokers up to `heard`.
+    """The state of the fold. newest: time of the last event. count: of events. is_first: nothing was settled, no life has ended. since:
+    position up to which all is final, since_ts: when that was. brokers: that ever held a replica. shared: what the facts said of its topic and brokers up to `newest`.
     """
 
-    heard: int = -1
+    newest: int = -1
     count: int = 0
     is_first: bool = True
     since: int = 0
@@ -87,40 +87,40 @@ class History:
 
 
 def fold(history: History, topic: str, events: Iterable[Event], facts: IncarnationFacts) -> Rows:
-    """Continues a history, in place. events: of this partition alone. Where it `is_stale` then, all has to be heard anew."""
+    """Continues a history, in place. events: of this partition alone. Where it `is_stale` then, all has to be read anew."""
     rows = Rows(history.final.steps, history.since_ts)
-    for e in in_order_of_kafka(history, topic, events, facts):
+    for e in in_order_of_events(history, topic, events, facts):
         if e.says == "happened" and e.from_state == "NonExistentPartition" and e.to_state == "NewPartition" and e.replica is None:
-            settle(history, tell(history, rows, facts), history.count, history.heard)
+            settle(history, build_rows(history, rows, facts), history.count, history.newest)
             history.life = Life()
-        history.heard = max(history.heard, e.ts or 0)
+        history.newest = max(history.newest, e.ts or 0)
         history.count += 1
-        hear(history.life, history.count, e, facts)
-    told = tell(history, rows, facts)
+        add_event(history.life, history.count, e, facts)
+    current = build_rows(history, rows, facts)
     if len(history.life) > KEPT:
-        settle_up_to(history, told, facts)
+        settle_up_to(history, current, facts)
     history.shared = _shared(history, topic, facts)
     return rows
 
 
-def in_order_of_kafka(history: History, topic: str, events: Iterable[Event], facts: IncarnationFacts) -> list[Event]:
+def in_order_of_events(history: History, topic: str, events: Iterable[Event], facts: IncarnationFacts) -> list[Event]:
     """What there is to hear: events of a partition, with those that tell of the topic or of brokers that hold a replica."""
     own = list(events)
     history.is_stale |= history.shared != _shared(history, topic, facts)
-    heard, gaps = history.heard, history.life.gaps
-    history.is_stale |= any((e.ts or 0) <= heard or e.partition_epoch in gaps for e in own)
+    newest, gaps = history.newest, history.life.gaps
+    history.is_stale |= any((e.ts or 0) <= newest or e.partition_epoch in gaps for e in own)
     history.brokers.update(replica for e in own for replica in e.replicas or ())
     starts = (e for broker in history.brokers & facts.starts.keys() for e in facts.starts[broker] if e.node not in facts.tracers)
-    shared = [e for e in (*facts.deletions.get(topic, ()), *starts) if (e.ts or 0) > heard and not facts.is_of_kraft(e)]
+    shared = [e for e in (*facts.deletions.get(topic, ()), *starts) if (e.ts or 0) > newest and not facts.is_of_kraft(e)]
     return sorted(own + shared, key=lambda e: facts.position(e, tiebreak(e)))
 
 
 def _shared(history: History, topic: str, facts: IncarnationFacts) -> int:
-    """What tells whether the facts about the time up to `heard` are as they were."""
+    """What tells whether the facts about the time up to `newest` are as they were."""
     events = [*facts.deletions.get(topic, ())]
     for broker in history.brokers & facts.starts.keys():
         events += facts.starts[broker]
-    return crc32("".join(sorted(e.record_id for e in events if (e.ts or 0) <= history.heard)).encode())
+    return crc32("".join(sorted(e.record_id for e in events if (e.ts or 0) <= history.newest)).encode())
 
 
 def tiebreak(e: Event) -> int:
@@ -137,7 +137,7 @@ def tiebreak(e: Event) -> int:
 # ---------------------------------------------------------------------------------------- what lines assert
 
 
-def hear(life: Life, pos: int, e: Event, facts: IncarnationFacts) -> None:
+def add_event(life: Life, pos: int, e: Event, facts: IncarnationFacts) -> None:
     """Adds what an event asserts."""
     here = pos, e.ts, e.record_id
     kind = e.event_type
@@ -145,7 +145,7 @@ def hear(life: Life, pos: int, e: Event, facts: IncarnationFacts) -> None:
     if e.replica is None and state in PARTITION_STATES:
         life.marks.append(Mark(*here, str(state)))
     if e.is_present and e.leader != LEADER_DURING_DELETE:
-        _hear_version(life, here, e, facts.keeps.get(e.event_type, ()))
+        _add_version(life, here, e, facts.keeps.get(e.event_type, ()))
     if kind in PROPOSED:
         life.proposed.append(ProposedIsr(*here, e.node if e.broker is None else e.broker, e.previous_isr, e.isr))
     elif kind in ANSWERED:
@@ -160,14 +160,14 @@ def hear(life: Life, pos: int, e: Event, facts: IncarnationFacts) -> None:
         life.marks.append(Mark(*here, kind, e.target_replicas))
     elif kind == "deletion_completed" and (life.versions or life.loose or life.assigned or life.marks):
         life.marks.append(Mark(*here, "deleted"))
-    life.stood += replica_states.told_by(e, pos)
+    life.replica_states += printed_state(e, pos)
     if e.node not in facts.tracers:
-        life.stood += replica_states.inferred_from(e, pos, life.assigned[-1] if life.assigned else None)
+        life.replica_states += inferred_states(e, pos, life.assigned[-1] if life.assigned else None)
     if e.is_present and e.replicas is not None:
-        _hear_assignment(life, here, e)
+        _add_assignment(life, here, e)
 
 
-def _hear_version(life: Life, here: tuple[int, int | None, str], e: Event, keeps: Sequence[str]) -> None:
+def _add_version(life: Life, here: tuple[int, int | None, str], e: Event, keeps: Sequence[str]) -> None:
     """Adds what an event says of the state znode."""
     if e.leader is None and e.leader_epoch is None and e.isr is None and e.partition_epoch is None:
         return
@@ -205,7 +205,7 @@ def _forget_proposed(proposed: list[ProposedIsr], writer: int | None) -> None:
             return
 
 
-def _hear_assignment(life: Life, here: tuple[int, int | None, str], e: Event) -> None:
+def _add_assignment(life: Life, here: tuple[int, int | None, str], e: Event) -> None:
     """Adds an assignment that is written, or what a request carries.
 
     Up to 2.3 RS alone is written: AR is the target less the replicas before, RR these less the target; RS equal to the target ends it.
@@ -236,7 +236,7 @@ def _hear_assignment(life: Life, here: tuple[int, int | None, str], e: Event) ->
 # ---------------------------------------------------------------------------------------- the rows
 
 
-def tell(history: History, rows: Rows, facts: IncarnationFacts) -> list[Row]:
+def build_rows(history: History, rows: Rows, facts: IncarnationFacts) -> list[Row]:
     """Adds the rows of the present life. Returns those of partition_timeline, from the last final one on."""
     life, is_first = history.life, history.is_first
     caught_up = [mark[:3] for mark in life.marks if mark.what == "caught_up"]
@@ -244,14 +244,14 @@ def tell(history: History, rows: Rows, facts: IncarnationFacts) -> list[Row]:
     versions = [*before_all(found), *found] if is_first else found
     assigned = assignments(life.assigned, life.requested, versions, facts, life.leader_epoch)
     assigned = [*_before_first(assigned), *assigned] if is_first else assigned
-    later = (row for row in _play(life, versions, assigned) if is_first or row.pos > history.since)
-    told = history.final.partitions(later, facts.end)
-    kept = [row for _, row, _ in told]
+    later = (row for row in _changes_in_order(life, versions, assigned) if is_first or row.pos > history.since)
+    current = history.final.partitions(later, facts.end)
+    kept = [row for _, row, _ in current]
     del rows.partitions[history.final.steps - rows.steps :]
-    rows.partitions += told
+    rows.partitions += current
     retold = {replica: step for replica, (step, _) in history.final.standing.items()}
     rows.replicas = [row for row in rows.replicas if row.step < retold.get(row.replica, 1)]
-    rows.replicas += history.final.replicas(replica_states.intervals(life.stood, history.final.standing), kept, facts.end)
+    rows.replicas += history.final.replicas(states_by_replica(life.replica_states, history.final.standing), kept, facts.end)
     rows.reassignments += _reassignments(life, assigned)
     return kept
 
@@ -266,7 +266,7 @@ NOTHING_ASSIGNED = Assigned(0, None, "", None, None, None)
 KINDS = {"caught_up": 0, "deleted": 3, **dict.fromkeys(PARTITION_STATES, 2)}
 
 
-def _play(life: Life, versions: Iterable[Version], assigned: Iterable[Assigned]) -> Iterator[Row]:
+def _changes_in_order(life: Life, versions: Iterable[Version], assigned: Iterable[Assigned]) -> Iterator[Row]:
     """What held after each change: three stories in one."""
     # a record may change more than one thing: the assignment first, so that its phase covers the rest
     changes: list[tuple[int, int, int, int, Any]] = [(a.pos, -1, 0, n, a) for n, a in enumerate(assigned)]
@@ -280,7 +280,7 @@ def _play(life: Life, versions: Iterable[Version], assigned: Iterable[Assigned])
             znode = thing
         elif isinstance(thing, Assigned):
             if is_target(thing, assignment) and not set(znode.isr or ()).isdisjoint(assignment.removing or ()):
-                # replicas leave the ISR before the assignment without them is written: that was not heard
+                # replicas leave the ISR before the assignment without them is written: their lines are not here
                 znode = Version(0, None, "")
             assignment, epoch_at_start, caught_up = thing, znode.leader_epoch, False
         elif thing.what == "caught_up":
@@ -322,8 +322,8 @@ def _never_started(marks: Iterable[Mark], assigned: Sequence[Assigned]) -> Itera
     held: Assigned | None = None
     before: Mark | None = None
     asked = [mark for mark in marks if mark.what in (*REFUSED, "requested")]
-    told: list[Mark | Assigned] = [*asked, *assigned] if asked else []
-    for one in sorted(told, key=lambda one: one.pos):
+    both: list[Mark | Assigned] = [*asked, *assigned] if asked else []
+    for one in sorted(both, key=lambda one: one.pos):
         if isinstance(one, Assigned):
             held, before = one, None
             continue
@@ -345,10 +345,10 @@ def settle_up_to(history: History, rows: Sequence[Row], facts: IncarnationFacts)
     known = in_order(life.versions, life.loose, life.proposed, [], life.printed_values)
     assigned = assignments(life.assigned, life.requested, known, facts, life.leader_epoch)
     moving = [(a.pos, after.pos if after else history.count) for a, after in with_next(assigned) if a.is_moving]
-    others: list[Any] = [*life.stood, *assigned, *life.marks]
+    others: list[Any] = [*life.replica_states, *assigned, *life.marks]
     for base in sorted(known, key=lambda v: v.pos, reverse=True):
         at_once = any(one.ts == base.ts and one.pos > base.pos for one in others)
-        is_old = (base.ts or 0) <= history.heard - UNSETTLED
+        is_old = (base.ts or 0) <= history.newest - UNSETTLED
         at_rest = not any(a <= base.pos <= z for a, z in moving) and not _completes(base, assigned, life.requested)
         if base.is_whole and not at_once and is_old and at_rest:
             break
@@ -378,19 +378,19 @@ def _completes(base: Version, assigned: Sequence[Assigned], requested: Mapping[i
 
 
 def settle(history: History, rows: Sequence[Row], pos: int, ts: int | None) -> None:
-    """Makes rows final up to a position and a moment, but for the end of the last one. rows: as `tell` returns them."""
+    """Makes rows final up to a position and a moment, but for the end of the last one. rows: as `build_rows` returns them."""
     kept = [row for row in rows if row.pos <= pos]
-    stood = replica_states.intervals([one for one in history.life.stood if one.pos <= pos], history.final.standing)
+    standings = states_by_replica([one for one in history.life.replica_states if one.pos <= pos], history.final.standing)
     if kept:
-        history.final.extend(kept, stood)
-    elif stood:
-        _keep_standing(history.final, stood)
-    history.life.stood = [one for one in history.life.stood if one.pos > pos]
+        history.final.extend(kept, standings)
+    elif standings:
+        _keep_standing(history.final, standings)
+    history.life.replica_states = [one for one in history.life.replica_states if one.pos > pos]
     history.is_first, history.since, history.since_ts = False, pos, ts
 
 
-def _keep_standing(final: Final, stood: Mapping[int, Sequence[Standing]]) -> None:
+def _keep_standing(final: Final, standings: Mapping[int, Sequence[Standing]]) -> None:
     """States of replicas become final where no row of the partition does."""
-    for replica, its in stood.items():
+    for replica, states in standings.items():
         first = final.standing[replica][0] if replica in final.standing else 1
-        final.standing[replica] = first + len(its) - 1, its[-1]
+        final.standing[replica] = first + len(states) - 1, states[-1]
