@@ -42,7 +42,15 @@ def gather(store: Store, clusters: list[str]) -> Told:
     """Reads findings, counts and gaps of the clusters."""
     rank = {name: number for number, name in enumerate(SEVERITIES)}
     findings = [row.asDict() for row in store.rows_of("findings", clusters).collect()]
-    findings.sort(key=lambda f: (f["status"] == "resolved", -rank[f["severity"]], str(f["first_seen"]), f["title"]))
+    findings.sort(
+        key=lambda f: (
+            f["status"] == "resolved",
+            -rank[f["severity"]],
+            f["check_id"] == "blind_spot",
+            str(f["first_seen"]),
+            f["title"],
+        )
+    )
     # one row a table and cluster, in one query
     counted = store.rows_of("partition_timeline", clusters).groupBy("cluster").agg(
         F.count_distinct("incarnation", "topic", "partition").alias("partitions"), F.count("*").alias("intervals")
@@ -135,7 +143,7 @@ def _summary(counts: dict[str, int]) -> str:
 
 def _finding_lines(finding: dict[str, Any], told: Told) -> list[str]:
     lines = [
-        f"  [{finding['severity']}{', new' if finding['status'] == 'new' else ''}] {printable(finding['title'], 200)}",
+        f"  [{finding['severity']}{', ' + finding['status'] if finding['status'] in {'new', 'reopened'} else ''}] {printable(finding['title'], 200)}",
         f"      {printable(finding['detail'] or '', 400)}",
     ]
     proof = told.proof.get(finding["evidence"][0])
