@@ -1,0 +1,237 @@
+"""Faults put into recorded logs, as plain functions over text; and, run as a program, how well the checks notice them.
+
+`python -m tests.faults` audits every case of FAULTS beside the recording that it was made from and prints what was detected, missed,
+and raised without cause. With --readme the table in README.md is written anew.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+SAMPLES = Path(__file__).parents[1] / "sample_logs"
+HEAD = re.compile(r"(?=^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\])", re.MULTILINE)
+STAMP = "%Y-%m-%d %H:%M:%S,%f"
+
+# (folder of a node, file name) -> its records, in order
+Logs = dict[tuple[str, str], list[str]]
+Fault = Callable[[Logs], Logs]
+
+
+def read(folder: Path) -> Logs:
+    """The logs of a recording."""
+    return {
+        (path.parent.name, path.name): [record for record in HEAD.split(path.read_text("utf-8")) if record]
+        for path in sorted(folder.glob("*/*.log*"))
+    }
+
+
+def write(logs: Logs, folder: Path) -> None:
+    """Puts them where an audit finds them."""
+    for (node, name), records in logs.items():
+        (folder / node).mkdir(parents=True, exist_ok=True)
+        (folder / node / name).write_text("".join(records), "utf-8")
+
+
+def moment(record: str) -> datetime:
+    """Its time stamp."""
+    return datetime.strptime(record[1:24], STAMP)
+
+
+def stamped(record: str, at: datetime) -> str:
+    """The record with another time stamp."""
+    return f"[{at.strftime(STAMP)[:-3]}{record[24:]}"
+
+
+def _each(change: Callable[[str, str], Iterable[str]]) -> Fault:
+    """Every record replaced by those that (node, record) gives."""
+    return lambda logs: {key: [new for record in records for new in change(key[0], record)] for key, records in logs.items()}
+
+
+def without(pattern: str, node: str = "") -> Fault:
+    """Records that hold the pattern are missing, in one node's files or in all."""
+    return _each(lambda where, record: [] if (not node or where == node) and re.search(pattern, record) else [record])
+
+
+def altered(pattern: str, old: str, new: str) -> Fault:
+    """Records that hold the pattern say another thing."""
+    return _each(lambda _, record: [re.sub(old, new, record) if re.search(pattern, record) else record])
+
+
+def doubled() -> Fault:
+    """A copy of every record follows it, written a millisecond later."""
+    return _each(
+        lambda _, record: (
+            [record, stamped(record, moment(record) + timedelta(milliseconds=1))] if record.startswith("[2") else [record]
+        )
+    )
+
+
+def shifted(node: str, seconds: float) -> Fault:
+    """One node's clock is wrong."""
+    return _each(lambda where, record: [stamped(record, moment(record) + timedelta(seconds=seconds)) if where == node and record.startswith("[2") else record])  # fmt: skip
+
+
+def without_node(node: str) -> Fault:
+    """Its files were not collected."""
+    return lambda logs: {key: records for key, records in logs.items() if key[0] != node}
+
+
+def between(begin: str, end: str, node: str = "") -> Fault:
+    """A stretch of time (HH:MM:SS) is missing."""
+    return _each(lambda where, record: [] if (not node or where == node) and begin <= record[12:20] < end else [record])
+
+
+def until(end: str) -> Fault:
+    """Nothing after a time of day."""
+    return _each(lambda _, record: [record] if record[12:20] < end else [])
+
+
+def truncated(share: float) -> Fault:
+    """Each file ends too early, in the middle of a record."""
+
+    def cut(records: list[str]) -> list[str]:
+        text = "".join(records)
+        return [text[: int(len(text) * share)]]
+
+    return lambda logs: {key: cut(records) for key, records in logs.items()}
+
+
+def swapped(pattern: str) -> Fault:
+    """A record that holds the pattern, and the one before it, have changed places and times."""
+
+    def exchange(records: list[str]) -> list[str]:
+        found = list(records)
+        for place in range(1, len(found)):
+            before, this = found[place - 1], found[place]
+            if re.search(pattern, this) and before.startswith("[2"):
+                found[place - 1], found[place] = stamped(this, moment(before)), stamped(before, moment(this))
+        return found
+
+    return lambda logs: {key: exchange(records) for key, records in logs.items()}
+
+
+def added(node: str, name: str, *lines: str, date: str = "2026-11-20") -> Fault:
+    """Lines `HH:MM:SS LEVEL text (logger)` that the node's file has as well."""
+
+    def more(logs: Logs) -> Logs:
+        records = [f"[{date} {line[:8]},000]{line[8:]}\n" for line in lines]
+        found = dict(logs)
+        found[node, name] = sorted([*found.get((node, name), []), *records], key=lambda record: record[1:24])
+        return found
+
+    return more
+
+
+def faulty(logs: Logs, faults: Iterable[Fault]) -> Logs:
+    """The logs after all of the faults."""
+    for fault in faults:
+        logs = fault(logs)
+    return logs
+
+
+# -- how well the checks notice ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Case:
+    """A recording with faults. detects: checks that must notice; may: further ones that are right about it."""
+
+    name: str
+    recording: str
+    faults: tuple[Fault, ...]
+    detects: frozenset[str] = frozenset()
+    may: frozenset[str] = frozenset()
+
+
+TRACE, RESTART = "3.3.2-trace/delete-topic-dead-broker", "3.9.1-default/controlled-shutdown"
+STOP = r"SIGTERM|shutting down|[Ss]hut down|controlled shutdown|Shutdown"
+GONE = frozenset({"broker_down", "last_in_sync_replica", "cluster_down", "partition_leaderless"})
+LOST = frozenset({"history_broken", "log_gap", "blind_spot", "topic_deletion_blocked"})
+FAULTS = (
+    Case("controller's moves removed", TRACE, (without(r"from OnlineReplica to OfflineReplica"),), frozenset({"history_broken"}), LOST),
+    Case("illegal move of a replica", TRACE, (altered(r"from OfflineReplica to ReplicaDeletionStarted", "from OfflineReplica", "from NewReplica"),),
+         frozenset({"illegal_replica_transition"}), frozenset({"history_broken"})),
+    Case("illegal move of a partition", TRACE, (altered(r"from OnlinePartition to OfflinePartition", "to OfflinePartition", "to NonExistentPartition"),),
+         frozenset({"illegal_partition_transition"}), frozenset({"history_broken", "illegal_replica_transition"})),
+    Case("two moves swapped", TRACE, (swapped(r"from ReplicaDeletionStarted to ReplicaDeletionSuccessful"),), frozenset(),
+         frozenset({"history_broken"})),
+    Case("completion of a deletion lost", TRACE, (without(r"Deletion of topic audit successfully completed"),), frozenset({"topic_deletion_blocked"}), LOST),
+    Case("forged zombie controller", RESTART, (added("broker-3", "controller.log",
+         "10:44:25 INFO [Controller id=3] 3 successfully elected as the controller. Epoch incremented to 2 and epoch zk version is now 2 (kafka.controller.KafkaController)"),),
+         frozenset({"stale_controller"}), frozenset({"no_controller"})),
+    Case("broker killed: its last words removed", RESTART, (without(STOP, "broker-2"), without(r"Shutting down broker 2|shutting down brokers")),
+         frozenset({"broker_down"}), GONE),
+    Case("clock of a node 3 s fast", RESTART, (shifted("broker-3", 3),), frozenset({"clock_skew"}), GONE),
+    Case("clock of a node 3 min slow", RESTART, (shifted("broker-3", -180),), frozenset({"clock_skew"}), GONE | {"no_controller"}),
+    Case("clock of a node 3 h fast", RESTART, (shifted("broker-3", 10800),), frozenset({"clock_skew"}), GONE | {"no_controller", "log_gap", "leader_imbalance"}),
+    Case("file of one node missing", RESTART, (without_node("broker-3"),), frozenset(), frozenset({"blind_spot"})),
+    Case("half a minute missing", TRACE, (between("10:09:20", "10:09:50"),), frozenset({"history_broken"}), LOST | GONE),
+    Case("every record twice", TRACE, (doubled(),)),
+    Case("files cut off at 70 %", RESTART, (truncated(0.7),), frozenset(), GONE),
+    Case("unclean election forged", RESTART, (added("broker-1", "state-change.log",
+         "10:44:30 INFO [Controller id=1 epoch=1] Changed partition invoices-1 from OfflinePartition to OnlinePartition with state "
+         "LeaderAndIsr(leader=2, leaderEpoch=2, isr=List(2), leaderRecoveryState=RECOVERING, partitionEpoch=3) (state.change.logger)"),),
+         frozenset({"unclean_election"}), frozenset({"last_in_sync_replica", "history_broken"})),
+)  # fmt: skip
+
+
+def judge(case: Case, found: set[str], usual: set[str]) -> tuple[list[str], list[str], list[str]]:
+    """(detected, missed, raised without cause); usual: what the recording raises without the fault."""
+    new = found - usual
+    return sorted(case.detects & found), sorted(case.detects - found), sorted(new - case.detects - case.may)
+
+
+def table(results: Mapping[str, tuple[list[str], list[str], list[str]]]) -> str:
+    """The table of the README."""
+    lines = ["| fault | detected by | missed by | false alarms |", "|---|---|---|---|"]
+    for case in FAULTS:
+        told = [", ".join(f"`{name}`" for name in names) or "-" for names in results[case.name]]
+        lines.append(f"| {case.name} | {' | '.join(told)} |")
+    return "\n".join(lines)
+
+
+def main(arguments: list[str]) -> int:
+    """Audits all cases in one run."""
+    import json
+    import tempfile
+
+    from jobs.nightly_audit import main as kafka_audit
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        names = {**{case.name: case for case in FAULTS}, **{case.recording: None for case in FAULTS}}
+        blocks = []
+        for number, (key, case) in enumerate(names.items()):
+            logs = read(SAMPLES / (case.recording if case else key))
+            write(faulty(logs, case.faults if case else ()), folder / str(number))
+            blocks.append(f"[[cluster]]\nname = {json.dumps(key)}\nlogs = [{json.dumps(str(number))}]\n")
+        (folder / "audit.toml").write_text("\n".join(blocks))
+        verdict = folder / "verdict.json"
+        out, sys.stdout = sys.stdout, verdict.open("w")
+        try:
+            kafka_audit(["audit", "--config", str(folder / "audit.toml"), "--tables", str(folder / "tables"), "--json"])
+        finally:
+            sys.stdout.close()
+            sys.stdout = out
+        findings = json.loads(verdict.read_text())["findings"]
+    found: dict[str, set[str]] = {key: set() for key in names}
+    for finding in findings:
+        if finding["severity"] != "info":
+            found[finding["cluster"]].add(finding["check_id"])
+    results = {case.name: judge(case, found[case.name], found[case.recording]) for case in FAULTS}
+    text = table(results)
+    print(text)
+    if "--readme" in arguments:
+        readme = Path(__file__).parents[1] / "README.md"
+        mark = re.compile(r"(<!-- faults -->\n).*?(<!-- /faults -->)", re.DOTALL)
+        readme.write_text(mark.sub(lambda m: f"{m[1]}{text}\n{m[2]}", readme.read_text("utf-8")), "utf-8")
+    return 1 if any(missed for _, missed, _ in results.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
