@@ -100,7 +100,8 @@ def gather(spark: "SparkSession", clusters: Sequence[str], findings: Sequence[Ma
     ).collect():
         if row.cluster in clusters:
             last = _utc(row["last"])
-            nights[row.cluster] = Night(Span(max(_utc(row.first), last - timedelta(hours=HOURS)), last))
+            first, whole = _utc(row.first), timedelta(hours=HOURS)
+            nights[row.cluster] = Night(Span(last - whole if last - first > whole else first, last))
     _terms(spark, nights)
     _outages(spark, nights)
     _counts(spark, nights)
@@ -217,7 +218,10 @@ def _strip(finding: Mapping[str, Any], steps: list[Any], states: list[Any], mark
         return None
     begin, end = _utc(begin), _utc(end)
     margin = max((end - begin) / 4, timedelta(seconds=20))
-    first, last = begin - margin, end + margin
+    try:
+        first, last = begin - margin, end + margin
+    except OverflowError:  # a forged time stamp at either end of the calendar
+        return None
     shown = []
     for row in steps:
         since, until = (
@@ -267,8 +271,12 @@ class _Axis:
                 break
         first = datetime.fromtimestamp(-(-self.span.since.timestamp() // step) * step, UTC)
         form = "%H:%M:%S" if step < 60 else "%H:%M" if step < 86400 else "%m-%d"
-        times = [first + timedelta(seconds=step * number) for number in range(10)]
-        return [(self.x(at), f"{at:{form}}") for at in times if at <= self.span.until]
+        times = [
+            first + timedelta(seconds=step * number)
+            for number in range(10)
+            if self.span.until - first >= timedelta(seconds=step * number)
+        ]
+        return [(self.x(at), f"{at:{form}}") for at in times]
 
 
 def _figure(name: str, words: tuple[str, str], parts: Iterable[Markup], height: float, table: Markup) -> Markup:

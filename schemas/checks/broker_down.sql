@@ -53,7 +53,7 @@ SELECT
          CASE WHEN d.out_of_sync = 0 THEN '.'
               ELSE concat('; ', d.out_of_sync, ' were without its replica in the ISR',
                           CASE WHEN d.out_of_sync_now > 0 THEN concat(', ', d.out_of_sync_now, ' still are.') ELSE '.' END) END) AS detail,
-  concat_ws('|', d.broker, d.evidence[0]) AS same,
+  concat_ws('|', d.broker, get(d.evidence, 0)) AS same,
   array_distinct(concat(d.evidence, coalesce(d.records, array()))) AS evidence, d.subjects
 FROM down d
 WHERE NOT (d.how = 'shut_down' AND d.until IS NOT NULL AND NOT d.long AND d.leaderless_long = 0)

@@ -7,7 +7,7 @@
 -- only: isr_alter_ignored, controller_event_failed, controller_event_failed_up_to_3_5, broker_heartbeat_failed, alter_partition_failed
 -- thresholds: stale_broker_epoch_seconds=60
 WITH refused AS (
-  SELECT cluster, incarnation, coalesce(broker, cast(regexp_extract(raw, '(?:broker|node) ([0-9]+)', 1) AS INT)) AS broker, ts, record_id
+  SELECT cluster, incarnation, coalesce(broker, try_cast(regexp_extract(raw, '(?:broker|node) ([0-9]+)', 1) AS INT)) AS broker, ts, record_id
   FROM audited_events
   WHERE event_type IN ('isr_alter_ignored', 'controller_event_failed', 'controller_event_failed_up_to_3_5', 'broker_heartbeat_failed', 'alter_partition_failed')
     AND (raw LIKE '%StaleBrokerEpoch%' OR raw LIKE '%STALE_BROKER_EPOCH%')

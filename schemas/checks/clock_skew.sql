@@ -40,5 +40,5 @@ SELECT
 FROM measured m
 WHERE m.facts >= 5 AND abs(m.parts[1]) >= clock_skew_ms(m.cluster, NULL)
   -- a constant distance, not a slow node: nine tenths lie on one side and close together
-  AND sign(m.parts[0]) = sign(m.parts[2]) AND abs(m.parts[2] - m.parts[0]) <= greatest(1000, abs(m.parts[1]) / 4)
-  AND least(abs(m.parts[0]), abs(m.parts[2])) >= clock_skew_ms(m.cluster, NULL) / 2
+  AND sign(get(m.parts, 0)) = sign(m.parts[2]) AND abs(m.parts[2] - get(m.parts, 0)) <= greatest(1000, abs(m.parts[1]) / 4)
+  AND least(abs(get(m.parts, 0)), abs(m.parts[2])) >= clock_skew_ms(m.cluster, NULL) / 2

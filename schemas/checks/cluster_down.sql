@@ -10,7 +10,7 @@ SELECT
   CASE WHEN o.how = 'shut_down' THEN 'info' WHEN o.until IS NULL THEN 'critical' ELSE 'error' END AS severity,
   CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, CAST(NULL AS INT) AS node,
   o.since AS first_seen, coalesce(o.until, k.now) AS last_seen, o.until IS NOT NULL AS ended,
-  CASE WHEN size(b.brokers) = 1 THEN concat('its only broker, ', b.brokers[0]) ELSE concat('all ', size(b.brokers), ' brokers') END AS thing,
+  CASE WHEN size(b.brokers) = 1 THEN concat('its only broker, ', get(b.brokers, 0)) ELSE concat('all ', size(b.brokers), ' brokers') END AS thing,
   concat('From ', date_format(o.since, 'yyyy-MM-dd HH:mm:ss'),
          CASE WHEN o.until IS NULL THEN ' on' ELSE concat(' to ', date_format(o.until, 'yyyy-MM-dd HH:mm:ss')) END,
          ' no broker served (', array_join(b.brokers, ', '), '). ',

@@ -13,7 +13,7 @@ WITH begun AS (
   SELECT e.cluster, e.incarnation, e.node, e.ts, e.record_id FROM audited_events e
   WHERE e.event_type IN ('controller_resigned', 'controller_renounced') AND e.ts IS NOT NULL
   UNION ALL
-  SELECT cluster, incarnation, broker, since, evidence[0] FROM audited_broker_outages WHERE broker IS NOT NULL AND how <> 'first_start'
+  SELECT cluster, incarnation, broker, since, get(evidence, 0) FROM audited_broker_outages WHERE broker IS NOT NULL AND how <> 'first_start'
 ), ended AS (
   -- every broker says that it resigns when it stops: it ends a term only of the one that had the last
   SELECT e.cluster, e.incarnation, e.node, e.ts AS since, e.record_id

@@ -28,7 +28,7 @@ WITH unexplained AS (
 SELECT
   f.cluster, f.incarnation, 'critical' AS severity,
   CASE WHEN f.partitions = 1 THEN f.first.topic END AS topic, CASE WHEN f.partitions = 1 THEN f.first.partition END AS partition,
-  CAST(NULL AS INT) AS replica, CASE WHEN size(f.last_isr) = 1 THEN f.last_isr[0] END AS node,
+  CAST(NULL AS INT) AS replica, CASE WHEN size(f.last_isr) = 1 THEN get(f.last_isr, 0) END AS node,
   f.since AS first_seen, f.until AS last_seen, f.ended,
   concat(f.first.topic, '-', f.first.partition, CASE WHEN f.partitions > 1 THEN concat(' and ', f.partitions - 1, ' more') ELSE '' END) AS thing,
   concat(f.first.topic, '-', f.first.partition, CASE WHEN f.partitions > 1 THEN concat(' and ', f.partitions - 1, ' more') ELSE '' END,

@@ -28,7 +28,7 @@ SELECT
   concat(n.topic, '-', n.partition) AS thing,
   concat('A reassignment of ', n.topic, '-', n.partition, ' was asked for at ', date_format(n.since, 'yyyy-MM-dd HH:mm:ss'),
          CASE WHEN n.refused THEN concat(' and refused', coalesce(concat(': ', left(n.why, 200)), '')) ELSE ' and has not begun' END, '.') AS detail,
-  concat_ws('|', n.topic, n.partition, n.records[0]) AS same,
+  concat_ws('|', n.topic, n.partition, get(n.records, 0)) AS same,
   slice(n.records, 1, 20) AS evidence
 FROM never n
 JOIN clocks k ON k.cluster = n.cluster AND k.incarnation = n.incarnation

@@ -8,7 +8,7 @@
 -- same: topic, first sign of the deletion
 SELECT
   d.cluster, d.incarnation, 'error' AS severity, d.topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica,
-  CASE WHEN size(array_distinct(d.blocked_by.replica)) = 1 THEN d.blocked_by.replica[0] END AS node,
+  CASE WHEN size(array_distinct(d.blocked_by.replica)) = 1 THEN get(d.blocked_by.replica, 0) END AS node,
   d.blocked_since AS first_seen, coalesce(d.completed_at, n.now) AS last_seen, d.outcome = 'completed' AS ended,
   concat(d.topic, ' waits for broker', CASE WHEN size(array_distinct(d.blocked_by.replica)) > 1 THEN 's ' ELSE ' ' END,
          array_join(cast(array_sort(array_distinct(d.blocked_by.replica)) AS ARRAY<STRING>), ', ')) AS thing,

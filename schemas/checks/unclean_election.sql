@@ -22,7 +22,7 @@ WITH said AS (
 ), shown AS (
   -- 1.1 to 3.1 say it nowhere: the partition was offline, and the new leader, alone in the ISR, was not in the one before
   SELECT cluster, incarnation, topic, partition, leader, leader_epoch, valid_from AS ts, record_id FROM steps
-  WHERE leader >= 0 AND leader_before = -1 AND size(isr) = 1 AND isr[0] = leader AND size(isr_before) > 0
+  WHERE leader >= 0 AND leader_before = -1 AND size(isr) = 1 AND get(isr, 0) = leader AND size(isr_before) > 0
     AND NOT array_contains(isr_before, leader) AND NOT inferred AND coalesce(last_leader <> leader, true) AND valid_from IS NOT NULL
 ), elections AS (
   SELECT cluster, incarnation, topic, partition, leader, min(ts) AS at, max(leader_epoch) AS leader_epoch, array_sort(collect_set(record_id)) AS records
@@ -37,7 +37,7 @@ WITH said AS (
   -- what the old leader had committed, and had to cut when it came back
   SELECT r.cluster, r.incarnation, r.topic, r.partition, r.leader, r.at, array_sort(collect_set(t.record_id)) AS records,
     max(CASE WHEN t.event_type = 'truncated_below_high_watermark' THEN t.high_watermark - t.start_offset
-             ELSE cast(regexp_extract(t.raw, 'from \\(offset=([0-9]+)', 1) AS BIGINT) - cast(regexp_extract(t.raw, 'to \\(offset=([0-9]+)', 1) AS BIGINT) END) AS records_lost
+             ELSE try_cast(regexp_extract(t.raw, 'from \\(offset=([0-9]+)', 1) AS BIGINT) - try_cast(regexp_extract(t.raw, 'to \\(offset=([0-9]+)', 1) AS BIGINT) END) AS records_lost
   FROM real r
   JOIN audited_events t ON t.cluster = r.cluster AND t.incarnation = r.incarnation AND t.topic = r.topic AND t.partition = r.partition
     AND t.event_type IN ('truncated_below_high_watermark', 'high_watermark_decreased') AND t.ts BETWEEN r.at AND r.at + INTERVAL 1 HOUR
@@ -59,7 +59,7 @@ SELECT
          CASE WHEN count(*) > 10 THEN ', ..' ELSE '' END,
          CASE WHEN sum(t.records_lost) > 0 THEN concat('. At least ', sum(t.records_lost), ' committed record(s) are lost.')
               ELSE '. The logs do not tell how much is lost.' END) AS detail,
-  concat_ws('|', t.leader, min_by(t.records[0], struct(t.at, t.topic, t.partition))) AS same,
+  concat_ws('|', t.leader, min_by(get(t.records, 0), struct(t.at, t.topic, t.partition))) AS same,
   slice(array_distinct(flatten(collect_list(t.evidence))), 1, 20) AS evidence,
   collect_list(struct(t.topic, t.partition, t.leader AS replica, t.at AS since, t.at AS until)) AS subjects
 FROM told t

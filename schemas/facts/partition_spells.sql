@@ -16,12 +16,12 @@ WITH stated AS (
   SELECT *, filter(concat(
     array(
       named_struct('kind', 'leaderless', 'replica', CASE WHEN leader = -1 THEN -1 END),
-      named_struct('kind', 'last_in_sync', 'replica', CASE WHEN leader >= 0 AND size(isr) = 1 AND size(owed) > 1 THEN isr[0] END),
+      named_struct('kind', 'last_in_sync', 'replica', CASE WHEN leader >= 0 AND size(isr) = 1 AND size(owed) > 1 THEN get(isr, 0) END),
       named_struct('kind', 'below_min_isr', 'replica',
                    CASE WHEN leader >= 0 AND size(isr) BETWEEN 0 AND least(min_isr, size(owed)) - 1 THEN -1 END),
       named_struct('kind', 'not_preferred', 'replica',
-                   CASE WHEN leader >= 0 AND leader <> replicas[0] AND array_contains(isr, replicas[0]) AND size(owed) = size(replicas)
-                        THEN replicas[0] END)),
+                   CASE WHEN leader >= 0 AND leader <> get(replicas, 0) AND array_contains(isr, get(replicas, 0)) AND size(owed) = size(replicas)
+                        THEN get(replicas, 0) END)),
     transform(array_except(coalesce(owed, array()), coalesce(isr, owed, array())), r -> named_struct('kind', 'out_of_sync', 'replica', r))
   ), c -> c.replica IS NOT NULL) AS conditions
   FROM stated WHERE NOT gone
