@@ -17,6 +17,7 @@ from typing import Any
 
 import schemas
 from jobs.errors import UsageError
+from jobs.location import local_folder, root_of
 from parsers.explanation import visible
 
 WIDTH = 100  # columns of a terminal that a story fits in
@@ -37,14 +38,14 @@ def add_arguments(commands: Any) -> None:
     """Adds `timeline` and `sql` to the command line."""
     story = commands.add_parser("timeline", help="the story of one partition or topic")
     story.add_argument("partition", metavar="TOPIC[-PARTITION]")
-    story.add_argument("--tables", required=True, type=Path, metavar="DIR")
+    story.add_argument("--tables", required=True, metavar="DIR")
     story.add_argument("--cluster", metavar="NAME")
     story.add_argument("--json", action="store_true", help="JSON Lines")
     story.set_defaults(run=lambda options: timeline(options.partition, options.tables, options.cluster, options.json))
 
     query = commands.add_parser("sql", help="one query over the tables and views")
     query.add_argument("query", metavar="QUERY")
-    query.add_argument("--tables", required=True, type=Path, metavar="DIR")
+    query.add_argument("--tables", required=True, metavar="DIR")
     query.add_argument("--json", action="store_true", help="JSON Lines")
     query.set_defaults(run=lambda options: sql(options.query, options.tables, options.json))
 
@@ -52,24 +53,31 @@ def add_arguments(commands: Any) -> None:
 # -- opening -----------------------------------------------------------------------------------------------
 
 
-def present(root: Path) -> list[str]:
-    """Names of the tables that the folder holds. Raises UsageError where there is none."""
-    if not root.is_dir():
+def present(root: str | Path) -> list[str]:
+    """Names of the tables that a folder of this machine holds; elsewhere all, for that shows when they are opened.
+
+    Raises UsageError where there is none.
+    """
+    folder = local_folder(root_of(root))
+    names = [table.name for table in schemas.statements("tables")]
+    if folder is None:
+        return names
+    if not folder.is_dir():
         raise UsageError(f"--tables {root}: no such folder; give the one that `kafka-audit audit` wrote")
-    found = [t.name for t in schemas.statements("tables") if (root / t.name / "_delta_log").is_dir()]
+    found = [name for name in names if (folder / name).is_dir()]
     if not found:
         raise UsageError(f"--tables {root} holds no tables; give the folder that `kafka-audit audit` wrote")
     return found
 
 
-def opened(root: Path) -> Any:
+def opened(root: str | Path) -> Any:
     """A session that knows the tables that are there, and the views that can be made of them, by name."""
     from jobs import session
     from jobs.store import Store
 
     present(root)
     spark = session.start(1000)
-    Store(spark, root.resolve()).register()
+    Store(spark, root).register()
     return spark
 
 
@@ -138,7 +146,7 @@ def reading(query: str) -> str:
     return query.rstrip().rstrip(";").rstrip() if bare.rstrip().endswith(";") else query
 
 
-def sql(query: str, tables: Path, as_json: bool) -> int:
+def sql(query: str, tables: str, as_json: bool) -> int:
     """Runs one query, prints its rows as an aligned table or JSON Lines. UsageError if it is wrong."""
     statement = reading(query)
     present(tables)
@@ -485,7 +493,7 @@ def near_names(asked: str, known: Iterable[tuple[str, int]]) -> list[str]:
     return found or sorted(topics)[:NEAR]
 
 
-def timeline(partition: str, tables: Path, cluster: str | None, as_json: bool) -> int:
+def timeline(partition: str, tables: str, cluster: str | None, as_json: bool) -> int:
     """Prints the story of a partition (`orders-3`) or topic (`orders`). UsageError if it is not known."""
     if "partition_timeline" not in present(tables):
         raise UsageError(f"--tables {tables} holds no partition_timeline; run `kafka-audit audit` on it first")
@@ -496,7 +504,7 @@ def timeline(partition: str, tables: Path, cluster: str | None, as_json: bool) -
     return 0
 
 
-def _gathered(spark: Any, asked: str, tables: Path, cluster: str | None) -> tuple[Story, bool]:
+def _gathered(spark: Any, asked: str, tables: str, cluster: str | None) -> tuple[Story, bool]:
     """The story, and whether of a topic. in: partition_timeline, events, controllers, reassignments."""
     from pyspark.sql import functions as F
 
@@ -536,7 +544,7 @@ def _gathered(spark: Any, asked: str, tables: Path, cluster: str | None) -> tupl
     return Story(clusters[0], asked, intervals, reigns, reassignments), whole_topic
 
 
-def _not_found(spark: Any, asked: str, tables: Path, cluster: str | None) -> str:
+def _not_found(spark: Any, asked: str, tables: str, cluster: str | None) -> str:
     """Says what there is instead."""
     names = spark.table("partition_timeline").select("cluster", "topic", "partition").distinct().collect()
     clusters = sorted({row["cluster"] for row in names})

@@ -85,6 +85,7 @@ def write(store: Any, clusters: Iterable[str], racks: Mapping[str, Mapping[int, 
         .join(topics, ["cluster", "topic_id"], "left")
         .withColumn("topic", F.coalesce("topic", "named"))
         .drop("named")
+        .filter("topic IS NOT NULL")
     )
     # columns of their own: both sides may come from one frame
     made = made.toDF(*made.columns)

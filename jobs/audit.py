@@ -4,10 +4,11 @@ import argparse
 import hashlib
 import json
 import os
-import shutil
 import sys
+import tempfile
 import threading
 import uuid
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime
@@ -19,6 +20,7 @@ from typing import Any
 from jobs import config as configuration
 from jobs import errors
 from jobs.errors import InputError, UsageError
+from jobs.location import local_folder, root_of, sole_writer
 from jobs.progress import stage, warn
 from parsers.rules import RuleSet, built_in, load
 
@@ -44,7 +46,7 @@ def add_arguments(commands: Any) -> None:
     )
     audit.set_defaults(run=lambda options: Audit(options).run())
     audit.add_argument("logs", nargs="*", metavar="LOGS", help="files, globs or folders (searched in depth; .gz too)")
-    audit.add_argument("--tables", required=True, type=Path, metavar="DIR", help="folder of the Delta tables; made if missing")
+    audit.add_argument("--tables", required=True, metavar="DIR", help="folder or URI of the Delta tables; made if missing")
     audit.add_argument("--cluster", metavar="NAME", help="name of the cluster (default: the name of the folder given)")
     audit.add_argument(
         "--timezone", default=None, metavar="ZONE", help="zone of the time stamps: an IANA name or GMT+09:30 (default UTC)"
@@ -153,9 +155,6 @@ def _ruleset(site: Path | None) -> RuleSet:
 
 
 SHOWN_PROBLEMS = 5
-# up to so many bytes of Parquet in `events`, some 200,000 of them, rows stay in memory from reading to verdict, and timelines are made
-# anew as a whole: to find out what new events touch takes longer
-KEPT_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -194,7 +193,7 @@ class Audit:
     def run(self) -> int:
         """The exit code. Raises AuditError where nothing could be done."""
         from jobs import contracts, ingest, session
-        from jobs.store import Store, bytes_under
+        from jobs.store import Store
 
         with stage("find logs") as doing:
             files = [file for cluster in self.config.clusters for file in ingest.find(cluster, self.ruleset)]
@@ -202,137 +201,116 @@ class Audit:
         _warn_of(files)
         if not any(f.usable for f in files):
             raise InputError(_nothing_found(files))
-        warm_up = threading.Thread(target=contracts.preload, daemon=True)
-        warm_up.start()
-        root = self.options.tables.resolve()
-        with Store.sole_writer(root):
-            shutil.rmtree(root / "_staging", ignore_errors=True)  # of a run that was killed
-            held = bytes_under(root / "events")
+        self.warm_up = threading.Thread(target=contracts.preload, daemon=True)
+        self.warm_up.start()
+        root = root_of(self.options.tables)
+        with sole_writer(root):
             with stage("start Spark"):
-                spark = session.start(sum(f.length for f in files), held_bytes=held)
-            with Store(spark, root) as store:
-                outcomes = self._audit(store, files, held, warm_up)
-                return self._verdict(store, outcomes)
+                spark = session.start(sum(f.length for f in files))
+            store = Store(spark, root)
+            outcomes = self._audit(store, files)
+            return self._verdict(store, outcomes)
 
-    def _audit(self, store: Any, files: list[Any], held: int, warm_up: threading.Thread) -> list[Outcome]:
-        """All clusters at once: a stage costs the same for one or for many. held: bytes of `events` before this run."""
+    def _audit(self, store: Any, files: list[Any]) -> list[Outcome]:
+        """All clusters at once: a stage costs the same for one or for many."""
+        from jobs import nights
+
+        spark = store.spark
+        files, read = self._read(store, files)
+        # what a run has landed that did not come to its end is still new
+        keeps = {rule.name: tuple(rule.keeps) for rule in self.ruleset.rules if rule.keeps}
+        night = nights.read(store, [cluster.name for cluster in self.config.clusters], keeps)
+        with stage("timelines, coverage", spark) as doing:
+            made = nights.update(store, night)
+            doing.note(f"{night.count:,} new events")
+        outcomes = [self._outcome(cluster, files, made.facts.get(cluster.name), read) for cluster in self.config.clusters]
+        audited = [outcome.cluster for outcome in outcomes if outcome.problem is None]
+        if audited and not night.is_empty:
+            with stage("outages, assignments, durability", spark):
+                self._derive(store, audited)
+        if audited:
+            with stage("checks, contracts", spark) as doing:
+                for note in self._check(store, nights.scope(store, night, made.facts), made.facts, outcomes):
+                    doing.note(note)
+        if made.is_new:
+            nights.note(store, made)
+        return outcomes
+
+    def _derive(self, store: Any, audited: list[str]) -> None:
+        """Writes what is made of whole timelines."""
+        from jobs import assignments, checks, durability
+        from jobs.store import run_concurrently
+
+        racks = {cluster.name: cluster.racks for cluster in self.config.clusters}
+        events, partitions = (store.rows_of(table, audited) for table in ("events", "partition_timeline"))
+        store.replace("broker_outages", audited, checks.broker_outages(store.spark, events, partitions))
+        run_concurrently(
+            lambda: assignments.write(store, audited, racks),
+            lambda: durability.write(store, audited, self.config),
+        )
+
+    def _check(self, store: Any, audited: dict[str, Any], facts: Mapping[str, Any], outcomes: list[Outcome]) -> Iterator[str]:
+        """Writes the findings; raises ContractError where what was written breaks its contract.
+
+        audited: table -> the rows to be looked at. out: what held, for people.
+        """
         from pyspark.sql import functions as F
 
-        import schemas
-        from jobs import assignments, checks, contracts, coverage, durability
-        from jobs import old_timelines as timelines
-        from jobs.old_timelines import metadata_log, night
-        from jobs.store import at_once, bytes_under
+        from jobs import contracts
+        from jobs.store import run_concurrently
 
-        spark, ruleset = store.spark, self.ruleset
-        names = [cluster.name for cluster in self.config.clusters]
-        # what a run has landed that did not come to its end is still new
-        before = None if held < KEPT_BYTES else store.built_from(names)
-        store.keeps_rows = held + sum(file.length for file in files) < KEPT_BYTES
-        files, read = self._read(store, files)
-        store.keeps_rows = store.keeps_rows or bytes_under(store.path("events")) < KEPT_BYTES
-        come = night.news(store, names, before) if before and before.witnesses else None
-        told = store.rows_of("events", names) if come is None else come.told
-        rows = told.groupBy("cluster").agg(
-            F.count_if(F.col("event_type").isNotNull()).alias("recognised"),
-            F.max("ts").alias("newest"),
-            F.max(F.col("logger") == metadata_log.LOGGER).alias("metadata_log"),
-            F.size(F.collect_set("cluster_id")).alias("cluster_ids"),
-            F.max_by("kafka_version", F.when(F.col("kafka_version").isNotNull(), F.col("ts"))).alias("version"),
-        )  # fmt: skip
-        summary = {row.cluster: row for row in rows.collect()}
-        outcomes = [self._outcome(cluster, files, summary.get(cluster.name), read) for cluster in self.config.clusters]
-        audited = [outcome.cluster for outcome in outcomes if outcome.problem is None]
-        if not audited:
-            return outcomes
+        def guard(some: dict[str, Any], whole: dict[str, Any]) -> str:
+            self.warm_up.join()
+            return f"{contracts.guard(store.spark, some, whole)} rules hold for {', '.join(some)}"
 
-        again = None if come is None else coverage.hours_of(come.moments)
+        changed, held = run_concurrently(lambda: self._find(store, audited, facts, outcomes), partial(guard, audited, audited))
+        yield held
+        if changed is not None:
+            evidence = changed.select(F.explode("evidence").alias("record_id"))
+            events = audited["events"]
+            if not evidence.join(events, "record_id", "left_anti").isEmpty():
+                events = store.rows_of("events", list(facts))
+            names = [outcome.cluster for outcome in outcomes if outcome.problem is None]
+            findings, subjects = (store.rows_of(table, names) for table in ("findings", "finding_subjects"))
+            yield guard({"findings": changed, "finding_subjects": subjects}, {"events": events, "findings": findings})
 
-        def cover() -> None:
-            events, passed_over = (store.rows_of(table, audited) for table in ("events", "passed_over"))
-            held = None if again is None else store.rows_of("coverage", audited)
-            store.replace("coverage", audited, coverage.coverage(events, passed_over, held, again))
+    def _find(self, store: Any, audited: dict[str, Any], facts: Mapping[str, Any], outcomes: list[Outcome]) -> Any:
+        """Writes the findings; returns those that this run has changed, None where there is none."""
+        from pyspark.sql import functions as F
 
-        witnesses = None
+        from jobs import checks
 
-        def make_timelines() -> None:
-            nonlocal witnesses
-            witnesses = timelines.rebuild(store, audited, ruleset, come)
-            events, partitions = (store.rows_of(table, audited) for table in ("events", "partition_timeline"))
-            store.replace("broker_outages", audited, checks.broker_outages(spark, events, partitions))
-
-        built = not read.new and store.is_built(audited)
-        if not built:
-            with stage("timelines, coverage", spark):
-                at_once(make_timelines, cover)
-            with stage("assignments, durability", spark):
-                racks = {cluster.name: cluster.racks for cluster in self.config.clusters}
-                at_once(
-                    lambda: assignments.write(store, audited, racks),
-                    lambda: durability.write(store, audited, self.config),
-                )
-        elif read.newly_counted:
-            with stage("coverage", spark):
-                cover()
-
-        with stage("checks, contracts", spark) as doing:
-            tables = [name for name in schemas.contracts() if name not in {"findings", "finding_subjects"}]
-            whole = {name: store.rows_of(name, audited) for name in tables}
-            written = {name: store.rows_written(name, audited) for name in tables}
-            if again is not None:  # no row of another time can be the same as a new one
-                written["events"] = whole["events"].filter(again.hold("ts"))
-
-            def find() -> None:
-                clocks = self._clocks(whole["controllers"], outcomes, summary)
-                checks.register(spark, whole, clocks, self.config.thresholds, self.config.slos)
-                before, subjects = (store.rows_of(table, audited) for table in ("findings", "finding_subjects"))
-                given = checks.present(spark)
-                given |= {"metadata_log"} if any(row.metadata_log for row in summary.values()) else set()
-                given |= {"cluster_ids"} if any(row.cluster_ids > 1 for row in summary.values()) else set()
-                silences = [silence for silence in self.config.silences if silence.holds_at(self.moment)]
-                found = checks.violations(spark, given)
-                store.replace("finding_subjects", audited, checks.subjects(found, subjects))
-                store.replace("findings", audited, checks.settle(found, before, spark.table("clocks"), self.run_id, silences))
-
-            def guard(some: dict[str, Any]) -> None:
-                warm_up.join()
-                doing.note(f"{contracts.guard(spark, some, whole)} rules hold for {', '.join(some)}")
-
-            at_once(find, partial(guard, written))
-            whole["findings"] = store.rows_of("findings", audited)
-            guard({name: store.rows_of(name, audited) for name in ("findings", "finding_subjects")})
-            store.written()
-        if not built:
-            store.note_built(audited, witnesses, without_any=names)
-        return outcomes
+        spark, names = store.spark, [outcome.cluster for outcome in outcomes if outcome.problem is None]
+        checks.register(spark, audited, self._clocks(outcomes, facts), self.config.thresholds, self.config.slos)
+        given = checks.present(spark)
+        given |= {"metadata_log"} if any(facts[name].has_metadata_log for name in names) else set()
+        given |= {"cluster_ids"} if any(len(facts[name].cluster_ids) > 1 for name in names) else set()
+        silences = [silence for silence in self.config.silences if silence.holds_at(self.moment)]
+        before, subjects = (store.rows_of(table, names) for table in ("findings", "finding_subjects"))
+        found = checks.violations(spark, given).localCheckpoint()
+        settled = checks.settle(found, before, spark.table("clocks"), self.run_id, silences).localCheckpoint()
+        changed = settled.filter(F.col("run_id") == self.run_id)
+        if changed.isEmpty():
+            return None
+        store.replace("finding_subjects", names, checks.subjects(found, subjects))
+        store.replace("findings", names, settled)
+        return changed
 
     def _read(self, store: Any, files: list[Any]) -> tuple[list[Any], Any]:
         """(the files, what was read); what is left of them is read anew where logs have gone away in the meantime."""
-        import schemas
         from jobs import ingest
 
-        def open_tables() -> None:
-            store.open()
-            for table in landed:
-                store.keep(table, names)
-
-        names = [cluster.name for cluster in self.config.clusters]
-        landed = ("events", "passed_over")
         ahead = ThreadPoolExecutor(1)
-        opened = ahead.submit(open_tables)
-        # one thread lands records, and for much of the time on the driver alone
-        others = ahead.submit(lambda: [store.keep(table, names) for table in schemas.contracts() if table not in landed])
+        opened = ahead.submit(store.open)
         left = ingest.still_there(files)
         while True:
             _warn_of([file for file in left if file not in files])
             files = left
             if not any(file.usable for file in files):
-                others.result()
+                opened.result()
                 raise InputError(_nothing_found(files))
             try:
-                read = self._land(store, files, opened)
-                others.result()
-                return files, read
+                return files, self._land(store, files, opened)
             except Exception:
                 left = ingest.still_there(files)
                 if left == files:
@@ -343,7 +321,8 @@ class Audit:
         from jobs import events, ingest
         from parsers.match import Joiner
 
-        with ingest.staged(files, store.root / "_staging" / self.run_id, Joiner(self.ruleset.wrappers)) as source:
+        staging = (local_folder(store.root) or Path(tempfile.gettempdir())) / "_staging"
+        with ingest.staged(files, staging / self.run_id, Joiner(self.ruleset.wrappers)) as source:
             with stage("open tables, count lines", store.spark):
                 parts = ingest.read(store.spark, source, self.ruleset)
                 opened.result()
@@ -360,31 +339,30 @@ class Audit:
                 doing.note(", ".join(counts))
         return read
 
-    def _outcome(self, cluster: configuration.Cluster, files: list[Any], summary: Any, read: Any) -> Outcome:
+    def _outcome(self, cluster: configuration.Cluster, files: list[Any], facts: Any, read: Any) -> Outcome:
+        from jobs import nights
+
         mine = [file for file in files if file.cluster == cluster.name]
         unreadable = tuple(f"{f.path}: {f.why}" for f in mine if f.kind == "unreadable")
         problem = None
         if not any(file.usable for file in mine):
             problem = _nothing_found(mine)
-        elif summary is None or not summary.recognised:
+        elif facts is None:
             problem = "No statement of a Kafka controller or broker was recognised in its logs."
-        now = self.now.replace(tzinfo=None) if self.now else summary.newest if summary else None
+        newest = nights.naive(facts.summary.newest) if facts is not None else None
+        now = self.now.replace(tzinfo=None) if self.now else newest
         return Outcome(cluster.name, read.records, read.new, read.out_of_scope, unreadable, problem, now)
 
-    def _clocks(self, controllers: Any, outcomes: list[Outcome], summary: dict[str, Any]) -> list[Any]:
-        from pyspark.sql import functions as F
-
+    def _clocks(self, outcomes: list[Outcome], facts: Mapping[str, Any]) -> list[Any]:
         from jobs.checks import Clock
 
-        reigns = controllers.groupBy("cluster").agg(F.max("incarnation").alias("last"))
-        last = {row.cluster: row["last"] for row in reigns.collect()}
         versions = {cluster.name: cluster.kafka_version for cluster in self.config.clusters}
         return [
             Clock(
                 cluster=outcome.cluster,
                 now=outcome.now,
-                incarnation=last.get(outcome.cluster, 1),
-                kafka_version=versions[outcome.cluster] or summary[outcome.cluster].version,
+                incarnation=max(facts[outcome.cluster].numbers),
+                kafka_version=versions[outcome.cluster] or facts[outcome.cluster].kafka_version,
             )
             for outcome in outcomes
             if outcome.problem is None

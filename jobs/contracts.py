@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import schemas
 from jobs.errors import ContractError
-from jobs.store import columns_of, quoted
+from jobs.store import quoted
 
 # Great Expectations imports these for expectations that are not used here; they are more than half of the time that its import takes
 UNUSED = ("altair", "scipy.stats", "pyspark.ml", "pyspark.ml.feature")
@@ -75,7 +75,7 @@ def rules_of(definition: schemas.Statement, contract: dict[str, Any], found: Map
     """
     table, view = definition.name, _view(definition.name)
     rules = []
-    for column, kind in columns_of(definition).items():
+    for column, kind in schemas.columns(definition.name).items():
         is_so = found.get(column, "").upper() == kind.replace(" ", "").upper()
         broken = "" if is_so else f"it is {found.get(column, 'missing').upper()}"
         rules.append(Rule(table, column, f"is {kind}", broken=broken))
@@ -95,7 +95,7 @@ def rules_of(definition: schemas.Statement, contract: dict[str, Any], found: Map
 
 def _shown(definition: schemas.Statement, contract: dict[str, Any]) -> str:
     """The columns that tell which row it is, and those that a rule is about, as a struct."""
-    kinds = columns_of(definition)
+    kinds = schemas.columns(definition.name)
     keys = [column for column, kind in kinds.items() if f"  {column} {kind} NOT NULL" in definition.sql]
     return f"struct({', '.join(f'`{name}`' for name in dict.fromkeys([*keys, *contract.get('one_of', {})]))})"
 

@@ -3,16 +3,15 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from jobs.old_timelines import metadata_log
-from jobs.old_timelines.order import all_of, in_memory
+from jobs.timelines.facts import METADATA_LOG
 
 STATE_CHANGE = "state.change.logger"
 QUORUM_CONTROLLER = "org.apache.kafka.controller.QuorumController"
 # where a KRaft cluster's partitions and brokers stand: what its controllers replay, and a dump of what they replay
-REPLAYED = ("org.apache.kafka.controller.ReplicationControlManager", metadata_log.LOGGER)
+REPLAYED = ("org.apache.kafka.controller.ReplicationControlManager", METADATA_LOG)
 HOUR = ("cluster", "node", "hour")
 COUNTS = ("recognised", "unrecognised", "drifted", "out_of_scope")
 
@@ -25,6 +24,16 @@ class Hours:
     last: datetime | None
     undated: bool
 
+    @property
+    def is_none(self) -> bool:
+        """Whether there are no records."""
+        return self.first is None and not self.undated
+
+    def with_others(self, other: "Hours") -> "Hours":
+        """From the first to the last hour of both."""
+        firsts, lasts = ([at for at in some if at] for some in ((self.first, other.first), (self.last, other.last)))
+        return Hours(min(firsts, default=None), max(lasts, default=None), self.undated or other.undated)
+
     def hold(self, moment: str) -> Column:
         """Whether the moment in a column is of these hours, or null. A range of its values, so that files can be skipped by it."""
         undated = F.col(moment).isNull() if self.undated else F.lit(False)
@@ -32,16 +41,6 @@ class Hours:
             return undated
         to = F.lit(self.last) + F.expr("INTERVAL 1 HOUR")
         return ((F.col(moment) >= F.lit(self.first)) & (F.col(moment) < to)) | undated
-
-
-def hours_of(moments: DataFrame) -> Hours:
-    """The hours of moments. in: moment TIMESTAMP."""
-    hour = F.date_trunc("hour", "moment")
-    told = moments.agg(
-        F.min(hour).alias("first"), F.max(hour).alias("last"), F.count_if(F.col("moment").isNull()).alias("undated")
-    ).first()
-    assert told is not None
-    return Hours(told["first"], told["last"], told["undated"] > 0)
 
 
 def _counted(events: DataFrame, passed_over: DataFrame) -> DataFrame:
@@ -118,12 +117,13 @@ def coverage(events: DataFrame, passed_over: DataFrame, held: DataFrame | None =
     any of its records is `no_file` outside of the time that the node's file spans; inside, nothing happened.
     """
     if held is None or again is None:
-        counted = in_memory(_counted(events, passed_over))
+        counted = _counted(events, passed_over).localCheckpoint()
     else:
         anew = _counted(events.filter(again.hold("ts")), passed_over.filter(again.hold("hour")))
-        counted = in_memory(anew.unionByName(_counted_before(held.filter(~F.coalesce(again.hold("hour"), F.lit(False))))))
+        others = _counted_before(held.filter(~F.coalesce(again.hold("hour"), F.lit(False))))
+        counted = anew.unionByName(others).localCheckpoint()
     rows = counted.unionByName(_hours_without_state_changes(counted))
-    node = all_of("cluster", "node")
+    node = Window.partitionBy("cluster", "node")
     is_state_change = F.col("logger") == STATE_CHANGE
     has_records = is_state_change & (F.col("records") > 0)
     first, last = (pick(F.when(has_records, F.col("hour"))).over(node) for pick in (F.min, F.max))

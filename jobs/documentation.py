@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import schemas
-from jobs.store import columns_of
 from parsers.layouts import Layout, Wrapper
 from parsers.rules import built_in
 
@@ -24,7 +23,7 @@ def dictionary() -> str:
         comments = dict(re.findall(r"^  (\w+) [^\n]*?COMMENT '((?:[^'\\]|''|\\.)*)'", table.sql, re.MULTILINE))
         rows = [
             f"| `{name}` | {kind} | {_cell(comments[name].replace(chr(39) * 2, chr(39)))} |"
-            for name, kind in columns_of(table).items()
+            for name, kind in schemas.columns(table.name).items()
             if name in comments
         ]
         parts.append(f"#### `{table.name}`: {table.header['about']}\n\n| column | type | |\n|---|---|---|\n" + "\n".join(rows))

@@ -230,7 +230,7 @@ def land(store: Store, parts: list[Part], source: Staged, ruleset: RuleSet, days
     frames, held = [], 0
     cut_short: list[str] = []
     for part in parts:
-        known = None if store.has_none("events", clusters) else _known(store, clusters, part.survey)
+        known = None if store.has_none("events") else _known(store, clusters, part.survey)
         rows, count, completed = _new_records(part, names, known, ruleset, wanted=_in_days(days), small=small)
         frames.append(rows)
         held += count
@@ -296,7 +296,7 @@ def _count(store: Store, clusters: list[str], identified: DataFrame, expected: i
     keys = ["cluster", "hour", "logger", "record"]
     columns = ("cluster", "node", "hour", "logger", "layout", "record")
     new = others
-    if not store.has_none("passed_over", clusters):
+    if not store.has_none("passed_over"):
         before = store.rows_of("passed_over", clusters).select(*[F.col(key).alias(f"known_{key}") for key in keys])
         same = reduce(and_, (F.col(key).eqNullSafe(F.col(f"known_{key}")) for key in keys))
         new = others.join(before, same, "left_anti")

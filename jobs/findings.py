@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import schemas
@@ -46,7 +45,7 @@ def add_arguments(commands: Any) -> None:
     )
     command.set_defaults(run=run)
     command.add_argument("fingerprint", nargs="?", metavar="FINGERPRINT", help="one finding; its first characters are enough")
-    command.add_argument("--tables", required=True, type=Path, metavar="DIR")
+    command.add_argument("--tables", required=True, metavar="DIR")
     command.add_argument("--check", metavar="GLOB", help="only findings of such checks")
     command.add_argument("--cluster", metavar="GLOB")
     command.add_argument("--topic", metavar="GLOB")

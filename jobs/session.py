@@ -114,6 +114,10 @@ def settings(input_bytes: int | None = None, held_bytes: int = 0) -> dict[str, s
         # the default, 50 tasks for each snapshot of a small table, is what a session of this size spends its time on
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+        # one commit puts rows in the place of those that are not settled; some of the new ones are
+        "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",
+        # asked for what came after the newest version, a change data feed is empty
+        "spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled": "true",
         # HotSpot never compiles a method of more than 8,000 bytecodes; Spark's own limit would let parsing run interpreted
         "spark.sql.codegen.hugeMethodLimit": "8000",
         # a run has some hundreds of generated classes: of the default, 100, the second pass over the logs evicts the first one's

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import functions as F
@@ -153,7 +152,7 @@ def _finding_lines(finding: dict[str, Any], told: Told) -> list[str]:
     return lines
 
 
-def as_text(told: Told, outcomes: list[Any], tables: Path, notes: Sequence[str] = ()) -> str:
+def as_text(told: Told, outcomes: list[Any], tables: str, notes: Sequence[str] = ()) -> str:
     """The verdict as lines; notes are its last ones."""
     lines = []
     current = [f for f in told.findings if f["status"] != "resolved" and not f.get("silenced")]

@@ -72,6 +72,16 @@ def thresholds() -> dict[str, int]:
     return found
 
 
+@cache
+def columns(table: str) -> dict[str, str]:
+    """Column name -> SQL type of a table, in order."""
+    (definition,) = (one for one in statements("tables") if one.name == table)
+    words = "\n".join(f"  {name} {SPARK_TYPES[word['type']]} COMMENT ''," for name, word in vocabulary().items())
+    body = definition.sql.replace("{vocabulary},", words)
+    found = re.findall(r"^  (\w+) ([A-Z]+(?:<.*>)?)(?: NOT NULL)?(?: COMMENT .*)?$", body, re.MULTILINE)
+    return {name: kind.strip() for name, kind in found}
+
+
 @dataclass(frozen=True)
 class Move:
     """One legal move of a state machine, and the first Kafka version that has it."""

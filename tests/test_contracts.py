@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 import schemas
-from jobs import contracts, errors
+from jobs import contracts, errors, nights
 from jobs.nightly_audit import main
-from jobs.old_timelines import deletions
 from jobs.store import Store
 
 SAMPLE = Path(__file__).parents[1] / "sample_logs" / "3.3.2-trace" / "delete-topic-dead-broker"
@@ -32,10 +31,8 @@ def check(code: int, out: str, err: str, *words: str) -> None:
 
 
 def test_a_broken_contract_ends_the_run(spark, capsys, tmp_path, monkeypatch):
-    from pyspark.sql import functions as F
-
-    deleted = deletions.deletions
-    monkeypatch.setattr(deletions, "deletions", lambda events: deleted(events).withColumn("outcome", F.lit("vanished")))
+    told = nights.topic_deletions
+    monkeypatch.setattr(nights, "topic_deletions", lambda *given: [(*row[:6], "vanished", *row[7:]) for row in told(*given)])
     tables = tmp_path / "tables"
     check(
         *said(capsys, tables), "topic_deletions.outcome", "'is one of completed, pending, blocked'", "1 row(s)", '"topic":"audit"'
@@ -45,7 +42,7 @@ def test_a_broken_contract_ends_the_run(spark, capsys, tmp_path, monkeypatch):
     assert store.table("events").count() > 0
     assert store.table("audit_runs").isEmpty()
     # what did not hold is made anew, though nothing is new in the logs
-    monkeypatch.setattr(deletions, "deletions", deleted)
+    monkeypatch.setattr(nights, "topic_deletions", told)
     assert said(capsys, tables)[0] == errors.CLEAN
     assert store.table("topic_deletions").filter("outcome = 'vanished'").isEmpty()
 

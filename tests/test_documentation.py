@@ -30,8 +30,7 @@ def test_the_example_is_a_line_of_the_samples():
 
 def test_comments_of_all_columns_are_found():
     import schemas
-    from jobs.store import columns_of
 
     for table in schemas.statements("tables"):
-        for column in columns_of(table):
+        for column in schemas.columns(table.name):
             assert f"| `{column}` |" in README

@@ -8,18 +8,14 @@ import random
 import re
 import shutil
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from test_hostile import CUTS, WITH_TRACE
 
-import jobs.audit
-from jobs import errors
-from jobs import old_timelines as timelines
+from jobs import errors, nights
 from jobs.nightly_audit import main
-from jobs.old_timelines import touched
 from jobs.store import Store
 
 SAMPLES = Path(__file__).parents[1] / "sample_logs"
@@ -28,8 +24,6 @@ RECORDINGS = (
     "3.3.2-trace/delete-topic-dead-broker+3.3.2-trace/cancel-reassignment", "3.3.2-default/reassign",
     "2.5.1-default/delete-topic", "3.9.1-default/controlled-shutdown",
 )  # fmt: skip
-# more than this, and only what new events touch is made anew
-SOME_BYTES = 1
 STAMP = re.compile(rb"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\]")
 # more of them by hand: NIGHTS=3 SEEDS=1,2,3
 NIGHTS = int(os.environ.get("NIGHTS", "2"))
@@ -226,7 +220,7 @@ def rows(spark, tables: Path) -> dict[tuple[str, str], list[str]]:
     )
     found: dict[tuple[str, str], list[str]] = {}
     for table in names:
-        for row in store.table(table).drop("file", "record_no").collect():
+        for row in store.table(table).drop("file", "record_no", "settled").collect():
             found.setdefault((row.cluster, table), []).append(json.dumps(row.asDict(recursive=True), default=str, sort_keys=True))
     return {key: sorted(some) for key, some in found.items()}
 
@@ -238,25 +232,19 @@ def differences(one: list[str], other: list[str], at_most: int = 3) -> list[str]
 
 
 def test_any_delivery_gives_the_tables_of_one_run(spark, capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr(jobs.audit, "KEPT_BYTES", SOME_BYTES)
-    monkeypatch.setattr(touched, "CLOCK_SKEW", timedelta(seconds=1))
-    anchored: set[str] = set()
-    find = touched.find
+    continued: set[str] = set()
+    refolded: set[str] = set()
+    write = nights._write
 
-    def counted(*args: Any, **given: Any) -> touched.Touched:
-        found = find(*args, **given)
-        anchored.update(row.cluster for row in found.anchors.select("cluster").distinct().collect())
-        return found
+    def noted(store: Store, folded: nights.FoldedRows, version: int, goes_on: list[str], anew: list[str]) -> None:
+        some = (
+            set() if folded.refolded is None else {row.cluster for row in folded.refolded.select("cluster").distinct().collect()}
+        )
+        continued.update(set(goes_on) - some)
+        refolded.update(some)
+        write(store, folded, version, goes_on, anew)
 
-    monkeypatch.setattr(touched, "find", counted)
-    made_anew: list[frozenset[str]] = []
-    changed_for_all = timelines.night.changed_for_all
-
-    def noted(*args: Any) -> frozenset[str]:
-        made_anew.append(changed_for_all(*args))
-        return made_anew[-1]
-
-    monkeypatch.setattr(timelines.night, "changed_for_all", noted)
+    monkeypatch.setattr(nights, "_write", noted)
     chosen = [*cases(), *[(name, *given()) for name, given in LITTLE.items()]]
     for folder in ("nights", "once"):
         (tmp_path / folder).mkdir()
@@ -265,8 +253,8 @@ def test_any_delivery_gives_the_tables_of_one_run(spark, capsys, tmp_path, monke
     audit(tmp_path / "once", tmp_path / "expected", {name: files for name, files, _ in chosen})
     capsys.readouterr()
     for mode in ("kraft", "default"):
-        assert any(mode in cluster for cluster in anchored), f"no timeline went on from what it held: {mode}"
-    assert not made_anew[0].intersection(LITTLE)
+        assert any(mode in cluster for cluster in continued), f"no timeline went on from what is kept: {mode}"
+    assert refolded, "no partition was folded again"
     got, expected = rows(spark, tmp_path / "tables"), rows(spark, tmp_path / "expected")
     assert {json.loads(row)["source"] for row in expected["a metadata log that grows", "partition_timeline"]} == {"metadata_log"}
     wrong = {
@@ -278,7 +266,6 @@ def test_any_delivery_gives_the_tables_of_one_run(spark, capsys, tmp_path, monke
 
 
 def test_what_an_aborted_run_has_landed_is_still_new(spark, capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr(jobs.audit, "KEPT_BYTES", SOME_BYTES)
     files = {path: content for path, content in whole("3.3.2-trace/delete-topic-dead-broker").items() if "server" not in path}
     first, *others = by_time(files, random.Random(1))
 
@@ -287,7 +274,7 @@ def test_what_an_aborted_run_has_landed_is_still_new(spark, capsys, tmp_path, mo
 
     audit(tmp_path, tmp_path / "tables", {"c": first})
     with monkeypatch.context() as patched:
-        patched.setattr(timelines, "rebuild", broken)
+        patched.setattr(nights, "_write", broken)
         deliver(tmp_path / "c", {path: b"".join(night.get(path, b"") for night in others) for path in files})
         assert main(["audit", str(tmp_path / "c"), "--tables", str(tmp_path / "tables")]) == errors.INTERNAL
     # nothing is new to the next run but what that one has left

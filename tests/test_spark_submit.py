@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -10,9 +11,13 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from benchmarks.nights import Recording
 
 from jobs import session
+from jobs.nights import MOST_ON_DRIVER
 
+# copies of a topic with three partitions
+TOPICS = 70
 ROOT = Path(__file__).parents[1]
 SAMPLE = ROOT / "sample_logs" / "3.3.2-trace" / "delete-topic-dead-broker"
 
@@ -51,14 +56,16 @@ def environment() -> dict[str, str]:
     }
 
 
-def submit(packages: Path, master: str, tables: Path, cwd: Path, *more: str) -> subprocess.CompletedProcess[str]:
+def submit(
+    packages: Path, master: str, tables: Path, cwd: Path, *more: str, logs: Path = SAMPLE
+) -> subprocess.CompletedProcess[str]:
     home = environment()["SPARK_HOME"]
     jars = ",".join(map(str, session.jar_files()))
     command = [
         *(f"{home}/bin/spark-submit", "--master", master, "--jars", jars, "--conf", "spark.ui.enabled=false"),
         *("--conf", "spark.sql.shuffle.partitions=1", "--driver-java-options", JAVA),
         *("--conf", f"spark.executor.extraJavaOptions={JAVA}", *more, "--py-files", str(packages)),
-        *(str(ROOT / "jobs" / "nightly_audit.py"), "audit", str(SAMPLE), "--tables", str(tables), "--json"),
+        *(str(ROOT / "jobs" / "nightly_audit.py"), "audit", str(logs), "--tables", str(tables), "--json"),
     ]
     return subprocess.run(command, capture_output=True, text=True, env=environment(), cwd=cwd, timeout=900, check=False)
 
@@ -101,6 +108,22 @@ def test_standalone_master_with_two_workers(packages, tmp_path):
             packages, f"spark://127.0.0.1:{port}", tmp_path / "tables", tmp_path, "--conf", "spark.executor.memory=700m"
         )
         check(done, tmp_path / "tables")
+        # so many events that workers fold them, with the packages of the zip
+        multiplied = Recording(SAMPLE.parents[1] / "3.9.1-default" / "controlled-shutdown", "invoices", "", "")
+        multiplied.write_night(tmp_path / "many", 0, range(TOPICS))
+        done = submit(
+            packages,
+            f"spark://127.0.0.1:{port}",
+            tmp_path / "tables",
+            tmp_path,
+            *("--conf", "spark.executor.memory=700m"),
+            logs=tmp_path / "many",
+        )
+        assert done.returncode in (0, 1), done.stderr[-3000:]
+        (new,) = re.findall(r"timelines, coverage: .* ([\d,]+) new events", done.stderr)
+        assert int(new.replace(",", "")) > MOST_ON_DRIVER
+        (cluster,) = json.loads(done.stdout.strip().splitlines()[-1])["clusters"]
+        assert cluster["counts"]["partitions"] > 3 * TOPICS
     finally:
         for daemon in daemons:
             daemon.terminate()

@@ -1,134 +1,85 @@
-"""What is written in the background while others go on, and what a table has gained and lost since a version of it."""
+"""The tables: what came and went since a version, one commit for what is settled and what is not, what becomes of tables of another version."""
 
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
 
 import schemas
+from jobs.errors import UsageError
+from jobs.location import local_folder, root_of, sole_writer
 from jobs.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-
-def full_disk() -> None:
-    raise OSError("no space left on device")
-
-
-def test_a_write_that_fails_in_the_background_ends_what_waits_for_it(tmp_path):
-    store = Store(None, tmp_path)
-    store._write("events", full_disk, in_memory=True)
-    for waits in (lambda: store.written("events"), store.written, lambda: store.table("events")):
-        with pytest.raises(OSError, match="no space left"):
-            waits()
+EVENT = (
+    "1 AS incarnation, 0 AS item, 'controller.log' AS file, 1L AS record_no, 'default' AS layout, false AS drifted, 'x' AS raw"
+)
+COUNTED = "'c' AS cluster, 'kafka.log' AS logger"
 
 
-def test_a_write_that_fails_in_the_background_is_not_passed_over_at_the_end(tmp_path):
-    with pytest.raises(OSError, match="no space left"), Store(None, tmp_path) as store:
-        store._write("events", full_disk, in_memory=True)
+def events(spark: Any, *record_ids: str) -> DataFrame:
+    """Rows of `events`."""
+    rows = " UNION ALL ".join(f"SELECT 'c' AS cluster, '{one}' AS record_id, {EVENT}" for one in record_ids)
+    return spark.sql(rows)
 
 
-def test_what_failed_before_is_what_is_raised(tmp_path):
-    def broken() -> None:
-        with Store(None, tmp_path) as store:
-            store._write("events", full_disk, in_memory=True)
-            raise ValueError("before")
-
-    with pytest.raises(ValueError, match="before"):
-        broken()
+def ids(rows: DataFrame | None) -> list[str]:
+    return [] if rows is None else sorted(row.record_id for row in rows.collect())
 
 
 @pytest.mark.spark
-def test_rows_that_a_commit_only_wrote_again_have_not_changed(spark, tmp_path):
-    store = Store(spark, tmp_path)
+def test_what_came_and_went_since_a_version(spark, tables):
+    tables.append("events", events(spark, "1", "2", "3"))
+    then = tables.version("events")
 
-    def add(*rows: tuple[int, str]) -> None:
-        written = spark.createDataFrame(rows, "id int, kind string").coalesce(1).write.format("delta").mode("append")
-        written.save(str(store.path("told")))
+    def changed() -> tuple[list[str], list[str], int]:
+        changes = tables.changes("events", then)
+        assert changes is not None
+        return ids(changes.inserted), ids(changes.deleted), changes.version
 
-    def changed() -> list[list[tuple[int, str]]]:
-        return [sorted(map(tuple, rows.collect())) for rows in store.changed_since("told", then, ("id",))]
-
-    add((1, "old"), (2, "old"), (3, "old"))
-    then = store.version("told")
-    assert changed() == [[], []]
-    add((4, "new"), (5, "new"))
-    assert changed() == [[(4, "new"), (5, "new")], []]
-    store.update("told", F.col("id").isin(2, 4), {"kind": F.lit("other")})
-    assert changed() == [[(4, "other"), (5, "new")], []]
-    store.delete("told", "id IN (1, 5)")
-    assert changed() == [[(4, "other")], [(1, "old")]]
-
-
-@pytest.mark.spark
-def test_timelines_rest_on_the_rows_of_their_own_clusters(spark, tables):
-    def land(cluster: str, record_id: str) -> None:
-        tables.append("events", spark.sql(f"SELECT '{cluster}' AS cluster, 1 AS incarnation, '{record_id}' AS record_id, 0 AS item,"
-                                          f" 'controller.log' AS file, 1L AS record_no, 'default' AS layout, false AS drifted, 'x' AS raw"))  # fmt: skip
-
-    land("a", "first")
-    tables.note_built(["a"])
-    assert tables.is_built(["a"])
-    assert not tables.is_built(["a", "b"])
-    of_a = set(tables.path("events").glob("*.parquet"))
-    land("b", "second")
-    (of_b,) = set(tables.path("events").glob("*.parquet")) - of_a
-    assert tables.is_built(["a"])
-    tables.note_built(["a", "b"])
-    assert tables.is_built(["a", "b"])
-    tables.update("events", F.col("cluster") == "b", {"incarnation": F.lit(2)})
-    assert tables.is_built(["a"])
-    of_b.unlink()  # as VACUUM does it: what was in it is not known any more
-    assert not tables.is_built(["a"])
-    tables.note_built(["a"])
-    land("a", "third")
-    assert not tables.is_built(["a"])
+    assert changed() == ([], [], then)
+    tables.append("events", events(spark, "4", "5"))
+    assert changed() == (["4", "5"], [], then + 1)
+    tables.delete("events", "record_id IN ('1', '5')")
+    assert changed() == (["4"], ["1"], then + 2)
+    tables.update("events", F.col("record_id").isin("2", "4"), {"incarnation": F.lit(2)})
+    assert changed() == (["2", "4"], ["1", "2"], then + 3)
+    values = spark.sql("SELECT '3' AS record_id, 0 AS item, 3 AS incarnation")
+    tables.set_matching("events", "t.cluster = 'c'", values, ("record_id", "item"))
+    assert changed() == (["2", "3", "4"], ["1", "2", "3"], then + 4)
+    assert {row.record_id: row.incarnation for row in tables.table("events").collect()} == {"2": 2, "3": 3, "4": 2}
+    # files that are gone, as VACUUM leaves it: it cannot be told any more
+    for file in Path(tables.path("events")).rglob("*.parquet"):
+        file.unlink()
+    assert tables.changes("events", then) is None
 
 
 @pytest.mark.spark
-def test_witnesses_are_kept_from_run_to_run(spark, tables):
-    def rows(*some: tuple[str, int]) -> DataFrame:
-        return spark.createDataFrame(some, "cluster string, n int")
+def test_one_commit_appends_what_is_settled_and_replaces_the_rest(spark, tables):
+    def rows(*some: tuple[int, bool]) -> DataFrame:
+        names = "'c' AS cluster, 1 AS incarnation, 't' AS topic, 0 AS partition, false AS inferred"
+        return spark.sql(" UNION ALL ".join(f"SELECT {names}, {step} AS step, {settled} AS settled" for step, settled in some))
 
-    def kept(*clusters: str) -> list[tuple[str, int]]:
-        return sorted(map(tuple, tables.witnesses(clusters).collect()))
+    def held() -> list[tuple[int, bool]]:
+        return sorted((row.step, row.settled) for row in tables.table("partition_timeline").collect())
 
-    folders = tables.root / "_witnesses"
-    tables.note_built(["a", "b"], rows(("a", 1), ("b", 2)), without_any=["a", "b", "empty"])
-    tables.note_built(["b"], rows(("b", 3)), without_any=["b"])
-    assert (kept("a"), kept("b"), kept("a", "b", "empty")) == ([("a", 1)], [("b", 3)], [("a", 1), ("b", 3)])
-    known = tables.built_from(["a", "b"])
-    assert known is not None
-    assert known.witnesses
-    assert tables.built_from(["a", "unheard of"]) is None
-    # what no cluster starts from any more is gone
-    assert len(list(folders.iterdir())) == 2
-    tables.note_built(["a", "b", "empty"], rows(("a", 4)))
-    assert len(list(folders.iterdir())) == 1
-    assert kept("a", "b") == [("a", 4)]
-    # without them all events are read, and so are they where others were kept
-    noted = tables.root / "_built.json"
-    noted.write_text(noted.read_text().replace('"2-', '"'))
-    (folder,) = folders.iterdir()
-    older = folder.rename(folders / folder.name.removeprefix("2-"))
-    known = tables.built_from(["a"])
-    assert known is not None
-    assert known.witnesses is None
-    older.rename(folder)
-    noted.write_text(noted.read_text().replace(f'"{older.name}', f'"{folder.name}'))
-    assert kept("a") == [("a", 4)]
-    shutil.rmtree(folders)
-    known = tables.built_from(["a"])
-    assert known is not None
-    assert known.witnesses is None
-    # as an earlier version of the product has left it
-    (tables.root / "_built.json").write_text('{"a": 1}')
-    assert tables.built_from(["a"]) is None
-    assert not tables.is_built(["a"])
+    tables.replace_where("partition_timeline", "cluster = 'c' AND settled = false", rows((1, True), (2, False)))
+    then = tables.version("partition_timeline")
+    files = {file.name for file in Path(tables.path("partition_timeline")).rglob("*.parquet")}
+    tables.replace_where("partition_timeline", "cluster = 'c' AND settled = false", rows((2, True), (3, False)))
+    assert held() == [(1, True), (2, True), (3, False)]
+    assert tables.version("partition_timeline") == then + 1
+    # nothing that is settled was written again
+    assert files < {file.name for file in Path(tables.path("partition_timeline")).rglob("*.parquet")}
+    keys = spark.sql("SELECT 'c' AS cluster, 't' AS topic, 0 AS partition")
+    tables.delete_matching("partition_timeline", "t.settled", keys)
+    assert held() == [(3, False)]
 
 
 @pytest.mark.spark
@@ -136,30 +87,73 @@ def test_witnesses_are_kept_from_run_to_run(spark, tables):
 def test_tables_lie_in_any_folder(spark, tmp_path, name):
     for number in (1, 2):
         store = Store(spark, tmp_path / name)
-        store.keeps_rows = True
         store.open()
-        store.keep("passed_over", ["c"])
-        store.append("passed_over", spark.sql(f"SELECT 'c' AS cluster, 'kafka.log' AS logger, {number}L AS record"))
-        store.written()
+        store.append("passed_over", spark.sql(f"SELECT {COUNTED}, {number}L AS record"))
         assert store.table("passed_over").count() == store.rows_of("passed_over", ["c"]).count() == number
     store.register()
     assert spark.sql("SELECT * FROM passed_over").count() == 2
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("keeps_rows", [False, True])
-def test_columns_that_are_not_given_are_null(spark, tables, keeps_rows):
-    few = "'c' AS cluster, 1 AS incarnation, 0 AS item, 'controller.log' AS file, 1L AS record_no, 'default' AS layout, false AS drifted, 'x' AS raw"
-    tables.keeps_rows = keeps_rows
-    for record_id, more in (
-        ("first", ""),
-        ("second", ", 'orders' AS topic"),
-        ("third", ", array(1, 2) AS isr, 'orders' AS topic"),
-    ):
-        assert tables.rows_of("events", ["c"]).filter(F.col("record_id") == record_id).isEmpty()
-        tables.append("events", spark.sql(f"SELECT '{record_id}' AS record_id, {few}{more}"))
-    tables.written()
-    for rows in (tables.rows_of("events", ["c"]), tables.table("events")):
-        assert set(schemas.vocabulary()) <= set(rows.columns)
-        told = {row.record_id: (row.topic, row.isr, row.leader) for row in rows.collect()}
-        assert told == {"first": (None, None, None), "second": ("orders", None, None), "third": ("orders", [1, 2], None)}
+def test_tables_lie_at_any_uri(spark, tmp_path):
+    store = Store(spark, f"file:{tmp_path}/lake/")
+    store.open()
+    store.append("passed_over", spark.sql(f"SELECT {COUNTED}, 1L AS record"))
+    assert Store(spark, tmp_path / "lake").table("passed_over").count() == 1
+    # any engine can read them, and no name of a cluster is a part of a path
+    for definition in schemas.statements("tables"):
+        detail = spark.sql(f"DESCRIBE DETAIL delta.`{store.path(definition.name)}`").first()
+        assert detail.minReaderVersion == 1, definition.name
+        partitioned = bool(detail.partitionColumns)
+        assert partitioned == (detail.properties.get("delta.randomizeFilePrefixes") == "true"), definition.name
+
+
+def test_a_lock_is_held_where_the_tables_are_on_this_machine(tmp_path):
+    root = str(tmp_path / "tables")
+    with sole_writer(root), pytest.raises(UsageError, match="Another run"), sole_writer(f"file:{root}"):
+        pass
+    with sole_writer("s3a://bucket/audit"), sole_writer("s3a://bucket/audit"):
+        pass
+    assert root_of("s3a://bucket/audit/") == "s3a://bucket/audit"
+    assert root_of("tables") == str(Path("tables").resolve())
+    assert local_folder("hdfs://host/audit") is None
+    assert local_folder("file:///a%20b") == Path("/a b")
+
+
+@pytest.mark.spark
+def test_columns_that_are_not_given_are_null(spark, tables):
+    given = {"first": "", "second": ", 'orders' AS topic", "third": ", array(1, 2) AS isr, 'orders' AS topic"}
+    for record_id, more in given.items():
+        tables.append("events", spark.sql(f"SELECT 'c' AS cluster, '{record_id}' AS record_id, {EVENT}{more}"))
+    rows = tables.rows_of("events", ["c"])
+    assert set(schemas.vocabulary()) <= set(rows.columns)
+    told = {row.record_id: (row.topic, row.isr, row.leader) for row in rows.collect()}
+    assert told == {"first": (None, None, None), "second": ("orders", None, None), "third": ("orders", [1, 2], None)}
+
+
+@pytest.mark.spark
+def test_derived_tables_of_another_version_are_made_anew(spark, tables):
+    facts = "SELECT 'c' AS cluster, '{}' AS facts, '1' AS code_version, 1L AS events_version, 1L AS passed_over_version"
+
+    def opened() -> Store:
+        tables.append("cluster_facts", spark.sql(facts))
+        store = Store(spark, tables.root)
+        store.open()
+        return store
+
+    assert opened().table("cluster_facts").count() == 1
+    # of an earlier version
+    shutil.rmtree(tables.path("reassignments"))
+    spark.sql("SELECT 'c' AS cluster, 'running' AS outcome").write.format("delta").save(tables.path("reassignments"))
+    store = opened()
+    assert store.table("reassignments").columns == list(schemas.columns("reassignments"))
+    assert store.table("reassignments").isEmpty()
+    assert store.table("cluster_facts").isEmpty()
+    # removed by hand
+    shutil.rmtree(tables.path("partition_states"))
+    assert opened().table("cluster_facts").isEmpty()
+    # nothing is made of what the logs were read to
+    shutil.rmtree(tables.path("passed_over"))
+    spark.sql("SELECT 1 AS cluster").write.format("delta").save(tables.path("passed_over"))
+    with pytest.raises(UsageError, match=r"passed_over .* has cluster INT, this version needs STRING"):
+        opened()

@@ -17,6 +17,7 @@ from jobs.alerts import payloads, text
 from jobs.alerts.outbox import FIRING, HOLD_INCIDENTS, Due, Finding, Message
 from jobs.config import Config, Sink, nearest
 from jobs.errors import UsageError
+from jobs.location import root_of, sole_writer
 from jobs.progress import stage
 
 EXAMPLES = """\
@@ -41,7 +42,7 @@ def add_arguments(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     alerts.set_defaults(run=run)
-    alerts.add_argument("--tables", type=Path, metavar="DIR", help="folder of the Delta tables (not needed with --test)")
+    alerts.add_argument("--tables", metavar="DIR", help="folder of the Delta tables (not needed with --test)")
     alerts.add_argument("--config", type=Path, required=True, metavar="audit.toml", help="holds [[alert]]")
     what = alerts.add_mutually_exclusive_group()
     what.add_argument("--dry-run", action="store_true", help="print what would go where")
@@ -67,41 +68,39 @@ def run(options: argparse.Namespace) -> int:
     from jobs.analysis import present
 
     present(options.tables)
-    root = options.tables.resolve()
+    root = root_of(options.tables)
     if options.dry_run:
         return _with_tables(root, config, dry_run=True)
-    from jobs.store import Store
-
-    with Store.sole_writer(root):
+    with sole_writer(root):
         return _with_tables(root, config, again=options.again)
 
 
-def _with_tables(root: Path, config: Config, dry_run: bool = False, again: str | None = None) -> int:
+def _with_tables(root: str, config: Config, dry_run: bool = False, again: str | None = None) -> int:
     from pyspark.sql import functions as F
 
     from jobs import session
     from jobs.alerts.delivery import Outbox, counts, finding_of, in_utc, plan
     from jobs.store import Store
 
-    with Store(session.start(1000), root) as store:
-        if not dry_run:
-            store.open()
-        rows = [row.asDict() for row in store.table("findings").collect()]
-        findings = [finding_of(row) for row in rows]
-        hours = store.table("coverage").groupBy("cluster").agg(F.max("hour").alias("hour")).collect()
-        newest = {row.cluster: moment for row in hours if (moment := in_utc(row.hour)) is not None}
-        clusters = sorted({finding.cluster for finding in findings} | {row.cluster for row in hours})
-        outbox = Outbox(store, config, clusters, os.environ)
-        if dry_run:
-            now = datetime.now(UTC)
-            planned = plan(config.sinks, findings, outbox.sent, now=now, newest=newest)
-            context = outbox.context(planned, newest, now)
-            for sink in config.sinks:
-                print("\n".join(shown(sink, planned[sink.name], context)))
-            return errors.CLEAN
-        with stage("alerts") as doing:
-            reports = outbox.deliver(findings, newest, again)
-            doing.note(counts(reports))
+    store = Store(session.start(1000), root)
+    if not dry_run:
+        store.open()
+    rows = [row.asDict() for row in store.table("findings").collect()]
+    findings = [finding_of(row) for row in rows]
+    hours = store.table("coverage").groupBy("cluster").agg(F.max("hour").alias("hour")).collect()
+    newest = {row.cluster: moment for row in hours if (moment := in_utc(row.hour)) is not None}
+    clusters = sorted({finding.cluster for finding in findings} | {row.cluster for row in hours})
+    outbox = Outbox(store, config, clusters, os.environ)
+    if dry_run:
+        now = datetime.now(UTC)
+        planned = plan(config.sinks, findings, outbox.sent, now=now, newest=newest)
+        context = outbox.context(planned, newest, now)
+        for sink in config.sinks:
+            print("\n".join(shown(sink, planned[sink.name], context)))
+        return errors.CLEAN
+    with stage("alerts") as doing:
+        reports = outbox.deliver(findings, newest, again)
+        doing.note(counts(reports))
     for report in reports:
         print(report.sentence())
     if not reports:

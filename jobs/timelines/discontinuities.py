@@ -5,7 +5,7 @@ in ZooKeeper, a wiped cluster with nothing, and everything else is lines that ar
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -45,6 +45,12 @@ class Break(NamedTuple):
     record_id: str
     held: StateLine
     known_epoch: int | None
+
+    @classmethod
+    def of(cls, values: Sequence[Any]) -> "Break":
+        """Of the values that JSON has of it."""
+        made = cls._make(values)
+        return made._replace(held=StateLine._make(made.held))
 
 
 @dataclass

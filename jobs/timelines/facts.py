@@ -22,6 +22,8 @@ from jobs.timelines.summary import (
     log_of,
 )
 
+# logger of the records of a dumped metadata log
+METADATA_LOG = "__cluster_metadata"
 Position = tuple[int, int, int, int, int]
 
 
@@ -109,6 +111,22 @@ class ClusterFacts:
             for e in self.summary.cluster_events.values()
             if e.ts is not None and (e.event_type in ELECTED or e.cluster_id is not None or begins_metadata_log(e))
         ]  # fmt: skip
+
+    @property
+    def kafka_version(self) -> str | None:
+        """The version that a line names last, null where none does."""
+        named = [e for e in self.ordered_events if e.kafka_version is not None]
+        return named[-1].kafka_version if named else None
+
+    @property
+    def cluster_ids(self) -> frozenset[str]:
+        """The cluster ids that lines name."""
+        return frozenset(e.cluster_id for e in self.ordered_events if e.cluster_id is not None)
+
+    @property
+    def has_metadata_log(self) -> bool:
+        """Whether there is a dump of the metadata log among the logs."""
+        return any(e.logger == METADATA_LOG for e in self.ordered_events)
 
     @property
     def numbers(self) -> list[int]:

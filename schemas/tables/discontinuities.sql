@@ -1,4 +1,5 @@
 -- about: a break in the states of a replica or partition: a line names another state to begin with than the one before left
+-- derived: yes
 CREATE TABLE IF NOT EXISTS {table} (
   cluster STRING NOT NULL COMMENT 'Cluster',
   incarnation INT NOT NULL COMMENT 'Incarnation of the cluster',

@@ -22,6 +22,6 @@ CREATE TABLE IF NOT EXISTS {table} (
 ) USING delta
 CLUSTER BY (cluster, ts)
 -- what queries skip files by: smallest and largest values of 30 more columns took as long as writing them
-TBLPROPERTIES ('delta.dataSkippingStatsColumns' = 'cluster,ts')
+TBLPROPERTIES ('delta.dataSkippingStatsColumns' = 'cluster,ts', 'delta.enableChangeDataFeed' = 'true')
 LOCATION '{location}'
 COMMENT 'What the logs say: one row a record and item, never changed but for the incarnation, and where a record was cut short and is whole now'

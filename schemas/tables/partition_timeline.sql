@@ -1,4 +1,5 @@
 -- about: an interval in which nothing about a partition changed
+-- derived: yes
 CREATE TABLE IF NOT EXISTS {table} (
   cluster STRING NOT NULL COMMENT 'Cluster',
   incarnation INT NOT NULL COMMENT 'Incarnation of the cluster',
@@ -18,7 +19,10 @@ CREATE TABLE IF NOT EXISTS {table} (
   reassignment_phase STRING COMMENT 'U: assignment updated; A: replicas catch up; B: caught up, roles change hands; null: no reassignment',
   inferred BOOLEAN NOT NULL COMMENT 'A value of the row is derived; false: every value stands in a log line',
   record_id STRING COMMENT 'Record that began the interval',
-  source STRING COMMENT 'logs: put together from text logs; metadata_log: from a dump of the KRaft metadata log, which is exact'
+  source STRING COMMENT 'logs: put together from text logs; metadata_log: from a dump of the KRaft metadata log, which is exact',
+  settled BOOLEAN NOT NULL COMMENT 'Nothing that comes in time changes the row any more: it is appended once; false: the next night replaces it'
 ) USING delta
+PARTITIONED BY (cluster, settled)
+TBLPROPERTIES ('delta.dataSkippingStatsColumns' = 'topic,valid_to', 'delta.randomizeFilePrefixes' = 'true')
 LOCATION '{location}'
 COMMENT 'Who led, what was in sync and what was assigned, for every partition at every moment'

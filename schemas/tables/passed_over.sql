@@ -7,5 +7,6 @@ CREATE TABLE IF NOT EXISTS {table} (
   layout STRING COMMENT 'Layout that the header has',
   record BIGINT NOT NULL COMMENT 'Hash of its text, so that a copy is counted once'
 ) USING delta
+TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')
 LOCATION '{location}'
 COMMENT 'Out of scope: what coverage counts and nothing else reads'

@@ -1,4 +1,5 @@
 -- about: one reassignment of one partition
+-- derived: yes
 CREATE TABLE IF NOT EXISTS {table} (
   cluster STRING NOT NULL COMMENT 'Cluster',
   incarnation INT NOT NULL COMMENT 'Incarnation of the cluster',
@@ -12,7 +13,10 @@ CREATE TABLE IF NOT EXISTS {table} (
   adding_replicas ARRAY<INT> COMMENT 'Replicas added (AR)',
   removing_replicas ARRAY<INT> COMMENT 'Replicas removed (RR)',
   outcome STRING NOT NULL COMMENT 'completed, cancelled, replaced (by another reassignment), in_progress, or never_started (the controller refused)',
-  record_id STRING COMMENT 'Record that began the reassignment, or refused it'
+  record_id STRING COMMENT 'Record that began the reassignment, or refused it',
+  settled BOOLEAN NOT NULL COMMENT 'Nothing that comes in time changes the row any more: it is appended once; false: the next night replaces it'
 ) USING delta
+PARTITIONED BY (cluster, settled)
+TBLPROPERTIES ('delta.dataSkippingStatsColumns' = 'topic,started_at', 'delta.randomizeFilePrefixes' = 'true')
 LOCATION '{location}'
 COMMENT 'Partition reassignments from start to end'

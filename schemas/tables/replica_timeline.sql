@@ -1,4 +1,5 @@
 -- about: an interval in which a replica was in one state
+-- derived: yes
 CREATE TABLE IF NOT EXISTS {table} (
   cluster STRING NOT NULL COMMENT 'Cluster',
   incarnation INT NOT NULL COMMENT 'Incarnation of the cluster',
@@ -11,7 +12,10 @@ CREATE TABLE IF NOT EXISTS {table} (
   state STRING NOT NULL COMMENT 'State of the controller''s replica state machine, NewReplica .. NonExistentReplica; in KRaft, which has none, where the broker of the replica stands: KRaftOnline (unfenced), KRaftFenced, KRaftControlledShutdown, KRaftUnregistered, or KRaftRemoved (no replica of the partition any more)',
   in_isr BOOLEAN COMMENT 'Whether the ISR held the replica at the end of the interval (now, where it is open); null: ISR not known',
   inferred BOOLEAN NOT NULL COMMENT 'The state is derived from other lines; false: a line says it',
-  record_id STRING COMMENT 'Record that began the interval'
+  record_id STRING COMMENT 'Record that began the interval',
+  settled BOOLEAN NOT NULL COMMENT 'Nothing that comes in time changes the row any more: it is appended once; false: the next night replaces it'
 ) USING delta
+PARTITIONED BY (cluster, settled)
+TBLPROPERTIES ('delta.dataSkippingStatsColumns' = 'topic,valid_to', 'delta.randomizeFilePrefixes' = 'true')
 LOCATION '{location}'
 COMMENT 'In which state the controller held every replica'

@@ -1,6 +1,8 @@
 """What a night costs when many went before. Run by hand.
 
     .venv/bin/python tests/benchmarks/nights.py [--topics 200] [--nights 10] [--same | --touched 0.01]
+    .venv/bin/python tests/benchmarks/nights.py --topics 400 --partitions 51 --touched 0.01 --nights 4      # some minutes
+    .venv/bin/python tests/benchmarks/nights.py --topics 2000 --partitions 51 --touched 0.01 --nights 30    # 100,000 partitions
     .venv/bin/python tests/benchmarks/nights.py --same --recording FOLDER --topic orders --begin 10:13:00 --end 10:13:46
 
 One topic of a recording is multiplied, by default one with three partitions. By default every night brings the whole life of other topics
@@ -30,9 +32,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-import jobs.audit  # noqa: E402
-from jobs import errors, nightly_audit  # noqa: E402
-from jobs import old_timelines as timelines  # noqa: E402
+from jobs import errors, nightly_audit, nights  # noqa: E402
 
 DAY = date(2026, 11, 20)
 EPOCH = re.compile(
@@ -121,7 +121,7 @@ class Recording:
 
 @dataclass(frozen=True)
 class Night:
-    """What a night took: seconds of the clock and of the JVM's processors, and of them the timelines'; MB that the JVM had at most."""
+    """What a night took: seconds of the clock and of processors, and of them the timelines'; MB that the JVM had at most."""
 
     clock: float
     timelines: float
@@ -130,39 +130,63 @@ class Night:
     memory: int
 
 
-def jvm() -> Path:
-    """What the system tells about the JVM."""
+def jvm() -> int:
+    """The process of the JVM."""
     from pyspark import SparkContext
 
-    return Path("/proc") / str(SparkContext._gateway.jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
+    return SparkContext._gateway.jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]
+
+
+@dataclass(frozen=True)
+class Process:
+    """What the system tells about a process. seconds: of processors, with those of children that have ended; memory: MB it has now."""
+
+    number: int
+    is_python: bool
+    seconds: float
+    memory: int
+
+
+def processes() -> list[Process]:
+    """This one and what it has started: the JVM and its Python workers."""
+    found: dict[int, tuple[int, Process]] = {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            name, _, rest = entry.read_text().rpartition(")")
+            values = rest.split()
+            spent = sum(map(int, values[11:15])) / os.sysconf("SC_CLK_TCK")
+            number, size = int(entry.parent.name), int(values[21]) * os.sysconf("SC_PAGE_SIZE") >> 20
+            found[number] = int(values[1]), Process(number, "(java" not in name, spent, size)
+    mine = {os.getpid()}
+    while more := {number for number, (parent, _) in found.items() if parent in mine} - mine:
+        mine |= more
+    return [found[number][1] for number in mine]
 
 
 def processor() -> float:
-    """Seconds that the processors have worked for the JVM: what other programs do to the clock does not show in them."""
-    user, system = (jvm() / "stat").read_text().rsplit(")", 1)[1].split()[11:13]
-    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+    """Seconds that processors have worked for this: what other programs do to the clock does not show in them."""
+    return sum(process.seconds for process in processes())
 
 
-def audit(root: Path, kept: int | None) -> Night:
-    """Audits what was written. kept: as `audit.KEPT_BYTES`."""
-    if kept is not None:
-        jobs.audit.KEPT_BYTES = kept
+def audit(root: Path) -> Night:
+    """Audits what was written."""
     spent: dict[str, float] = {"clock": 0.0, "worked": 0.0}
-    rebuild = timelines.rebuild
+    update = nights.update
 
     def timed(*args: Any) -> Any:
         begun, worked = time.perf_counter(), processor()
-        told = rebuild(*args)
+        made = update(*args)
         spent.update(clock=time.perf_counter() - begun, worked=processor() - worked)
-        return told
+        return made
 
-    timelines.rebuild = timed
-    begun = time.perf_counter()
+    nights.update = timed
+    begun, worked = time.perf_counter(), processor()
     with contextlib.redirect_stdout(io.StringIO()):
         code = nightly_audit.main(["audit", str(root / "logs"), "--tables", str(root / "tables"), "--cluster", "c"])
     assert code in (errors.CLEAN, errors.FINDINGS)
-    memory = int(re.findall(r"VmHWM:\s+(\d+)", (jvm() / "status").read_text())[0]) // 1024
-    return Night(time.perf_counter() - begun, spent["clock"], processor(), spent["worked"], memory)
+    status = Path(f"/proc/{jvm()}/status").read_text()
+    memory = int(re.findall(r"VmHWM:\s+(\d+)", status)[0]) // 1024
+    return Night(time.perf_counter() - begun, spent["clock"], processor() - worked, spent["worked"], memory)
 
 
 def main() -> None:
@@ -178,7 +202,6 @@ def main() -> None:
     given.add_argument("--topic", default="invoices", help="the one that is multiplied")
     given.add_argument("--begin", default="10:43:44", help="when a broker is stopped")
     given.add_argument("--end", default="10:44:52", help="when it leads again")
-    given.add_argument("--kept", type=int, help="bytes of events up to which everything is made anew (default: as the product)")
     options = given.parse_args()
     recording = Recording(options.recording, options.topic, options.begin, options.end, options.partitions)
     stop = (recording.begin, recording.end)
@@ -207,7 +230,7 @@ def main() -> None:
                 some = every[before % options.topics :][:a_night]
                 recording.write_night(root / "logs", number, some, hours=stop, again=before // options.topics)
             records = sum(log.read_text().count("\n") for log in (root / "logs").rglob("*.log"))
-            night = processes.submit(audit, root, options.kept).result()
+            night = processes.submit(audit, root).result()
             cells = [number + 1, records, f"{night.clock:.1f}", f"{night.timelines:.1f}", f"{records / night.timelines:.0f}"]
             cells += [night.memory, f"{night.worked:.1f}", f"{night.worked_at_timelines:.1f}"]
             second = night if number == 1 else second

@@ -1,0 +1,235 @@
+"""Groups of rows through the fold: events and kept states of partitions in, rows of the tables out, both as Arrow record batches.
+
+No Spark in here: its workers call these functions, and so does the driver where the input is small.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import schemas
+from jobs.timelines import ClusterFacts, Event, Folded, PartitionKey, Summary, fold
+
+# events of a partition that are folded at once: what a hot partition needs of memory
+EVENTS_AT_ONCE = 50_000
+# rows of a table that leave in one batch
+ROWS_AT_ONCE = 5_000
+
+ARROW_TYPES = {
+    "STRING": pa.string(),
+    "INT": pa.int32(),
+    "BIGINT": pa.int64(),
+    "BOOLEAN": pa.bool_(),
+    "TIMESTAMP": pa.timestamp("us", "UTC"),
+    "ARRAY<INT>": pa.list_(pa.int32()),
+    "ARRAY<STRING>": pa.list_(pa.string()),
+    "ARRAY<STRUCT<partition: INT, replica: INT>>": pa.list_(pa.struct([("partition", pa.int32()), ("replica", pa.int32())])),
+}
+PARTITION = ("cluster", "incarnation", "topic", "partition")
+# tables whose rows the fold of a partition gives
+FOLDED_TABLES = ("partition_timeline", "replica_timeline", "reassignments", "partition_states")
+
+
+def columns(table: str) -> dict[str, str]:
+    """Column -> SQL type of what the fold gives of a table: its columns but for those of PARTITION and what `made_from` the shell adds."""
+    return {
+        name: kind for name, kind in schemas.columns(table).items() if name not in {*PARTITION, "code_version", "events_version"}
+    }
+
+
+def _struct(table: str) -> pa.DataType:
+    return pa.struct([pa.field(name, ARROW_TYPES[kind]) for name, kind in columns(table).items()])
+
+
+KEYS = [pa.field(name, ARROW_TYPES[kind]) for name, kind in schemas.columns("partition_states").items() if name in PARTITION]
+# each row is of one table: the struct of that name; or it says that its partition has to be folded again, with its whole history
+OUTPUT = pa.schema([*KEYS, pa.field("is_stale", pa.bool_()), *(pa.field(name, _struct(name)) for name in FOLDED_TABLES)])
+OUTPUT_DDL = ", ".join(
+    [
+        *(f"{name} {schemas.columns('partition_states')[name]}" for name in PARTITION),
+        "is_stale BOOLEAN",
+        *(f"{table} STRUCT<{', '.join(f'{name}: {kind}' for name, kind in columns(table).items())}>" for table in FOLDED_TABLES),
+    ]
+)
+
+
+class Rows:
+    """Collects rows of the tables and hands them on as batches of OUTPUT."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, list[tuple[Any, ...]]] = {name: [] for name in (*FOLDED_TABLES, "is_stale")}
+
+    def add(self, table: str, cluster: str, key: PartitionKey, rows: Iterable[Sequence[Any]]) -> None:
+        """Adds rows of a partition. rows: values of `columns` of the table; for is_stale empty ones."""
+        head = (cluster, *key)
+        self._rows[table] += [(*head, *row) for row in rows]
+
+    def batches(self, at_least: int = ROWS_AT_ONCE) -> Iterator[pa.RecordBatch]:
+        """What has been collected of tables with so many rows."""
+        for table, rows in self._rows.items():
+            if len(rows) >= max(at_least, 1):
+                yield _batch(table, rows)
+                rows.clear()
+
+
+def _batch(table: str, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
+    values = list(zip(*rows, strict=True))
+    keys = [array(some, one.type) for some, one in zip(values, KEYS, strict=False)]
+    filled: dict[str, pa.Array] = {}
+    if table in FOLDED_TABLES:
+        kind = OUTPUT.field(table).type
+        arrays = [array(some, one.type) for some, one in zip(values[len(KEYS) :], kind, strict=True)]
+        filled[table] = pa.StructArray.from_arrays(arrays, fields=list(kind))
+    filled["is_stale"] = pa.array([table == "is_stale"] * len(rows), pa.bool_())
+    others = OUTPUT.names[len(KEYS) :]
+    return pa.RecordBatch.from_arrays(
+        [*keys, *(filled.get(name, pa.nulls(len(rows), OUTPUT.field(name).type)) for name in others)], schema=OUTPUT
+    )
+
+
+def array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Values as a column; time stamps are microseconds."""
+    if pa.types.is_timestamp(kind):
+        return pa.array(values, pa.int64()).cast(kind)
+    return pa.array(values, kind)
+
+
+def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
+    """The rows of batches as tuples, time stamps as microseconds."""
+    for batch in batches:
+        arrays = (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in batch.columns)
+        yield from zip(*(array.to_pylist() for array in arrays), strict=True)
+
+
+def events_of(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> Iterator[tuple[str, Event]]:
+    """(cluster, event). batches: of columns cluster and names."""
+    make = _event_maker(names)
+    for cluster, *values in rows_of(batches):
+        yield cluster, make(values)
+
+
+def _event_maker(names: Sequence[str]) -> Any:
+    """A function of the values of these columns that gives the event. Those that are not among them are null."""
+    if tuple(names) == Event._fields:
+        return Event._make
+    nulls = [None] * len(Event._fields)
+    places = [Event._fields.index(name) for name in names]
+
+    def make(values: Sequence[Any]) -> Event:
+        row = nulls.copy()
+        for place, value in zip(places, values, strict=True):
+            row[place] = value
+        return Event._make(row)
+
+    return make
+
+
+def summaries(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> dict[str, Summary]:
+    """Cluster -> the summary of its events. batches: as `events_of` takes them."""
+    found: dict[str, Summary] = {}
+    for cluster, some in groupby(events_of(batches, names), key=lambda one: one[0]):
+        told = Summary.of(event for _, event in some)
+        found[cluster] = found[cluster] + told if cluster in found else told
+    return found
+
+
+@dataclass
+class _Kept:
+    """What is known of a partition of one incarnation so far, and the rows that further events may change."""
+
+    state: str | None = None
+    brokers: set[int] = field(default_factory=set)
+    folded: Folded | None = None
+    events: list[Event] = field(default_factory=list)
+
+
+def in_groups(table: pa.Table, keys: Sequence[str]) -> list[pa.RecordBatch]:
+    """Rows as `fold_groups` takes them."""
+    marked = table.append_column("is_event", pc.is_null(table["state"]))
+    marked = marked.append_column("at", pc.fill_null(pc.cast(table["ts"], pa.int64()), -1))
+    return table.take(pc.sort_indices(marked, [(name, "ascending") for name in (*keys, "is_event", "at")])).to_batches()
+
+
+def fold_groups(
+    batches: Iterable[pa.RecordBatch],
+    names: Sequence[str],
+    facts: Mapping[str, ClusterFacts],
+    at_once: int | None = EVENTS_AT_ONCE,
+) -> Iterator[pa.RecordBatch]:
+    """Folds partition after partition.
+
+    batches: rows with cluster, topic, partition, state STRING, state_incarnation INT, state_brokers ARRAY<INT>, and names, which are columns
+    of an event; all rows of a partition follow one another, first the states that are kept of it (one an incarnation, state not null),
+    then its events in order of time. out: OUTPUT. A partition that `is_stale` has other rows, too, which do not count.
+    at_once: events of a partition that are folded in one piece; None: all.
+    """
+    out = Rows()
+    make = _event_maker(names)
+    for (cluster, topic, partition), rows in groupby(rows_of(batches), key=lambda row: row[:3]):
+        if not _fold_group(cluster, rows, make, facts[cluster], at_once=at_once, out=out):
+            out.add("is_stale", cluster, PartitionKey(0, topic, partition), [()])
+        yield from out.batches()
+    yield from out.batches(1)
+
+
+def _fold_group(
+    cluster: str, rows: Iterator[tuple[Any, ...]], make: Any, facts: ClusterFacts, *, at_once: int | None, out: Rows
+) -> bool:
+    """Adds the rows of a partition; False where it is stale."""
+    kept: dict[PartitionKey, _Kept] = {}
+    waiting, newest = 0, None
+    for _, topic, partition, state, incarnation, brokers, *values in rows:
+        if state == "":
+            return False
+        if state is not None:
+            kept[PartitionKey(incarnation, topic, partition)] = _Kept(state, set(brokers))
+            continue
+        event = make(values)
+        key = facts.key_of(event)
+        if key is None:
+            continue
+        # events of one moment stay together
+        if at_once and waiting >= at_once and event.ts != newest:
+            if not _fold_piece(cluster, {key: one for key, one in kept.items() if one.events}, facts, out):
+                return False
+            waiting = 0
+        kept.setdefault(key, _Kept()).events.append(event)
+        waiting, newest = waiting + 1, event.ts
+    left = {key: one for key, one in kept.items() if one.events or one.folded is None}
+    if not _fold_piece(cluster, left, facts, out):
+        return False
+    for key, one in kept.items():
+        _add_rows(cluster, key, one, out, settled=False)
+    return True
+
+
+def _fold_piece(cluster: str, some: Mapping[PartitionKey, _Kept], facts: ClusterFacts, out: Rows) -> bool:
+    """Folds the events that wait; adds the rows that are settled now. False where one is stale."""
+    for key, one in some.items():
+        folded = fold(key, one.state, one.events, facts)
+        if folded.is_stale:
+            return False
+        one.folded, one.state, one.events = folded, folded.state, []
+        one.brokers.update(row[0] for row in folded.replicas)
+        _add_rows(cluster, key, one, out, settled=True)
+    return True
+
+
+def _add_rows(cluster: str, key: PartitionKey, one: _Kept, out: Rows, *, settled: bool) -> None:
+    folded = one.folded
+    if folded is None:
+        return
+    for table, rows in (
+        ("partition_timeline", folded.partitions),
+        ("replica_timeline", folded.replicas),
+        ("reassignments", folded.reassignments),
+    ):
+        out.add(table, cluster, key, (row for row in rows if row[-1] is settled))
+    if not settled:
+        breaks = json.dumps(folded.breaks, separators=(",", ":")) if folded.breaks else None
+        out.add("partition_states", cluster, key, [(folded.state, sorted(one.brokers), breaks)])

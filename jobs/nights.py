@@ -1,0 +1,583 @@
+"""What a night changes in the timelines: its own events, the kept states of the partitions that they are about, and rows that are not settled.
+
+A partition's history is folded (`jobs.timelines`) from its events. What the fold keeps of a partition is a row of `partition_states`, what it
+needs to know of the whole cluster one of `cluster_facts`, which also says up to which version of `events` the timelines go. Late events
+make a state stale: that partition is folded again from all of its events, and no other.
+
+Rows are written in an order that bears being interrupted: the states first, with the version of `events` that they know, the facts last.
+States of a version that the facts do not know were left by a run that did not come to its end; their partitions are folded again.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial, reduce
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+import schemas
+from jobs import coverage, folding
+from jobs.store import EVENT, VERSION, Store, in_clusters, moment, quoted, run_concurrently
+from jobs.timelines import (
+    CODE_VERSION,
+    EVENT_COLUMNS,
+    Affected,
+    Break,
+    ClusterFacts,
+    Event,
+    PartitionKey,
+    Summary,
+    affected,
+    controllers,
+    discontinuities,
+    kraft_topic_deletions,
+    tells_deletion,
+    topic_deletions,
+)
+
+KEY = ("cluster", "topic", "partition")
+# of so few events, what is looked at is read once and kept
+MOST_IN_MEMORY = 100_000
+# columns of a change data feed
+CHANGE = ("_change_type", "_commit_version", "_commit_timestamp")
+# so long before the first new event checks look back
+Keeps = Mapping[str, Sequence[str]]
+LOOKED_BACK = timedelta(hours=24)
+TIMELINES = ("partition_timeline", "replica_timeline", "reassignments")
+# so many events and states are folded on the driver: workers take longer to start than to fold them (tests/benchmarks/folding.py)
+MOST_ON_DRIVER = 20_000
+
+
+@dataclass(frozen=True)
+class Known:
+    """What `cluster_facts` has of a cluster: up to which versions of tables its timelines go, and what all its partitions share."""
+
+    events_version: int
+    passed_over_version: int
+    facts: ClusterFacts
+
+
+@dataclass(frozen=True)
+class Night:
+    """What there is to do.
+
+    events: new rows of `events` that a rule recognises: cluster and EVENT_COLUMNS. removed: rows that are not there any more, likewise.
+    since: clusters whose history is continued, and what is known of them. anew: clusters all of whose events are in `events`.
+    events_version: of the table, with these. count: of the new ones. hours: of all new rows.
+    keeps: event type -> columns that are as they were before, by the rules.
+    """
+
+    events: DataFrame
+    removed: DataFrame | None
+    since: Mapping[str, Known]
+    anew: frozenset[str]
+    events_version: int
+    count: int
+    hours: coverage.Hours
+    keeps: Keeps
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return not self.count and self.removed is None
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it is folded on the driver."""
+        return self.count <= MOST_ON_DRIVER
+
+
+def known(store: Store, clusters: Iterable[str], keeps: Keeps) -> dict[str, Known]:
+    """Cluster -> what was known when its timelines were made. Those that another version of the code has made are left out."""
+    rows = store.rows_of("cluster_facts", clusters).filter(F.col("code_version") == CODE_VERSION).collect()
+    return {
+        row.cluster: Known(row.events_version, row.passed_over_version, ClusterFacts.from_json(row.facts, keeps)) for row in rows
+    }
+
+
+def _recognised(rows: DataFrame, *more: str) -> DataFrame:
+    return rows.filter("event_type IS NOT NULL").select("cluster", *EVENT_COLUMNS, *more)
+
+
+def read(store: Store, clusters: Sequence[str], keeps: Keeps) -> Night:
+    """What came to clusters since their timelines were made."""
+    since = known(store, clusters, keeps)
+    changes = store.changes("events", min(one.events_version for one in since.values())) if since else None
+    if changes is None:
+        since = {}
+    anew = frozenset(clusters) - since.keys()
+    came, removed = [], None
+    if changes is not None:
+        later = " OR ".join(f"cluster = {quoted(n)} AND {VERSION} > {one.events_version}" for n, one in since.items())
+        came.append(changes.inserted.filter(later).drop(*CHANGE))
+        if changes.deleted is not None:
+            removed = _recognised(changes.deleted.filter(later)).localCheckpoint()
+            removed = None if removed.isEmpty() else removed
+    if anew:
+        came.append(store.rows_of("events", anew))
+    rows = reduce(DataFrame.unionByName, came)
+    count = F.count_if(F.col("event_type").isNotNull())
+    told = rows.agg(count.alias("count"), *_span("ts")).first()
+    assert told is not None
+    events = _recognised(rows)
+    if told["count"] <= MOST_ON_DRIVER:
+        events = events.localCheckpoint()
+    version = store.version("events") if changes is None else changes.version
+    return Night(events, removed, since, anew, version, told["count"], _hours(told), keeps)
+
+
+def _span(moment: str) -> list[Column]:
+    hour = F.date_trunc("hour", moment)
+    return [F.min(hour).alias("first"), F.max(hour).alias("last"), F.count_if(F.col(moment).isNull()).alias("undated")]
+
+
+def _hours(told: Row) -> coverage.Hours:
+    return coverage.Hours(told["first"], told["last"], told["undated"] > 0)
+
+
+@dataclass(frozen=True)
+class Made:
+    """What the tables are made of: what is known of each cluster that has events, and versions of tables that are in it.
+
+    is_new: whether that differs from what `cluster_facts` has.
+    """
+
+    facts: Mapping[str, ClusterFacts]
+    events_version: int
+    passed_over_version: int
+    is_new: bool
+
+
+def update(store: Store, night: Night) -> Made:
+    """Brings timelines and coverage of the clusters up to date."""
+    if night.is_empty:
+        made = {name: one.facts for name, one in night.since.items()}, night.events_version
+    else:
+        made = _update_timelines(store, night)
+    facts, version = made
+    counted = _update_coverage(store, night, facts)
+    is_new = bool(night.anew) or any(
+        (version, counted) != (one.events_version, one.passed_over_version) for one in night.since.values()
+    )
+    return Made(facts, version, counted, is_new)
+
+
+def _update_timelines(store: Store, night: Night) -> tuple[dict[str, ClusterFacts], int]:
+    facts = _facts(store, night)
+    before = {name: one.facts for name, one in night.since.items()}
+    changed = {name: affected(before.get(name), now) for name, now in facts.items()}
+    anew = frozenset(name for name, what in changed.items() if what.whole or name in night.anew)
+    version = night.events_version
+    if _correct_incarnations(store, night, facts, anew):
+        version = store.version("events")
+    folded = _fold(store, night, facts, changed, anew)
+    _write(store, folded, version, sorted(facts.keys() - anew), sorted(anew))
+    run_concurrently(partial(_write_cluster_tables, store, facts), partial(_write_deletions, store, night, facts, anew))
+    return facts, version
+
+
+def _update_coverage(store: Store, night: Night, facts: Mapping[str, ClusterFacts]) -> int:
+    """Counts the hours again about which there is something new. out: the version of `passed_over` that is counted."""
+    known_versions = [one.passed_over_version for one in night.since.values()]
+    changes = store.changes("passed_over", min(known_versions)) if known_versions else None
+    hours = None
+    if changes is not None:
+        told = changes.inserted.agg(*_span("hour")).first()
+        assert told is not None
+        hours = night.hours.with_others(_hours(told))
+    for clusters, again in ((night.since.keys() & facts.keys(), hours), (night.anew & facts.keys(), None)):
+        if not clusters or (again is not None and again.is_none):
+            continue
+        events, passed_over = (store.rows_of(table, clusters) for table in ("events", "passed_over"))
+        held = None if again is None else store.rows_of("coverage", clusters)
+        store.replace("coverage", clusters, coverage.coverage(events, passed_over, held, again))
+    return store.version("passed_over") if changes is None else changes.version
+
+
+def note(store: Store, made: Made) -> None:
+    """The tables are those of `events` and `passed_over` in these versions: the next night goes on from here."""
+    versions = (CODE_VERSION, made.events_version, made.passed_over_version)
+    rows = [(name, one.to_json(), *versions) for name, one in made.facts.items()]
+    store.replace("cluster_facts", made.facts, _frame(store.spark, "cluster_facts", rows))
+
+
+def naive(microseconds: int) -> datetime | None:
+    """A moment as Spark's rows have it; -1 is none."""
+    return None if microseconds < 0 else datetime(1970, 1, 1) + timedelta(microseconds=microseconds)
+
+
+def scope(store: Store, night: Night, facts: Mapping[str, ClusterFacts]) -> dict[str, DataFrame]:
+    """What checks and contracts look at, by table: what the night has written and what is still so.
+
+    That is rows that are not settled, and all of the time from a day before the first new event on; of topics with findings that are not
+    resolved also from the first of these on. Of clusters that were made anew everything.
+    """
+    names = sorted(facts)
+    tables = {name: store.rows_of(name, names) for name in schemas.contracts() if name not in {"findings", "finding_subjects"}}
+    begins: dict[str, datetime] = {}
+    for name, one in facts.items():
+        moments = [at for at in (night.hours.first, naive(one.summary.newest)) if at is not None]
+        if moments and name not in night.anew:
+            begins[name] = min(moments) - LOOKED_BACK
+    if not begins:
+        return _in_memory(tables)
+    whole = f"{in_clusters(facts.keys() - begins.keys())} OR " if facts.keys() - begins.keys() else ""
+
+    def since(*ends: str) -> str:
+        later = f"coalesce({', '.join(ends)})"
+        return whole + " OR ".join(f"cluster = {quoted(name)} AND {later} >= {moment(at)}" for name, at in begins.items())
+
+    found = store.rows_of("findings", names).filter("status <> 'resolved' AND topic IS NOT NULL AND first_seen IS NOT NULL")
+    reported = F.broadcast(found.groupBy("cluster", "topic").agg(F.min("first_seen").alias("reported")).localCheckpoint())
+    events = tables["events"].filter(f"ts IS NULL OR {since('ts')}")
+    tables["events"] = events
+    for table, ends in (
+        ("partition_timeline", ["valid_to"]),
+        ("replica_timeline", ["valid_to"]),
+        ("reassignments", ["completed_at", "started_at"]),
+    ):
+        rows = tables[table]
+        recent = rows.filter(f"settled = false OR {since(*ends)}")
+        others = rows.filter(f"settled = true AND NOT coalesce({since(*ends)}, false)")
+        older = others.join(reported, ["cluster", "topic"]).filter(f"coalesce({', '.join(ends)}) >= reported")
+        tables[table] = recent.unionByName(older.select(*rows.columns))
+    return _in_memory(tables)
+
+
+def _in_memory(tables: dict[str, DataFrame]) -> dict[str, DataFrame]:
+    """The same rows, read once where they are few: a dozen checks read them."""
+    if tables["events"].limit(MOST_IN_MEMORY + 1).count() > MOST_IN_MEMORY:
+        return tables
+    return dict(zip(tables, run_concurrently(*(rows.localCheckpoint for rows in tables.values())), strict=True))
+
+
+def _frame(spark: SparkSession, table: str, rows: Iterable[tuple[Any, ...]]) -> DataFrame:
+    """Rows of a table. rows: values of its columns, time stamps as microseconds."""
+    kinds = schemas.columns(table)
+    columns = list(zip(*rows, strict=True)) or [()] * len(kinds)
+    arrays = [folding.array(values, folding.ARROW_TYPES[kind]) for values, kind in zip(columns, kinds.values(), strict=True)]
+    return spark.createDataFrame(pa.table(arrays, names=list(kinds)))
+
+
+# -- what all partitions of a cluster share ------------------------------------------------------------------
+
+
+def _facts(store: Store, night: Night) -> dict[str, ClusterFacts]:
+    """Cluster -> what is known now."""
+    told = _summaries(night.events, night.is_small)
+    lost = _lost(night)
+    if lost:
+        whole = _recognised(store.rows_of("events", sorted(lost)))
+        told |= _summaries(whole, night.is_small)
+    found = {}
+    for name in sorted(night.anew | night.since.keys()):
+        new = told.get(name, Summary())
+        if name in night.anew and name not in told:
+            continue  # nothing was recognised in its logs
+        found[name] = ClusterFacts.of(new if name in night.anew | lost else night.since[name].facts.summary + new, night.keeps)
+    return found
+
+
+def _summaries(events: DataFrame, is_small: bool) -> dict[str, Summary]:
+    """Cluster -> the summary of its events. in: cluster and EVENT_COLUMNS."""
+    if is_small:
+        return folding.summaries(events.toArrow().to_batches(), EVENT_COLUMNS)
+
+    def of_part(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        found = folding.summaries(batches, EVENT_COLUMNS)
+        yield pa.record_batch([list(found), [one.to_json() for one in found.values()]], names=["cluster", "summary"])
+
+    found: dict[str, Summary] = {}
+    for row in events.mapInArrow(of_part, "cluster STRING, summary STRING").toLocalIterator():
+        part = Summary.from_json(row.summary)
+        found[row.cluster] = found[row.cluster] + part if row.cluster in found else part
+    return found
+
+
+def _lost(night: Night) -> set[str]:
+    """Clusters whose summary rests on a record that is not there any more."""
+    if night.removed is None:
+        return set()
+    gone: dict[str, set[str]] = {}
+    for row in night.removed.select("cluster", "record_id").distinct().collect():
+        gone.setdefault(row.cluster, set()).add(row.record_id)
+    return {
+        name
+        for name, ids in gone.items()
+        if name in night.since and any(one in told for told in [night.since[name].facts.to_json()] for one in ids)
+    }
+
+
+def _correct_incarnations(store: Store, night: Night, facts: Mapping[str, ClusterFacts], anew: Iterable[str]) -> bool:
+    """Corrects `events.incarnation`, as which 1 is landed; whether there was something to correct."""
+    before = {name: one.facts for name, one in night.since.items()}
+    several = {name for name in facts if len(facts[name].numbers) > 1 or (name in before and len(before[name].numbers) > 1)}
+    if not several:
+        return False
+    corrected = False
+    for name in sorted(several):
+        rows, span = store.rows_of("events", [name]), "true"
+        if name not in anew:
+            times = (
+                night.events.filter(F.col("cluster") == name).agg(F.min("ts").alias("first"), F.max("ts").alias("last")).first()
+            )
+            assert times is not None
+            span = f"(t.ts IS NULL OR t.ts BETWEEN {moment(times.first)} AND {moment(times.last)})"
+            rows = rows.alias("t").filter(span)
+        numbered = _incarnations(rows, facts[name], is_small=night.is_small).localCheckpoint()
+        if not numbered.isEmpty():
+            corrected = True
+            store.set_matching("events", f"t.cluster = {quoted(name)} AND {span}", numbered, EVENT)
+    return corrected
+
+
+def _incarnations(rows: DataFrame, facts: ClusterFacts, *, is_small: bool) -> DataFrame:
+    """record_id, item, incarnation of rows of `events` of one cluster that have another one."""
+    names = ("record_id", "item", "node", "file", "ts")
+    given = rows.select("cluster", "incarnation", *names)
+
+    def numbered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            numbers = [facts.incarnation_of(event) for _, event in folding.events_of([batch.drop_columns("incarnation")], names)]
+            yield pa.record_batch(
+                [batch["record_id"], batch["item"], pa.array(numbers, pa.int32()), batch["incarnation"]],
+                names=["record_id", "item", "incarnation", "before"],
+            )
+
+    kinds = "record_id STRING, item INT, incarnation INT, before INT"
+    if is_small:
+        table = given.toArrow()
+        found = (
+            rows.sparkSession.createDataFrame(pa.Table.from_batches(list(numbered(table.to_batches())))) if len(table) else None
+        )
+        if found is None:
+            return rows.select("record_id", "item", "incarnation").limit(0)
+    else:
+        found = given.mapInArrow(numbered, kinds)
+    return found.filter("incarnation <> before").select("record_id", "item", "incarnation")
+
+
+# -- partitions ----------------------------------------------------------------------------------------------
+
+
+def _keyed(events: DataFrame, facts: Mapping[str, ClusterFacts]) -> DataFrame:
+    """Events about partitions, with the partition: KEY and EVENT_COLUMNS. Records of a metadata log name their topic by its id."""
+    names = [
+        (cluster, topic_id, topic)
+        for cluster, one in facts.items()
+        for number in one.numbers
+        for topic_id, topic in one[number].kraft.names.items()
+    ]
+    topic = F.col("topic")
+    if names:
+        known = pa.table(list(zip(*names, strict=True)), names=["named_cluster", "named_id", "name"])
+        same = (F.col("cluster") == F.col("named_cluster")) & (F.col("topic_id") == F.col("named_id")) & F.col("topic").isNull()
+        events = events.join(F.broadcast(events.sparkSession.createDataFrame(known)), same, "left")
+        topic = F.coalesce("topic", "name")
+    keys = [topic.alias("key_topic"), F.col("partition").alias("key_partition")]
+    return events.select("cluster", *keys, *EVENT_COLUMNS).filter("key_topic IS NOT NULL AND key_partition IS NOT NULL")
+
+
+def _keys(keyed: DataFrame) -> DataFrame:
+    return keyed.select("cluster", F.col("key_topic").alias("topic"), F.col("key_partition").alias("partition")).distinct()
+
+
+def _touched_states(
+    store: Store, night: Night, keyed: DataFrame, changed: Mapping[str, Affected], removed: DataFrame | None
+) -> DataFrame:
+    """The states of partitions that new events are about, or what has changed about their topic or one of their brokers.
+
+    keyed: new events. out: `partition_states`. A state is empty where it is of no use: a run that did not come to its end has left it, or an
+    event that it knows is not there any more.
+    """
+    spark = store.spark
+    states = store.rows_of("partition_states", changed)
+    touched = F.col("is_new")
+    states = states.join(F.broadcast(_keys(keyed).withColumn("is_new", F.lit(True))), list(KEY), "left")
+    topics = [(name, topic) for name, what in changed.items() for topic in what.topics]
+    if topics:
+        frame = spark.createDataFrame(pa.table(list(zip(*topics, strict=True)), names=["cluster", "topic"]))
+        states = states.join(F.broadcast(frame.withColumn("of_topic", F.lit(True))), ["cluster", "topic"], "left")
+        touched |= F.col("of_topic")
+    for name, what in changed.items():
+        if what.brokers:
+            brokers = F.array(*map(F.lit, sorted(what.brokers)))
+            touched |= (F.col("cluster") == name) & F.arrays_overlap("brokers", brokers)
+    unfit = F.expr(" OR ".join(f"cluster = {quoted(n)} AND events_version > {night.since[n].events_version}" for n in changed))
+    if removed is not None:
+        states = states.join(F.broadcast(removed.withColumn("is_removed", F.lit(True))), list(KEY), "left")
+        touched |= F.col("is_removed")
+        unfit |= F.coalesce("is_removed", F.lit(False))
+    return states.filter(F.coalesce(touched, F.lit(False))).select(
+        "cluster", F.col("topic").alias("key_topic"), F.col("partition").alias("key_partition"),
+        F.when(unfit, "").otherwise(F.col("state")).alias("state"), F.col("incarnation").alias("state_incarnation"),
+        F.col("brokers").alias("state_brokers"),
+    )  # fmt: skip
+
+
+NO_STATE = {"state": "string", "state_incarnation": "int", "state_brokers": "array<int>"}
+
+
+def _through(
+    keyed: DataFrame, states: DataFrame | None, facts: Mapping[str, ClusterFacts], at_once: int | None, *, is_small: bool
+) -> DataFrame:
+    """Folds partitions. keyed: events; states: as `_touched_states` gives them. out: `folding.OUTPUT`, computed once."""
+    spark = keyed.sparkSession
+    nothing = [F.lit(None).cast(kind).alias(name) for name, kind in NO_STATE.items()]
+    rows = keyed.select("cluster", "key_topic", "key_partition", *nothing, *EVENT_COLUMNS)
+    if states is not None:
+        rows = rows.unionByName(states, allowMissingColumns=True)
+    keys = ["cluster", "key_topic", "key_partition"]
+    if is_small:
+        batches = folding.fold_groups(folding.in_groups(rows.toArrow(), keys), EVENT_COLUMNS, facts, at_once)
+        return spark.createDataFrame(pa.Table.from_batches(list(batches), folding.OUTPUT))
+    for one in facts.values():
+        one.by_number  # noqa: B018  # computed once, not by every worker
+    shared = spark.sparkContext.broadcast(dict(facts))
+    grouped = rows.repartition(*keys).sortWithinPartitions(*keys, F.col("state").isNull(), "ts")
+    folded = grouped.mapInArrow(
+        lambda batches: folding.fold_groups(batches, EVENT_COLUMNS, shared.value, at_once), folding.OUTPUT_DDL
+    )
+    return folded.localCheckpoint()
+
+
+@dataclass(frozen=True)
+class FoldedRows:
+    """rows: `folding.OUTPUT` of all partitions that were folded. refolded: KEY of those that were so from their beginning on; None: none."""
+
+    rows: DataFrame
+    refolded: DataFrame | None
+
+
+def _fold(
+    store: Store, night: Night, facts: Mapping[str, ClusterFacts], changed: Mapping[str, Affected], anew: frozenset[str]
+) -> FoldedRows:
+    """Folds what a night is about."""
+    continued = {name: what for name, what in changed.items() if name not in anew}
+    events, is_small = night.events, night.is_small
+    if more := anew - night.anew:
+        is_small = False
+        events = events.filter(f"NOT {in_clusters(more)}").unionByName(_recognised(store.rows_of("events", more)))
+    keyed, states, removed = _keyed(events, facts), None, None
+    if night.removed is not None:
+        removed = _keys(_keyed(night.removed, facts))
+    if continued:
+        states = _touched_states(store, night, keyed.filter(in_clusters(continued)), continued, removed)
+        if is_small:
+            states = states.localCheckpoint()
+            is_small = night.count + states.count() <= MOST_ON_DRIVER
+    rows = _through(keyed, states, facts, folding.EVENTS_AT_ONCE, is_small=is_small)
+    refolded = None
+    # in one piece only where pieces in order of time do not do
+    for at_once in (folding.EVENTS_AT_ONCE, None):
+        stale = _stale(rows)
+        if refolded is None and removed is not None:
+            stale = stale.unionByName(removed).distinct()
+        stale = stale.localCheckpoint()
+        if stale.isEmpty():
+            break
+        refolded = stale if refolded is None else refolded
+        history = _keyed(_recognised(store.rows_of("events", facts)), facts).alias("e")
+        same = F.expr("e.cluster = s.cluster AND e.key_topic = s.topic AND e.key_partition = s.partition")
+        mine = history.join(F.broadcast(stale.alias("s")), same, "left_semi")
+        again = _through(mine, None, facts, at_once, is_small=False)
+        rows = rows.join(F.broadcast(stale), list(KEY), "left_anti").unionByName(again)
+    return FoldedRows(rows, refolded)
+
+
+def _stale(rows: DataFrame) -> DataFrame:
+    return rows.filter("is_stale").select(*KEY).distinct()
+
+
+def _write(store: Store, folded: FoldedRows, version: int, continued: Sequence[str], anew: Sequence[str]) -> None:
+    """Replaces what was folded. version: of `events`. continued, anew: the clusters."""
+    touched = folded.rows.filter("partition_states IS NOT NULL").select(*KEY).distinct()
+    if folded.refolded is not None:
+        touched = touched.unionByName(folded.refolded).distinct()
+    touched = F.broadcast(touched.localCheckpoint())
+
+    def new(table: str) -> DataFrame:
+        return folded.rows.filter(f"{table} IS NOT NULL").select(*folding.PARTITION, f"{table}.*")
+
+    def kept(table: str, condition: str) -> DataFrame:
+        rows = store.rows_of(table, continued).filter(condition)
+        return rows.join(touched, list(KEY), "left_anti").select(*schemas.columns(table))
+
+    def states() -> None:
+        made = [F.lit(CODE_VERSION).alias("code_version"), F.lit(version).cast("bigint").alias("events_version")]
+        rows = new("partition_states").select("*", *made)
+        if continued:
+            rows = rows.unionByName(kept("partition_states", "true"))
+        store.replace("partition_states", [*continued, *anew], rows)
+
+    def intervals(table: str) -> None:
+        replaced = [in_clusters(anew)] if anew else []
+        rows = new(table)
+        if continued:
+            replaced.append(f"{in_clusters(continued)} AND settled = false")
+            rows = rows.unionByName(kept(table, "settled = false"))
+            if folded.refolded is not None:
+                store.delete_matching(table, f"t.{in_clusters(continued)} AND t.settled", folded.refolded)
+        store.replace_where(table, " OR ".join(replaced), rows)
+
+    states()
+    run_concurrently(*(partial(intervals, table) for table in TIMELINES))
+
+
+def _write_cluster_tables(store: Store, facts: Mapping[str, ClusterFacts]) -> None:
+    """Tables that are told from the facts, or from few rows of all partitions: written where they differ."""
+    breaks: dict[str, list[tuple[PartitionKey, Break]]] = {}
+    held = store.rows_of("partition_states", facts).filter("breaks IS NOT NULL").select(*folding.PARTITION, "breaks")
+    for cluster, *key, text in held.collect():
+        breaks.setdefault(cluster, []).extend((PartitionKey(*key), Break.of(one)) for one in json.loads(text))
+    _replace_few(store, "controllers", facts, [(name, *row) for name, one in facts.items() for row in controllers(one)])
+    found = [(name, *row) for name, one in facts.items() for row in discontinuities(breaks.get(name, []), one)]
+    _replace_few(store, "discontinuities", facts, found)
+
+
+def _replace_few(
+    store: Store, table: str, clusters: Iterable[str], rows: list[tuple[Any, ...]], kept: DataFrame | None = None
+) -> None:
+    """Replaces the rows of clusters, of a table that has few; writes nothing where they are the same. kept: rows that stay, too."""
+    frame = _frame(store.spark, table, rows)
+    if store.has_none(table):
+        if rows:
+            store.append(table, frame)
+        return
+    if kept is not None:
+        frame = kept.unionByName(frame)
+    old, new = (
+        sorted(map(repr, one.select(*schemas.columns(table)).collect())) for one in (store.rows_of(table, clusters), frame)
+    )
+    if old != new:
+        store.replace(table, clusters, frame)
+
+
+def _write_deletions(store: Store, night: Night, facts: Mapping[str, ClusterFacts], anew: frozenset[str]) -> None:
+    """`topic_deletions`: under ZooKeeper controllers anew for topics about which something new is told, under KRaft ones from the facts."""
+    signs = "topic IS NOT NULL AND (event_type LIKE 'deletion_%' OR to_state = 'ReplicaDeletionIneligible')"
+    whole = anew | {name for name, one in facts.items() if one.kraft_since is not None and one.kraft_since >= 0}
+    rows = [(name, *row) for name, one in facts.items() for row in kraft_topic_deletions(one)]
+    by_topic = [name for name, one in facts.items() if name not in whole and one.kraft_since is None]
+    told, kept = store.rows_of("events", whole or {""}), None
+    if by_topic:
+        new = night.events if night.removed is None else night.events.unionByName(night.removed)
+        topics = new.filter(in_clusters(by_topic)).filter(signs).select("cluster", "topic").distinct().localCheckpoint()
+        kept = store.rows_of("topic_deletions", by_topic)
+        if not topics.isEmpty():
+            kept = kept.join(F.broadcast(topics), ["cluster", "topic"], "left_anti")
+            again = store.rows_of("events", by_topic).join(F.broadcast(topics), ["cluster", "topic"], "left_semi")
+            told = told.unionByName(again)
+        elif not rows and not whole:
+            return
+    by_name: dict[tuple[str, str], list[Event]] = {}
+    for cluster, event in folding.events_of(_recognised(told.filter(signs)).toArrow().to_batches(), EVENT_COLUMNS):
+        one = facts[cluster]
+        if event.topic and tells_deletion(event) and not one[one.incarnation_of(event)].is_of_kraft(event):
+            by_name.setdefault((cluster, event.topic), []).append(event)
+    rows += [(cluster, *row) for (cluster, _), events in by_name.items() for row in topic_deletions(events, facts[cluster])]
+    _replace_few(store, "topic_deletions", facts, rows, kept)

@@ -1,0 +1,11 @@
+-- about: what the partitions of a cluster share, and how far its timelines go
+-- derived: yes
+CREATE TABLE IF NOT EXISTS {table} (
+  cluster STRING NOT NULL COMMENT 'Cluster',
+  facts STRING NOT NULL COMMENT 'Elections, starts of brokers, topic ids, files and what else all partitions share, JSON',
+  code_version STRING NOT NULL COMMENT 'Version of the code that wrote it; another version reads all events again',
+  events_version BIGINT NOT NULL COMMENT 'Version of the table events up to which the timelines go',
+  passed_over_version BIGINT NOT NULL COMMENT 'Version of the table passed_over up to which coverage goes'
+) USING delta
+LOCATION '{location}'
+COMMENT 'What a night starts from; may be deleted, and is made anew'

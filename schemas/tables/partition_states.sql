@@ -1,0 +1,17 @@
+-- about: what is kept of a partition so that the next night continues its timeline
+-- derived: yes
+CREATE TABLE IF NOT EXISTS {table} (
+  cluster STRING NOT NULL COMMENT 'Cluster',
+  incarnation INT NOT NULL COMMENT 'Incarnation of the cluster',
+  topic STRING NOT NULL COMMENT 'Topic name',
+  partition INT NOT NULL COMMENT 'Partition id',
+  state STRING NOT NULL COMMENT 'What later events may still meet, JSON; of no meaning but to the version of the code that wrote it',
+  brokers ARRAY<INT> NOT NULL COMMENT 'Brokers whose starts and registrations matter to the partition',
+  breaks STRING COMMENT 'Where its logged states do not follow one another, JSON; null: nowhere',
+  code_version STRING NOT NULL COMMENT 'Version of the code that wrote it; another version folds all events again',
+  events_version BIGINT NOT NULL COMMENT 'Version of the table events up to which its events are in it'
+) USING delta
+PARTITIONED BY (cluster)
+TBLPROPERTIES ('delta.dataSkippingNumIndexedCols' = '4', 'delta.randomizeFilePrefixes' = 'true')
+LOCATION '{location}'
+COMMENT 'What a night starts from; may be deleted, and is made anew'
