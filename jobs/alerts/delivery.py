@@ -188,7 +188,6 @@ class Outbox:
         with self.lock:
             values = [[_without_zone(getattr(row, name)) for name in self.schema.fieldNames()] for row in rows]
             self.store.append("alerts", self.store.spark.createDataFrame(values, self.schema))
-            self.store.written("alerts")
 
     def context(self, planned: Mapping[str, Sequence[Message]], newest: Mapping[str, datetime], now: datetime) -> Context:
         """What the texts of messages are made from, with the log lines that they show."""
