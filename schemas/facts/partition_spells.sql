@@ -18,7 +18,7 @@ WITH stated AS (
       named_struct('kind', 'leaderless', 'replica', CASE WHEN leader = -1 THEN -1 END),
       named_struct('kind', 'last_in_sync', 'replica', CASE WHEN leader >= 0 AND size(isr) = 1 AND size(owed) > 1 THEN get(isr, 0) END),
       named_struct('kind', 'below_min_isr', 'replica',
-                   CASE WHEN leader >= 0 AND size(isr) BETWEEN 0 AND least(min_isr, size(owed)) - 1 THEN -1 END),
+                   CASE WHEN leader >= 0 AND min_isr IS NOT NULL AND size(isr) < least(min_isr, size(owed)) THEN -1 END),
       named_struct('kind', 'not_preferred', 'replica',
                    CASE WHEN leader >= 0 AND leader <> get(replicas, 0) AND array_contains(isr, get(replicas, 0)) AND size(owed) = size(replicas)
                         THEN get(replicas, 0) END)),
@@ -41,14 +41,14 @@ WITH stated AS (
   FROM held h JOIN clocks k ON k.cluster = h.cluster
   GROUP BY h.cluster, h.incarnation, h.topic, h.partition, h.kind, h.replica, h.island
 ), causes AS (
-  -- the last of the brokers that went, up to a minute after it is back; else one whose session ended soon afterwards
+  -- the last of the brokers that went, lines that come late included; else one whose session ended soon afterwards
   SELECT s.cluster, s.incarnation, s.topic, s.partition, s.kind, s.replica, s.island,
     max_by(struct(o.broker, o.since, o.until, o.how, o.all_since),
            struct(o.since <= s.since + INTERVAL 2 SECONDS AS before, abs(unix_millis(o.since) - unix_millis(s.since)) * -1 AS near, o.broker)) AS cause
   FROM spells s
   JOIN audited_broker_outages o ON o.cluster = s.cluster AND o.incarnation = s.incarnation AND array_contains(s.blamed, o.broker)
     AND o.since <= s.since + CASE WHEN o.how IN ('crashed', 'session_lost') THEN INTERVAL 30 SECONDS ELSE INTERVAL 2 SECONDS END
-    AND coalesce(o.until + INTERVAL 60 SECONDS >= s.since, true)
+    AND coalesce(o.until + INTERVAL 5 SECONDS >= s.since, true)
   GROUP BY s.cluster, s.incarnation, s.topic, s.partition, s.kind, s.replica, s.island
 )
 SELECT s.cluster, s.incarnation, s.topic, s.partition, s.kind, s.replica, s.since, s.until, s.ended, s.leader, s.isr, s.replicas,
