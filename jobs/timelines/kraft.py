@@ -6,7 +6,7 @@ kafka.server.ReplicaManager, 3.3 to 4.2.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from zlib import crc32
 
@@ -27,7 +27,7 @@ DIFFERENCES = ("partition_changed", "unclean_leader_elected")
 # without a partition epoch up to 3.2
 BROKER_LINES = ("leader_started", "follower_started", "become_skipped")
 # so many versions may be known before the beginning of the history is settled; what is younger than this (microseconds) never is
-KEPT, UNSETTLED = 50, 60_000_000
+KEPT, UNSETTLED = 12, 60_000_000
 
 
 @dataclass
@@ -194,7 +194,7 @@ def build_rows(history: History, topic: str, facts: IncarnationFacts) -> Rows:
 
 def merged_versions(life: Life, facts: KRaftFacts) -> list[Version]:
     """Everything that is known of a life, in order."""
-    known = {epoch: replace(life.versions[epoch]) for epoch in sorted(life.versions)}
+    known = {epoch: life.versions[epoch].copy() for epoch in sorted(life.versions)}
     for (before, u), (epoch, v) in pairwise(known.items()):
         if v.is_difference and epoch == before + 1:
             v.learn(u)

@@ -37,6 +37,10 @@ class Version:
     made: int | None = None
     altered_by: int | None = None
 
+    def copy(self) -> "Version":
+        """The same, to be changed."""
+        return Version(*(getattr(self, name) for name in self.__slots__))
+
     @property
     def is_whole(self) -> bool:
         """Whether everything is known."""

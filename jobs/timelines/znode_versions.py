@@ -36,6 +36,10 @@ class Version:
     inferred: bool = False
     is_by_leader: bool = False
 
+    def copy(self) -> "Version":
+        """The same, to be changed."""
+        return Version(*(getattr(self, name) for name in self.__slots__))
+
     @property
     def values(self) -> Values:
         """What makes two versions one where an epoch is not printed."""
@@ -85,7 +89,7 @@ def in_order(
     printed: by partition epoch. loose: without one. caught_up: position, time and record of when the target replicas of a reassignment
     were. printed_values: of versions with an epoch that are final.
     """
-    known = {epoch: replace(version) for epoch, version in printed.items()}
+    known = {epoch: version.copy() for epoch, version in printed.items()}
     writes = leader_writes(proposed, known)
     for write in writes:
         if write.is_proven:

@@ -27,7 +27,7 @@ REFUSED = ("reassignment_failed", "reassignments_refused")
 # what is in the znode of the topic before the controller acts on it
 ANNOUNCED = ("topics_changed", "partitions_added")
 # so many things may be asserted before the beginning of a history is settled; what is younger than this (microseconds) never is
-KEPT, UNSETTLED = 200, 60_000_000
+KEPT, UNSETTLED = 30, 60_000_000
 
 
 class Mark(NamedTuple):
