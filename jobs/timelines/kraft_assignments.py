@@ -99,6 +99,14 @@ def lay_along(versions: Sequence[Version], printed: Iterable[Change], base: int)
         before, records = (made[-1], _records(u, v)) if u else ({0}, 0 if from_base else v.epoch or 0)
         ways = ((i, j) for i in before for j in range(i, min(i + records, len(changes) - 1) + 1))
         now = {j for i, j in ways if agrees(v, changes[j]) and (u is None or follows(u, v, changes[i + 1 : j + 1]))}
+        if v.replicas is not None:
+            # what held at first is not known, but it was one assignment
+            others = [
+                may
+                for one, may in zip(versions, made, strict=False)
+                if one.replicas is not None and list(one.replicas) != list(v.replicas)
+            ]
+            now -= {j for j in now if changes[j].replicas is None and any(j in may for may in others)}
         if not now:
             now = {max(before) + 1}
             changes.insert(max(now), Change(*NOT_KNOWN[:5], v.replicas, v.adding, v.removing, False))

@@ -64,7 +64,9 @@ def assignments(
             now = Assigned(v.pos, v.ts, v.record_id, *sent)
             if held is None or held.replicas is None:
                 if sent.replicas is not None and is_possible(v, sent.replicas):
-                    found.append(now._replace(inferred=held is not None and not now.is_moving))
+                    # a target that is written next ran ahead
+                    is_early = bool(left) and _same_order(left[0], now) and not left[0].is_moving
+                    found.append(now._replace(inferred=is_early or (held is not None and not now.is_moving)))
             elif held.inferred and list(sent.replicas or ()) == list(held.replicas):
                 found.append(now)
             elif not facts.hears_controller(v.ts) and not (leader_epoch == 0 and sent.replicas is None):

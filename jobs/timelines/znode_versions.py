@@ -21,6 +21,7 @@ class Version:
 
     keeps: fields that are as in the version before (`keeps` of the rules). elects: it elects a leader of an online partition. is_counted:
     no line prints the epoch; it orders the version and is not told. is_by_leader: the leader wrote it, up to 2.6.
+    is_written: who wrote it prints it; requests may carry what was before.
     """
 
     pos: int
@@ -35,6 +36,7 @@ class Version:
     is_counted: bool = False
     inferred: bool = False
     is_by_leader: bool = False
+    is_written: bool = False
 
     def copy(self) -> "Version":
         """The same, to be changed."""
@@ -185,6 +187,9 @@ def _writes_of(
     begun = min(own, key=_epoch)
     assert begun.epoch is not None
     limit = min(map(_epoch, later), default=None)
+    # another leader epoch, of which nothing is here, may have begun before any of these
+    is_current = leader_epoch > min(by_leader_epoch) or any(v.is_written for v in own)
+    is_certain = is_current and all(v.leader_epoch == leader_epoch + 1 for v in later)
     # writes by leaders since the partition was created, as far as the two epochs tell
     room = max(_epoch(v) - (v.leader_epoch or 0) for v in (*own, *by_leader_epoch.get(leader_epoch + 1, ())))
     linked = [begun.leader == its[0].writer and same_set(begun.isr, its[0].before)]
@@ -196,18 +201,8 @@ def _writes_of(
         by_next = after is not None and linked[n + 1]
         is_proven = by_next or room >= epoch - leader_epoch
         if is_proven or (after is None and limit is None):
-            version = Version(
-                one.pos,
-                one.ts,
-                one.record_id,
-                epoch,
-                one.writer,
-                leader_epoch,
-                one.isr,
-                is_counted=True,
-                inferred=True,
-                is_by_leader=True,
-            )
+            values = one.writer, leader_epoch if is_certain else None, one.isr
+            version = Version(one.pos, one.ts, one.record_id, epoch, *values, is_counted=True, inferred=True, is_by_leader=True)
             yield LeaderWrite(version, is_proven, *(after[:2] if by_next else (None, None)))
 
 

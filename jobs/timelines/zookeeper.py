@@ -176,12 +176,12 @@ def _add_version(life: Life, here: tuple[int, int | None, str], e: Event, keeps:
     if known is not None and known.is_whole and not keeps:
         # most lines repeat what is known
         known.elects |= elects
+        known.is_written |= e.says == "happened"
         known.is_by_leader |= e.event_type == "isr_updated"
         return
     kept = tuple(name for name in keeps if name in ("leader", "leader_epoch", "isr"))
-    version = Version(
-        *here, e.partition_epoch, e.leader, e.leader_epoch, e.isr, kept, elects, is_by_leader=e.event_type == "isr_updated"
-    )
+    version = Version(*here, e.partition_epoch, e.leader, e.leader_epoch, e.isr, kept, elects)
+    version.is_by_leader, version.is_written = e.event_type == "isr_updated", e.says == "happened"
     if e.partition_epoch is None:
         if None not in (e.leader, e.leader_epoch, e.isr) and version.values not in life.printed_values:
             life.loose.append(version)
@@ -192,6 +192,7 @@ def _add_version(life: Life, here: tuple[int, int | None, str], e: Event, keeps:
         known.learn(version)
         known.elects |= elects
         known.is_by_leader |= version.is_by_leader
+        known.is_written |= version.is_written
         known.keeps += version.keeps
     if known.is_whole:
         life.printed_values.add(known.values)
@@ -220,6 +221,12 @@ def _add_assignment(life: Life, here: tuple[int, int | None, str], e: Event) -> 
     life.is_written |= is_written
     if e.adding_replicas == []:
         life.created_with = e.replicas
+    if is_written and e.adding_replicas is None and life.target is None:
+        # the logs begin while it runs: fewer replicas than before are the target
+        held = life.assigned[-1].replicas if life.assigned else None
+        is_ended = held is not None and set(e.replicas) < set(held)
+        life.assigned.append(Assigned(*here, e.replicas, [] if is_ended else None, [] if is_ended else None))
+        return
     is_reached = life.target is None or same_set(life.target, e.replicas)
     original = life.at_rest if life.at_rest is not None else life.created_with
     adding: Ids | None = e.adding_replicas
@@ -358,6 +365,7 @@ def settle_up_to(history: History, rows: Sequence[Row], facts: IncarnationFacts)
     assert base.epoch is not None
     assert base.leader_epoch is not None
     before = [epoch for epoch in life.versions if epoch <= base.epoch]
+    base.is_written |= any((v.leader_epoch or 0) < base.leader_epoch for v in life.versions.values())
     life.gaps |= set(range(min(before, default=base.epoch), base.epoch)) - set(before)
     life.printed_values = {values for values in life.printed_values if (values[1] or 0) >= base.leader_epoch}
     life.versions = {base.epoch: base} | {epoch: v for epoch, v in life.versions.items() if epoch > base.epoch}
