@@ -17,3 +17,13 @@ def test_packages_import_downwards_only() -> None:
                 names += [node.module or package] if isinstance(node, ast.ImportFrom) else []
                 wrong = {name.split(".")[0] for name in names} & {*ALLOWED, "tests"} - allowed
                 assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
+
+
+def test_timelines_are_plain_python() -> None:
+    """Without Spark, and without anything of ours but the state machines."""
+    for path in (ROOT / "jobs" / "timelines").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            ours = [name for name in names if name.split(".")[0] in {*ALLOWED, "tests", "pyspark", "delta", "pyarrow"}]
+            assert all(name.startswith("jobs.timelines") or name == "schemas" for name in ours), f"{path.name} imports {ours}"
