@@ -230,7 +230,8 @@ class Audit:
                 self._derive(store, audited)
         if audited:
             with stage("checks, contracts", spark) as doing:
-                for note in self._check(store, nights.scope(store, night, made.facts), made.facts, outcomes):
+                facts = {name: made.facts[name] for name in audited}
+                for note in self._check(store, nights.scope(store, night, facts), facts, outcomes):
                     doing.note(note)
         if made.is_new:
             nights.note(store, made)

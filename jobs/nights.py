@@ -200,6 +200,8 @@ def _update_coverage(store: Store, night: Night, facts: Mapping[str, ClusterFact
 
 def note(store: Store, made: Made) -> None:
     """The tables are those of `events` and `passed_over` in these versions: the next night goes on from here."""
+    if not made.facts:
+        return  # nothing was recognised
     versions = (CODE_VERSION, made.events_version, made.passed_over_version)
     rows = [(name, one.to_json(), *versions) for name, one in made.facts.items()]
     store.replace("cluster_facts", made.facts, _frame(store.spark, "cluster_facts", rows))
@@ -484,7 +486,8 @@ def _fold(
         history = _keyed(_recognised(store.rows_of("events", facts)), facts).alias("e")
         same = F.expr("e.cluster = s.cluster AND e.key_topic = s.topic AND e.key_partition = s.partition")
         mine = history.join(F.broadcast(stale.alias("s")), same, "left_semi")
-        again = _through(mine, None, facts, at_once, is_small=False)
+        few = mine.limit(MOST_ON_DRIVER + 1).count() <= MOST_ON_DRIVER
+        again = _through(mine, None, facts, at_once, is_small=few)
         rows = rows.join(F.broadcast(stale), list(KEY), "left_anti").unionByName(again)
     return FoldedRows(rows, refolded)
 

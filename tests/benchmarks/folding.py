@@ -109,7 +109,7 @@ def main() -> None:
     spark = session.start(session.SMALL_INPUT if options.partitions else 0)
     facts = {"c": ClusterFacts.of(Summary.of(recorded(RECORDING)), keeps())}
     print(f"{'events':>10} {'where':>8} {'clock s':>8} {'cpu s':>8} {'python s':>8} {'µs/event':>8} {'worker MB':>9} {'rows':>9}")
-    sizes = [options.partitions] if options.partitions else [10, 10, 100, 300, 1000, 3000, 10000]
+    sizes = [options.partitions] if options.partitions else [10, 30, 100, 300, 1000, 3000]
     with tempfile.TemporaryDirectory(prefix="folding-") as folder:
         for number, partitions in enumerate(sizes):
             path = f"{folder}/{number}"
