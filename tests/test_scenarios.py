@@ -1,0 +1,62 @@
+"""Every check on logs of a few lines that raise it, and on such that nearly do: folders `scenarios/<check>/raises` and `silent`.
+
+What is found in them stands beside them in `scenarios/<check>/expected.jsonl`; `pytest --rewrite` writes it anew. All are clusters of one run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import schemas
+from jobs import errors
+from jobs.nightly_audit import main
+
+SCENARIOS = Path(__file__).parent / "scenarios"
+# of these checks other tests have their own logs
+ELSEWHERE = {"assignment_skew", "clock_skew", "clusters_mixed", "format_drift", "illegal_partition_transition", "illegal_replica_transition",
+             "log_differs_from_metadata", "preferred_leader_skew", "rack_violation", "rejected_transition", "slo_missed",
+             "topic_deletion_blocked"}  # fmt: skip
+SHOWN = ("cluster", "check_id", "severity", "status", "topic", "partition", "replica", "node", "title", "detail")
+
+
+@pytest.fixture(scope="module")
+def found(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
+    """Check -> findings of its two folders."""
+    folder = tmp_path_factory.mktemp("scenarios")
+    blocks = [
+        f"[[cluster]]\nname = {json.dumps(f'{logs.parent.name}/{logs.name}')}\nlogs = [{json.dumps(str(logs))}]\n"
+        for logs in sorted(SCENARIOS.glob("*/*/"))
+    ]
+    threshold = '[[threshold]]\ncluster = "partition_leaderless/*"\nleaderless_seconds = 15\n'
+    (folder / "audit.toml").write_text("\n".join([*blocks, threshold]))
+    report, tables = folder / "report.html", folder / "tables"
+    code = main(["audit", "--config", str(folder / "audit.toml"), "--tables", str(tables), "--report", str(report)])
+    assert code in (errors.CLEAN, errors.FINDINGS)
+    assert report.stat().st_size < 2_000_000
+    told = defaultdict(list)
+    rows = spark.read.format("delta").load(str(tables / "findings")).orderBy("cluster", "check_id", "title").collect()
+    titles = {row.fingerprint: row.title for row in rows}
+    for row in rows:
+        check = row.cluster.split("/")[0]
+        told[check].append({name: row[name] for name in SHOWN} | {"caused_by": titles.get(row.caused_by)})
+    return told
+
+
+def test_every_check_has_its_logs() -> None:
+    folders = {path.parent.name for path in SCENARIOS.glob("*/raises")} & {
+        path.parent.name for path in SCENARIOS.glob("*/silent")
+    }
+    assert {check.name for check in schemas.statements("checks")} == folders | ELSEWHERE
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("check", sorted(path.name for path in SCENARIOS.iterdir() if path.is_dir()))
+def test_raises_and_stays_silent(check: str, found: dict[str, list[dict[str, Any]]], expect: Any) -> None:
+    raised = {finding["cluster"] for finding in found[check] if finding["check_id"] == check}
+    assert raised == {f"{check}/raises"}
+    expect(SCENARIOS / check / "expected.jsonl", found[check])
