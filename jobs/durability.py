@@ -169,9 +169,11 @@ def _spans(rows: Sequence[Mapping[str, Any]], by_day: bool) -> list[dict[str, An
 
 
 def _of_partitions(spark: Any, options: argparse.Namespace, config: Config) -> list[dict[str, Any]]:
+    from jobs.store import in_clusters
+
     names = {row["cluster"] for row in analysis.rows_of(spark, "durability", options.cluster, options.topic)}
     events, deletions, coverage = (
-        spark.table(name).filter(spark.table(name)["cluster"].isin(*names)) for name in ("events", "topic_deletions", "coverage")
+        spark.table(name).filter(in_clusters(sorted(names))) for name in ("events", "topic_deletions", "coverage")
     )
     shared = _shared(events, deletions, coverage, config)
     found = []
