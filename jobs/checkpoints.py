@@ -1,0 +1,190 @@
+"""What tools outside of the logs say about partitions at one moment, and whether the timelines agree. Pure.
+
+Read are kafka-topics --describe (every form, also --under-replicated-partitions and the like), the partition state of zookeeper-shell, and
+partitions as kafka-metadata-shell prints them. A tool prints no time, but for zookeeper-shell: the caller says when it was run.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+Row = Mapping[str, Any]
+
+DESCRIBED = re.compile(r"\s*Topic: ?([a-zA-Z0-9._\-]+)\s+Partition: ?(\d+)\s+(.*)")
+FIELD = re.compile(r"(Leader|Replicas|Isr|Adding Replicas|Removing Replicas|Elr|LastKnownElr|Offline): ?([^\t]*)")
+TOPIC = re.compile(r"Topic: ?([a-zA-Z0-9._\-]+)\s+(?:TopicId: ?\S+\s+)?PartitionCount: ?\d+")
+STATE_PATH = re.compile(r"/brokers/topics/([a-zA-Z0-9._\-]+)/partitions/(\d+)/state")
+SHELL_PATH = re.compile(r"/topics/(?:byName/)?([a-zA-Z0-9._\-]+)/(\d+)(?:/data)?\b")
+REGISTRATION = re.compile(r"PartitionRegistration\((.*)\)")
+NAMED_LIST = re.compile(r"(\w+)=\[([\d, ]*)\]")
+NAMED_NUMBER = re.compile(r"(leader|leaderEpoch|partitionEpoch)=(-?\d+)")
+MAX_LINE = 1_000_000  # characters; what is longer is no line of these tools
+
+
+class CheckpointError(ValueError):
+    """The text is of none of these tools."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One partition at one moment, as a tool tells it; null: it does not tell. source: describe, zookeeper or metadata_shell.
+
+    adding, removing: null where the form has no such columns (up to 2.7 a reassignment that runs does not show).
+    """
+
+    source: str
+    topic: str
+    partition: int
+    line: int
+    leader: int | None = None
+    isr: tuple[int, ...] | None = None
+    replicas: tuple[int, ...] | None = None
+    adding: tuple[int, ...] | None = None
+    removing: tuple[int, ...] | None = None
+    leader_epoch: int | None = None
+    partition_epoch: int | None = None
+
+
+def parse(text: str) -> list[Checkpoint]:
+    """The partitions that a tool's output tells of, in its order. Raises CheckpointError where it is of none of these tools."""
+    lines = [line if len(line) <= MAX_LINE else "" for line in text.splitlines()]
+    found = [*_described(lines), *_of_zookeeper(lines), *_of_metadata_shell(lines)]
+    if not found and not any(TOPIC.match(line) for line in lines):
+        raise CheckpointError(
+            "is no output of kafka-topics --describe, of zookeeper-shell get /brokers/topics/../state, or of kafka-metadata-shell"
+        )
+    return sorted(found, key=lambda one: one.line)
+
+
+def _ids(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"-?\d+", text))
+
+
+def _described(lines: Sequence[str]) -> Iterator[Checkpoint]:
+    """`Topic: orders  Partition: 0  Leader: 1  Replicas: 1,2  Isr: 1,2 ..`; no leader is `none` or -1."""
+    for number, line in enumerate(lines, 1):
+        if not (row := DESCRIBED.match(line)):
+            continue
+        values = dict(FIELD.findall(row[3]))
+        if not {"Leader", "Replicas", "Isr"} <= values.keys():
+            continue
+        leader = values["Leader"].strip()
+        numeric = re.fullmatch(r"-?\d+", leader)
+        yield Checkpoint(
+            "describe", row[1], int(row[2]), number,
+            leader=int(leader) if numeric else -1 if leader in ("none", "N/A") else None,
+            isr=_ids(values["Isr"]),
+            replicas=_ids(values["Replicas"]),
+            adding=_ids(values["Adding Replicas"]) if "Adding Replicas" in values else None,
+            removing=_ids(values["Removing Replicas"]) if "Removing Replicas" in values else None,
+        )  # fmt: skip
+
+
+def _of_zookeeper(lines: Sequence[str]) -> Iterator[Checkpoint]:
+    """The JSON after a line that names the path; `dataVersion = 3` after it is the partition epoch."""
+    for number, line in enumerate(lines, 1):
+        if not (path := STATE_PATH.search(line)):
+            continue
+        following = list(enumerate(lines[number - 1 : number + 20], number))
+        state = next((held for _, later in following if (held := _json(later)) and "isr" in held), None)
+        versions = [found[1] for _, later in following if (found := re.match(r"dataVersion = (\d+)", later))]
+        if state and isinstance(state["isr"], list) and isinstance(state.get("leader"), int):
+            yield Checkpoint(
+                "zookeeper", path[1], int(path[2]), number, leader=state["leader"], isr=tuple(state["isr"]),
+                leader_epoch=state.get("leader_epoch"), partition_epoch=int(versions[0]) if versions else None,
+            )  # fmt: skip
+
+
+def _json(line: str) -> dict[str, Any] | None:
+    begin = line.find("{")
+    try:
+        found = json.loads(line[begin:]) if begin >= 0 else None
+    except (json.JSONDecodeError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _of_metadata_shell(lines: Sequence[str]) -> Iterator[Checkpoint]:
+    """PartitionRegistration(..), or the record's JSON, after a path such as /image/topics/byName/orders/0."""
+    path = None
+    for number, line in enumerate(lines, 1):
+        path = SHELL_PATH.search(line) or path
+        if path is None or STATE_PATH.search(line):
+            continue
+        record = _json(line)
+        if registration := REGISTRATION.search(line):
+            lists = {name: _ids(ids) for name, ids in NAMED_LIST.findall(registration[1])}
+            numbers = {name: int(value) for name, value in NAMED_NUMBER.findall(registration[1])}
+        elif record and "replicas" in record and "partitionEpoch" in record:
+            lists = {name: tuple(record.get(name) or ()) for name in ("replicas", "isr", "addingReplicas", "removingReplicas")}
+            numbers = {name: record[name] for name in ("leader", "leaderEpoch", "partitionEpoch") if name in record}
+        else:
+            continue
+        yield Checkpoint(
+            "metadata_shell", path[1], int(path[2]), number, leader=numbers.get("leader"), isr=lists.get("isr"), replicas=lists.get("replicas"),
+            adding=lists.get("addingReplicas", ()), removing=lists.get("removingReplicas", ()), leader_epoch=numbers.get("leaderEpoch"),
+            partition_epoch=numbers.get("partitionEpoch"),
+        )  # fmt: skip
+        path = None
+
+
+# -- compared with the timelines -------------------------------------------------------------------------------
+
+# a tool asks a broker, which may be as far behind; a line follows its write
+NEAR = timedelta(seconds=5)
+# column of partition_timeline -> field of a checkpoint; lists but for the replicas are compared as sets
+COMPARED = {
+    "leader": "leader", "isr": "isr", "replicas": "replicas", "adding_replicas": "adding", "removing_replicas": "removing",
+    "leader_epoch": "leader_epoch", "partition_epoch": "partition_epoch",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A checkpoint that no interval near its moment agrees with; row: the nearest one, null where the logs do not know the partition."""
+
+    checkpoint: Checkpoint
+    columns: tuple[str, ...]
+    row: Row | None
+
+
+def differs(checkpoint: Checkpoint, row: Row) -> tuple[str, ...]:
+    """Columns of an interval that say something else; what either side does not tell agrees."""
+    found = []
+    for column, name in COMPARED.items():
+        told, held = getattr(checkpoint, name), row[column]
+        if told is None or held is None:
+            continue
+        same = (
+            tuple(held) == told if column == "replicas" else set(held) == set(told) if isinstance(told, tuple) else held == told
+        )
+        if not same:
+            found.append(column)
+    return tuple(found)
+
+
+def compare(checkpoints: Iterable[Checkpoint], rows: Iterable[Row], at: datetime) -> list[Difference]:
+    """What a tool said at a moment and the logs contradict. rows: of partition_timeline, of the last incarnation."""
+    by_partition: dict[tuple[str, int], list[Row]] = {}
+    for row in rows:
+        begins = row["valid_from"] is None or row["valid_from"] <= at + NEAR
+        if begins and (row["valid_to"] is None or row["valid_to"] >= at - NEAR) and row["state"] != "NonExistentPartition":
+            by_partition.setdefault((row["topic"], row["partition"]), []).append(row)
+    found = []
+    for checkpoint in checkpoints:
+        candidates = by_partition.get((checkpoint.topic, checkpoint.partition), [])
+        wrong = [(differs(checkpoint, row), row) for row in candidates]
+        if not wrong or all(columns for columns, _ in wrong):
+            nearest = min(wrong, key=lambda pair: len(pair[0]), default=None)
+            found.append(Difference(checkpoint, *nearest) if nearest else Difference(checkpoint, (), None))
+    return found
+
+
+def moment_of(text: str) -> datetime | None:
+    """When zookeeper-shell's output was last true at the earliest: `mtime = Fri Nov 20 10:24:05 UTC 2026`; null: it does not say."""
+    if not (found := re.search(r"^mtime = \w{3} (\w{3} \d+ \d\d:\d\d:\d\d) (?:UTC|GMT) (\d{4})$", text, re.MULTILINE)):
+        return None
+    return datetime.strptime(f"{found[1]} {found[2]}", "%b %d %H:%M:%S %Y").replace(tzinfo=UTC)

@@ -1,0 +1,149 @@
+"""Output of Kafka's tools as checkpoints: every form, what is none of them, and what the timelines of recordings make of real ones."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import truth
+from logs import recordings
+from test_plans_truth import rows_of
+
+from jobs import checkpoints
+
+T0 = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)
+
+FORMS = {
+    "up to 2.1": (
+        "Topic:orders\tPartitionCount:1\tReplicationFactor:2\tConfigs:\n\tTopic: orders\tPartition: 0\tLeader: 1\tReplicas: 1,2\tIsr: 1,2\n",
+        {"leader": 1, "replicas": (1, 2), "isr": (1, 2), "adding": None},
+    ),
+    "no leader, old": ("\tTopic: orders\tPartition: 0\tLeader: -1\tReplicas: 1,2\tIsr: 2\n", {"leader": -1, "isr": (2,)}),
+    "no leader, 4.x": (
+        "\tTopic: orders\tPartition: 0\tLeader: none\tReplicas: 1,2\tIsr: \tElr: 1\tLastKnownElr: 1\n", {"leader": -1, "isr": ()},
+    ),
+    "being reassigned": (
+        "\tTopic: orders\tPartition: 0\tLeader: 1\tReplicas: 3,1\tIsr: 1\tAdding Replicas: 3\tRemoving Replicas: 1\n",
+        {"replicas": (3, 1), "adding": (3,), "removing": (1,)},
+    ),
+    "--under-replicated-partitions": ("\tTopic: orders\tPartition: 0\tLeader: 1\tReplicas: 1,2\tIsr: 1\n", {"isr": (1,)}),
+    "zookeeper-shell": (
+        'Connecting to localhost:2181\nget /brokers/topics/orders/partitions/0/state\n'
+        '{"controller_epoch":1,"leader":3,"version":1,"leader_epoch":7,"isr":[3,1]}\ncZxid = 0x5\ndataVersion = 9\n',
+        {"leader": 3, "isr": (3, 1), "leader_epoch": 7, "partition_epoch": 9, "replicas": None},
+    ),
+    "kafka-metadata-shell": (
+        ">> cat /image/topics/byName/orders/0\nPartitionRegistration(replicas=[1, 2], isr=[2], removingReplicas=[], addingReplicas=[], "
+        "leader=2, leaderRecoveryState=RECOVERED, leaderEpoch=4, partitionEpoch=6)\n",
+        {"leader": 2, "replicas": (1, 2), "isr": (2,), "leader_epoch": 4, "partition_epoch": 6, "adding": ()},
+    ),
+    "kafka-metadata-shell, records": (
+        '/topics/orders/0/data\n{"partitionId":0,"topicId":"x","replicas":[1,2],"isr":[1],"leader":1,"leaderEpoch":0,"partitionEpoch":3}\n',
+        {"leader": 1, "isr": (1,), "partition_epoch": 3},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form(form):
+    text, expected = FORMS[form]
+    (found,) = checkpoints.parse(text)
+    assert (found.topic, found.partition) == ("orders", 0)
+    assert {name: getattr(found, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", "hello\n", "{}", "[2026-11-20 10:00:00,000] INFO Topic: orders (x)\n", "\0" * 1000, "Topic: a" + "b" * 2_000_000]
+)
+def test_what_is_none_of_these_tools(text):
+    with pytest.raises(checkpoints.CheckpointError, match="is no output of"):
+        checkpoints.parse(text)
+
+
+def test_a_topic_without_partitions_is_a_checkpoint_of_none():
+    assert checkpoints.parse("Topic:audit\tPartitionCount:2\tReplicationFactor:3\tConfigs:\tMarkedForDeletion:true\n") == []
+
+
+def interval(begin: float, end: float | None, **values):
+    moments = {"valid_from": T0 + timedelta(seconds=begin), "valid_to": None if end is None else T0 + timedelta(seconds=end)}
+    row = {
+        "topic": "orders", "partition": 0, "leader": 1, "isr": [1, 2], "replicas": [1, 2], "adding_replicas": [], "removing_replicas": [],
+        "leader_epoch": 3, "partition_epoch": 5, "state": "OnlinePartition",
+    }  # fmt: skip
+    return row | moments | values
+
+
+def test_what_agrees_and_what_does_not():
+    (told,) = checkpoints.parse("\tTopic: orders\tPartition: 0\tLeader: 1\tReplicas: 1,2\tIsr: 2,1\n")
+    at = T0 + timedelta(seconds=100)
+    assert checkpoints.compare([told], [interval(0, None)], at) == []
+    assert checkpoints.compare([told], [interval(0, None, isr=None)], at) == []
+    # true until a moment ago: a tool asks a broker that may be behind
+    assert checkpoints.compare([told], [interval(0, 97), interval(97, None, leader=2)], at) == []
+    (found,) = checkpoints.compare([told], [interval(0, 50), interval(50, None, leader=2, isr=[2])], at)
+    assert found.columns == ("leader", "isr")
+    (found,) = checkpoints.compare([told], [], at)
+    assert found.row is None
+    (found,) = checkpoints.compare([told], [interval(0, None, replicas=[2, 1])], at)
+    assert found.columns == ("replicas",)
+
+
+def test_the_time_that_zookeeper_tells():
+    assert checkpoints.moment_of("x\nmtime = Fri Nov 20 10:24:05 UTC 2026\n") == datetime(2026, 11, 20, 10, 24, 5, tzinfo=UTC)
+    assert checkpoints.moment_of("x") is None
+
+
+def described(recording: Path) -> list[tuple[Path, datetime, datetime]]:
+    """(output, begin and end of the tool's run) of every kafka-topics --describe of a recording."""
+    steps = [json.loads(line) for line in (recording / "steps.jsonl").read_text().splitlines()]
+    runs = []
+    for number, step in enumerate(steps):
+        ended = steps[number + 1] if number + 1 < len(steps) else step
+        if step.get("action") == "describe" or (
+            step.get("step") == "tool" and "--describe" in step["args"] and "TopicCommand" in step["main"]
+        ):
+            begin, end = (truth.moment_of(one.get("ts") or one["time"]) for one in (step, ended))
+            runs.append((step.get("file"), begin, end))
+    files = sorted(recording.glob("describe-*.txt"), key=lambda path: int(re.match(r"describe-(\d+)", path.name)[1]))
+    if any(name for name, _, _ in runs):
+        return [(recording / name, begin, end) for name, begin, end in runs if (recording / name).is_file()]
+    return [(file, begin, end) for file, (_, begin, end) in zip(files, runs, strict=False)] if len(files) == len(runs) else []
+
+
+# partitions of which tool and timelines differ, by output, each held against the truth of its recording
+DIFFER = {
+    # the logs are silent: where the last replica is on a dead broker, no broker prints that the leader is gone (KRaft)
+    "3.3.2-default/broker-failure/describe-02-fenced.txt": {("audit.trail_v2", 1)},
+    "3.6.2-default/broker-failure/describe-02-fenced.txt": {("audit.trail_v2", 1)},
+    "4.0.0-default/broker-failure/describe-02-fenced.txt": {("audit.trail_v2", 1)},
+    "4.1.2-default/broker-failure/describe-02-fenced.txt": {("audit.trail_v2", 1)},
+    "4.1.2-default/unclean/describe-03-both-down.txt": {
+        ("orders", 0), ("orders", 1), ("payments", 0), ("payments", 1), ("audit.trail_v2", 0),
+    },
+    # the logs are late: a topic that waits for its deletion lost its leader 22 s before a line says so
+    "0.11.0.3-default/delete-topic-dead-broker/describe-03-deletion-stuck.txt": {("audit", 0)},
+    # the tool mixes two answers: old replicas beside the adding and removing ones of a reassignment that had just begun
+    "4.0.0-default/controller-failover/describe-03-reassigning.txt": {("orders", 0), ("orders", 1)},
+    # the tool asked a broker that was nine seconds behind: the ISR had grown twice since
+    "2.5.1-default/controller-failover/describe-11-end.txt": {("ledger", 0)},
+}  # fmt: skip
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("recording", [r for r in recordings() if r.name != "cluster-wipe"], ids=lambda r: "/".join(r.parts[-3:]))
+def test_describe_outputs_of_recordings_agree(recording: Path) -> None:
+    rows = [row for some in rows_of(recording).values() for row in some]
+    for file, begin, end in described(recording):
+        told = checkpoints.parse(file.read_text())
+        moments = [begin + (end - begin) * number / 8 for number in range(9)]
+        at_each = [
+            {(d.checkpoint.topic, d.checkpoint.partition): d.columns for d in checkpoints.compare(told, rows, at)}
+            for at in moments
+        ]
+        # a tool asks partition by partition: each agrees at some moment of its run
+        always = set.intersection(*(set(found) for found in at_each))
+        known = DIFFER.get("/".join(file.parts[-3:]), set())
+        assert always == known, (file.name, {key: at_each[-1][key] for key in always})
