@@ -297,6 +297,8 @@ def _finding(
         "about": about if about and about["partitions"] > 1 else None,
         "fingerprint": finding["fingerprint"],
         "strip": drawn.partition_strip(f"strip-{finding['fingerprint']}", strip) if strip else None,
+        "effects": [],
+        "effects_left": 0,
     }
 
 

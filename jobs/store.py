@@ -1,5 +1,6 @@
 """The Delta tables: created from `schemas/tables`, compared with it, written and read."""
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -105,7 +106,7 @@ class Store:
             if column in present and present[column].replace(" ", "") != kind.replace(" ", "").upper()
         }
         if is_derived and (missing or other):
-            self._create(definition, replace=True)
+            self._replace(definition)
             return True
         for column, kind in other.items():
             raise UsageError(
@@ -117,13 +118,22 @@ class Store:
             self.spark.sql(f"ALTER TABLE {self._identifier(name)} ADD COLUMNS ({added})")
         return False
 
-    def _create(self, definition: schemas.Statement, *, replace: bool = False) -> None:
+    def _create(self, definition: schemas.Statement) -> None:
         sql = definition.sql.replace("{table}", self._identifier(definition.name))
         sql = sql.replace("'{location}'", quoted(self.path(definition.name))).replace("{vocabulary}", vocabulary_ddl())
-        if replace:
-            sql = sql.replace("CREATE TABLE IF NOT EXISTS", "CREATE OR REPLACE TABLE", 1)
         self.spark.sql(sql)
         self._created.add(definition.name)
+
+    def _replace(self, definition: schemas.Statement) -> None:
+        """Empties a table and gives it the columns of this version. CREATE OR REPLACE does not, where the table is named by its path."""
+        name = definition.name
+        columns = ", ".join(f"{column} {kind}" for column, kind in schemas.columns(name).items())
+        partitioned = re.search(r"^PARTITIONED BY \((.*)\)$", definition.sql, re.MULTILINE)
+        rows = self.spark.createDataFrame([], columns).write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+        rows.partitionBy(*(partitioned.group(1).split(", ") if partitioned else [])).save(self.path(name))
+        if properties := re.search(r"^TBLPROPERTIES (\(.*\))$", definition.sql, re.MULTILINE):
+            self.spark.sql(f"ALTER TABLE {self._identifier(name)} SET TBLPROPERTIES {properties.group(1)}")
+        self._created.add(name)
 
     def _identifier(self, table: str) -> str:
         """What SQL calls a table that the catalog need not know."""
