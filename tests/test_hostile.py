@@ -229,7 +229,7 @@ def test_a_corrupt_archive_is_named_and_the_others_are_read(spark: SparkSession,
     said = capsys.readouterr()
     assert code == errors.INPUT
     assert "bad.log.gz" in said.err
-    assert Store(spark, tmp_path / "tables").path("events").is_dir()
+    assert (tmp_path / "tables" / "events" / "_delta_log").is_dir()
 
 
 def test_ten_logs_among_many_files(tmp_path: Path) -> None:
