@@ -213,7 +213,7 @@ class Audit:
 
     def _audit(self, store: Any, files: list[Any]) -> list[Outcome]:
         """All clusters at once: a stage costs the same for one or for many."""
-        from jobs import nights
+        from jobs import checks, nights
 
         spark = store.spark
         files, read = self._read(store, files)
@@ -228,13 +228,17 @@ class Audit:
         if audited and not night.is_empty:
             with stage("outages, assignments, durability", spark):
                 self._derive(store, audited)
-        if audited:
+        clocks = self._clocks(outcomes, made.facts)
+        asked = checks.asked(clocks, self.config.thresholds, self.config.slos, self._silences())
+        if audited and (made.is_new or night.asked != {asked}):
             with stage("checks, contracts", spark) as doing:
                 facts = {name: made.facts[name] for name in audited}
-                for note in self._check(store, nights.scope(store, night, facts), facts, outcomes):
+                for note in self._check(store, nights.scope(store, night, facts), facts, clocks):
                     doing.note(note)
-        if made.is_new:
-            nights.note(store, made)
+            nights.note(store, made, asked)
+        elif audited:
+            with stage("nothing new to check", spark):
+                self._settle(store, checks.still(store.rows_of("findings", audited)), clocks)
         return outcomes
 
     def _derive(self, store: Any, audited: list[str]) -> None:
@@ -250,7 +254,7 @@ class Audit:
             lambda: durability.write(store, audited, self.config),
         )
 
-    def _check(self, store: Any, audited: dict[str, Any], facts: Mapping[str, Any], outcomes: list[Outcome]) -> Iterator[str]:
+    def _check(self, store: Any, audited: dict[str, Any], facts: Mapping[str, Any], clocks: list[Any]) -> Iterator[str]:
         """Writes the findings; raises ContractError where what was written breaks its contract.
 
         audited: table -> the rows to be looked at. out: what held, for people.
@@ -264,38 +268,49 @@ class Audit:
             self.warm_up.join()
             return f"{contracts.guard(store.spark, some, whole)} rules hold for {', '.join(some)}"
 
-        changed, held = run_concurrently(lambda: self._find(store, audited, facts, outcomes), partial(guard, audited, audited))
+        changed, held = run_concurrently(lambda: self._find(store, audited, facts, clocks), partial(guard, audited, audited))
         yield held
         if changed is not None:
             evidence = changed.select(F.explode("evidence").alias("record_id"))
             events = audited["events"]
             if not evidence.join(events, "record_id", "left_anti").isEmpty():
                 events = store.rows_of("events", list(facts))
-            names = [outcome.cluster for outcome in outcomes if outcome.problem is None]
-            findings, subjects = (store.rows_of(table, names) for table in ("findings", "finding_subjects"))
+            findings, subjects = (store.rows_of(table, list(facts)) for table in ("findings", "finding_subjects"))
             yield guard({"findings": changed, "finding_subjects": subjects}, {"events": events, "findings": findings})
 
-    def _find(self, store: Any, audited: dict[str, Any], facts: Mapping[str, Any], outcomes: list[Outcome]) -> Any:
+    def _find(self, store: Any, audited: dict[str, Any], facts: Mapping[str, Any], clocks: list[Any]) -> Any:
         """Writes the findings; returns those that this run has changed, None where there is none."""
-        from pyspark.sql import functions as F
-
         from jobs import checks
 
-        spark, names = store.spark, [outcome.cluster for outcome in outcomes if outcome.problem is None]
-        checks.register(spark, audited, self._clocks(outcomes, facts), self.config.thresholds, self.config.slos)
+        spark, names = store.spark, list(facts)
+        checks.register(spark, audited, clocks, self.config.thresholds, self.config.slos)
         given = checks.present(spark)
         given |= {"metadata_log"} if any(facts[name].has_metadata_log for name in names) else set()
         given |= {"cluster_ids"} if any(len(facts[name].cluster_ids) > 1 for name in names) else set()
-        silences = [silence for silence in self.config.silences if silence.holds_at(self.moment)]
-        before, subjects = (store.rows_of(table, names) for table in ("findings", "finding_subjects"))
-        found = checks.violations(spark, given).localCheckpoint()
-        settled = checks.settle(found, before, spark.table("clocks"), self.run_id, silences).localCheckpoint()
-        changed = settled.filter(F.col("run_id") == self.run_id)
+        found = checks.violations(spark, given)
+        changed = self._settle(store, found, clocks)
+        if changed is not None:
+            store.replace("finding_subjects", names, checks.subjects(found, store.rows_of("finding_subjects", names)))
+        return changed
+
+    def _settle(self, store: Any, found: Any, clocks: list[Any]) -> Any:
+        """Writes the findings, `found` being what is violated now; returns those that this run has changed, None where there is none."""
+        from jobs import checks
+        from jobs.store import computed_once
+
+        names = [clock.cluster for clock in clocks]
+        before = store.rows_of("findings", names)
+        settled = computed_once(
+            checks.settle(found, before, checks.clock_rows(store.spark, clocks), self.run_id, self._silences())
+        )
+        changed = settled.filter(settled.run_id == self.run_id)
         if changed.isEmpty():
             return None
-        store.replace("finding_subjects", names, checks.subjects(found, subjects))
         store.replace("findings", names, settled)
         return changed
+
+    def _silences(self) -> list[Any]:
+        return [silence for silence in self.config.silences if silence.holds_at(self.moment)]
 
     def _read(self, store: Any, files: list[Any]) -> tuple[list[Any], Any]:
         """(the files, what was read); what is left of them is read anew where logs have gone away in the meantime."""
@@ -378,7 +393,13 @@ class Audit:
         code = errors.INPUT if problems else errors.FINDINGS if failing else errors.CLEAN
         status = {errors.INPUT: "input_problem", errors.FINDINGS: "findings", errors.CLEAN: "clean"}[code]
         notes = configuration.expired_silences(self.config, self.moment)
-        delivered = self._deliver(store, told.findings, outcomes) if self.config.sinks else []
+        delivered: list[Any] = []
+        try:
+            delivered = self._deliver(store, told.findings, outcomes) if self.config.sinks else []
+        except Exception as error:
+            # the verdict is told whatever becomes of the alerts; an error of ours may hold an address that is a secret
+            notes.append(f"alerts could not be delivered: internal error: {type(error).__name__}; the next run tries again")
+            code = max(code, errors.DELIVERY)
         notes += [report.sentence() for report in delivered]
         if any(report.failed for report in delivered):
             code = max(code, errors.DELIVERY)

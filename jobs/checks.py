@@ -1,5 +1,6 @@
 """Findings: every check of `schemas/checks` is a query that returns the violating rows, with its proof."""
 
+import hashlib
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from pyspark.sql import functions as F
 import schemas
 from jobs import outages
 from jobs.config import Silence, Slo, Threshold, glob_pattern
-from jobs.store import quoted
+from jobs.store import computed_once, quoted
 
 AUDITED = (
     "events", "partition_timeline", "replica_timeline", "reassignments", "topic_deletions", "controllers", "discontinuities",
@@ -55,9 +56,7 @@ def register(
     for table in AUDITED:
         audited[table].createOrReplaceTempView(f"audited_{table}")
     spark.sql(slos_sql(slos)).createOrReplaceTempView("slos")
-    rows = ", ".join(_row(clock) for clock in clocks)
-    names = "cluster, now, incarnation, kafka_version, version_number"
-    known = spark.sql(f"SELECT * FROM VALUES {rows} AS t({names})")
+    known = clock_rows(spark, clocks)
     known.createOrReplaceTempView("clocks")
     known.select("cluster", "kafka_version", "version_number").createOrReplaceTempView("kafka_versions")
     moves = ", ".join(
@@ -66,7 +65,25 @@ def register(
     )
     spark.sql(f"SELECT * FROM VALUES {moves} AS t(machine, from_state, to_state, since)").createOrReplaceTempView("legal_moves")
     for fact in schemas.statements("facts"):  # by name: a later one reads an earlier one
-        spark.sql(fact.sql).localCheckpoint().createOrReplaceTempView(fact.name)
+        computed_once(spark.sql(fact.sql)).createOrReplaceTempView(fact.name)
+
+
+def clock_rows(spark: SparkSession, clocks: Sequence[Clock]) -> DataFrame:
+    """out: cluster, now, incarnation, kafka_version, version_number."""
+    rows = ", ".join(_row(clock) for clock in clocks)
+    return spark.sql(f"SELECT * FROM VALUES {rows} AS t(cluster, now, incarnation, kafka_version, version_number)")
+
+
+def asked(clocks: Sequence[Clock], thresholds: Sequence[Threshold], slos: Sequence[Slo], silences: Sequence[Silence]) -> str:
+    """Hash of all that findings depend on besides the tables: of the same tables, the same is found."""
+    texts = [statement.sql for kind in ("facts", "checks") for statement in schemas.statements(kind)]
+    return hashlib.sha256(repr((texts, clocks, thresholds, slos, silences)).encode()).hexdigest()
+
+
+def still(before: DataFrame) -> DataFrame:
+    """What was reported and is not over, as `violations` that are found once more. in: rows of `findings`."""
+    reported = before.filter("status <> 'resolved'").drop("run_id", "status", "silenced", "silence")
+    return reported.withColumns({"ended": F.lit(False), "subjects": F.lit(None).cast(SUBJECTS)})
 
 
 def present(spark: SparkSession) -> set[str]:
@@ -188,7 +205,7 @@ def violations(spark: SparkSession, given: Collection[str] = ()) -> DataFrame:
             {check.sql}
             )"""
         )
-    found = spark.sql("\nUNION ALL\n".join(selects)).localCheckpoint()
+    found = computed_once(spark.sql("\nUNION ALL\n".join(selects)))
     causes = found.filter(F.col("check_id").isin(*OUTAGE_CHECKS)).select(
         F.col("cluster").alias("c"), F.col("incarnation").alias("i"), F.col("node").alias("n"), F.col("first_seen").alias("s"),
         F.col("fingerprint").alias("caused_by"),

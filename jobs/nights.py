@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 
 import schemas
 from jobs import coverage, folding
-from jobs.store import EVENT, VERSION, Store, in_clusters, moment, quoted, run_concurrently
+from jobs.store import EVENT, VERSION, Store, computed_once, in_clusters, moment, quoted, run_concurrently
 from jobs.timelines import (
     CODE_VERSION,
     EVENT_COLUMNS,
@@ -40,8 +40,6 @@ from jobs.timelines import (
 )
 
 KEY = ("cluster", "topic", "partition")
-# of so few events, what is looked at is read once and kept
-MOST_IN_MEMORY = 100_000
 # columns of a change data feed
 CHANGE = ("_change_type", "_commit_version", "_commit_timestamp")
 # so long before the first new event checks look back
@@ -54,11 +52,14 @@ MOST_ON_DRIVER = 20_000
 
 @dataclass(frozen=True)
 class Known:
-    """What `cluster_facts` has of a cluster: up to which versions of tables its timelines go, and what all its partitions share."""
+    """What `cluster_facts` has of a cluster: up to which versions of tables its timelines go, what all its partitions share, and what its
+    findings were asked for with (`checks.asked`).
+    """
 
     events_version: int
     passed_over_version: int
     facts: ClusterFacts
+    asked: str
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,11 @@ class Night:
         return not self.count and self.removed is None
 
     @property
+    def asked(self) -> set[str]:
+        """What the findings of its clusters were asked for with."""
+        return {one.asked for one in self.since.values()}
+
+    @property
     def is_small(self) -> bool:
         """Whether it is folded on the driver."""
         return self.count <= MOST_ON_DRIVER
@@ -95,7 +101,8 @@ def known(store: Store, clusters: Iterable[str], keeps: Keeps) -> dict[str, Know
     """Cluster -> what was known when its timelines were made. Those that another version of the code has made are left out."""
     rows = store.rows_of("cluster_facts", clusters).filter(F.col("code_version") == CODE_VERSION).collect()
     return {
-        row.cluster: Known(row.events_version, row.passed_over_version, ClusterFacts.from_json(row.facts, keeps)) for row in rows
+        row.cluster: Known(row.events_version, row.passed_over_version, ClusterFacts.from_json(row.facts, keeps), row.asked)
+        for row in rows
     }
 
 
@@ -198,12 +205,12 @@ def _update_coverage(store: Store, night: Night, facts: Mapping[str, ClusterFact
     return store.version("passed_over") if changes is None else changes.version
 
 
-def note(store: Store, made: Made) -> None:
-    """The tables are those of `events` and `passed_over` in these versions: the next night goes on from here."""
+def note(store: Store, made: Made, asked: str) -> None:
+    """The tables are those of `events` and `passed_over` in these versions, the findings those asked for: the next night goes on from here."""
     if not made.facts:
         return  # nothing was recognised
     versions = (CODE_VERSION, made.events_version, made.passed_over_version)
-    rows = [(name, one.to_json(), *versions) for name, one in made.facts.items()]
+    rows = [(name, one.to_json(), *versions, asked) for name, one in made.facts.items()]
     store.replace("cluster_facts", made.facts, _frame(store.spark, "cluster_facts", rows))
 
 
@@ -226,7 +233,7 @@ def scope(store: Store, night: Night, facts: Mapping[str, ClusterFacts]) -> dict
         if moments and name not in night.anew:
             begins[name] = min(moments) - LOOKED_BACK
     if not begins:
-        return _in_memory(tables)
+        return _computed_once(tables)
     whole = f"{in_clusters(facts.keys() - begins.keys())} OR " if facts.keys() - begins.keys() else ""
 
     def since(*ends: str) -> str:
@@ -247,14 +254,11 @@ def scope(store: Store, night: Night, facts: Mapping[str, ClusterFacts]) -> dict
         others = rows.filter(f"settled = true AND NOT coalesce({since(*ends)}, false)")
         older = others.join(reported, ["cluster", "topic"]).filter(f"coalesce({', '.join(ends)}) >= reported")
         tables[table] = recent.unionByName(older.select(*rows.columns))
-    return _in_memory(tables)
+    return _computed_once(tables)
 
 
-def _in_memory(tables: dict[str, DataFrame]) -> dict[str, DataFrame]:
-    """The same rows, read once where they are few: a dozen checks read them."""
-    if tables["events"].limit(MOST_IN_MEMORY + 1).count() > MOST_IN_MEMORY:
-        return tables
-    return dict(zip(tables, run_concurrently(*(rows.localCheckpoint for rows in tables.values())), strict=True))
+def _computed_once(tables: dict[str, DataFrame]) -> dict[str, DataFrame]:
+    return dict(zip(tables, run_concurrently(*(partial(computed_once, rows) for rows in tables.values())), strict=True))
 
 
 def _frame(spark: SparkSession, table: str, rows: Iterable[tuple[Any, ...]]) -> DataFrame:
@@ -518,14 +522,14 @@ def _write(store: Store, folded: FoldedRows, version: int, continued: Sequence[s
         store.replace("partition_states", [*continued, *anew], rows)
 
     def intervals(table: str) -> None:
-        replaced = [in_clusters(anew)] if anew else []
         rows = new(table)
-        if continued:
-            replaced.append(f"{in_clusters(continued)} AND settled = false")
-            rows = rows.unionByName(kept(table, "settled = false"))
-            if folded.refolded is not None:
-                store.delete_matching(table, f"t.{in_clusters(continued)} AND t.settled", folded.refolded)
-        store.replace_where(table, " OR ".join(replaced), rows)
+        if not continued:
+            store.replace(table, anew, rows)
+            return
+        if folded.refolded is not None:
+            store.delete_matching(table, f"t.{in_clusters(continued)} AND t.settled", folded.refolded)
+        replaced = [f"{in_clusters(continued)} AND settled = false", *([in_clusters(anew)] if anew else [])]
+        store.replace_where(table, " OR ".join(replaced), rows.unionByName(kept(table, "settled = false")))
 
     states()
     run_concurrently(*(partial(intervals, table) for table in TIMELINES))
@@ -549,7 +553,7 @@ def _replace_few(
     frame = _frame(store.spark, table, rows)
     if store.has_none(table):
         if rows:
-            store.append(table, frame)
+            store.replace(table, clusters, frame)
         return
     if kept is not None:
         frame = kept.unionByName(frame)

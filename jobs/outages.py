@@ -7,6 +7,8 @@ from typing import NamedTuple, Self
 
 # what an event says about a broker: about its speaker (`node`), or about the one that it names (`broker`, `brokers`)
 STOPPING, STOPPED, FAILED, LOST, STARTING, SERVING = "stopping", "stopped", "failed", "lost", "starting", "serving"
+# a record of the metadata log: so is a broker fenced that is lost, and one that asks to stop and leads nothing (3.9, ReplicationControlManager)
+FENCED = "fenced"
 # a list of all live brokers: who stands in it, and who does not; KNOWN: no more than that it is a broker
 LISTED, PRESENT, ABSENT, KNOWN = "listed", "present", "absent", "known"
 
@@ -24,8 +26,8 @@ _SIGNS: dict[str, tuple[str, str, frozenset[str]]] = {
     "log_dirs_all_failed": (FAILED, "node", frozenset()),
     "broker_failed": (LOST, "broker", frozenset()),
     "broker_fenced": (LOST, "broker", frozenset()),
-    "fence_broker_record": (LOST, "broker", frozenset()),
-    "broker_fencing_record": (LOST, "broker", frozenset()),
+    "fence_broker_record": (FENCED, "broker", frozenset()),
+    "broker_fencing_record": (FENCED, "broker", frozenset()),
     "zookeeper_session_expired": (LOST, "node", frozenset({"ZooKeeperClient"})),
     "broker_process_started": (STARTING, "node", frozenset()),
     "broker_starting": (STARTING, "node", frozenset({"KafkaServer", "BrokerServer"})),
@@ -83,7 +85,7 @@ class Outage(NamedTuple):
     how: str
     starting_at: datetime | None
     all_since: datetime | None
-    stop_asked: bool
+    stop_asked: bool | None
     evidence: list[str]
 
 
@@ -99,7 +101,7 @@ class _Open:
     def __init__(self, first: _Sign, how: str) -> None:
         self.since, self.how = first.ts, how
         self.starting_at: datetime | None = None
-        self.stop_asked = False
+        self.stop_asked = None if first.said == FENCED else False
         self.evidence = [first.record_id]
 
     @classmethod
@@ -115,7 +117,10 @@ class _Open:
 
     def add(self, sign: _Sign) -> None:
         """One more sign of it."""
-        self.stop_asked |= sign.said in {STOPPING, STOPPED}
+        if sign.said in {STOPPING, STOPPED}:
+            self.stop_asked = True
+        elif self.stop_asked is None and sign.said != FENCED:
+            self.stop_asked = False
         if sign.said == STARTING:
             self.starting_at = sign.ts  # the last start: earlier ones came to nothing
             if self.how == SESSION_LOST:
@@ -225,7 +230,9 @@ def _of_broker(
     now = None if going_on is None else _Open.of(going_on)
     for sign in signs:
         if now is None:
-            how = {STOPPING: SHUT_DOWN, STOPPED: SHUT_DOWN, FAILED: BROKE_DOWN, LOST: SESSION_LOST}.get(sign.said)
+            how = {STOPPING: SHUT_DOWN, STOPPED: SHUT_DOWN, FAILED: BROKE_DOWN, LOST: SESSION_LOST, FENCED: SESSION_LOST}.get(
+                sign.said
+            )
             if sign.said == STARTING:
                 how = CRASHED if known else FIRST_START
             if sign.said == ABSENT and known:
@@ -270,6 +277,7 @@ def _of_all(cluster: str, incarnation: int, outages: list[Outage], known_since: 
 
 
 def _together(cluster: str, incarnation: int, since: datetime, members: list[Outage], until: datetime | None) -> Outage:
-    how = SHUT_DOWN if all(member.stop_asked for member in members) else CRASHED
+    asked = {member.stop_asked for member in members}
+    how = SHUT_DOWN if True in asked and False not in asked else CRASHED
     evidence = list(dict.fromkeys(record for member in members for record in member.evidence[:2]))
-    return Outage(cluster, incarnation, None, since, until, how, None, since, how == SHUT_DOWN, evidence[:20])
+    return Outage(cluster, incarnation, None, since, until, how, None, since, asked == {True}, evidence[:20])

@@ -18,6 +18,8 @@ from jobs.errors import UsageError
 from jobs.location import root_of
 from parsers.compile import quoted
 
+# rows that stand in a plan as they are
+MOST_IN_PLAN = 10_000
 # columns that tell a row of `events`
 EVENT = ("record_id", "item")
 # column of `Changes`: the version of the table that a row came or went with
@@ -60,6 +62,12 @@ class Changes:
     version: int
 
 
+def computed_once(rows: DataFrame) -> DataFrame:
+    """The same rows, however often they are read: in the plan where they are few, else cached by Spark."""
+    few = rows.limit(MOST_IN_PLAN + 1).toArrow()
+    return rows.sparkSession.createDataFrame(few) if few.num_rows <= MOST_IN_PLAN else rows.persist()
+
+
 class Store:
     """The tables under one root, a folder or any URI that Spark can write to."""
 
@@ -68,6 +76,8 @@ class Store:
         self.root = root_of(root)
         # tables created in this run: what is known to be empty need not be read
         self._created: set[str] = set()
+        # table -> clusters, and all their rows: what this run has written it need not read
+        self._held: dict[str, tuple[frozenset[str], DataFrame]] = {}
 
     def path(self, table: str) -> str:
         """Where a table lies."""
@@ -168,7 +178,14 @@ class Store:
 
     def rows_of(self, table: str, clusters: Iterable[str]) -> DataFrame:
         """The rows of some clusters."""
-        return self.table(table).filter(in_clusters(clusters))
+        names = frozenset(clusters)
+        if table in self._created:
+            nulls = ", ".join(f"CAST(NULL AS {kind}) AS `{name}`" for name, kind in schemas.columns(table).items())
+            return self.spark.sql(f"SELECT {nulls} WHERE false")
+        whose, held = self._held.get(table, (frozenset(), None))
+        if held is not None and names <= whose:
+            return held if names == whose else held.filter(in_clusters(names))
+        return self.table(table).filter(in_clusters(names))
 
     def has_none(self, table: str) -> bool:
         """Whether the table is known to hold no row."""
@@ -176,19 +193,28 @@ class Store:
 
     def append(self, table: str, rows: DataFrame) -> None:
         """Adds rows; columns by name, those that they have not are null."""
-        self._created.discard(table)
+        self._is_written(table)
         rows.write.format("delta").mode("append").save(self.path(table))
 
     def replace(self, table: str, clusters: Iterable[str], rows: DataFrame) -> None:
         """Replaces all rows of some clusters in one commit."""
-        self.replace_where(table, in_clusters(clusters), rows)
+        names, rows = frozenset(clusters), computed_once(rows)
+        self.replace_where(table, in_clusters(names), rows)
+        kinds = schemas.columns(table)
+        whole = [(F.col(name) if name in rows.columns else F.lit(None)).cast(kind).alias(name) for name, kind in kinds.items()]
+        self._held[table] = names, rows.select(*whole)
 
     def replace_where(self, table: str, condition: str, rows: DataFrame) -> None:
         """Puts rows in the place of those for which a SQL condition holds, in one commit. It need not hold for the new ones."""
         if table in self._created:
             self.append(table, rows)
         else:
+            self._is_written(table)
             rows.write.format("delta").mode("overwrite").option("replaceWhere", condition).save(self.path(table))
+
+    def _is_written(self, table: str) -> None:
+        self._created.discard(table)
+        self._held.pop(table, None)
 
     def delete(self, table: str, condition: str) -> None:
         """Removes the rows for which a SQL condition holds."""
@@ -213,7 +239,7 @@ class Store:
     def _delta(self, table: str):  # type: ignore[no-untyped-def]  # delta brings no types
         from delta.tables import DeltaTable
 
-        self._created.discard(table)
+        self._is_written(table)
         return DeltaTable.forPath(self.spark, self.path(table))
 
     def version(self, table: str) -> int:

@@ -115,7 +115,8 @@ def test_three_nights(
         write_logs(tmp_path / "logs", until=broker_is_back())
         verdict = json.loads(run(*audit, code=errors.DELIVERY))
         found = {finding["check_id"]: finding for finding in verdict["findings"]}
-        assert set(found) == {"illegal_replica_transition", "topic_deletion_blocked"}
+        assert set(found) == {"broker_down", "illegal_replica_transition", "topic_deletion_blocked"}
+        assert found["broker_down"]["severity"] == "warning"  # of which these sinks take none
         assert verdict["exit_code"] == errors.DELIVERY
         assert any("reassignment_*" in note and "expired" in note for note in verdict["notes"])
         assert any("to chat could not be delivered (answered 500)" in note for note in verdict["notes"])
@@ -147,7 +148,7 @@ def test_three_nights(
         assert len(pager.bodies) == 1
         assert run("alerts", "--config", str(config), code=errors.CLEAN) == "Nothing is due.\n"
         listed = [json.loads(line) for line in run("findings", "--json", code=errors.CLEAN).splitlines()]
-        assert {(row["check_id"], row["silenced"], row["caused_by"]) for row in listed} == {(name, False, None) for name in found}
+        assert {(row["check_id"], row["silenced"]) for row in listed} == {(name, False) for name in found}
 
         fingerprint = found["illegal_replica_transition"]["fingerprint"]
         story = run("findings", fingerprint[:10], code=errors.CLEAN).splitlines()
@@ -202,13 +203,18 @@ def test_a_silenced_finding_is_stored_marked_and_told_to_nobody(
             type = "webhook"
             url = "{hook.url}"
             [[silence]]
+            broker = 3
+            reason = "its disk is being replaced"
+            [[silence]]
             topic = "aud*"
             reason = "we know"
             who = "Ann"
         """)
         tables = str(tmp_path / "tables")
         assert main(["audit", str(tmp_path / "logs"), "--tables", tables, "--config", str(config)]) == errors.CLEAN
-        assert "no findings; 2 silenced" in capsys.readouterr().out
+        assert "no findings; 3 silenced" in capsys.readouterr().out
         assert main(["findings", "--tables", tables, "--status", "new"]) == errors.CLEAN
-        assert capsys.readouterr().out.count("silenced: we know, for good, by Ann") == 2
+        shown = capsys.readouterr().out
+        assert shown.count("silenced: its disk is being replaced, for good") == 2  # broker_down, topic_deletion_blocked
+        assert shown.count("silenced: we know, for good, by Ann") == 1
         assert hook.bodies == []

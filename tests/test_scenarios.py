@@ -39,7 +39,12 @@ def found(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, lis
     assert code in (errors.CLEAN, errors.FINDINGS)
     assert report.stat().st_size < 2_000_000
     told = defaultdict(list)
-    rows = spark.read.format("delta").load(str(tables / "findings")).orderBy("cluster", "check_id", "title", "first_seen", "fingerprint").collect()
+    rows = (
+        spark.read.format("delta")
+        .load(str(tables / "findings"))
+        .orderBy("cluster", "check_id", "title", "first_seen", "fingerprint")
+        .collect()
+    )
     titles = {row.fingerprint: row.title for row in rows}
     for row in rows:
         check = row.cluster.split("/")[0]

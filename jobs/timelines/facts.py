@@ -25,6 +25,8 @@ from jobs.timelines.summary import (
 # logger of the records of a dumped metadata log
 METADATA_LOG = "__cluster_metadata"
 Position = tuple[int, int, int, int, int]
+# the span of lines without a time stamp, whose time counts as 0
+UNDATED: Span = (-1, 1)
 
 
 @dataclass(frozen=True)
@@ -193,8 +195,10 @@ class ClusterFacts:
     def _heard(self, number: int) -> list[Span]:
         """When the controller.log of the controller in charge is here, in one incarnation: as far as the files of that node go.
 
-        A controller is in charge until something is known of the next one.
+        A controller is in charge until something is known of the next one. A file without time stamps is taken for that of the one in charge.
         """
+        logs_undated = (span.logs for span in self.summary.files.values() if span.first is None)
+        undated = [UNDATED] if any(logs & CONTROLLER_LOG for logs in logs_undated) else []
         files: dict[int | None, list[int]] = defaultdict(list)
         for (node, _), span in self.summary.files.items():
             if span.logs & CONTROLLER_LOG and span.first is not None and span.last is not None:
@@ -206,7 +210,7 @@ class ClusterFacts:
             since, until = ts if n else -1, end if after is None else after[1]
             if node in files and max(since, min(files[node])) < until:
                 found.append((max(since, min(files[node])), until))
-        return found
+        return undated + found
 
     def _topic_ids(self, numbers: Iterable[int]) -> dict[int, dict[str, list[str]]]:
         """Incarnation -> topic -> its ids, the oldest first. A topic id belongs to the incarnation in which it is named last."""

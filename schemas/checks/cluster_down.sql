@@ -14,7 +14,8 @@ SELECT
   concat('From ', date_format(o.since, 'yyyy-MM-dd HH:mm:ss'),
          CASE WHEN o.until IS NULL THEN ' on' ELSE concat(' to ', date_format(o.until, 'yyyy-MM-dd HH:mm:ss')) END,
          ' no broker served (', array_join(b.brokers, ', '), '). ',
-         CASE WHEN o.how = 'shut_down' THEN 'All were told to stop.' ELSE concat('Not told to stop: ', array_join(b.unasked, ', '), '.') END) AS detail,
+         CASE WHEN o.how = 'shut_down' AND o.stop_asked THEN 'All were told to stop.'
+              WHEN o.how = 'shut_down' THEN concat('They were told to stop; of ', array_join(b.unasked, ', '), ' the records do not tell it.') ELSE concat('Not told to stop: ', array_join(b.unasked, ', '), '.') END) AS detail,
   concat_ws('|', o.since, array_join(slice(o.evidence, 1, 1), '')) AS same,
   o.evidence, s.subjects
 FROM audited_broker_outages o

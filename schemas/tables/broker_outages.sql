@@ -8,7 +8,7 @@ CREATE TABLE IF NOT EXISTS {table} (
   how STRING NOT NULL COMMENT 'shut_down: it was told to stop; crashed: its process ended and nothing told it to; session_lost: its session ended (KRaft: fenced), and nothing shows that its process did; broke_down: it gave up by itself (log directories, an error at the start); first_start: these logs begin with its start',
   starting_at TIMESTAMP COMMENT 'Its last start within the outage; null: its process was not started, or no log tells',
   all_since TIMESTAMP COMMENT 'Begin of the outage of all brokers that this one is a part of; null: others served on',
-  stop_asked BOOLEAN NOT NULL COMMENT 'Somebody told it to stop, at whatever moment of the outage',
+  stop_asked BOOLEAN COMMENT 'Somebody told it to stop, at whatever moment of the outage; null: a record fences it, as it does one that is lost or one that asked to stop',
   evidence ARRAY<STRING> NOT NULL COMMENT 'record_id of the records that tell it'
 ) USING delta
 LOCATION '{location}'
