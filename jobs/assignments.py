@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jobs import analysis, errors
 from jobs.audit import parsed_moment
@@ -24,6 +24,9 @@ from jobs.topic_assignments import (
 )  # fmt: skip
 from parsers.explanation import visible
 
+if TYPE_CHECKING:
+    from jobs.by_topic import Rows
+
 EXAMPLES = """\
 examples:
   kafka-audit assignments --tables /data/audit
@@ -31,7 +34,6 @@ examples:
   kafka-audit assignments --tables /data/audit --at 2026-03-01T04:00:00Z
   kafka-audit assignments --tables /data/audit --what-if broker=3:down --what-if broker=5:down --at 2026-03-01T04:00:00Z
 """
-KEY = ("cluster", "incarnation", "topic")
 TIMELINE_COLUMNS = (
     "partition", "step", "valid_from", "valid_to", "replicas", "adding_replicas", "removing_replicas", "state", "reassignment_phase",
     "record_id",
@@ -70,6 +72,8 @@ def write(store: Any, clusters: Iterable[str], racks: Mapping[str, Mapping[int, 
     """Makes `topic_assignments` and `broker_load` of clusters from their events and timelines. racks: cluster -> broker -> rack."""
     from pyspark.sql import functions as F
 
+    from jobs.by_topic import KEY, fold_topics
+
     names = list(clusters)
     events = store.rows_of("events", names).filter(F.col("event_type").isin(*EVENT_TYPES))
     of_topics = F.col("event_type").isin(*CREATED)
@@ -87,24 +91,12 @@ def write(store: Any, clusters: Iterable[str], racks: Mapping[str, Mapping[int, 
         .drop("named")
         .filter("topic IS NOT NULL")
     )
-    # columns of their own: both sides may come from one frame
-    made = made.toDF(*made.columns)
-    timelines = store.rows_of("partition_timeline", names).select(*KEY, *TIMELINE_COLUMNS).toDF(*KEY, *TIMELINE_COLUMNS)
-    schema = store.table("topic_assignments").schema
+    timelines = store.rows_of("partition_timeline", names).select(*KEY, *TIMELINE_COLUMNS)
 
-    def fold(key: Any, history: Any, created: Any) -> Any:
-        import pyarrow as pa
+    def fold(key: tuple[Any, ...], history: "Rows", created: "Rows") -> Iterable[Mapping[str, Any]]:
+        return topic_rows(history, batches(created).get(key[2], []), shared.get(key[:2], Cluster()))
 
-        of = [value.as_py() for value in key]
-        found = batches(created.to_pylist()).get(of[2], [])
-        rows = topic_rows(history.to_pylist(), found, shared.get((of[0], of[1]), Cluster()))
-        whole = [dict(zip(KEY, of, strict=True)) | row for row in rows]
-        return pa.Table.from_pylist(whole, schema=arrow)
-
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    arrow = to_arrow_schema(schema)
-    rows = timelines.groupBy(*KEY).cogroup(made.groupBy(*KEY)).applyInArrow(fold, schema)
+    rows = fold_topics(timelines, made, fold, store.table("topic_assignments").schema)
     store.replace("topic_assignments", names, rows)
     load = store.rows_of("topic_assignments", names).selectExpr(*KEY, "valid_from", "valid_to", "explode(assignment) AS a")
     load = load.selectExpr(*KEY, "valid_from", "valid_to", "posexplode(a.replicas) AS (at, broker)")

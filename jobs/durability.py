@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jobs import analysis, errors, min_isr
 from jobs.audit import parsed_days
@@ -32,6 +32,9 @@ from jobs.topic_durability import (
 )  # fmt: skip
 from parsers.explanation import visible
 
+if TYPE_CHECKING:
+    from jobs.by_topic import Rows
+
 EXAMPLES = """\
 examples:
   kafka-audit durability --tables /data/audit
@@ -42,7 +45,6 @@ examples:
 
 Seconds are summed over partitions. covered = full_isr + under_replicated + leaderless; time that the logs do not cover is `unknown`.
 """
-KEY = ("cluster", "incarnation", "topic")
 
 
 def add_arguments(commands: Any) -> None:
@@ -72,6 +74,8 @@ def write(store: Any, clusters: Iterable[str], config: Config) -> None:
     """Makes `durability` of clusters from their events, timelines and coverage: every night counts once, late logs correct it."""
     from pyspark.sql import functions as F
 
+    from jobs.by_topic import KEY, fold_topics
+
     names = list(clusters)
     events = store.rows_of("events", names)
     shared = _shared(events, store.rows_of("topic_deletions", names), store.rows_of("coverage", names), config)
@@ -81,23 +85,13 @@ def write(store: Any, clusters: Iterable[str], config: Config) -> None:
         | F.col("end_offset").isNotNull()
     )
     about = events.filter(telling & F.col("topic").isNotNull() & F.col("partition").isNotNull()).select(*KEY[:2], *EVENT_COLUMNS)
-    # columns of their own: both sides may come from one frame
-    about = about.toDF(*about.columns)
-    rows = store.rows_of("partition_timeline", names).select(*KEY, *TIMELINE_COLUMNS).toDF(*KEY, *TIMELINE_COLUMNS)
-    schema = store.table("durability").schema
+    rows = store.rows_of("partition_timeline", names).select(*KEY, *TIMELINE_COLUMNS)
 
-    def fold(key: Any, history: Any, said: Any) -> Any:
-        import pyarrow as pa
+    def fold(key: tuple[Any, ...], history: "Rows", said: "Rows") -> Iterable[Mapping[str, Any]]:
+        topic, known = key[2], shared.get(key[:2])
+        return topic_rows(tally(history, said, topic, known), topic, known) if known else ()
 
-        of = [value.as_py() for value in key]
-        known = shared.get((of[0], of[1]))
-        found = topic_rows(tally(history.to_pylist(), said.to_pylist(), of[2], known), of[2], known) if known else []
-        return pa.Table.from_pylist([dict(zip(KEY, of, strict=True)) | row for row in found], schema=arrow)
-
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    arrow = to_arrow_schema(schema)
-    store.replace("durability", names, rows.groupBy(*KEY).cogroup(about.groupBy(*KEY)).applyInArrow(fold, schema))
+    store.replace("durability", names, fold_topics(rows, about, fold, store.table("durability").schema))
 
 
 def _shared(events: Any, deletions: Any, coverage: Any, config: Config) -> dict[tuple[str, int], Shared]:

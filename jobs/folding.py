@@ -17,6 +17,8 @@ from jobs.timelines import ClusterFacts, Event, Folded, PartitionKey, Summary, f
 
 # events of a partition that are folded at once: what a hot partition needs of memory
 EVENTS_AT_ONCE = 50_000
+# so many events and states are folded on the driver: workers take longer to start than to fold them (tests/benchmarks/folding.py)
+MOST_ON_DRIVER = 20_000
 # rows of a table that leave in one batch
 ROWS_AT_ONCE = 5_000
 

@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 
 import schemas
 from jobs import coverage, folding
+from jobs.folding import MOST_ON_DRIVER
 from jobs.store import EVENT, VERSION, Store, computed_once, in_clusters, moment, quoted, run_concurrently
 from jobs.timelines import (
     CODE_VERSION,
@@ -46,8 +47,6 @@ CHANGE = ("_change_type", "_commit_version", "_commit_timestamp")
 Keeps = Mapping[str, Sequence[str]]
 LOOKED_BACK = timedelta(hours=24)
 TIMELINES = ("partition_timeline", "replica_timeline", "reassignments")
-# so many events and states are folded on the driver: workers take longer to start than to fold them (tests/benchmarks/folding.py)
-MOST_ON_DRIVER = 20_000
 
 
 @dataclass(frozen=True)
