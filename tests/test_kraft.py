@@ -80,33 +80,3 @@ def test_the_metadata_log_wins_over_text_and_a_difference_is_a_finding(spark: Sp
     assert "log_differs_from_metadata" in checks_of(spark, tables)
     verdict = judged(spark, tables, SAMPLE.parent)[SAMPLE.name]
     assert (verdict.precise, verdict.misses) == (True, []), truth.details(verdict)
-
-
-@pytest.mark.shared
-def test_the_metadata_log_of_every_recording(spark: SparkSession, shared: Path, tmp_path: Path) -> None:
-    """Exact: every state and every assignment, each at its moment."""
-    recordings = shared / "recordings"
-    entries = [
-        f'[[cluster]]\nname = "{folder.relative_to(recordings)}"\nlogs = ["{folder}/metadata-log*.txt"]\n'
-        for folder in sorted(recordings.glob("kraft/*/*"))
-        if folder.is_dir()
-    ]
-    config = tmp_path / "audit.toml"
-    config.write_text("\n".join(entries), "utf-8")
-    main(["audit", "--config", str(config), "--tables", str(tmp_path / "tables")])
-    verdicts = judged(spark, tmp_path / "tables", recordings)
-    assert len(verdicts) == len(entries) > 30
-    assert [name for name, one in verdicts.items() if one.misses or not one.precise] == []
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("name", ["3.3.2-default/controller-failover", "4.1.2-debug/reassign", "4.1.2-default/topics"])
-def test_text_logs_of_recordings(spark: SparkSession, shared: Path, tmp_path: Path, name: str) -> None:
-    """Nothing wrong, early or out of order; at DEBUG nothing missing."""
-    recording = shared / "recordings" / "kraft" / name
-    main(["audit", *map(str, sorted(recording.glob("node-*"))), "--cluster", recording.name, "--tables", str(tmp_path)])
-    verdict = judged(spark, tmp_path, recording.parent)[recording.name]
-    assert verdict.precise, truth.details(verdict)
-    assert verdict.shown_assignments == verdict.true_assignments
-    assert verdict.misses_by_reason()["missing"] == 0
-    assert "debug" not in name or verdict.recall == 100.0

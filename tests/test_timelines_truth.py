@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,3 +72,36 @@ def test_what_is_shown() -> None:
         "zk states": 1301, "zk assignments": 345, "zk rows": 2143, "zk missing": 0,
         "kraft states": 1219, "kraft assignments": 367, "kraft rows": 1323, "kraft missing": 1,
     }  # fmt: skip
+
+
+# scenario of shared/kafka/scenario_epochs.json -> a partition of a recording that goes through it: (leader, leader epoch) step by step
+COURSES = [
+    ("testAutoPreferredReplicaLeaderElection", "zk/1.1.1-default/controlled-shutdown", "invoices", 0, [(2, 0), (3, 1), (2, 2)]),
+    ("testAutoPreferredReplicaLeaderElection", "zk/2.5.1-default/controlled-shutdown", "invoices", 2, [(2, 0), (1, 1), (2, 2)]),
+    ("testAutoPreferredReplicaLeaderElection", "zk/3.3.2-trace/controlled-shutdown", "invoices", 0, [(2, 0), (3, 1), (2, 2)]),
+    ("testPreferredReplicaLeaderElection", "zk/3.3.2-default/broker-failure", "payments", 1, [(2, 0), (3, 1), (2, 2)]),
+    ("testLeaderAndIsrWhenEntireIsrOfflineAndUncleanLeaderElectionDisabled", "zk/1.1.1-default/controlled-shutdown", "single", 0,
+     [(2, 0), (-1, 1), (2, 2)]),
+    ("testLeaderAndIsrWhenEntireIsrOfflineAndUncleanLeaderElectionDisabled", "zk/3.3.2-trace/controlled-shutdown", "single", 0,
+     [(2, 0), (-1, 1), (2, 2)]),
+    # A1 +1, B3 +1, B4 +1 for every replica that goes
+    ("testPartitionReassignment", "zk/3.3.2-default/reassign", "orders", 0, [(1, 0), (1, 1), (4, 2), (4, 3), (4, 4), (4, 5)]),
+    # the leader, which is the controller, is killed: the next one takes it out of the ISR and elects
+    ("testLeaderElectionAndEpoch", "zk/3.3.2-trace/controller-failover", "ledger", 0, [(1, 0), (-1, 1), (2, 2)]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("course", COURSES, ids=lambda one: f"{one[0]}-{one[1]}")
+def test_courses_of_kafkas_own_tests(course: tuple[str, str, str, int, list[tuple[int, int]]], shared: Path) -> None:
+    scenario, recording, topic, partition, steps = course
+    told: list[tuple[int, int]] = []
+    for row in tell(recorded(shared / "recordings" / recording)).rows():
+        now = row["leader"], row["leader_epoch"]
+        if (row["topic"], row["partition"]) == (topic, partition) and row["leader"] is not None and now not in told[-1:]:
+            told.append(now)
+    assert told[: len(steps)] == steps
+    scenarios = {s["test"]: s["steps"] for s in json.loads((shared / "kafka" / "scenario_epochs.json").read_text())["scenarios"]}
+    epochs = iter(epoch for _, epoch in steps)
+    expected = [step["expect_leader_epoch"] for step in scenarios[scenario] if step["expect_leader_epoch"] <= steps[-1][1]]
+    assert expected
+    assert all(epoch in epochs for epoch in expected)
