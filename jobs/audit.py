@@ -187,6 +187,8 @@ class Audit:
             metrics.check_path(options.metrics)
         self.run_id = uuid.uuid4().hex[:16]
         self.started_at = datetime.now(UTC)
+        # check -> why it could not be run
+        self.failed_checks: Mapping[str, str] = {}
         # by which a silence has expired
         self.moment = self.now or self.started_at
 
@@ -235,7 +237,7 @@ class Audit:
                 facts = {name: made.facts[name] for name in audited}
                 for note in self._check(store, nights.scope(store, night, facts), facts, clocks):
                     doing.note(note)
-            nights.note(store, made, asked)
+            nights.note(store, made, "" if self.failed_checks else asked)
         elif audited:
             with stage("nothing new to check", spark):
                 self._settle(store, checks.still(store.rows_of("findings", audited)), clocks)
@@ -288,9 +290,10 @@ class Audit:
         given |= {"metadata_log"} if any(facts[name].has_metadata_log for name in names) else set()
         given |= {"cluster_ids"} if any(len(facts[name].cluster_ids) > 1 for name in names) else set()
         found = checks.violations(spark, given)
-        changed = self._settle(store, found, clocks)
+        self.failed_checks = found.failed
+        changed = self._settle(store, found.rows, clocks)
         if changed is not None:
-            store.replace("finding_subjects", names, checks.subjects(found, store.rows_of("finding_subjects", names)))
+            store.replace("finding_subjects", names, checks.subjects(found.rows, store.rows_of("finding_subjects", names)))
         return changed
 
     def _settle(self, store: Any, found: Any, clocks: list[Any]) -> Any:
@@ -393,6 +396,9 @@ class Audit:
         code = errors.INPUT if problems else errors.FINDINGS if failing else errors.CLEAN
         status = {errors.INPUT: "input_problem", errors.FINDINGS: "findings", errors.CLEAN: "clean"}[code]
         notes = configuration.expired_silences(self.config, self.moment)
+        notes += [f"check {name} could not be run: {why}" for name, why in self.failed_checks.items()]
+        if self.failed_checks:
+            code = errors.INTERNAL
         delivered: list[Any] = []
         try:
             delivered = self._deliver(store, told.findings, outcomes) if self.config.sinks else []

@@ -5,15 +5,17 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial, reduce
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import schemas
 from jobs import outages
 from jobs.config import Silence, Slo, Threshold, glob_pattern
-from jobs.store import computed_once, quoted
+from jobs.store import computed_once, quoted, run_concurrently
 
 AUDITED = (
     "events", "partition_timeline", "replica_timeline", "reassignments", "topic_deletions", "controllers", "discontinuities",
@@ -184,36 +186,61 @@ def _all_match(globs: Mapping[str, str]) -> str:
     return " AND ".join(tests) or "true"
 
 
-def violations(spark: SparkSession, given: Collection[str] = ()) -> DataFrame:
-    """What violates a check now. out: the columns of `findings` less run_id, status and silence, plus ended BOOLEAN and subjects.
+@dataclass(frozen=True)
+class Violations:
+    """What violates checks now.
+
+    rows: the columns of `findings` less run_id, status and silence, plus ended BOOLEAN and subjects. failed: check -> why it could not be run.
+    """
+
+    rows: DataFrame
+    failed: Mapping[str, str]
+
+
+def violations(spark: SparkSession, given: Collection[str] = ()) -> Violations:
+    """Runs the checks; one that fails costs no other its findings.
 
     given: what there is of `present`, and of metadata_log, cluster_ids; a check that is about some `only` is left out without them.
     """
-    # one text: every frame that is put together call by call is analysed again from its leaves
-    selects = []
-    for check in schemas.statements("checks"):
-        about = check.header.get("only")
-        if about and not {name.strip() for name in about.split(",")} & set(given):
-            continue
-        name = quoted(check.name)
-        selects.append(
-            f"""SELECT cluster, incarnation, {name} AS check_id, severity, topic, partition, replica, node, first_seen, last_seen,
-              concat({quoted(check.header["title"] + ": ")}, thing) AS title, detail,
-              sha2(concat_ws('|', {name}, cluster, incarnation, same), 256) AS fingerprint, evidence, ended,
-              {_given_or_null("subjects", SUBJECTS, check.sql)}, {_given_or_null("outage", OUTAGE, check.sql)}
-            FROM (
-            {check.sql}
-            )"""
-        )
-    found = computed_once(spark.sql("\nUNION ALL\n".join(selects)))
+    active = [check for check in schemas.statements("checks") if _is_given(check, given)]
+    failed: dict[str, str] = {}
+
+    def found_by(some: Sequence[schemas.Statement]) -> list[DataFrame]:
+        # one text: every frame that is put together call by call is analysed again from its leaves
+        try:
+            return [computed_once(spark.sql("\nUNION ALL\n".join(map(_select, some))))] if some else []
+        except PySparkException as error:
+            if len(some) == 1:
+                failed[some[0].name] = str(error).splitlines()[0]
+                return []
+            return [rows for check in some for rows in found_by([check])]
+
+    halves = run_concurrently(*(partial(found_by, active[n::2]) for n in (0, 1)))
+    found = reduce(DataFrame.unionByName, [rows for half in halves for rows in half])
     causes = found.filter(F.col("check_id").isin(*OUTAGE_CHECKS)).select(
         F.col("cluster").alias("c"), F.col("incarnation").alias("i"), F.col("node").alias("n"), F.col("first_seen").alias("s"),
         F.col("fingerprint").alias("caused_by"),
     )  # fmt: skip
     same = (F.col("cluster") == F.col("c")) & (F.col("incarnation") == F.col("i")) & F.col("outage.node").eqNullSafe(F.col("n"))
-    return found.join(F.broadcast(causes), same & (F.col("outage.since") == F.col("s")), "left").drop(
-        "c", "i", "n", "s", "outage"
-    )
+    rows = found.join(F.broadcast(causes), same & (F.col("outage.since") == F.col("s")), "left")
+    return Violations(rows.drop("c", "i", "n", "s", "outage"), failed)
+
+
+def _is_given(check: schemas.Statement, given: Collection[str]) -> bool:
+    about = check.header.get("only")
+    return not about or not {name.strip() for name in about.split(",")}.isdisjoint(given)
+
+
+def _select(check: schemas.Statement) -> str:
+    """A check with the columns that all have."""
+    name = quoted(check.name)
+    return f"""SELECT cluster, incarnation, {name} AS check_id, severity, topic, partition, replica, node, first_seen, last_seen,
+      concat({quoted(check.header["title"] + ": ")}, thing) AS title, detail,
+      sha2(concat_ws('|', {name}, cluster, incarnation, same), 256) AS fingerprint, evidence, ended,
+      {_given_or_null("subjects", SUBJECTS, check.sql)}, {_given_or_null("outage", OUTAGE, check.sql)}
+    FROM (
+    {check.sql}
+    )"""
 
 
 def _given_or_null(column: str, kind: str, sql: str) -> str:

@@ -200,11 +200,17 @@ class ClusterFacts:
         logs_undated = (span.logs for span in self.summary.files.values() if span.first is None)
         undated = [UNDATED] if any(logs & CONTROLLER_LOG for logs in logs_undated) else []
         files: dict[int | None, list[int]] = defaultdict(list)
-        for (node, _), span in self.summary.files.items():
-            if span.logs & CONTROLLER_LOG and span.first is not None and span.last is not None:
+        for (node, file), span in self.summary.files.items():
+            is_of_it = len(self.of_name) == 1 or incarnation(self.of_name, file, node, span.last) == number
+            if is_of_it and span.logs & CONTROLLER_LOG and span.first is not None and span.last is not None:
                 files[node] += [span.first, span.last]
         end = incarnation_ends(self.of_name).get(number, FOREVER)
-        terms = [(epoch, ts, node) for (epoch, node), ts in self.summary.sent.items() if self.of_name[0].number_at(ts) == number]
+        begun: dict[tuple[int, int | None], int] = {}
+        for term, places in self.summary.sent.items():
+            for (folder, node), ts in places.items():
+                if incarnation(self.of_name, f"{folder}/", node, ts) == number:
+                    begun[term] = min(begun.get(term, ts), ts)
+        terms = [(epoch, ts, node) for (epoch, node), ts in begun.items()]
         found = []
         for n, ((_, ts, node), after) in enumerate(with_next(sorted(terms))):
             since, until = ts if n else -1, end if after is None else after[1]

@@ -113,7 +113,7 @@ class Summary:
     """cluster_events: by record and item. files: (node, file) -> its span. traced_hours, logged_hours: node -> hours since 1970 in which it
     wrote state changes, at TRACE and at all. mode_signs: event type -> its first time stamp. terms: (controller epoch, node) -> by day the
     first line of it. from_memory: (controller epoch, node) -> its newest time stamps. sent: (controller epoch, node)
-    -> the first time stamp of a line of its or of a request that it sent. topic_ids: topic -> id -> first and last time stamp
+    -> place -> the first time stamp of a line of its or of a request that it sent. topic_ids: topic -> id -> first and last time stamp
     that names it. tracers: nodes whose state-change.log is at TRACE:
     as controllers they print all states of replicas.
     """
@@ -125,7 +125,7 @@ class Summary:
     mode_signs: dict[str, int | None] = field(default_factory=dict)
     terms: dict[Term, dict[int, Line]] = field(default_factory=dict)
     from_memory: dict[Term, list[int]] = field(default_factory=dict)
-    sent: dict[Term, int] = field(default_factory=dict)
+    sent: dict[Term, dict[Place, int]] = field(default_factory=dict)
     topic_ids: dict[str, dict[str, tuple[int | None, int | None]]] = field(default_factory=dict)
     tracers: set[int | None] = field(default_factory=set)
 
@@ -153,8 +153,8 @@ class Summary:
                 self.traced_hours.setdefault(e.node, set()).add(ts // HOUR)
         if e.controller_epoch is not None and e.controller is not None:
             if ts is not None:
-                term = e.controller_epoch, e.controller
-                self.sent[term] = min(self.sent.get(term, ts), ts)
+                places, place = self.sent.setdefault((e.controller_epoch, e.controller), {}), (folder_of(e.file), e.node)
+                places[place] = min(places.get(place, ts), ts)
             if e.controller == e.node:
                 self._add_spoken(e, log)
         if e.event_type in OF_MODE:
@@ -190,7 +190,7 @@ class Summary:
             mode_signs=_merged(self.mode_signs, other.mode_signs, _earlier),
             terms=_merged(self.terms, other.terms, lambda a, b: _merged(a, b, lambda x, y: min(x, y, key=_in_files))),
             from_memory=_merged(self.from_memory, other.from_memory, lambda a, b: sorted([*a, *b])[-MOST_FROM_MEMORY:]),
-            sent=_merged(self.sent, other.sent, min),
+            sent=_merged(self.sent, other.sent, lambda a, b: _merged(a, b, min)),
             topic_ids=_merged(self.topic_ids, other.topic_ids, lambda a, b: _merged(a, b, _named_from_to)),
             tracers=self.tracers | other.tracers,
         )
@@ -225,7 +225,7 @@ class Summary:
                 "mode_signs": dict(sorted(self.mode_signs.items())),
                 "terms": _sorted((*term, day, *line) for term, days in self.terms.items() for day, line in days.items()),
                 "from_memory": _sorted((*term, times) for term, times in self.from_memory.items()),
-                "sent": _sorted((*term, ts) for term, ts in self.sent.items()),
+                "sent": _sorted((*term, *place, ts) for term, places in self.sent.items() for place, ts in places.items()),
                 "topic_ids": {topic: dict(sorted(ids.items())) for topic, ids in sorted(self.topic_ids.items())},
                 "tracers": sorted(self.tracers, key=str),
             },
@@ -239,6 +239,9 @@ class Summary:
         terms: dict[Term, dict[int, Line]] = {}
         for epoch, node, day, *line in held["terms"]:
             terms.setdefault((epoch, node), {})[day] = Line(*line)
+        sent: dict[Term, dict[Place, int]] = {}
+        for epoch, node, folder, of_node, ts in held["sent"]:
+            sent.setdefault((epoch, node), {})[folder, of_node] = ts
         return cls(
             cluster_events={(e["record_id"], e["item"]): Event(**e) for e in held["cluster_events"]},
             files={(node, file): FileSpan(*span) for node, file, *span in held["files"]},
@@ -247,7 +250,7 @@ class Summary:
             mode_signs=held["mode_signs"],
             terms=terms,
             from_memory={(epoch, node): times for epoch, node, times in held["from_memory"]},
-            sent={(epoch, node): ts for epoch, node, ts in held["sent"]},
+            sent=sent,
             topic_ids={topic: {name: (a, z) for name, (a, z) in ids.items()} for topic, ids in held["topic_ids"].items()},
             tracers=set(held["tracers"]),
         )
