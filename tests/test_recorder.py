@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from recorder import metadata_log
 from recorder.jars import RecorderError, dependencies, numbers
-from recorder.record import SCENARIOS, check, log4j_properties, main, scenario_of, unknown_statements
+from recorder.record import SCENARIOS, check, forget, log4j_properties, main, scenario_of, unknown_statements
 
 ROOT = Path(__file__).parents[1]
 RECORDED = ROOT / "sample_logs" / "3.9.1-kraft" / "controller-failover"
@@ -77,6 +77,14 @@ def test_levels(version):
             if line.startswith(("log4j.logger.state.change.logger=", "logger.state-change.level"))
         ]
         assert wanted in line
+
+
+def test_folders_of_this_machine_are_forgotten(tmp_path):
+    (tmp_path / "node-1").mkdir()
+    log = tmp_path / "node-1" / "server.log"
+    log.write_bytes(b"Log directory /tmp/w/data-1 of /tmp/w\xff, /tmp/other\n")
+    forget(tmp_path, [Path("/tmp/w")])
+    assert log.read_bytes() == b"Log directory /data-1 of \xff, /tmp/other\n"
 
 
 def test_statements_that_no_rule_knows_are_named(tmp_path):

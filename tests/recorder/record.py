@@ -139,6 +139,16 @@ def free_ports(count: int) -> list[int]:
         return [one.getsockname()[1] for one in sockets]
 
 
+def forget(recording: Path, folders: Sequence[Path]) -> None:
+    """Takes folders of this machine out of all that was recorded."""
+    for file in (path for path in recording.rglob("*") if path.is_file()):
+        before = after = file.read_bytes()
+        for folder in folders:
+            after = after.replace(str(folder).encode(), b"")
+        if after != before:
+            file.write_bytes(after)
+
+
 class Cluster:
     """Nodes on loopback, their tools, and what was done to them. As a context manager: no node outlives it."""
 
@@ -158,6 +168,7 @@ class Cluster:
         for process in self.running.values():
             process.kill()
             process.wait()
+        forget(self.recording, [self.work, self.jars])
 
     def note(self, action: str, **what: Any) -> None:
         """Writes down a step, before it is done."""
@@ -339,7 +350,7 @@ class Cluster:
         logs = [path for node in self.ports for path in (self.work / f"data-{node}").glob("__cluster_metadata-0/*.log")]
         longest = max(logs, key=lambda path: path.stat().st_size)
         text = self.tool("DumpLogSegments", "--cluster-metadata-decoder", "--files", str(longest))
-        (self.recording / "metadata-log.txt").write_text(text.replace(str(self.work), ""), "utf-8")
+        (self.recording / "metadata-log.txt").write_text(text, "utf-8")
         found = list(metadata_log.records(text.splitlines()))
         for name, rows in (("metadata-log", found), ("timeline", metadata_log.timeline(found))):
             (self.recording / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
