@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -79,3 +80,10 @@ def class_of(jars: Path, simple_name: str) -> str:
                 if name.endswith(f"/{simple_name}.class"):
                     return name.removesuffix(".class").replace("/", ".")
     raise RecorderError(f"None of the jars in {jars} has {simple_name}")
+
+
+if __name__ == "__main__":
+    try:
+        fetch(sys.argv[1])
+    except RecorderError as error:
+        sys.exit(f"jars: {error}")

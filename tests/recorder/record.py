@@ -451,4 +451,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 if __name__ == "__main__":
     shutil.which("java") or sys.exit("record: java is not installed")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("record: ended"))  # nodes are ended, too
     sys.exit(main())
