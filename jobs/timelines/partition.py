@@ -1,8 +1,10 @@
 """One partition from its state and new events to its rows: under ZooKeeper controllers, then under KRaft ones, or from a metadata log."""
 
+import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from importlib.resources import files
 from typing import Any
 
 from jobs.timelines import kraft, metadata_log, state, zookeeper
@@ -12,8 +14,16 @@ from jobs.timelines.facts import ClusterFacts, IncarnationFacts
 from jobs.timelines.rows import Final, ReplicaRow, Rows
 from jobs.timelines.summary import PARTITION_RECORDS
 
-# part of every kept state: another version makes it anew
-CODE_VERSION = "1"
+
+def _code_version() -> str:
+    """Hash of this package's source."""
+    sources = (entry for entry in files(__package__).iterdir() if entry.name.endswith(".py"))
+    texts = [entry.name.encode() + b"\0" + entry.read_bytes() for entry in sorted(sources, key=lambda entry: entry.name)]
+    return hashlib.sha256(b"".join(texts)).hexdigest()[:16]
+
+
+# part of every kept state: other code makes it anew
+CODE_VERSION = _code_version()
 LOGS, METADATA_LOG = "logs", "metadata_log"
 
 
