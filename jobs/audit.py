@@ -5,7 +5,6 @@ import hashlib
 import json
 import os
 import sys
-import tempfile
 import threading
 import uuid
 from collections.abc import Iterator, Mapping
@@ -20,7 +19,7 @@ from typing import Any
 from jobs import config as configuration
 from jobs import errors
 from jobs.errors import InputError, UsageError
-from jobs.location import local_folder, root_of, sole_writer
+from jobs.location import root_of, sole_writer
 from jobs.progress import stage, warn
 from parsers.rules import RuleSet, built_in, load
 
@@ -337,25 +336,19 @@ class Audit:
 
     def _land(self, store: Any, files: list[Any], opened: Future[None]) -> Any:
         """Reads the logs into the tables, which `opened` opens in the meantime."""
-        from jobs import events, ingest
-        from parsers.match import Joiner
+        from jobs import events
 
-        staging = (local_folder(store.root) or Path(tempfile.gettempdir())) / "_staging"
-        with ingest.staged(files, staging / self.run_id, Joiner(self.ruleset.wrappers)) as source:
-            with stage("open tables, count lines", store.spark):
-                parts = ingest.read(store.spark, source, self.ruleset)
-                opened.result()
-            with stage("read records", store.spark) as doing:
-                read = events.land(store, parts, source, self.ruleset, self.days)
-                counts = [
-                    f"{sum(part.survey.lines for part in parts):,} lines",
-                    f"{read.records:,} records",
-                    f"{read.new:,} new",
-                    f"{read.out_of_scope:,} of loggers out of scope",
-                ]
-                if read.unfinished:
-                    counts.append(f"{read.unfinished:,} not written out yet, at the end of a file")
-                doing.note(", ".join(counts))
+        with stage("read records", store.spark) as doing:
+            read = events.land(store, files, self.ruleset, days=self.days, opened=opened.result)
+            counts = [
+                f"{read.lines:,} lines",
+                f"{read.records:,} records",
+                f"{read.new:,} new",
+                f"{read.out_of_scope:,} of loggers out of scope",
+            ]
+            if read.unfinished:
+                counts.append(f"{read.unfinished:,} not written out yet, at the end of a file")
+            doing.note(", ".join(counts))
         return read
 
     def _outcome(self, cluster: configuration.Cluster, files: list[Any], facts: Any, read: Any) -> Outcome:

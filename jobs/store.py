@@ -16,7 +16,6 @@ from pyspark.sql import functions as F
 import schemas
 from jobs.errors import UsageError
 from jobs.location import root_of
-from parsers.compile import quoted
 
 # rows that stand in a plan as they are
 MOST_IN_PLAN = 10_000
@@ -30,6 +29,11 @@ def run_concurrently(*tasks: Callable[[], Any]) -> list[Any]:
     """Runs tasks in threads of their own: most of the time of a small job is the driver's. out: what they return; the first error is raised."""
     with ThreadPoolExecutor(len(tasks)) as pool:
         return [future.result() for future in [pool.submit(task) for task in tasks]]
+
+
+def quoted(text: str) -> str:
+    """A SQL string literal."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def in_clusters(clusters: Iterable[str]) -> str:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import schemas
+from parsers.events import Parser
 from parsers.layouts import BUILT_IN, Layout, Wrapper
-from parsers.match import Matcher
-from parsers.patterns import DefinitionError, check_dialect, to_python
+from parsers.patterns import DefinitionError, check_dialect, compiled
 from parsers.rules import ITEMS, RuleSet, built_in, fragments, lint, load
 
 CHECK_HEADER = ("severity", "title", "why", "do", "same")
@@ -23,6 +23,8 @@ INPUTS = ("metadata_log", "cluster_ids")
 CONTRACT_KEYS = {"unique", "one_of", "never"}
 WORD_KEYS = {"type", "comment"}
 VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?")
+# what samples of a layout may name by another word
+SLOTS = {"speaker": "log_ident"}
 # what reading a data file of the wrong shape raises
 MALFORMED = (KeyError, TypeError, ValueError, AttributeError, re.error, tomllib.TOMLDecodeError, OSError)
 
@@ -79,9 +81,9 @@ def rule_problems(ruleset: RuleSet) -> list[str]:
         try:
             check_dialect(speaker.pattern, f"speakers.toml [{speaker.name}]")
             allowed = {"node", "controller", "controller_epoch", "topic", "partition"}
-            if unknown := set(to_python(speaker.pattern).groupindex) - allowed:
+            if unknown := set(compiled(speaker.pattern).groupindex) - allowed:
                 found.append(f"speakers.toml [{speaker.name}]: a speaker does not give {', '.join(sorted(unknown))}")
-            if speaker.is_controller and "node" not in to_python(speaker.pattern).groupindex:
+            if speaker.is_controller and "node" not in compiled(speaker.pattern).groupindex:
                 found.append(f'speakers.toml [{speaker.name}]: `speaks = "controller"` needs a group named node')
         except DefinitionError as error:
             found.append(str(error))
@@ -95,7 +97,7 @@ def rule_problems(ruleset: RuleSet) -> list[str]:
 
 def layout_problems(ruleset: RuleSet) -> list[str]:
     """Samples of layouts and wrappers parse to what `gives` says, no layout before takes them; ours all have samples."""
-    matcher, found = Matcher(ruleset), []
+    parser, found = Parser(ruleset), []
     entries: list[Layout | Wrapper] = [*ruleset.layouts, *ruleset.wrappers]
     for entry in entries:
         where = f"{BUILT_IN if entry.built_in else 'layouts.toml'} [{entry.name}]"
@@ -106,7 +108,7 @@ def layout_problems(ruleset: RuleSet) -> list[str]:
                 found.append(f"{where} sample {number}: unknown key {', '.join(sorted(unknown))}")
             wanted = {"layout": entry.name} if isinstance(entry, Layout) else {}
             wanted |= sample.get("gives", {})
-            record = matcher.record(sample["line"])
+            record = parser.record(sample["line"])
             if record is None:
                 found.append(f"{where} sample {number}: the line has no known head")
             elif record.layout != wanted.get("layout", record.layout):
@@ -114,7 +116,7 @@ def layout_problems(ruleset: RuleSet) -> list[str]:
             elif not record.fits:
                 found.append(f"{where} sample {number}: the head is known, but the layout does not take the whole record")
             else:
-                got = {slot: getattr(record, slot, None) for slot in wanted}
+                got = {slot: getattr(record, SLOTS.get(slot, slot), None) for slot in wanted}
                 found += [
                     f"{where} sample {number}: {slot} is {got[slot]!r} instead of {value!r}"
                     for slot, value in wanted.items()

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import schemas
-from parsers.match import Matcher, Record
-from parsers.patterns import DefinitionError, to_python
+from parsers.events import Parser
+from parsers.patterns import DefinitionError, compiled
+from parsers.records import Record, RecordReader, split_lines
 from parsers.rules import Rule, built_in, load
 
 SHOWN_RULES = 5
@@ -23,7 +24,6 @@ WIDTH = 100  # characters of a statement around its mark
 EXPECTED = 60  # characters of what a pattern goes on with
 # patterns are not tried on longer records: nobody reads those, and a hostile one would take minutes
 LONGEST = 1_000_000
-LONGEST_FURTHER_LINE = 10_000  # of a line after the first one; enough for an exception's message
 MOST_RECORDS = 1_000
 LEAST_START = 4  # shorter beginnings tell nothing about what was meant
 ALIKE = 0.75  # least likeness of a statement's beginning and a rule's `starts`
@@ -195,25 +195,22 @@ def _value(value: Any) -> str:
 # -- records -----------------------------------------------------------------------------------------------
 
 
-def records(text: str, matcher: Matcher) -> Iterator[tuple[int, bool, str]]:
-    """(number of its first line, has a known head, record).
+def records(text: str, parser: Parser) -> Iterator[tuple[int, Record | None, str]]:
+    """(number of its first line, record, its text), as a night reads them.
 
-    A record begins at a line with a layout's head, other lines belong to it. Lines before the first head come
-    as one, with False. Layouts without a time stamp count only where no other is found.
+    Lines before the first head come as one, without a record. Layouts without a time stamp count only where no other is found.
     """
-    lines = [matcher.unwrapped(line) for line in matcher.joined(text.split("\n"))]
+    lines = [parser.unwrapped(line) for line in parser.joined(split_lines(text))]
     while lines and not lines[-1].strip():
         lines.pop()
-    known = matcher.ruleset.layouts
-    heads = [to_python(layout.head) for layout in known if not layout.bare]
-    begins = [any(head.match(line) for head in heads) for line in lines]
-    if not any(begins):
-        heads = [to_python(layout.head) for layout in known if layout.bare]
-        begins = [any(head.match(line) for head in heads) for line in lines]
-    edges = [at for at, starts in enumerate(begins) if starts or at == 0] + [len(lines)]
-    for begin, end in pairwise(edges):
-        if any(line.strip() for line in lines[begin:end]):
-            yield begin + 1, begins[begin], "\n".join(lines[begin:end])
+    bare = not any(map(parser.headers(False).begins, lines))
+    headers = parser.headers(bare)
+    begun = next((at for at, line in enumerate(lines) if headers.begins(line)), len(lines))
+    if any(line.strip() for line in lines[:begun]):
+        yield 1, None, "\n".join(lines[:begun])
+    reader = RecordReader(headers, parser.unwrapped, line_no=begun + 1)
+    for record in chain(reader.feed(lines[begun:]), reader.close()):
+        yield record.line_no, record, record.raw
 
 
 def explain(text: str, site: Path | None) -> str:
@@ -224,24 +221,24 @@ def explain(text: str, site: Path | None) -> str:
     """
     if site is not None and not site.is_dir():
         raise DefinitionError(f"--rules {site}: no such folder")
-    matcher = Matcher(load(site) if site is not None else built_in())
-    found = list(records(text, matcher))
+    parser = Parser(load(site) if site is not None else built_in())
+    found = list(records(text, parser))
     parts: list[str] = []
-    for line_no, is_record, part in found[:MOST_RECORDS]:
+    for line_no, record, part in found[:MOST_RECORDS]:
         title = [f"line {line_no:,}"] if len(found) > 1 else []
-        parts.append("\n".join(title + (_told(matcher, part) if is_record else _headless(matcher, part))))
+        parts.append("\n".join(title + (_headless(parser, part) if record is None else _explained(parser, record))))
     if len(found) > MOST_RECORDS:
         parts.append(f"and {len(found) - MOST_RECORDS:,} records more; `kafka-audit audit` reads whole files")
     return "\n\n".join(parts) if parts else "Nothing but blank lines."
 
 
-def _headless(matcher: Matcher, text: str) -> list[str]:
+def _headless(parser: Parser, text: str) -> list[str]:
     """Says that no layout knows the first line, and how far the heads got that got furthest."""
     first, _, rest = text.partition("\n")
     first = first[:LONGEST]
-    known = matcher.ruleset.layouts
+    known = parser.ruleset.layouts
     lines = [f"No layout has a line with such a head. The nearest of {len(known)}:"]
-    reached = [(layout, reach(to_python(layout.head), first)) for layout in known]
+    reached = [(layout, reach(compiled(layout.head), first)) for layout in known]
     reached.sort(key=lambda entry: (entry[0].bare, -entry[1].at))  # text of any kind goes far in a bare one
     for layout, got in reached[:SHOWN_LAYOUTS]:
         shown = f"{layout.name}   {layout.pattern or 'JSON'}"
@@ -258,20 +255,15 @@ def _headless(matcher: Matcher, text: str) -> list[str]:
     return lines
 
 
-def _told(matcher: Matcher, text: str) -> list[str]:
+def _explained(parser: Parser, record: Record) -> list[str]:
     """Header, claim and values of one record."""
-    first, newline, rest = text.partition("\n")
-    rest = "\n".join(line[:LONGEST_FURTHER_LINE] for line in rest.split("\n"))
-    text = first + newline + rest
-    record = matcher.record(text)
-    if record is None:
-        return _headless(matcher, text)
-    lines = _header(matcher, record)
+    first = record.raw.partition("\n")[0]
+    lines = _header(parser, record)
     if not record.fits:
-        layout = next(lay for lay in matcher.ruleset.layouts if lay.name == record.layout)
+        layout = next(lay for lay in parser.ruleset.layouts if lay.name == record.layout)
         if layout.json:
             return [*lines, _row("unrecognised", "it is no JSON (is it cut off?), or has no time, level and message")]
-        got = reach(to_python(layout.line), first[:LONGEST])
+        got = reach(compiled(layout.line), first[:LONGEST])
         lines += [
             _row(
                 "unrecognised",
@@ -282,28 +274,34 @@ def _told(matcher: Matcher, text: str) -> list[str]:
         ]
         return lines
     if len(record.statement) > LONGEST:
-        claimant = matcher.claimant(record)
+        claimant = parser.claimant(record)
         sent = f"the dispatch sends it to {claimant.name} ({claimant.file})" if claimant else "no rule knows its beginning"
         lines.append(_row("too long", f"{len(record.statement):,} characters: patterns are not tried here; {sent}"))
         return lines
-    events = matcher.events(record)
+    events = parser.events(record)
     lines += _error(events[0])
-    rule = matcher.claimant(record)
+    rule = parser.claimant(record)
     if rule is not None and not events[0]["drifted"]:
         lines.append(_row("rule", f"{rule.name} ({rule.file}), says: {rule.says}"))
-        return lines + _values(matcher, record, rule, events)
-    return lines + _unclaimed(matcher, record, rule)
+        return lines + _values(parser, record, rule, events)
+    return lines + _unclaimed(parser, record, rule)
 
 
-def _header(matcher: Matcher, record: Record) -> list[str]:
+def _given(parser: Parser, record: Record) -> dict[str, Any]:
+    """What the log ident says."""
+    ident = parser.log_ident(record.log_ident)
+    return {} if ident is None else {name: value for name, value in ident._asdict().items() if value is not None}
+
+
+def _header(parser: Parser, record: Record) -> list[str]:
     zoned = record.ts is not None and re.search(r"[^\d.]", record.ts[19:])
     zone = "" if record.ts is None or zoned else " (in the zone of --timezone: the line names none)"
     if record.logger is None:
         anonymous = (
-            "none in this layout: all of its records are in scope" if matcher.in_scope(record) else "none: another program's"
+            "none in this layout: all of its records are in scope" if parser.in_scope(record) else "none: another program's"
         )
         scope = anonymous if record.fits else "not found"
-    elif matcher.ruleset.in_scope(record.logger):
+    elif parser.ruleset.in_scope(record.logger):
         scope = f"{cut(record.logger)} (in scope)"
     else:
         scope = f"{cut(record.logger)} (out of scope: no rule is about it; counted, not stored)"
@@ -315,13 +313,13 @@ def _header(matcher: Matcher, record: Record) -> list[str]:
     ]
     if record.thread:
         lines.append(_row("thread", cut(record.thread)))
-    if record.speaker:
-        given = matcher.speaker(record.speaker)
+    if record.log_ident:
+        given = _given(parser, record)
         says = ", ".join(f"{name} = {_value(value)}" for name, value in given.items())
         lines.append(
             _row(
-                "speaker",
-                f"{cut(record.speaker.strip())} gives {says or 'nothing: no speaker of speakers.toml'}",
+                "log ident",
+                f"{cut(record.log_ident.strip())} gives {says or 'nothing: no speaker of speakers.toml'}",
             )
         )
     lines.append(_row("statement", cut(record.statement)))
@@ -339,10 +337,10 @@ def _error(event: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _values(matcher: Matcher, record: Record, rule: Rule, events: list[dict[str, Any]]) -> list[str]:
+def _values(parser: Parser, record: Record, rule: Rule, events: list[dict[str, Any]]) -> list[str]:
     """Every column with its type; what differs between the items of a record stands below each item."""
     words = {"node": {"type": "int"}, **schemas.vocabulary()}
-    origin = dict.fromkeys(matcher.speaker(record.speaker), "speaker") | dict.fromkeys(rule.implies, "implied")
+    origin = dict.fromkeys(_given(parser, record), "log ident") | dict.fromkeys(rule.implies, "implied")
     named = [name for name in words if any(name in event for event in events)]
     shared = [name for name in named if all(name in e and e[name] == events[0].get(name) for e in events)]
     width = max([len(name) for name in named], default=0)
@@ -368,20 +366,20 @@ def _values(matcher: Matcher, record: Record, rule: Rule, events: list[dict[str,
     return lines
 
 
-def _unclaimed(matcher: Matcher, record: Record, rule: Rule | None) -> list[str]:
+def _unclaimed(parser: Parser, record: Record, rule: Rule | None) -> list[str]:
     """Drift or no rule at all, and how far the nearest rules got."""
     statement = record.statement
     if rule is not None:
         lines = [_row("drift", f"rule {rule.name} ({rule.file}) knows the beginning, but does not match")]
-    elif not matcher.in_scope(record):
-        others = [r for r in matcher.ruleset.rules if r.claims(statement)]
+    elif not parser.in_scope(record):
+        others = [r for r in parser.ruleset.rules if r.claims(statement)]
         if not others:
             return [_row("unrecognised", "its logger is out of scope")]
         knows = f"{others[0].name} ({others[0].file}) knows it of {', '.join(sorted(others[0].loggers))}"
         return [_row("unrecognised", f"its logger is out of scope; {knows}")]
     else:
         lines = [_row("unrecognised", "no rule knows the beginning")]
-    near = nearest(matcher, statement)
+    near = nearest(parser, statement)
     if not near:
         return [*lines, "    No rule begins like it."]
     lines.append(_row("nearest", "the rules that got furthest"))
@@ -390,14 +388,14 @@ def _unclaimed(matcher: Matcher, record: Record, rule: Rule | None) -> list[str]
     return lines
 
 
-def nearest(matcher: Matcher, statement: str) -> list[tuple[Rule, Reach, str]]:
+def nearest(parser: Parser, statement: str) -> list[tuple[Rule, Reach, str]]:
     """The rules that could have been meant, the furthest first, with what each would have needed next.
 
     Rules whose `starts` the statement has are tried in full, of the others the literal beginning is compared.
     """
     found: list[tuple[Rule, Reach, str]] = []
-    claimed = [rule for rule in matcher.ruleset.rules if rule.claims(statement)]
-    for rule in matcher.ruleset.rules:
+    claimed = [rule for rule in parser.ruleset.rules if rule.claims(statement)]
+    for rule in parser.ruleset.rules:
         start = max(rule.starts, key=lambda s: _common(s, statement))
         common = _common(start, statement)
         if common < len(start):
@@ -406,10 +404,10 @@ def nearest(matcher: Matcher, statement: str) -> list[tuple[Rule, Reach, str]]:
             continue
         if len(start) < LEAST_START and rule not in claimed:
             continue
-        got = reach(to_python(rule.pattern), statement)
+        got = reach(compiled(rule.pattern), statement)
         if rule.contains is not None and rule.contains not in statement:
             why = f"this rule wants it to contain: {visible(rule.contains)}"
-        elif matcher.accepts(rule.name, statement):
+        elif parser.accepts(rule.name, statement):
             why = f"its pattern fits, but {claimed[0].name} is asked first" if claimed else "its pattern fits"
         else:
             why = f"expected next: {visible(got.expected)}" if got.expected else "expected: the end of the statement"
@@ -417,15 +415,15 @@ def nearest(matcher: Matcher, statement: str) -> list[tuple[Rule, Reach, str]]:
     first = claimed[0].name if claimed else None
     found.sort(key=lambda entry: (entry[0].name != first, -entry[1].at, entry[0].name))
     if not found:
-        return _alike(matcher, statement)[:SHOWN_RULES]
+        return _alike(parser, statement)[:SHOWN_RULES]
     far = max(got.at for _, got, _ in found)
     return [entry for entry in found if entry[1].at * 4 >= far][:SHOWN_RULES]
 
 
-def _alike(matcher: Matcher, statement: str) -> list[tuple[Rule, Reach, str]]:
+def _alike(parser: Parser, statement: str) -> list[tuple[Rule, Reach, str]]:
     """Rules whose literal beginning is much like the statement's, where none begins the same."""
     scored = []
-    for rule in matcher.ruleset.rules:
+    for rule in parser.ruleset.rules:
         for start in rule.starts:
             likeness = SequenceMatcher(None, statement[: len(start)], start)
             if len(start) >= 8 and likeness.quick_ratio() >= ALIKE and likeness.ratio() >= ALIKE:

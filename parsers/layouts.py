@@ -1,8 +1,7 @@
 """Layouts: where a log line keeps its time stamp, level, logger and message; and wrappers: what a collector puts before it.
 
 A layout is made from log4j's own ConversionPattern (org.apache.log4j.PatternLayout, log4j2 PatternLayout, Logback), or it is
-JSON with one record a line. Every layout yields the same slots (time, level, logger, thread, speaker, statement, thrown), so
-that all of them compile to one expression.
+JSON with one record a line. Every layout yields the same slots: time, level, logger, thread, log ident, statement, thrown.
 """
 
 import re
@@ -18,7 +17,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from parsers.patterns import DefinitionError, check_dialect
 
 # what a component puts before its statement: `[Controller id=1 epoch=5] `, `Controller 1 epoch 5 `, `[Kafka Server 3], `
-SPEAKER = r"(?<speaker>(?:\[[^\]]{1,300}\][:,]* ?)?(?:(?:Controller|Broker) \d+ (?:epoch \d+ )?)?)"
+LOG_IDENT = r"(?<log_ident>(?:\[[^\]]{1,300}\][:,]* ?)?(?:(?:Controller|Broker) \d+ (?:epoch \d+ )?)?)"
 LOGGER = r"(?<logger>[\w.$\-]+)"
 # before the message, a word and a colon are no logger yet: `INFO Registered: ..`
 DOTTED_LOGGER = r"(?<logger>[\w$\-]+\.[\w.$\-]+)"
@@ -28,8 +27,9 @@ LEVEL = rf"(?<level>{'|'.join(LEVELS)})"
 KAFKAS_LOGGER = r"(?<logger>state\.change\.logger|kafka\.[\w.$]+|org\.apache\.kafka\.[\w.$]+)"
 # `%m%ex`: an exception begins on the line of its message
 THROWN = r"(?: (?<thrown>[\w.$]+\.[\w$]*(?:Exception|Error|Throwable)[\w$]*(?:: [^\n]*)?))?"
-# the lines after the first
-REST = r"[ \t]*(?:\n.*)?"
+TRAILING = r"[ \t]*"
+# the lines after the message
+REST = TRAILING + r"(?:\n.*)?"
 JSON_SLOTS = ("time", "level", "logger", "thread", "message", "stack_trace", "error_class", "error_message")
 BUILT_IN = "parsers/layouts.toml"
 _KEYS = {"conversion_pattern", "json", "pattern", "wrapper", "prefix", "head", "logger", "of_cluster", "sample"}
@@ -41,8 +41,8 @@ class Layout:
     """One layout.
 
     head: regex of a record's first line, from its start up to the message (what tells a record from a continuation).
-    line: regex of a whole record whose message is one line.  record: the same where the message may be of several lines, empty
-    where nothing tells its end.
+    line: regex of the first line of a record whose message is one line.  record: regex of a whole record whose message may be of
+    several lines; empty where nothing tells its end.
     pattern: the ConversionPattern that it is made from; empty for JSON.
     time: what the time stamp is put together from, groups in braces, as `{date} {clock}{fraction}{zone}`; empty where the
     layout prints none.  cuts: the logger may be abbreviated, `k.c.KafkaController`; to at most `width` characters, if given.
@@ -227,8 +227,8 @@ _OTHERS = {
     r"[\d?]+": ("L", "line"),
     r"[\w.$?<>\-]*": ("F", "file", "C", "class", "M", "method"),
     r"[\w.$?<>\-]*(?:\([^()]{0,300}\))?": ("l", "location"),
-    r"(?:\[[^\]\n\x01]{0,300}\]|[^\]\n\x01]{0,300}?)": ("x", "NDC"),
-    r"[^\]\n\x01]{0,300}?": ("X", "mdc", "MDC", "K", "map", "MAP", "marker", "markerSimpleName", "cn", "contextName",
+    r"(?:\[[^\]\n]{0,300}\]|[^\]\n]{0,300}?)": ("x", "NDC"),
+    r"[^\]\n]{0,300}?": ("X", "mdc", "MDC", "K", "map", "MAP", "marker", "markerSimpleName", "cn", "contextName",
                                "property", "u", "uuid", "h", "host", "hostName"),
     r"(?:true|false)": ("endOfBatch",),
 }  # fmt: skip
@@ -360,7 +360,7 @@ def _pieces(pattern: str, facts: _Facts, where: str) -> Iterator[_Piece]:
             facts.cuts, facts.width = bool(options or most), int(most) if most else None
             regex = LOGGER
         elif kind == "thread":
-            regex = r"[^\]\n\x01]{0,300}?"
+            regex = r"[^\]\n]{0,300}?"
         else:
             regex = "" if kind in {"message", "end", "thrown"} else kind
         slot = kind if kind in {*_SLOTS, "end", "thrown"} else ""
@@ -400,18 +400,15 @@ def from_conversion_pattern(pattern: str, where: str, name: str = "", prefix: st
         raise DefinitionError(f"{where}: no %m in the pattern")
     if not seen & {"date", "level", "logger"}:
         raise DefinitionError(f"{where}: with no time stamp, level or logger, nothing tells a record from other text")
-    any_text = r"[^\n]*"
     bare_line = not seen & {"date", "level"}
     if bare_line:
         head, tail = head.replace(LOGGER, KAFKAS_LOGGER), tail.replace(LOGGER, KAFKAS_LOGGER)
-    if not facts.time:  # what another layout has laid out already stays as it is
-        any_text = r"[^\n\x01]*"
     if not facts.cuts:
         head = head.replace(LOGGER, DOTTED_LOGGER)
     lazy = "?" if tail == THROWN else ""
-    first = f"{head}{SPEAKER}(?<statement>{any_text}{lazy}){tail}"
-    line = first + REST
-    record = f"{head}{SPEAKER}(?<statement>.*?){tail}{REST}" if tail not in {"", THROWN} and not bare_line else ""
+    first = f"{head}{LOG_IDENT}(?<statement>[^\\n]*{lazy}){tail}"
+    line = first + TRAILING
+    record = f"{head}{LOG_IDENT}(?<statement>.*?){tail}{REST}" if tail not in {"", THROWN} and not bare_line else ""
     for part in (head, line, record):
         check_dialect(part, where)
     return Layout(name, first if bare_line else head, line, record, pattern, facts.time, facts.cuts, facts.width)

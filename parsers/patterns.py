@@ -1,21 +1,17 @@
-"""The pattern dialect of all data files, and its translation.
+"""The pattern dialect of all data files.
 
-Patterns stay in the common subset of Java's `java.util.regex`, Python's `re` (ASCII) and RE2: named groups `(?<name>...)`,
-no look-around, no back reference, no possessive or atomic part. `{fragment}` inserts a fragment of `fragments.toml`.
+Patterns are Python's `re` (3.11 and later) with named groups `(?<name>...)`, ASCII classes and `.` for any character.
+`{fragment}` inserts a fragment of `fragments.toml`.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 
 FRAGMENT = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 GROUP = re.compile(r"\(\?<([a-z][a-z0-9_]*)>")
 # `*`, `+` and counted repetitions but `{0,1}`
 REPEATED = re.compile(r"[*+]|\{(?!(?:0,)?1\})\d*,?\d*\}")
-UNSUPPORTED = re.compile(r"\(\?(?:[=!>]|<[=!]|P=)|\\[1-9]|\\[kKpPbBAzZGRXhHvV]|[*+?}]\+")
-SEPARATOR = "\x01"
-# what no layout prints, but crashes (NUL padding), terminals (colours) and editors (byte order mark) leave
-NOT_PRINTED = r"[\x00\x01]|\x1B\[[0-9;]*[A-Za-z]|\A\uFEFF"
 # first line of a stack trace: `kafka.common.StateChangeFailedException: Failed to elect leader ..`
 THROWABLE = r"(?:Caused by: )?([\w.$]+\.[\w$]*(?:Exception|Error|Throwable)[\w$]*)(?:: (.*))?"
 
@@ -45,66 +41,15 @@ def group_names(pattern: str) -> list[str]:
 
 
 @cache
-def to_python(pattern: str) -> re.Pattern[str]:
-    """Compiled for Python: named groups, ASCII classes, anchored by the caller (`fullmatch`), `.` takes newlines."""
+def compiled(pattern: str) -> re.Pattern[str]:
+    """The pattern for Python's `re`: ASCII classes, `.` takes newlines; anchored by the caller (`fullmatch`)."""
     return re.compile(GROUP.sub(r"(?P<\1>", pattern), re.ASCII | re.DOTALL)
 
 
-def to_java(pattern: str) -> str:
-    """Source for Java: plain numbered groups (Java names take no underscore)."""
-    return GROUP.sub("(", pattern)
-
-
-def capture_numbers(pattern: str) -> dict[str, int]:
-    """Group name -> number among all capturing groups of the translated pattern."""
-    numbers: dict[str, int] = {}
-    count = 0
-    in_class = False
-    at = 0
-    while at < len(pattern):
-        char = pattern[at]
-        if char == "\\":
-            at += 2
-            continue
-        if in_class:
-            in_class = char != "]"
-        elif char == "[":
-            in_class = True
-            if pattern[at + 1 : at + 2] == "]":
-                at += 1
-        elif char == "(":
-            named = GROUP.match(pattern, at)
-            if named:
-                count += 1
-                numbers[named.group(1)] = count
-            elif pattern[at + 1 : at + 2] != "?":
-                count += 1
-        at += 1
-    return numbers
-
-
-def replacement(pattern: str, slots: Iterable[str], marks: Mapping[str, str] = {}) -> str:
-    """What a match is replaced by: one slot a column, in order, joined by SEPARATOR.
-
-    A slot is the group's reference, the text that `marks` gives for it, or empty.
-    """
-    numbers = capture_numbers(pattern)
-    cells = []
-    for slot in slots:
-        if slot in marks:
-            cells.append(re.sub(r"([\\$])", r"\\\1", marks[slot]))
-        else:
-            cells.append(f"${numbers[slot]}" if slot in numbers else "")
-    return SEPARATOR.join(cells)
-
-
 def check_dialect(pattern: str, where: str) -> None:
-    """Raises DefinitionError for what is outside the common subset or may overflow Java's stack."""
+    """Raises DefinitionError where the pattern does not compile, or a hostile line could make it run for hours."""
     bare = re.sub(r"\[[^\]]*\]", "C", re.sub(r"\\.", "__", pattern, flags=re.DOTALL))
-    unescaped = re.sub(r"\\[^1-9kKpPbBAzZGRXhHvV]", "__", pattern, flags=re.DOTALL)
-    if UNSUPPORTED.search(re.sub(r"\[[^\]]*\]", "C", unescaped)):
-        raise DefinitionError(f"{where}: look-around, back references, possessive parts and \\b-like escapes are not portable")
-    # a repeated group that contains an alternation or an optional part recurses once a turn in Java
+    # a repeated group that contains a repeated part, or a choice, may match one text in exponentially many ways
     depth: list[int] = []
     for at, char in enumerate(bare):
         if char == "(":
@@ -116,9 +61,7 @@ def check_dialect(pattern: str, where: str) -> None:
             body = bare[start + 1 : at].removeprefix("?:")
             if REPEATED.match(bare, at + 1) and re.search(r"[|?]|\*|\+", re.sub(r"^\?<\w+>", "", body)):
                 raise DefinitionError(f"{where}: a repeated group may hold no alternation, optional or repeated part: ({body})")
-    if depth:
-        raise DefinitionError(f"{where}: unbalanced parenthesis")
     try:
-        to_python(pattern)
+        compiled(pattern)
     except re.error as error:
         raise DefinitionError(f"{where}: {error}") from None

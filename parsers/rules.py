@@ -17,7 +17,7 @@ sample    `line` (a whole record), `gives` (columns) or `gives_each` (one table 
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -25,13 +25,12 @@ from typing import Any
 
 import schemas
 from parsers.layouts import KAFKAS_LOGGER, Layout, Wrapper, shapes
-from parsers.patterns import GROUP, DefinitionError, check_dialect, expand, group_names, to_python
+from parsers.patterns import GROUP, DefinitionError, check_dialect, compiled, expand, group_names
 
 SAYS = ("happened", "requested", "failed", "is")
 RULE_KEYS = {"starts", "contains", "pattern", "says", "keeps", "implies", "each", "sample"}
 # groups that carry the text of a list on to `each`; they are no columns
 ITEMS = "items"
-BEGINNING = 12
 
 
 @dataclass(frozen=True)
@@ -89,18 +88,6 @@ class RuleSet:
     wrappers: tuple[Wrapper, ...] = ()
     # what layouts that abbreviate print of a logger, by logger_key -> its name in full
     full_names: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-    def that_may_claim(self, beginnings: Iterable[str]) -> "RuleSet":
-        """Only the rules that one of these beginnings of statements (BEGINNING characters each) can be dispatched to.
-
-        The scope stays. A few thousand records need few rules, and each costs time to compile.
-        """
-        cut = {text[:BEGINNING] for text in beginnings}
-
-        def may(start: str) -> bool:
-            return any(text.startswith(start[:BEGINNING]) for text in cut)
-
-        return replace(self, rules=tuple(rule for rule in self.rules if any(map(may, rule.starts))))
 
     def in_scope(self, logger: str | None) -> bool:
         """Whether records of this logger are kept. A logger may be printed in full or by its class name alone."""
@@ -249,12 +236,12 @@ def built_in() -> RuleSet:
 
 def lint(ruleset: RuleSet) -> list[str]:
     """What is wrong with the rules, one sentence each; empty if nothing is."""
-    from parsers.match import Matcher  # match builds on this module
+    from parsers.events import Parser  # it builds on this module
 
     words = schemas.vocabulary()
     problems: list[str] = []
     names: dict[str, str] = {}
-    matcher = Matcher(ruleset)
+    parser = Parser(ruleset)
     for rule in ruleset.rules:
         where = f"{rule.file} [{rule.name}]"
         if rule.name in names:
@@ -284,10 +271,10 @@ def lint(ruleset: RuleSet) -> list[str]:
         if not rule.samples:
             problems.append(f"{where}: no sample")
         for number, sample in enumerate(rule.samples, 1):
-            problems += [f"{where} sample {number}: {text}" for text in _sample_problems(rule, sample, ruleset, matcher)]
+            problems += [f"{where} sample {number}: {text}" for text in _sample_problems(rule, sample, ruleset, parser)]
     for speaker in ruleset.speakers:
         for text in speaker.samples:
-            first = next((s.name for s in ruleset.speakers if to_python(s.pattern).fullmatch(text)), None)
+            first = next((s.name for s in ruleset.speakers if compiled(s.pattern).fullmatch(text)), None)
             if first != speaker.name:
                 problems.append(f"speakers.toml [{speaker.name}]: {text!r} is taken by {first}")
     return problems
@@ -317,22 +304,22 @@ def _is_literal_prefix(start: str, pattern: str) -> bool:
     return True
 
 
-def _sample_problems(rule: Rule, sample: Mapping[str, Any], ruleset: RuleSet, matcher: Any) -> list[str]:
+def _sample_problems(rule: Rule, sample: Mapping[str, Any], ruleset: RuleSet, parser: Any) -> list[str]:
     problems = []
-    record = matcher.record(sample["line"])
+    record = parser.record(sample["line"])
     if record is None:
         return ["no layout has such a line"]
     if not ruleset.in_scope(record.logger):
         problems.append(f"logger {record.logger} is not among the file's `loggers`")
     claimed = [other.name for other in ruleset.rules if other.claims(record.statement)]
-    accepting = [name for name in claimed if matcher.accepts(name, record.statement)]
+    accepting = [name for name in claimed if parser.accepts(name, record.statement)]
     if not claimed or claimed[0] != rule.name:
         problems.append(f"the dispatch sends it to {claimed[0] if claimed else 'no rule'}")
     elif accepting != [rule.name]:
         problems.append(f"the patterns of {accepting or 'no rule'} accept it")
     if problems:
         return problems
-    events = matcher.events(record)
+    events = parser.events(record)
     expected = sample.get("gives_each", [sample.get("gives", {})])
     if len(events) != len(expected):
         return [f"{len(events)} events instead of {len(expected)}"]

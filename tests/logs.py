@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.timelines import EVENT_COLUMNS, Event
-from parsers.match import Matcher
+from parsers.events import Parser
 from parsers.rules import built_in
 
 RECORDINGS = Path(__file__).parents[2] / "shared" / "recordings"
@@ -21,7 +21,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NODE_FOLDER = re.compile(r"(?:broker|node|kafka)-(\d+)$")
 # the first letters of a line with which no record begins
 CONTINUED = ("\t", " ", "java.", "kafka.", "org.", "Caused", "scala.")
-MATCHER = Matcher()
+PARSER = Parser()
 
 
 def keeps() -> dict[str, tuple[str, ...]]:
@@ -57,10 +57,10 @@ def records(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
 def events_of_file(file: str, text: str, node: int | None) -> Iterator[Event]:
     """What its records say, in order. node: that its folder names."""
     for number, record in records(text.splitlines()):
-        found = MATCHER.record(record)
-        if found is None or not MATCHER.in_scope(found):
+        found = PARSER.record(record)
+        if found is None or not PARSER.in_scope(found):
             continue
-        for said in MATCHER.events(found):
+        for said in PARSER.events(found):
             if said["event_type"] is None:
                 continue
             of_cluster = found.logger == "__cluster_metadata"

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import schemas
+from parsers.events import Parser
 from parsers.layouts import layouts
-from parsers.match import Matcher, Record
-from parsers.patterns import to_python
+from parsers.patterns import compiled
+from parsers.records import Record
 from parsers.rules import ITEMS, Rule, built_in
 
-MATCHER = Matcher()
+PARSER = Parser()
 NUMBER = re.compile(r"-?\d+")
 BROKER_STATE = re.compile(r"(?<=brokerId=)\d+")
 
@@ -29,7 +30,7 @@ class Sample:
     @property
     def record(self) -> Record:
         """Its header, understood."""
-        record = MATCHER.record(self.line)
+        record = PARSER.record(self.line)
         assert record is not None, self.line
         return record
 
@@ -63,18 +64,18 @@ def values(sample: Sample) -> Iterator[Value]:
     header = next(
         found
         for pattern in [layout.line for layout in layouts()] + [layout.record for layout in layouts() if layout.record]
-        if (found := to_python(pattern).fullmatch(sample.line))
+        if (found := compiled(pattern).fullmatch(sample.line))
     )
     at = header.start("statement")
     statement = header.group("statement")
-    found = to_python(sample.rule.pattern).fullmatch(statement)
+    found = compiled(sample.rule.pattern).fullmatch(statement)
     assert found is not None, statement
     for column, text in found.groupdict().items():
         if text and column != ITEMS:
             yield Value(column, None, at + found.start(column), at + found.end(column))
     if sample.rule.each is not None and found.group(ITEMS):
         within = at + found.start(ITEMS)
-        for number, item in enumerate(to_python(sample.rule.each.pattern).finditer(found.group(ITEMS))):
+        for number, item in enumerate(compiled(sample.rule.each.pattern).finditer(found.group(ITEMS))):
             for column, text in item.groupdict().items():
                 if text:
                     yield Value(column, number, within + item.start(column), within + item.end(column))

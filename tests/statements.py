@@ -16,10 +16,10 @@ from typing import Any
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from parsers.match import Matcher
+from parsers.events import Parser
 
 KAFKA = Path(__file__).parents[2] / "shared" / "kafka"
-MATCHER = Matcher()
+PARSER = Parser()
 Version = tuple[int, ...]
 NEWEST: Version = (99,)
 SLOT = re.compile(r"\{([A-Za-z_][A-Za-z0-9_.]*)\}")
@@ -632,14 +632,14 @@ def _held(events: list[dict[str, Any]]) -> set[Any]:
 
 
 def read_line(line: str) -> list[dict[str, Any]]:
-    """What the reference matcher makes of a line."""
-    record = MATCHER.record(line)
+    """What the reference parser makes of a line."""
+    record = PARSER.record(line)
     assert record is not None, line
-    return MATCHER.events(record)
+    return PARSER.events(record)
 
 
 def read(rendering: Rendering) -> Reading:
-    """What the reference matcher makes of it."""
+    """What the reference parser makes of it."""
     events = read_line(rendering.line)
     rules = tuple({event["event_type"]: None for event in events if event["event_type"]})
     held = _held(events)

@@ -44,7 +44,7 @@ def test_own_rules_are_linted_with_ours(tmp_path: Path) -> None:
         ('says = "is"', "", "`says` is missing"),
         ('starts = "Own "', 'starts = "Other "', "does not begin"),
         (r"\d+)", r"(?:\d?)+)", "repeated group"),
-        (r"\d+)", r"\d+", "unbalanced"),
+        (r"\d+)", r"\d+", "unterminated"),
         ("Own (", "{unheard_of}Own (", "unknown fragment"),
         ("line = ", "lime = ", "`line` is missing"),
         ("[own_rule]", "[own_rule", "own.toml"),

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from jobs import documentation
-from parsers.match import Matcher
+from parsers.events import Parser
 
 README = documentation.README.read_text("utf-8")
 SAMPLE = Path(__file__).parents[1] / "sample_logs" / "3.3.2-trace" / "delete-topic-dead-broker" / "broker-1" / "state-change.log"
@@ -22,8 +22,8 @@ def test_every_part_stands_in_the_readme():
 def test_the_example_is_a_line_of_the_samples():
     (line,) = [line.strip() for line in README.splitlines() if line.startswith("    [20")]
     assert line in SAMPLE.read_text().splitlines()
-    matcher = Matcher()
-    (event,) = matcher.events(matcher.record(line))
+    parser = Parser()
+    (event,) = parser.events(parser.record(line))
     for value in ("replica_state_changed", "happened", "audit", "OfflineReplica", "ReplicaDeletionIneligible"):
         assert value in event.values()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from parsers.explanation import explain, marked, reach, visible
-from parsers.patterns import DefinitionError, to_python
+from parsers.patterns import DefinitionError, compiled
 
 HEAD = "[2026-03-01 12:00:00,123] TRACE [Controller id=1 epoch=5] "
 TAIL = " (state.change.logger)"
@@ -18,7 +18,7 @@ def test_claimed_record_with_every_value() -> None:
     assert "log4j_default" in told
     assert "2026-03-01 12:00:00.123" in told
     assert "state.change.logger (in scope)" in told
-    assert "node = 1, controller_epoch = 5" in told
+    assert "node = 1, controller = 1, controller_epoch = 5" in told
     assert "replica_state_changed (replica_state_machine.toml), says: happened" in told
     values = {tuple(line.split()[:3]) for line in told.splitlines()}
     assert ("partition", "INT", "12") in values
@@ -91,7 +91,7 @@ def test_layouts_say_how_far_they_got() -> None:
     ],
 )
 def test_reach(pattern: str, text: str, at: int, expected: str) -> None:
-    got = reach(to_python(pattern), text)
+    got = reach(compiled(pattern), text)
     assert (got.at, got.expected) == (at, expected)
 
 

@@ -17,13 +17,12 @@ from jobs import errors, events, ingest
 from jobs.config import Cluster
 from jobs.nightly_audit import main
 from jobs.store import Store
-from parsers.match import Matcher
-from parsers.rules import built_in
+from parsers.events import Parser
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-MATCHER = Matcher()
+PARSER = Parser()
 SPEAKER = "[Controller id=1 epoch=5]"
 LOGGER = "(state.change.logger)"
 
@@ -115,8 +114,7 @@ def landed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tup
     assert {file.path.name for file in files if file.usable} == set(FILES)
     store = Store(spark, folder / "tables")
     store.open()
-    with ingest.staged(files, folder / "staging") as source:
-        read = events.land(store, ingest.read(spark, source, built_in()), source, built_in())
+    read = events.land(store, files)
     found: dict[str, set[int]] = {name: set() for name in FILES}
     told = store.table("events").filter("event_type = 'replica_state_changed'").select("file", "replica")
     for row in told.collect():
@@ -138,7 +136,7 @@ def test_every_record_is_accounted_for(landed: tuple[Any, dict[str, set[int]], i
     read, _, _ = landed
     assert read.new == read.recognised + read.unrecognised + read.drifted
     assert read.records == read.new + read.out_of_scope
-    assert (read.out_of_scope, read.newly_counted) == (2 * len(FOREIGN), len(FOREIGN))
+    assert (read.out_of_scope, read.newly_counted) == (2 * len(FOREIGN), 2 * len(FOREIGN))
     assert read.unfinished == 1
 
 
@@ -154,7 +152,7 @@ def test_a_record_that_is_being_written_is_read_when_it_is(spark: SparkSession, 
     whole = text(change(1), change(2), change(3))
     cut = len(text(change(1), change(2))) + 80
     for content, new, unfinished in ((whole[:cut], 2, 1), (whole, 1, 0), (whole, 0, 0)):
-        read = land(store, spark, grown(tmp_path / "logs", content), tmp_path / "staging")
+        read = events.land(store, grown(tmp_path / "logs", content))
         assert (read.new, read.unfinished) == (new, unfinished)
         assert read.unrecognised == read.drifted == 0
     assert store.table("events").count() == 3
@@ -173,19 +171,14 @@ CUTS = {
 }
 
 
-def land(store: Store, spark: SparkSession, files: list[ingest.LogFile], staging: Path, **given: Any) -> events.Read:
-    with ingest.staged(files, staging) as source:
-        return events.land(store, ingest.read(spark, source, built_in()), source, built_in(), **given)
-
-
 def test_a_record_that_was_cut_short_is_completed(spark: SparkSession, tmp_path: Path) -> None:
     store = Store(spark, tmp_path / "tables")
     store.open()
     folders = {name: tmp_path / f"{number}" for number, name in enumerate(CUTS)}
 
-    def deliver(content: Callable[[str], bytes], **given: Any) -> events.Read:
+    def deliver(content: Callable[[str], bytes], **given: Any) -> events.IngestSummary:
         files = [replace(file, cluster=name) for name in CUTS for file in grown(folders[name], content(name))]
-        return land(store, spark, files, tmp_path / "staging", **given)
+        return events.land(store, files, **given)
 
     def told() -> dict[str, set[str]]:
         found: dict[str, set[str]] = {name: set() for name in CUTS}
@@ -215,7 +208,7 @@ def test_a_record_that_was_cut_short_is_completed(spark: SparkSession, tmp_path:
     for folder in folders.values():
         (folder / "copy.log").write_bytes(WITH_TRACE)
     files = [replace(file, cluster=name) for name in CUTS for file in ingest.find(Cluster(name, (str(folders[name]),)))]
-    land(other, spark, files, tmp_path / "staging")
+    events.land(other, files)
     assert other.table("events").count() == 3 * len(CUTS)
 
 
@@ -254,10 +247,10 @@ def test_pieces_of_lines_are_joined(lines: list[tuple[str, str]], data: st.DataO
     mixed = []
     while any(streams.values()):
         mixed.append(streams[data.draw(st.sampled_from([name for name, rest in streams.items() if rest]))].pop(0))
-    told = list(MATCHER.joined(mixed))
+    told = list(PARSER.joined(mixed))
     for name in streams:
-        assert [MATCHER.unwrapped(line) for line in told if f" {name} " in line[:40]] == [
-            MATCHER.unwrapped(f"2026-11-20T10:09:12.175123456Z {name} F {line}") for stream, line in lines if stream == name
+        assert [PARSER.unwrapped(line) for line in told if f" {name} " in line[:40]] == [
+            PARSER.unwrapped(f"2026-11-20T10:09:12.175123456Z {name} F {line}") for stream, line in lines if stream == name
         ]
 
 
@@ -304,15 +297,15 @@ def test_a_file_that_goes_away_while_it_is_read(
     gone = tmp_path / "logs" / "state-change.log"
     gone.write_bytes(text(change(1), change(2), change(3)))
     (tmp_path / "logs" / "controller.log").write_bytes(text(change(4)))
-    before = ingest.read
+    before = ingest.splits
 
     def then(*arguments: Any) -> Any:
-        parts = before(*arguments)
+        found = before(*arguments)
         monkeypatch.undo()
         restart(gone)
-        return parts
+        return found
 
-    monkeypatch.setattr(ingest, "read", then)
+    monkeypatch.setattr(ingest, "splits", then)
     arguments = ["audit", str(tmp_path / "logs"), "--tables", str(tmp_path / "tables"), "--json"]
     assert main(arguments) == errors.INPUT
     said = capsys.readouterr()
@@ -349,10 +342,10 @@ def spliced(draw: Callable[..., Any]) -> bytes:
 
 @given(spliced())
 @settings(max_examples=300)
-def test_the_matcher_takes_any_bytes(content: bytes) -> None:
+def test_the_parser_takes_any_bytes(content: bytes) -> None:
     for line in content.decode("utf-8", "replace").split("\n"):
-        if record := MATCHER.record(line):
-            assert MATCHER.events(record)
+        if record := PARSER.record(line):
+            assert PARSER.events(record)
 
 
 def test_spark_takes_any_bytes(spark: SparkSession, tmp_path: Path) -> None:
@@ -371,7 +364,6 @@ def test_spark_takes_any_bytes(spark: SparkSession, tmp_path: Path) -> None:
     files = ingest.find(Cluster("c", (str(tmp_path / "logs"),)))
     store = Store(spark, tmp_path / "tables")
     store.open()
-    with ingest.staged(files, tmp_path / "staging") as source:
-        read = events.land(store, ingest.read(spark, source, built_in()), source, built_in())
+    read = events.land(store, files)
     assert read.new >= 40
     assert store.table("events").filter("item = 0").count() == read.new

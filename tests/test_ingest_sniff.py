@@ -10,7 +10,7 @@ import pytest
 
 from jobs.config import Cluster
 from jobs.errors import InputError
-from jobs.ingest import LOOK, LOOK_AT_MOST, LogFile, Sniffer, find, staged
+from jobs.ingest import LOOK, LOOK_AT_MOST, LogFile, Sniffer, find
 
 LINE = "[2026-11-20 10:09:03,001] INFO starting (kafka.server.KafkaServer)\n"
 OF_BROKER_3 = "[2026-11-20 10:09:03,001] INFO [Broker id=3] Stopped fetchers (state.change.logger)\n"
@@ -167,11 +167,6 @@ def test_names_mean_nothing(tmp_path: Path, name: str) -> None:
     for given in (folder, folder / name):
         (found,) = find(Cluster("c", (str(given),)))
         assert (found.path, found.kind, found.cluster) == (folder / name, "log", "c")
-    with staged([found], tmp_path / "staging") as source:
-        (link,) = source.of_kind("log")
-        assert Path(link).name == "0000000.log"
-        assert Path(link).read_text() == LINE
-    assert not (tmp_path / "staging").exists()
 
 
 def test_folders_are_searched_in_depth_and_no_file_is_read_twice(tmp_path: Path) -> None:
@@ -200,15 +195,3 @@ def test_what_is_not_there_is_an_error(tmp_path: Path) -> None:
         find(Cluster("c", (str(tmp_path / "none.log"),)))
     with pytest.raises(InputError, match="no such file or folder"):
         find(Cluster("c", (str(tmp_path / "*.gz"),)))
-
-
-def test_links_keep_the_order_and_the_kind(tmp_path: Path) -> None:
-    files = []
-    for number, kind in enumerate(["log", "unrelated", "bare", "log"]):
-        path = tmp_path / f"{number}.log.gz"
-        path.write_bytes(gzip.compress(LINE.encode()))
-        files.append(LogFile(path, 1, kind))
-    with staged(files, tmp_path / "staging") as source:
-        assert [Path(link).name for link in source.of_kind("log")] == ["0000000.log.gz", "0000002.log.gz"]
-        assert [Path(link).name for link in source.of_kind("bare")] == ["0000001.log.gz"]
-        assert [file.path.name for file in source.files] == ["0.log.gz", "2.log.gz", "3.log.gz"]

@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from samples import MATCHER
+from samples import PARSER
 
-from jobs.ingest import STACK_TRACE, Sniffer
-from parsers import compile as compiled
+from jobs.ingest import Sniffer
+from parsers.definitions import SLOTS
+from parsers.events import Parser
 from parsers.layouts import Layout, from_conversion_pattern, from_json, shapes
-from parsers.match import Matcher, Record, json_slots, time_text
-from parsers.patterns import DefinitionError, to_python
+from parsers.patterns import DefinitionError, compiled
+from parsers.records import STACK_TRACE, Record, json_header, time_text
 from parsers.rules import built_in, load
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 STATEMENT = "Changed partition audit-0 state from NonExistentPartition to NewPartition with assigned replicas 1,2,3"
 MESSAGE = f"[Controller id=1 epoch=1] {STATEMENT}"
@@ -64,15 +65,15 @@ PRINTED = {
 }  # fmt: skip
 
 
-def matcher_of(*layouts: Layout) -> Matcher:
-    """A matcher that knows only these layouts."""
+def parser_of(*layouts: Layout) -> Parser:
+    """A parser that knows only these layouts."""
     from dataclasses import replace
 
-    return Matcher(replace(built_in(), layouts=layouts, rules=(), speakers=()))
+    return Parser(replace(built_in(), layouts=layouts, rules=(), speakers=()))
 
 
 def read_by(pattern: str, text: str) -> Record | None:
-    return matcher_of(from_conversion_pattern(pattern, "test", "test")).record(text)
+    return parser_of(from_conversion_pattern(pattern, "test", "test")).record(text)
 
 
 @pytest.mark.parametrize("pattern", PRINTED)
@@ -84,7 +85,7 @@ def test_what_a_conversion_pattern_prints_is_read(pattern: str, trace: str) -> N
     assert record.fits
     assert record.ts == "2026-11-20 10:09:12" + fraction
     assert (record.level, record.logger) == ("INFO", "state.change.logger")
-    assert (record.speaker, record.statement) == ("[Controller id=1 epoch=1] ", STATEMENT)
+    assert (record.log_ident, record.statement) == ("[Controller id=1 epoch=1] ", STATEMENT)
     assert record.thread == ("main" if "main" in printed else None)
     assert record.rest == trace.lstrip()
     assert not any(read_by(pattern, line) for line in TRACE.split("\n"))
@@ -98,7 +99,7 @@ def test_an_exception_on_the_line_of_its_message() -> None:
 
 def test_message_of_many_lines() -> None:
     """KafkaConfig prints its values as one message: the logger stands at the end of the last line."""
-    record = MATCHER.record("[2026-11-20 10:09:02,417] INFO KafkaConfig values: \n\tbroker.id = 1\n (kafka.server.KafkaConfig)")
+    record = PARSER.record("[2026-11-20 10:09:02,417] INFO KafkaConfig values: \n\tbroker.id = 1\n (kafka.server.KafkaConfig)")
     assert record is not None
     assert (record.logger, record.level) == ("kafka.server.KafkaConfig", "INFO")
 
@@ -174,7 +175,7 @@ def test_any_pattern_reads_what_it_prints(date: tuple[str, str], order: list[str
     assert (record.level, record.logger) == (values["level"], values["logger"])
     shown = values["thread"][:15] if "%15.15t" in pattern else values["thread"]
     # after the message, padding cannot be told from blanks at its end
-    assert (record.thread, record.speaker, record.statement.rstrip()) == (shown, "[Controller id=1 epoch=1] ", STATEMENT)
+    assert (record.thread, record.log_ident, record.statement.rstrip()) == (shown, "[Controller id=1 epoch=1] ", STATEMENT)
 
 
 @given(st.text(st.sampled_from("%dpctmnLX{}[]() -.5,yMHs:'\\$"), max_size=25))
@@ -184,7 +185,7 @@ def test_any_text_is_a_layout_or_a_definition_error(pattern: str) -> None:
     except DefinitionError:
         return
     for part in (layout.head, layout.line, layout.record):
-        to_python(part)
+        compiled(part)
 
 
 # -- built-in layouts --------------------------------------------------------------------------------------
@@ -194,20 +195,10 @@ def test_any_text_is_a_layout_or_a_definition_error(pattern: str) -> None:
 def test_samples_of_the_built_in_layouts(entry: Any) -> None:
     assert entry.samples
     for sample in entry.samples:
-        record = MATCHER.record(sample["line"])
+        record = PARSER.record(sample["line"])
         assert record is not None, sample["line"]
         wanted = ({"layout": entry.name} if isinstance(entry, Layout) else {}) | sample["gives"] | {"fits": True}
-        assert {name: getattr(record, name) for name in wanted} == wanted
-
-
-def test_layouts_that_a_file_needs_are_among_those_that_are_kept() -> None:
-    """As `parsers.compile.look_at` and `that_took` do it for the lines of a run."""
-    for layout in shapes().layouts:
-        known = [other for other in shapes().layouts if other.bare == layout.bare]
-        for sample in layout.samples:
-            first = sample["line"].split("\n")[0]
-            heads = sum(1 << n for n, other in enumerate(known) if to_python(other.head).match(first))
-            assert layout in compiled.that_took(known, 1 if heads & 1 else heads)
+        assert {name: getattr(record, SLOTS.get(name, name)) for name in wanted} == wanted
 
 
 @pytest.mark.shared
@@ -219,18 +210,18 @@ def test_every_record_of_the_wild_has_its_header(shared: Path) -> None:
         assert kind in {"log", "bare"}, path.name
         counted: Counter[str] = Counter()
         begun: list[list[str]] = []
-        heads = sniffer.timed if kind == "log" else sniffer.bare
+        headers = PARSER.headers(kind == "bare")
         for line in path.read_text("utf-8").splitlines():
-            unwrapped = MATCHER.unwrapped(line)
-            if heads.match(unwrapped):
+            unwrapped = PARSER.unwrapped(line)
+            if headers.begins(unwrapped):
                 begun.append([line])
             elif unwrapped.strip():
                 assert begun, (path.name, line)
-                continues = to_python(STACK_TRACE.replace("^", "")).match(unwrapped) or unwrapped[:1] in " \t"
+                continues = STACK_TRACE.match(unwrapped) or unwrapped[:1] in " \t"
                 assert continues or line == "Shutdown completed", (path.name, line)
                 begun[-1].append(line)
         for lines in begun:
-            record = MATCHER.record("\n".join(lines), bare=kind == "bare")
+            record = PARSER.record("\n".join(lines), bare=kind == "bare")
             assert record is not None
             assert record.fits, (path.name, lines[0])
             counted[record.layout] += 1
@@ -242,7 +233,7 @@ def test_a_layout_may_change_in_the_middle_of_a_file() -> None:
     one = "[2026-11-20 10:09:12,175] INFO starting (kafka.server.KafkaServer)"
     for other in (sample["line"] for layout in shapes().layouts if not layout.bare for sample in layout.samples):
         for text in (one, other, one + "\n" + TRACE, other.split("\n")[0]):
-            record = MATCHER.record(text)
+            record = PARSER.record(text)
             assert record is not None, text
 
 
@@ -259,7 +250,7 @@ def test_what_an_exception_quotes_is_no_record(layout: Layout) -> None:
             ">" + first,
             first[:20],
         ):
-            assert MATCHER.record(forged, bare=False) is None, forged
+            assert PARSER.record(forged, bare=False) is None, forged
 
 
 def test_wrappers_are_taken_off_every_line_and_from_any_layout() -> None:
@@ -269,13 +260,13 @@ def test_wrappers_are_taken_off_every_line_and_from_any_layout() -> None:
     for layout in shapes().layouts:
         for text in (sample["line"] for sample in layout.samples):
             for wrapper in wrapped:
-                told = MATCHER.record("\n".join(wrapper + line for line in text.split("\n")))
-                assert told == MATCHER.record(text), wrapper + text
+                told = PARSER.record("\n".join(wrapper + line for line in text.split("\n")))
+                assert told == PARSER.record(text), wrapper + text
 
 
 def test_what_looks_like_a_wrapper_in_the_middle_stays() -> None:
     for text in ("[2026-11-20 10:09:12,175] INFO a kafka-1  | b STDOUT: c (kafka.server.KafkaServer)", '{"a": 1} | STDOUT: x'):
-        assert MATCHER.unwrapped(text) == text
+        assert PARSER.unwrapped(text) == text
 
 
 @pytest.mark.parametrize(
@@ -335,9 +326,9 @@ def spoilt() -> list[str]:
 
 def test_broken_json_is_no_exception() -> None:
     for text in spoilt():
-        record = MATCHER.record(text)
+        record = PARSER.record(text)
         assert record is None or record.fits or record.logger is None
-    assert json_slots(JSON, "{" * 100_000) is None
+    assert json_header(JSON, "{" * 100_000) is None
 
 
 def test_times_of_json() -> None:
@@ -361,7 +352,7 @@ def test_json_keys_are_checked() -> None:
 
 def test_a_layout_of_ones_own_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "layouts.toml").write_text('[ours]\nconversion_pattern = "%d|%p|%t|%c|%m%n"\n[pod]\nwrapper = "<\\\\d+>"\n')
-    record = Matcher(load(tmp_path)).record(f"<7>2026-11-20 10:09:12,175|INFO|main|state.change.logger|{MESSAGE}")
+    record = Parser(load(tmp_path)).record(f"<7>2026-11-20 10:09:12,175|INFO|main|state.change.logger|{MESSAGE}")
     assert record is not None
     assert (record.layout, record.logger, record.statement) == ("ours", "state.change.logger", STATEMENT)
     assert [layout.name for layout in load(tmp_path).layouts[1:]] == [layout.name for layout in shapes().layouts]
@@ -391,50 +382,6 @@ def test_faults_of_a_layout_of_ones_own(tmp_path: Path, text: str, complaint: st
     assert complaint in str(told.value)
 
 
-# -- Spark -------------------------------------------------------------------------------------------------
-
-
-def headers(spark: SparkSession, texts: list[str], folder: Path) -> list[Any]:
-    """What Spark reads of each record."""
-    from pyspark.sql import functions as F
-
-    ruleset = built_in()
-    path = folder / "records.json"
-    path.write_text("".join(json.dumps({"n": n, "lines": text.split("\n")}) + "\n" for n, text in enumerate(texts)))
-    read = spark.read.json(str(path), "n INT, lines ARRAY<STRING>")
-    cleaned = read.select("n", F.transform("lines", lambda line: compiled.clean(line, ruleset.wrappers)).alias("lines"))
-    records = cleaned.select(
-        "n", F.get("lines", F.lit(0)).alias("head"), F.array_join("lines", "\n").alias("raw"),
-        F.when(F.size("lines") > 1, F.array_join(F.slice("lines", 2, 1000), "\n")).alias("tail"),
-    )  # fmt: skip
-    timed = [lay for lay in ruleset.layouts if not lay.bare]
-    looked_at = compiled.look_at(records.withColumn("value", F.col("head")), timed, closely=True)
-    begun = looked_at.select(*records.columns, (F.col("heads") > 0).alias("begins"), "beginning")
-    parsed = compiled.parse(begun, ruleset, ruleset.layouts)
-    return sorted(parsed.collect(), key=lambda row: row.n)
-
-
-def test_spark_reads_the_same(spark: SparkSession, tmp_path: Path) -> None:
-    texts = [sample["line"] for entry in ENTRIES for sample in entry.samples] + spoilt()
-    texts += [printed.replace("{}", MESSAGE) for printed, _ in PRINTED.values()]
-    wrong = []
-    for text, row in zip(texts, headers(spark, texts, tmp_path), strict=True):
-        record = MATCHER.record(text)
-        begins = record is not None and MATCHER.record(text, bare=False) is not None
-        if record is None or not record.fits:
-            record = Record(None, None, None, None, None, "", "", text.partition("\n")[2])  # type: ignore[arg-type]
-        told = (row.layout, row.ts_text, row.level, row.logger, row.thread, row.statement or "", row.tail or "", row.begins)
-        wanted = (record.layout, record.ts, record.level, record.logger, record.thread, record.statement, record.rest, begins)
-        if told != wanted:
-            wrong.append((text, told, wanted))
-        # what the first pass tells of a statement is enough to leave out rules that cannot claim it
-        if begins and row.statement and row.beginning != compiled.UNTOLD:
-            ways = row.beginning.split("\x01")
-            # a short statement ends before the beginning does: the logger follows
-            assert any(row.statement.startswith(way) or (way and way.startswith(row.statement[:12])) for way in ways), text
-    assert wrong == []
-
-
 @pytest.mark.parametrize(
     "line",
     [
@@ -449,4 +396,4 @@ def test_spark_reads_the_same(spark: SparkSession, tmp_path: Path) -> None:
     ],
 )
 def test_other_lines_are_no_records(line: str) -> None:
-    assert MATCHER.record(line, bare=False) is None
+    assert PARSER.record(line, bare=False) is None

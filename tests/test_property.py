@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from samples import BROKER_STATE, MATCHER, NUMBER, SAMPLES, Sample, Value, values
+from samples import BROKER_STATE, NUMBER, PARSER, SAMPLES, Sample, Value, values
 
 CONTROLLER_LOGGERS = ("state.change.logger", "kafka.controller.")
 CONTROLLER_SAMPLES = [
@@ -92,9 +92,9 @@ def test_there_are_samples_of_the_controller() -> None:
 def test_other_values_are_read(numbers: list[int], large: list[int], names: list[str]) -> None:
     for sample in SAMPLES:
         line, expected = varied(sample, numbers, large, names)
-        record = MATCHER.record(line)
+        record = PARSER.record(line)
         assert record is not None, line
-        events = MATCHER.events(record)
+        events = PARSER.events(record)
         assert {event["event_type"] for event in events} == {sample.rule.name}, line
         of_items = {(value.item, value.column) for value, _ in expected if value.item is not None}
         for value, read in expected:
@@ -106,9 +106,9 @@ def test_other_values_are_read(numbers: list[int], large: list[int], names: list
 @settings(max_examples=300)
 @given(st.binary(max_size=300) | st.text(max_size=300).map(str.encode))
 def test_any_bytes(content: bytes) -> None:
-    record = MATCHER.record(content.decode("utf-8", "replace"))
+    record = PARSER.record(content.decode("utf-8", "replace"))
     if record is not None:
-        MATCHER.events(record)
+        PARSER.events(record)
 
 
 @settings(max_examples=400)
@@ -120,9 +120,9 @@ def test_cut_and_spliced_samples(data: st.DataObject) -> None:
     rubbish = data.draw(
         st.sampled_from(["", "\x00" * 8, "\x01", "\ufffd", "\n", "\r\n", "$1", "\\", "(", "]", "\u2028", "9" * 40])
     )
-    record = MATCHER.record(one[:at] + rubbish + other[to:])
+    record = PARSER.record(one[:at] + rubbish + other[to:])
     if record is not None:
-        for event in MATCHER.events(record):
+        for event in PARSER.events(record):
             assert event["event_type"] is None or not event["drifted"]
 
 
@@ -132,6 +132,6 @@ def test_any_statement_of_a_known_beginning(data: st.DataObject) -> None:
     """Whatever follows the words that a rule knows, it is read, or drift."""
     sample = data.draw(st.sampled_from(SAMPLES))
     rest = data.draw(st.text(max_size=80))
-    record = MATCHER.record(f"[2026-11-20 10:09:12,175] INFO {sample.rule.starts[0]}{rest} (state.change.logger)")
+    record = PARSER.record(f"[2026-11-20 10:09:12,175] INFO {sample.rule.starts[0]}{rest} (state.change.logger)")
     if record is not None:
-        assert MATCHER.events(record)
+        assert PARSER.events(record)

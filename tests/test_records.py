@@ -1,75 +1,72 @@
-"""Lines put together to records, with their line numbers, wherever Spark cuts a file."""
+"""Lines put together to records, with their line numbers and ids, wherever a file is cut."""
 
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from jobs import events, ingest
 from jobs.config import Cluster
-from jobs.ingest import find, lines, records, staged
-from parsers.layouts import layouts
+from parsers.events import Parser
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-TIMED = [layout for layout in layouts() if not layout.bare]
-BARE = [layout for layout in layouts() if layout.bare]
-SIZE_OF_SPLIT = "spark.sql.files.maxPartitionBytes"
-TRACE = [
-    "java.io.IOException: Broken pipe",
-    "\tat a.b.C.d(C.java:1)",
-    "Caused by: java.lang.Error",
-    "\t... 3 more",
-]
-Record = tuple[int, int, str, str | None]
+PARSER = Parser()
+TRACE = ["java.io.IOException: Broken pipe", "\tat a.b.C.d(C.java:1)", "Caused by: java.lang.Error", "\t... 3 more"]
+Found = tuple[int, str]
 
 
-def header(number: int) -> str:
-    return f"[2026-11-20 10:09:{number % 60:02d},175] INFO statement {number} (kafka.controller.KafkaController)"
+def header(number: int, second: int | None = None) -> str:
+    at = number % 60 if second is None else second
+    return f"[2026-11-20 10:09:{at:02d},175] INFO statement {number} (kafka.controller.KafkaController)"
 
 
-@pytest.fixture
-def tiny_splits(spark: SparkSession) -> Iterator[None]:
-    """Files are cut every 300 bytes."""
-    spark.conf.set(SIZE_OF_SPLIT, "300")
-    yield
-    spark.conf.unset(SIZE_OF_SPLIT)
+def parsed(folder: Path, size: int) -> list[events.Block]:
+    files = [file for file in ingest.find(Cluster("c", (str(folder),))) if file.usable]
+    splits = ingest.splits(files, PARSER, size)
+    for file in files:
+        ends = [(split.begin, split.end) for split in splits if split.file == file]
+        assert [begin for begin, _ in ends] == [0, *(end for _, end in ends[:-1])]
+        assert ends[-1][1] == file.length
+    blocks = [block for split in splits for block in events.parse(split, PARSER)]
+    numbers = [block.number for block in blocks]
+    assert numbers == sorted(set(numbers))
+    events._conserved(splits, [{"place": block.place, "counts": block.counts} for block in blocks])
+    return blocks
 
 
-def read(spark: SparkSession, folder: Path, kind: str = "log") -> tuple[list[Record], int, int, int]:
-    """(file_no, line_no, head, tail) of every record; how many lines, lines that begin none, splits."""
-    with staged(find(Cluster("c", (str(folder),))), folder.parent / "staging") as source:
-        numbered, survey = lines(spark, source.of_kind(kind), TIMED if kind == "log" else BARE)
-        total, continued = survey.lines, survey.continued
-        found = records(numbered, survey, stack_traces_only=kind == "bare")
-        rows: list[Any] = found.collect()
-        splits = numbered.rdd.getNumPartitions() if continued else 0
-    assert all(row.raw == row.head + ("" if row.tail is None else "\n" + row.tail) for row in rows)
-    told = sorted(((row.file_no, row.line_no, row.head, row.tail) for row in rows), key=lambda row: row[:2])
-    return told, total, continued, splits
+def rows_of(blocks: Iterable[events.Block]) -> list[dict[str, Any]]:
+    rows = [row for block in blocks for row in block.tables["events"].to_pylist()]
+    found = [{name: value for name, value in row.items() if value is not None} for row in rows]
+    return sorted(found, key=lambda row: (row["file"], row["record_no"], row["item"]))
 
 
-def expected(files: list[list[str]]) -> list[Record]:
+def read(folder: Path, size: int = 300) -> tuple[list[list[Found]], int]:
+    """(of each file, line and text of every record; number of splits)."""
+    blocks = parsed(folder, size)
+    told: dict[str, list[Found]] = {}
+    for row in rows_of(blocks):
+        told.setdefault(row["file"], []).append((row["record_no"], row["raw"]))
+    return [told[file] for file in sorted(told)], len({block.place for block in blocks})
+
+
+def expected(content: Iterable[str]) -> list[Found]:
     """The same, found by going through the lines one after the other."""
-    told: list[Record] = []
-    for file_no, content in enumerate(files):
-        begun: tuple[int, str, list[str]] | None = None
-        for line_no, line in enumerate([*content, None], 1):
-            if line is None or line.startswith("[2026-"):
-                if begun:
-                    told.append((file_no, begun[0], begun[1], "\n".join(begun[2]) or None))
-                begun = (line_no, line, []) if line is not None else None
-            elif begun:
-                begun[2].append(line)
+    told: list[Found] = []
+    for line_no, line in enumerate(content, 1):
+        if line.startswith("[2026-"):
+            told.append((line_no, line))
+        elif told:
+            told[-1] = (told[-1][0], f"{told[-1][1]}\n{line}")
     return told
 
 
 def write(folder: Path, files: list[list[str]], newline: str = "\n", packed: bool = False) -> Path:
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     for number, content in enumerate(files):
         text = (newline.join(content) + newline).encode()
         (folder / f"{number}.log{'.gz' if packed else ''}").write_bytes(gzip.compress(text) if packed else text)
@@ -78,48 +75,59 @@ def write(folder: Path, files: list[list[str]], newline: str = "\n", packed: boo
 
 FILES = [
     # begins in the middle of a stack trace: a rotation cut it off
-    [
-        *TRACE[1:],
-        header(1),
-        *TRACE,
-        header(2),
-        header(3),
-        *TRACE[:1],
-        *(f"\tat a.b.C.d(C.java:{n})" for n in range(60)),
-        header(4),
-    ],
+    [*TRACE[1:], header(1), *TRACE, header(2), header(3), *TRACE[:1], *(f"\tat a.b.C.d(C.java:{n})" for n in range(60)), header(4)],
     # ends in one
     [*(header(n) for n in range(5, 45)), *TRACE],
     # orphans only before its one record
     ["prose", "", "  more prose", header(45)],
-]
+]  # fmt: skip
 
 
-@pytest.mark.usefixtures("tiny_splits")
-def test_records_of_files_that_are_split(spark: SparkSession, tmp_path: Path) -> None:
-    told, total, continued, splits = read(spark, write(tmp_path / "logs", FILES))
-    assert splits > 15
-    assert told == expected(FILES)
-    assert total == sum(map(len, FILES))
-    assert continued == sum(not line.startswith("[2026-") for content in FILES for line in content)
+@pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["LF", "CR LF"])
+def test_records_of_files_that_are_split(tmp_path: Path, newline: str) -> None:
+    told, splits = read(write(tmp_path / "logs", FILES, newline))
+    assert splits > 10
+    assert told == [expected(content) for content in FILES]
 
 
-def test_records_of_whole_files_packed_and_with_crlf(spark: SparkSession, tmp_path: Path) -> None:
-    told, total, _, _ = read(spark, write(tmp_path / "logs", FILES, newline="\r\n", packed=True))
-    assert told == expected(FILES)
-    assert total == sum(map(len, FILES))
+def test_records_of_packed_files(tmp_path: Path) -> None:
+    told, splits = read(write(tmp_path / "logs", FILES, packed=True))
+    assert splits == len(FILES)
+    assert told == [expected(content) for content in FILES]
 
 
-def test_files_without_stack_traces(spark: SparkSession, tmp_path: Path) -> None:
-    files = [[header(n) for n in range(10)], [header(10)]]
-    told, total, continued, _ = read(spark, write(tmp_path / "logs", files))
-    assert (told, total, continued) == (expected(files), 11, 0)
-
-
-def test_of_bare_lines_only_stack_traces_are_kept(spark: SparkSession, tmp_path: Path) -> None:
+def test_of_bare_lines_only_stack_traces_are_kept(tmp_path: Path) -> None:
     """Between lines without time stamps stands what people write: prose belongs to no record."""
     one, two = (f"Sending StopReplica request for {n} replicas to broker 1 (state.change.logger)" for n in (1, 2))
     folder = write(tmp_path / "logs", [["We saw this:", one, *TRACE, "", "and then", two, "and that was all"]])
-    told, total, _, _ = read(spark, folder, "bare")
-    assert told == [(0, 2, one, "\n".join(TRACE)), (0, 9, two, None)]
-    assert total == 10
+    told, _ = read(folder)
+    assert told == [[(2, "\n".join([one, *TRACE])), (9, two)]]
+
+
+@st.composite
+def logs(draw: Any) -> list[str]:
+    """Lines whose clock is not set back; of one second there may be equal texts."""
+    found, second = [header(0, 9)], 10
+    for number in draw(st.lists(st.integers(0, 9), max_size=40)):
+        second += number == 0 and second < 59
+        found.append(header(number, second) if number < 5 else draw(st.sampled_from([*TRACE, "", "prose", "[2026] no time"])))
+    return found
+
+
+@settings(max_examples=150)
+@given(logs(), st.integers(30, 400), st.booleans(), st.sampled_from(["\n", "\r\n"]))
+def test_a_split_anywhere_changes_nothing(tmp_path_factory: Any, lines: list[str], size: int, ended: bool, newline: str) -> None:
+    folder = tmp_path_factory.mktemp("any")
+    text = newline.join(lines) + (newline if ended else "")
+    (folder / "a.log").write_bytes(text.encode())
+    whole, cut = (rows_of(parsed(folder, at)) for at in (10**9, size))
+    assert [row["record_no"] for row in whole] == [line_no for line_no, _ in expected(lines)]
+    assert cut == whole
+
+
+def test_blocks_may_end_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write(tmp_path / "logs", FILES, "\r\n")
+    whole = rows_of(parsed(folder, 10**9))
+    for size in (1, 7, 100, 1000):
+        monkeypatch.setattr(ingest, "BLOCK", size)
+        assert rows_of(parsed(folder, 10**9)) == whole

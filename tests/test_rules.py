@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from types import FrameType
 
 import pytest
-from samples import MATCHER, SAMPLES, leaders_of
+from samples import PARSER, SAMPLES, leaders_of
 
 from parsers.layouts import layouts
-from parsers.patterns import check_dialect, to_python
+from parsers.patterns import check_dialect, compiled
 from parsers.rules import RuleSet, Speaker, built_in, lint
 
 MEGABYTE = 1024 * 1024
@@ -54,7 +54,7 @@ def test_lint_is_clean(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("name", [rule.name for rule in RULESET.rules])
 def test_samples_give_what_they_say(name: str) -> None:
     for sample in (sample for sample in SAMPLES if sample.rule.name == name):
-        events = MATCHER.events(sample.record)
+        events = PARSER.events(sample.record)
         assert [event["event_type"] for event in events] == [name] * len(sample.gives), sample.line
         for event, expected in zip(events, sample.gives, strict=True):
             assert {column: event.get(column) for column in expected} == dict(expected), sample.line
@@ -65,7 +65,7 @@ def test_every_sample_is_accepted_by_its_own_rule_only() -> None:
         statement = sample.record.statement
         claiming = [rule.name for rule in RULESET.rules if rule.claims(statement)]
         assert claiming[0] == sample.rule.name, sample.line
-        assert [name for name in claiming if MATCHER.accepts(name, statement)] == [sample.rule.name], sample.line
+        assert [name for name in claiming if PARSER.accepts(name, statement)] == [sample.rule.name], sample.line
 
 
 def test_no_rule_hides_another() -> None:
@@ -116,7 +116,7 @@ def test_a_line_of_a_megabyte_is_no_trap(filler: str) -> None:
             text = _long(statement[:half], filler, MEGABYTE)
         try:
             with patience():
-                MATCHER.accepts(rule.name, text)
+                PARSER.accepts(rule.name, text)
         except TooSlow:
             slow.append(f"{rule.file} [{rule.name}]")
     assert slow == []
@@ -128,14 +128,14 @@ def test_a_long_value_anywhere_is_no_trap(filler: str) -> None:
     slow = set()
     for sample in SAMPLES:
         statement = sample.record.statement
-        found = to_python(sample.rule.pattern).fullmatch(statement)
+        found = compiled(sample.rule.pattern).fullmatch(statement)
         assert found is not None
         spans = [found.span(group) for group in found.groupdict()]
         places = {place for begin, end in spans if begin >= 0 for place in (begin, end)}
         for place in {len(sample.rule.starts[0]), len(statement), *places}:
             text = statement[:place] + filler * (20_000 // len(filler)) + statement[place:]
             began = time.process_time()
-            MATCHER.accepts(sample.rule.name, text)
+            PARSER.accepts(sample.rule.name, text)
             if time.process_time() - began > A_LONG_TIME:
                 slow.add(sample.rule.name)
     assert slow == set()
@@ -144,7 +144,7 @@ def test_a_long_value_anywhere_is_no_trap(filler: str) -> None:
 @pytest.mark.parametrize("pattern", sorted({rule.each.pattern for rule in RULESET.rules if rule.each}))
 def test_a_list_of_no_items_is_no_trap(pattern: str) -> None:
     """An item is looked for at every character of a list, which may be anything."""
-    items = to_python(pattern)
+    items = compiled(pattern)
     for filler in FILLERS:
         with patience():
             deque(items.finditer(filler * (50_000 // len(filler))), maxlen=0)
@@ -156,9 +156,9 @@ def test_a_record_of_ten_megabytes_is_read() -> None:
     line = leaders_of(number)
     assert len(line) > 10 * MEGABYTE
     with patience(10):
-        record = MATCHER.record(line)
+        record = PARSER.record(line)
         assert record is not None
-        events = MATCHER.events(record)
+        events = PARSER.events(record)
     assert [event["partition"] for event in events] == list(range(number))
     assert {event["event_type"] for event in events} == {"leaders_at_shutdown"}
 
@@ -173,7 +173,7 @@ def test_a_partition_state_of_ten_megabytes_is_read_or_drift() -> None:
     )
     start, end = sample.index("isr=[") + 5, sample.index("]", sample.index("isr=["))
     with patience(10):
-        record = MATCHER.record(sample[:start] + brokers + sample[end:])
+        record = PARSER.record(sample[:start] + brokers + sample[end:])
         assert record is not None
-        (event,) = MATCHER.events(record)
+        (event,) = PARSER.events(record)
     assert event["drifted"] or len(event["isr"]) > 3_000_000

@@ -1,6 +1,6 @@
 -- about: one thing that one log record says; a record that names ten partitions gives ten rows
 CREATE TABLE IF NOT EXISTS {table} (
-  record_id STRING NOT NULL COMMENT 'Hash of cluster, node and text: the same for the same record of the same node wherever it is copied',
+  record_id STRING NOT NULL COMMENT 'Hash of cluster, node, text and its number among equal texts of one file: the same for the same record wherever it is copied',
   item INT NOT NULL COMMENT 'Number of the row among those of one record, from 0',
   cluster STRING NOT NULL COMMENT 'Cluster that the logs were given for',
   incarnation INT NOT NULL COMMENT '1, 2, ..: a cluster that was wiped and set up again under the same name starts a new one',
@@ -18,7 +18,8 @@ CREATE TABLE IF NOT EXISTS {table} (
   error_class STRING COMMENT 'Class of the exception that follows the line',
   error_message STRING COMMENT 'Message of that exception',
   statement STRING COMMENT 'Where event_type is null: what no rule reads, without header and speaker, the first 2,000 characters',
-  raw STRING COMMENT 'The whole record with its stack trace; a record of 10,000 characters and more stands with its item 0 only'
+  raw STRING COMMENT 'The whole record with its stack trace; a record of 10,000 characters and more stands with its item 0 only',
+  ends_file BOOLEAN COMMENT 'True for the last record of its file when that was read: its stack trace may have been cut off; else null'
 ) USING delta
 CLUSTER BY (cluster, ts)
 -- what queries skip files by: smallest and largest values of 30 more columns took as long as writing them

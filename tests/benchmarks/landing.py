@@ -1,11 +1,12 @@
-"""How fast logs land as events, beside three other ways with the same bytes in the same run. Run by hand.
+"""How fast logs land as events, beside other ways with the same bytes in the same run. Run by hand.
 
-    .venv/bin/python tests/benchmarks/landing.py [--megabytes 300] [--runs 5] [--recording sample_logs/...]
+    .venv/bin/python tests/benchmarks/landing.py [--megabytes 300] [--runs 3] [--base FOLDER] [--recording sample_logs/...]
 
 copy     text -> Delta, nothing parsed: the floor
-events   headers, all rules, typed columns, identity, written to Delta: what a night does
-python   the reference matcher on Python's `re`, one process, nothing written (on PYTHON_MB of the bytes)
-duckdb   DuckDB with the same header, dispatch and patterns, into a table in memory (where the package duckdb is installed)
+events   headers, all rules, typed columns, identity, copies, written to Delta: what a night does
+base     the same of another commit, checked out in FOLDER (one whose `jobs.events.land` takes the parts of `jobs.ingest.read`)
+python   the parser alone, in one process, nothing written (on PYTHON_MB of the bytes)
+duckdb   DuckDB with the same header, dispatch and patterns, written to Parquet (where the package duckdb is installed)
 
 A recording's state-change.log lines are repeated with shifted dates until the size is reached, so that every record is another
 one. Ratios count; the machine's noise shows in the spread.
@@ -13,12 +14,15 @@ one. Ratios count; the machine's noise shows in the spread.
 
 import argparse
 import importlib.util
+import resource
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -29,12 +33,33 @@ import schemas  # noqa: E402
 from jobs import events, ingest, session  # noqa: E402
 from jobs.config import Cluster  # noqa: E402
 from jobs.store import Store  # noqa: E402
-from parsers.compile import HEADER_SLOTS, rule_slots  # noqa: E402
-from parsers.match import Matcher  # noqa: E402
-from parsers.patterns import SEPARATOR, capture_numbers, to_java  # noqa: E402
-from parsers.rules import RuleSet, built_in  # noqa: E402
+from parsers.events import Parser  # noqa: E402
+from parsers.patterns import GROUP, compiled  # noqa: E402
+from parsers.rules import ITEMS, RuleSet, built_in  # noqa: E402
 
-PYTHON_MB = 10
+PYTHON_MB = 20
+SEPARATOR = "\x01"
+HEADER_SLOTS = ("layout", "ts_text", "level", "logger", "thread", "log_ident", "statement", "thrown")
+# lands the logs under a folder whenever it is told to, and answers with the seconds
+BASE = """
+import shutil, sys, time
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from jobs import events, ingest, session
+from jobs.config import Cluster
+from jobs.store import Store
+from parsers.rules import built_in
+spark, work = session.start(10**9), Path(sys.argv[2])
+files = ingest.find(Cluster("benchmark", (str(work / "logs"),)))
+for line in sys.stdin:
+    store = Store(spark, work / "base")
+    store.open()
+    begun = time.perf_counter()
+    with ingest.staged(files, store.root / "_staging") as source:
+        events.land(store, ingest.read(spark, source, built_in()), source, built_in())
+    print(time.perf_counter() - begun, flush=True)
+    shutil.rmtree(store.root)
+"""
 
 
 def multiply(recording: Path, folder: Path, megabytes: int) -> int:
@@ -60,32 +85,41 @@ def multiply(recording: Path, folder: Path, megabytes: int) -> int:
 
 
 def with_python(files: list[ingest.LogFile]) -> float:
-    """MB a second of the reference matcher."""
-    matcher, read, begun = Matcher(), 0, time.perf_counter()
-    for file in files:
-        with file.path.open() as log:
-            for line in log:
-                read += len(line)
-                if record := matcher.record(line):
-                    matcher.events(record)
-                if read > PYTHON_MB * 10**6:
-                    return read / 1e6 / (time.perf_counter() - begun)
+    """MB a second of the parser, on one core."""
+    parser, read, begun = Parser(), 0, time.perf_counter()
+    for split in ingest.splits(files, parser, PYTHON_MB * 10**6):
+        for block in events.parse(split, parser):
+            assert block.counts["records"] >= 0
+        read += split.end - split.begin
+        if read >= PYTHON_MB * 10**6:
+            break
     return read / 1e6 / (time.perf_counter() - begun)
 
 
-def duckdb_sql(files: list[ingest.LogFile], ruleset: RuleSet) -> str:
+def plain(pattern: str) -> str:
+    """The pattern with plain numbered groups."""
+    return GROUP.sub("(", pattern)
+
+
+def rule_slots(ruleset: RuleSet) -> tuple[str, ...]:
+    """What any of the rules captures."""
+    captured = {name for rule in ruleset.rules for name in rule.columns}
+    return ("event_type", "says", *(name for name in schemas.vocabulary() if name in captured), ITEMS)
+
+
+def duckdb_sql(files: list[ingest.LogFile], ruleset: RuleSet, target: Path) -> str:
     """The same work as DuckDB's SQL, of the same definitions: header of the first layout, dispatch, one replace, typed columns."""
 
     def text(value: str) -> str:
         return "'" + value.replace("'", "''") + "'"
 
     def laid_out(pattern: str, slots: tuple[str, ...], given: dict[str, str]) -> str:
-        numbers = capture_numbers(pattern)
+        numbers = compiled(pattern).groupindex
         cells = [given.get(slot, f"\\{numbers[slot]}" if numbers.get(slot, 99) < 10 else "") for slot in slots]
         return SEPARATOR.join(cells)
 
     layout, slots = ruleset.layouts[0], rule_slots(ruleset)
-    numbers = capture_numbers(layout.line)
+    numbers = compiled(layout.line).groupindex
     stamp = f"\\{numbers['date']} \\{numbers['clock']}\\{numbers['fraction']}"
     header = laid_out(layout.line, HEADER_SLOTS, {"layout": layout.name, "ts_text": stamp})
     cases = []
@@ -95,7 +129,7 @@ def duckdb_sql(files: list[ingest.LogFile], ruleset: RuleSet) -> str:
             claims = f"({claims}) AND contains(statement, {text(rule.contains)})"
         layout_of = laid_out(rule.pattern, slots, {"event_type": rule.name, "says": rule.says})
         cases.append(
-            f"WHEN {claims} THEN regexp_replace(statement, {text(f'(?s)^(?:{to_java(rule.pattern)})$')}, {text(layout_of)})"
+            f"WHEN {claims} THEN regexp_replace(statement, {text(f'(?s)^(?:{plain(rule.pattern)})$')}, {text(layout_of)})"
         )
     columns = []
     for name, word in schemas.vocabulary().items():
@@ -109,45 +143,47 @@ def duckdb_sql(files: list[ingest.LogFile], ruleset: RuleSet) -> str:
             columns.append(f"TRY_CAST(nullif({cell}, '') AS {kind}) AS {name}" if kind else f"nullif({cell}, '') AS {name}")
     paths = ", ".join(text(str(file.path)) for file in files)
     statement = f"h[{HEADER_SLOTS.index('statement') + 1}]"
-    return f"""CREATE OR REPLACE TEMP TABLE landed AS
-      WITH lines AS (SELECT * FROM read_csv([{paths}], columns = {{'line': 'VARCHAR'}}, delim = '{chr(2)}', quote = '', escape = '',
+    return f"""COPY (WITH lines AS (SELECT * FROM read_csv([{paths}], columns = {{'line': 'VARCHAR'}}, delim = '{chr(2)}', quote = '', escape = '',
         header = false, auto_detect = false, max_line_size = 20000000)),
-      headed AS (SELECT line, sha256(line) AS record_id, string_split(regexp_replace(line, {text(f"(?s)^(?:{to_java(layout.line)})$")},
+      headed AS (SELECT line, sha256(line) AS record_id, string_split(regexp_replace(line, {text(f"(?s)^(?:{plain(layout.line)})$")},
         {text(header)}), '{SEPARATOR}') AS h FROM lines),
       said AS (SELECT *, {statement} AS statement FROM headed),
       matched AS (SELECT *, string_split(CASE {" ".join(cases)} END, '{SEPARATOR}') AS r FROM said)
       SELECT record_id, line, TRY_CAST(h[2] AS TIMESTAMP) AS ts, h[3] AS level, h[4] AS logger, r[1] AS event_type, r[2] AS says,
-        {", ".join(columns)} FROM matched"""
+        {", ".join(columns)} FROM matched) TO {text(str(target))} (FORMAT parquet, COMPRESSION snappy)"""
 
 
-def with_duckdb(files: list[ingest.LogFile], ruleset: RuleSet) -> float:
+def with_duckdb(files: list[ingest.LogFile], ruleset: RuleSet, target: Path) -> float:
     """MB a second of DuckDB, on as many threads as Spark has."""
     import duckdb
 
     connection = duckdb.connect(config={"threads": 2})
     begun = time.perf_counter()
-    connection.execute(duckdb_sql(files, ruleset))
+    connection.execute(duckdb_sql(files, ruleset, target))
     took = time.perf_counter() - begun
-    (known,) = connection.execute("SELECT count(*) FROM landed WHERE event_type IS NOT NULL AND says IS NOT NULL").fetchone() or (
-        0,
-    )
-    assert known > 0
+    known = connection.execute(f"SELECT count(*) FROM '{target}' WHERE event_type IS NOT NULL AND says IS NOT NULL").fetchone()
+    assert known
+    assert known[0] > 0
+    target.unlink()
     return sum(file.size for file in files) / 1e6 / took
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--megabytes", type=int, default=300)
-    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--base", type=Path, help="a checkout of the commit to compare with")
     parser.add_argument("--recording", type=Path, default=ROOT / "sample_logs" / "3.3.2-trace" / "delete-topic-dead-broker")
     options = parser.parse_args()
     work = Path(tempfile.mkdtemp(prefix="landing-"))
+    other = None
     try:
         size = multiply(options.recording, work / "logs", options.megabytes)
         spark = session.start(10**9)
         files = ingest.find(Cluster("benchmark", (str(work / "logs"),)))
         print(f"{size / 1e6:.0f} MB in {len(files)} files")
-        ruleset, beginnings = built_in(), [frozenset[str]()]
+        met: set[str] = set()
+        steps: dict[str, float] = {}
 
         def copy(run: int) -> float:
             target, begun = work / f"copy-{run}", time.perf_counter()
@@ -160,35 +196,81 @@ def main() -> None:
             store = Store(spark, work / f"tables-{run}")
             store.open()
             begun = time.perf_counter()
-            with ingest.staged(files, store.root / "_staging") as source:
-                parts = ingest.read(spark, source, ruleset)
-                events.land(store, parts, source, ruleset)
+            steps.clear()
+            steps.update(timed_steps(lambda: events.land(store, files)))
             took = time.perf_counter() - begun
-            beginnings[0] = parts[0].survey.beginnings or frozenset()
+            met.update(row[0] for row in store.table("events").select("event_type").distinct().collect() if row[0])
             shutil.rmtree(store.root)
             return size / 1e6 / took
 
         ways: dict[str, Callable[[int], float]] = {"copy": copy, "events": land, "python": lambda _: with_python(files)}
-        if importlib.util.find_spec("duckdb"):  # with the rules that these lines need, as Spark has them
-            ways["duckdb"] = lambda _: with_duckdb(files, ruleset.that_may_claim(beginnings[0]))
+        if options.base:
+            command = [sys.executable, "-c", BASE, str(options.base), str(work)]
+            other = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=options.base)
+
+            def base(_: int) -> float:
+                assert other
+                assert other.stdin
+                assert other.stdout
+                other.stdin.write("go\n")
+                other.stdin.flush()
+                return size / 1e6 / float(other.stdout.readline())
+
+            ways["base"] = base
+        if importlib.util.find_spec("duckdb"):  # with the rules that these lines need
+
+            def duckdb(_: int) -> float:
+                ruleset = built_in()
+                used = replace(ruleset, rules=tuple(rule for rule in ruleset.rules if rule.name in met))
+                return with_duckdb(files, used, work / "duckdb.parquet")
+
+            ways["duckdb"] = duckdb
         rates: dict[str, list[float]] = {name: [] for name in ways}
         for run in range(options.runs + 1):
             measured = {name: way(run) for name, way in ways.items()}
-            print(
-                "warm-up:" if run == 0 else f"run {run}:",
-                ", ".join(f"{n} {v:.1f}" for n, v in measured.items()),
-                "MB/s",
-                flush=True,
-            )
+            told = ", ".join(f"{name} {value:.1f}" for name, value in measured.items())
+            print("warm-up:" if run == 0 else f"run {run}:", told, "MB/s", flush=True)
             for name, value in measured.items() if run else ():
                 rates[name].append(value)
         for name, values in rates.items():
             ratio = statistics.median(e / v for e, v in zip(rates["events"], values, strict=True))
-            print(
-                f"{name:8} median {statistics.median(values):6.1f} MB/s ({min(values):.1f} .. {max(values):.1f}); events / {name}: {ratio:.2f}"
-            )
+            spread = f"({min(values):.1f} .. {max(values):.1f})"
+            print(f"{name:8} median {statistics.median(values):6.1f} MB/s {spread}; events / {name}: {ratio:.2f}")
+        print("seconds of the last landing:", ", ".join(f"{name} {took:.1f}" for name, took in steps.items()))
+        print(f"driver: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3:.0f} MB of Python at most")
     finally:
+        if other:
+            other.terminate()
         shutil.rmtree(work, ignore_errors=True)
+
+
+def timed_steps(work: Callable[[], object]) -> dict[str, float]:
+    """Seconds of each step of a landing, by the functions that make it up."""
+    took: dict[str, float] = {}
+    before = {}
+
+    def timed(owner: object, name: str, label: str) -> None:
+        function = before[owner, name] = getattr(owner, name)
+
+        def run(*arguments: object, **named: object) -> object:
+            begun = time.perf_counter()
+            try:
+                return function(*arguments, **named)
+            finally:
+                took[label] = took.get(label, 0.0) + time.perf_counter() - begun
+
+        setattr(owner, name, run)
+
+    timed(ingest, "splits", "find splits")
+    timed(events.OnWorkers, "__init__", "parse")
+    timed(events.OnWorkers, "copies", "find copies")
+    timed(events, "_append", "write")
+    try:
+        work()
+    finally:
+        for (owner, name), function in before.items():
+            setattr(owner, name, function)
+    return took
 
 
 if __name__ == "__main__":

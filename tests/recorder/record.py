@@ -389,16 +389,16 @@ def record(version: str, scenario: str, level: str, into: Path) -> Path:
 
 def unknown_statements(recording: Path) -> Iterator[tuple[str, int, str]]:
     """(drifted or unrecognised, how often, an example) of each statement of loggers in scope that no rule reads."""
-    from logs import MATCHER, records
+    from logs import PARSER, records
 
     counts: Counter[tuple[str, str, str]] = Counter()
     examples: dict[tuple[str, str, str], str] = {}
     for log in sorted(recording.glob("node-*/*.log*")):
         for _, text in records(log.read_text("utf-8", "replace").splitlines()):
-            found = MATCHER.record(text)
-            if found is None or not MATCHER.in_scope(found):
+            found = PARSER.record(text)
+            if found is None or not PARSER.in_scope(found):
                 continue
-            for said in MATCHER.events(found):
+            for said in PARSER.events(found):
                 if said["event_type"] is None:
                     line = text.splitlines()[0]
                     masked = re.sub(r"\d+", "N", re.sub(r"^\[[^\]]*\] ", "", line))

@@ -1,0 +1,545 @@
+"""Records to events: which rule claims a statement, and what its values are, as typed columns.
+
+What `explain` says of one line, what lint tries on samples and what a night writes of a million records is told by the same functions.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from functools import cache
+from hashlib import blake2b
+from itertools import repeat
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+
+import schemas
+from parsers.patterns import THROWABLE, compiled
+from parsers.records import Headers, Joiner, Record, RecordReader, Unwrapper, split_lines
+from parsers.rules import ITEMS, Rule, RuleSet, built_in, full_name
+
+# characters of a statement that its rules are looked up by
+BEGINNING = 12
+# bytes; a longer record stands with its first item only: a LeaderAndIsr request may name 50,000 partitions in 10 MB
+LONG_RECORD = 10_000
+# characters of what no rule reads: enough to write one
+LONG_STATEMENT = 2_000
+# values that are remembered, of each kind
+MOST_REMEMBERED = 100_000
+ID_BYTES = 16
+# digits
+LONGEST_NUMBER = 1_000
+ARROW_TYPES = {
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "string": pa.string(),
+    "boolean": pa.bool_(),
+    "int_list": pa.list_(pa.int32()),
+}
+TIMESTAMP = pa.timestamp("us", "UTC")
+_INT_RANGE = {"int": 2**31, "bigint": 2**63}
+_NUMBER = re.compile(r"-?\d+", re.ASCII)
+_BROKER_EPOCH = re.compile(r"brokerEpoch=-?\d+", re.ASCII)
+_DATE_AND_TIME = re.compile(r"(\d+)-(\d+)-(\d+) (\d+):(\d+):(\d+)(?:\.(\d{1,3}))?\d*(.*)", re.ASCII)
+_THROWABLE = compiled(THROWABLE)
+
+
+def typed(text: str | None, kind: str) -> Any:
+    """A captured text as the vocabulary's type; None where it is empty or does not fit."""
+    if not text:
+        return None
+    if kind == "string":
+        return text
+    if kind == "boolean":
+        return {"true": True, "false": False, "1": True, "0": False}.get(text.lower())
+    if kind == "int_list":
+        numbers = (_number(found, 2**31) for found in _NUMBER.findall(_BROKER_EPOCH.sub("", text)))
+        return [number for number in numbers if number is not None]
+    return _number(text, _INT_RANGE[kind]) if _NUMBER.fullmatch(text) else None
+
+
+def _number(digits: str, limit: int) -> int | None:
+    if len(digits) > LONGEST_NUMBER:
+        return None
+    number = int(digits)
+    return number if abs(number) < limit else None
+
+
+def _fields() -> list[pa.Field]:
+    told = [(name, ARROW_TYPES[word["type"]]) for name, word in schemas.vocabulary().items()]
+    string, int32, flag = pa.string(), pa.int32(), pa.bool_()
+    never_null = {"record_id", "item", "cluster", "incarnation", "file", "record_no", "drifted"}
+    columns = [
+        *(("record_id", string), ("item", int32), ("cluster", string), ("incarnation", int32), ("node", int32), ("file", string)),
+        *(("record_no", pa.int64()), ("ts", TIMESTAMP), ("level", string), ("logger", string), ("layout", string)),
+        *(("event_type", string), ("says", string), ("drifted", flag), *told, ("error_class", string), ("error_message", string)),
+        *(("statement", string), ("raw", string), ("ends_file", flag)),
+    ]
+    return [pa.field(name, kind, nullable=name not in never_null) for name, kind in columns]
+
+
+# the columns of table `events`
+EVENTS = pa.schema(_fields())
+
+
+class _Typed(dict[str | None, Any]):
+    """Text -> its value, of one kind; the same few are captured again and again."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def __missing__(self, text: str | None) -> Any:
+        if len(self) > MOST_REMEMBERED:
+            self.clear()
+        value = self[text] = typed(text, self._kind)
+        return value
+
+
+@cache
+def zone(name: str) -> tzinfo:
+    """The zone of an IANA name or of an offset such as `+09:30`."""
+    if offset := re.fullmatch(r"([+\-])(\d\d):(\d\d)", name):
+        minutes = int(offset[2]) * 60 + int(offset[3])
+        return timezone(timedelta(minutes=-minutes if offset[1] == "-" else minutes))
+    return UTC if name == "UTC" else ZoneInfo(name)
+
+
+def moment(text: str | None, in_zone: tzinfo) -> datetime | None:
+    """The moment of a record's `ts`, without a zone where it is UTC; None where there is no such day or time."""
+    if text is None:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        numbers = _DATE_AND_TIME.fullmatch(text)
+        if numbers is None:
+            return None
+        year, month, day, hour, minute, second, millis, named = numbers.groups()
+        try:
+            micros = int((millis or "0").ljust(3, "0")) * 1000
+            found = datetime(int(year), int(month), int(day), int(hour), int(minute), int(second), micros)
+            in_zone = ZoneInfo(named.strip()) if named.strip() else in_zone
+        except (ValueError, KeyError, OSError):
+            return None
+    return found if found.tzinfo or in_zone is UTC else found.replace(tzinfo=in_zone)
+
+
+def throwable(rest: str) -> tuple[str | None, str | None]:
+    """(class, message) of the first exception that the lines after a record's first one name."""
+    for line in rest.split("\n"):
+        if found := _THROWABLE.fullmatch(line):
+            return found[1], found[2] or None
+    return None, None
+
+
+class Source(NamedTuple):
+    """The file that records are of. node: of records that name none; zone: of time stamps that name none."""
+
+    cluster: str = ""
+    node: int | None = None
+    file: str = ""
+    zone: tzinfo = UTC
+
+
+class LogIdent(NamedTuple):
+    """What the component that speaks says of itself; None where it does not."""
+
+    node: int | None
+    controller: int | None
+    controller_epoch: int | None
+    topic: str | None
+    partition: int | None
+
+
+NOBODY = LogIdent(None, None, None, None, None)
+NOWHERE = Source()
+
+
+class Identity:
+    """Tells the records of one file: by cluster, node and text, and of equal texts by their number.
+
+    Equal texts have one time stamp, or none, so that they stand close together: numbers are remembered for the latest records only.
+    """
+
+    REMEMBERED = 500_000
+
+    def __init__(self, cluster: str, said_before: Mapping[bytes, int] | None = None) -> None:
+        """said_before: id of a text -> how often the file that this one goes on from has ended with it."""
+        self._cluster = cluster
+        self._counts: dict[bytes, int] = dict(said_before or {})
+        self._older: dict[bytes, int] = {}
+        self._begun: dict[int | None, Any] = {}
+
+    def of_text(self, node: int | None, raw: str) -> bytes:
+        """The id of the first record with this text, 16 bytes."""
+        begun = self._begun.get(node)
+        if begun is None:
+            place = f"{self._cluster}\x01{'' if node is None else node}\x01"
+            begun = self._begun[node] = blake2b(place.encode("utf-8", "replace"), digest_size=ID_BYTES)
+        digest = begun.copy()
+        digest.update(raw.encode("utf-8", "replace"))
+        found: bytes = digest.digest()
+        return found
+
+    def __call__(self, node: int | None, raw: str) -> bytes:
+        """The id of the next record, 16 bytes."""
+        first = self.of_text(node, raw)
+        counts = self._counts
+        if first in counts or first in self._older:
+            number = counts[first] = (counts.get(first) or self._older[first]) + 1
+            return numbered(first, number)
+        if len(counts) >= self.REMEMBERED:
+            self._older, counts = counts, {}
+            self._counts = counts
+        counts[first] = 1
+        return first
+
+
+def numbered(first: bytes, number: int) -> bytes:
+    """The id of the n-th of equal texts, of the id of the first."""
+    return first if number == 1 else blake2b(first + number.to_bytes(8, "big"), digest_size=ID_BYTES).digest()
+
+
+class _Rule:
+    """A rule, compiled: its columns and where among the captured groups each stands, an item's after the record's."""
+
+    def __init__(self, rule: Rule) -> None:
+        pattern = compiled(rule.pattern)
+        self.rule, self.starts, self.contains, self.fullmatch = rule, rule.starts, rule.contains, pattern.fullmatch
+        self.items_at = pattern.groupindex.get(ITEMS, 0) - 1
+        self.groups = {name: at - 1 for name, at in pattern.groupindex.items() if name != ITEMS}
+        self.item_groups: dict[str, int] = {}
+        if rule.each:
+            item = compiled(rule.each.pattern)
+            self.finditer = item.finditer
+            self.no_item = (None,) * item.groups
+            self.item_groups = {name: pattern.groups + at - 1 for name, at in item.groupindex.items()}
+
+
+class _Claimed:
+    """Records of one rule, of drift, or of no rule, a row an item; lists of the same length."""
+
+    __slots__ = ("captures", "idents", "ids", "items", "raws", "records", "thrown")
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.ids: list[bytes] = []
+        self.idents: list[LogIdent] = []
+        self.thrown: list[tuple[str | None, str | None]] = []
+        self.captures: list[tuple[str | None, ...]] = []
+        # of records that name many things only
+        self.items: list[int] = []
+        self.raws: list[str | None] = []
+
+
+_UNREAD, _DRIFTED = "", "?"
+_NOT_THROWN = (None, None)
+_NO_GROUPS: tuple[str | None, ...] = ()
+
+
+class Batch:
+    """Some records of a file, read. records: how many were read; each is in scope, out of scope, or not of the days asked for."""
+
+    def __init__(self) -> None:
+        self.claimed: dict[str, _Claimed] = defaultdict(_Claimed)
+        self.out_of_scope: list[tuple[Record, int | None, bytes]] = []
+        self.records = self.in_scope = self.other_days = 0
+
+    def record_ids(self) -> list[bytes]:
+        """Of the records in scope, in the order of their events in `Parser.table`."""
+        return [
+            record_id
+            for rows in self.claimed.values()
+            for record_id, item in zip(rows.ids, rows.items or repeat(0), strict=False)
+            if item == 0
+        ]
+
+
+class Parser:
+    """A rule set, compiled."""
+
+    def __init__(self, ruleset: RuleSet | None = None) -> None:
+        self.ruleset = ruleset or built_in()
+        self.unwrapped = Unwrapper(self.ruleset.wrappers)
+        self.joined = Joiner(self.ruleset.wrappers)
+        self._headers: dict[bool | None, Headers] = {}
+        self._layouts = {layout.name: layout for layout in self.ruleset.layouts}
+        self._rules: dict[str, _Rule] = {}
+        self._candidates: dict[str, list[_Rule]] = {}
+        self._full_names: dict[tuple[str, str], str] = {}
+        self._idents: dict[str, LogIdent | None] = {}
+        self._in_scope: dict[str, bool] = {}
+        self._typed = {kind: _Typed(kind) for kind in ARROW_TYPES}
+        self._types = {name: word["type"] for name, word in schemas.vocabulary().items()}
+
+    # -- records
+
+    def headers(self, bare: bool | None) -> Headers:
+        """Of files with time stamps, of those without, or (None) of both."""
+        if bare not in self._headers:
+            layouts = [layout for layout in self.ruleset.layouts if bare is None or layout.bare == bare]
+            self._headers[bare] = Headers(layouts, self._full_name)
+        return self._headers[bare]
+
+    def _full_name(self, logger: str, log_ident: str) -> str:
+        found = self._full_names.get((logger, log_ident))
+        if found is None:
+            if len(self._full_names) > MOST_REMEMBERED:
+                self._full_names.clear()
+            found = self._full_names[logger, log_ident] = full_name(logger, log_ident, self.ruleset)
+        return found
+
+    def reader(self, bare: bool | None = False, line_no: int = 1) -> RecordReader:
+        """For the lines of one file. bare: it has no time stamps."""
+        return RecordReader(self.headers(bare), self.unwrapped, stack_traces_only=bare is True, line_no=line_no)
+
+    def records(self, text: str, bare: bool | None = False, line_no: int = 1) -> Iterator[Record]:
+        """The records of a whole text."""
+        reader = self.reader(bare, line_no)
+        yield from reader.feed(split_lines(text))
+        yield from reader.close()
+
+    def record(self, text: str, bare: bool = True) -> Record | None:
+        """The one record of a text, all its lines; None if no layout has such a first line. bare: layouts without time stamps, too."""
+        first, *rest = self.joined(split_lines(text.rstrip("\r\n")))
+        headers = self.headers(None if bare else False)
+        if not headers.begins(self.unwrapped(first)):
+            return None
+        reader = RecordReader(headers, self.unwrapped)
+        list(reader.feed([first]))
+        for line in map(self.unwrapped, rest):
+            reader._add(line)
+        return next(reader.close())
+
+    # -- what they say
+
+    def log_ident(self, text: str) -> LogIdent | None:
+        """What a log ident says; None where nobody knows it."""
+        if text in self._idents:
+            return self._idents[text]
+        if len(self._idents) > MOST_REMEMBERED:
+            self._idents.clear()
+        found = None
+        for speaker in self.ruleset.speakers:
+            if taken := compiled(speaker.pattern).fullmatch(text):
+                words = taken.groupdict()
+                if speaker.is_controller:
+                    words["controller"] = words["node"]
+                found = LogIdent(*(typed(words.get(name), "string" if name == "topic" else "int") for name in LogIdent._fields))
+                break
+        self._idents[text] = found
+        return found
+
+    def in_scope(self, record: Record) -> bool:
+        """Whether the record is kept: its logger is one that rules are about, or nothing says that it is another program's."""
+        if not record.fits:
+            return compiled(self.ruleset.own_marks(self.ruleset.layouts)).search(record.statement) is not None
+        if record.logger is None:
+            return not self._layouts[record.layout].names_logger or self.log_ident(record.log_ident) is not None
+        found = self._in_scope.get(record.logger)
+        if found is None:
+            if len(self._in_scope) > MOST_REMEMBERED:
+                self._in_scope.clear()
+            found = self._in_scope[record.logger] = self.ruleset.in_scope(record.logger)
+        return found
+
+    def _that_may_claim(self, beginning: str) -> list[_Rule]:
+        """Rules that a statement with such a beginning can be dispatched to, in the order in which they are asked."""
+        if len(self._candidates) > MOST_REMEMBERED:
+            self._candidates.clear()
+        found = self._candidates[beginning] = []
+        for rule in self.ruleset.rules:
+            if any(start[:BEGINNING] == beginning[: len(start)] for start in rule.starts):
+                if rule.name not in self._rules:
+                    self._rules[rule.name] = _Rule(rule)
+                found.append(self._rules[rule.name])
+        return found
+
+    def claimant(self, record: Record) -> Rule | None:
+        """The rule that the dispatch chooses, or None where the logger is out of scope or no rule knows the text."""
+        if not record.fits or not self.in_scope(record):
+            return None
+        statement = record.statement
+        return next((one.rule for one in self._that_may_claim(statement[:BEGINNING]) if one.rule.claims(statement)), None)
+
+    def accepts(self, rule: str, statement: str) -> bool:
+        """Whether the rule's pattern takes the whole statement."""
+        (pattern,) = (known.pattern for known in self.ruleset.rules if known.name == rule)
+        return compiled(pattern).fullmatch(statement) is not None
+
+    def read(
+        self,
+        records: Iterable[Record],
+        source: Source = NOWHERE,
+        identity: Identity | None = None,
+        in_days: Callable[[str | None], bool] | None = None,
+        everything: bool = False,
+    ) -> Batch:
+        """Reads records of one file, in their order. in_days: whether records of a time stamp (as printed) are asked for.
+
+        everything: records out of scope count as such that no rule reads.
+        """
+        identity = identity or Identity(source.cluster)
+        batch = Batch()
+        claimed, that_may_claim, idents, in_scope = batch.claimed, self._candidates.get, self._idents, self._in_scope
+        of_cluster = {name for name, layout in self._layouts.items() if layout.of_cluster}
+        default_node = source.node
+        for record in records:
+            batch.records += 1
+            _, layout, ts, _, logger, _, log_ident, statement, rest, raw, fits = record
+            ident = idents.get(log_ident)
+            if ident is None:
+                ident = self.log_ident(log_ident) or NOBODY
+            node = None if layout in of_cluster else default_node if ident.node is None else ident.node
+            record_id = identity(node, raw)
+            if in_days is not None and not in_days(ts):
+                batch.other_days += 1
+                continue
+            kept = in_scope.get(logger) if logger is not None and fits else None
+            if kept is None:
+                kept = self.in_scope(record)
+            if not kept and not everything:
+                batch.out_of_scope.append((record, node, record_id))
+                continue
+            batch.in_scope += 1
+            kind, groups = _UNREAD, _NO_GROUPS
+            candidates = that_may_claim(statement[:BEGINNING])
+            if candidates is None:
+                candidates = self._that_may_claim(statement[:BEGINNING])
+            for rule in candidates if fits and kept else ():
+                if statement.startswith(rule.starts) and (rule.contains is None or rule.contains in statement):
+                    found = rule.fullmatch(statement)
+                    kind = rule.rule.name if found is not None else _DRIFTED
+                    groups = found.groups() if found is not None else _NO_GROUPS
+                    break
+            to = claimed[kind]
+            thrown = throwable(rest) if rest else _NOT_THROWN
+            if groups and rule.rule.each is not None:
+                self._add_items(
+                    to, rule, (record, record_id, ident if ident.node == node else ident._replace(node=node), thrown), groups
+                )
+                continue
+            to.records.append(record)
+            to.ids.append(record_id)
+            to.idents.append(ident if ident.node == node else ident._replace(node=node))
+            to.thrown.append(thrown)
+            to.captures.append(groups)
+        return batch
+
+    @staticmethod
+    def _add_items(to: _Claimed, rule: _Rule, row: tuple, groups: tuple[str | None, ...]) -> None:
+        """A row an item; one without any for an empty list."""
+        record, record_id, ident, thrown = row
+        items = [item.groups() for item in rule.finditer(groups[rule.items_at] or "")] or [rule.no_item]
+        number = len(items)
+        is_long = len(record.raw.encode("utf-8", "replace")) >= LONG_RECORD
+        to.records += [record] * number
+        to.ids += [record_id] * number
+        to.idents += [ident] * number
+        to.thrown += [thrown] * number
+        # the text of the list must not go with each of its items
+        at = rule.items_at
+        shared = (*groups[:at], None, *groups[at + 1 :])
+        to.captures += [shared + item for item in items]
+        to.items += range(number)
+        to.raws += [record.raw, *([None if is_long else record.raw] * (number - 1))]
+
+    # -- columns
+
+    def columns(self, batch: Batch, source: Source = NOWHERE, last_line: int | None = None) -> Iterator[dict[str, Sequence[Any]]]:
+        """What the records in scope say: of each rule a dict of columns of table `events`, values in Python's types, a row an item.
+
+        last_line: on which the last record of its file begins. Columns without a value are left out, and those that are the same in
+        all rows: see `constants`.
+        """
+        for kind, rows in batch.claimed.items():
+            if rows.records:
+                yield self._columns_of(self._rules.get(kind), kind == _DRIFTED, rows, source, last_line)
+
+    def _columns_of(
+        self, rule: _Rule | None, drifted: bool, rows: _Claimed, source: Source, last_line: int | None
+    ) -> dict[str, Sequence[Any]]:
+        number = len(rows.records)
+        line_no, layout, ts, level, logger, _, _, statement, _, raw, _ = zip(*rows.records, strict=True)
+        node, *spoken = zip(*rows.idents, strict=True)
+        columns: dict[str, Sequence[Any]] = {
+            "record_id": [one.hex() for one in rows.ids],
+            "item": rows.items or [0] * number,
+            "node": node,
+            "record_no": line_no,
+            "ts": [moment(text, source.zone) for text in ts],
+            "level": level,
+            "logger": logger,
+            "layout": layout,
+            "event_type": [rule.rule.name if rule else None] * number,
+            "says": [rule.rule.says if rule else None] * number,
+            "drifted": [drifted] * number,
+            "raw": rows.raws or raw,
+        }
+        for name, values in zip(LogIdent._fields[1:], spoken, strict=True):
+            columns[name] = values
+        if rule is None:
+            columns["statement"] = [text[:LONG_STATEMENT] for text in statement]
+        else:
+            for name, value in rule.rule.implies.items():
+                columns[name] = [value] * number
+            captured = list(zip(*rows.captures, strict=True))
+            for places in (rule.groups, rule.item_groups):
+                for name, at in places.items():
+                    read = list(map(self._typed[self._types[name]].__getitem__, captured[at]))
+                    columns[name] = _coalesced(read, columns[name]) if name in columns else read
+        if any(one is not _NOT_THROWN for one in rows.thrown):
+            columns["error_class"], columns["error_message"] = zip(*rows.thrown, strict=True)
+        if line_no[-1] == last_line:
+            columns["ends_file"] = [one == last_line or None for one in line_no]
+        return columns
+
+    def table(self, batch: Batch, source: Source, last_line: int | None = None) -> pa.Table:
+        """The events of records in scope, with the columns of table `events` that have a value; rows in no order."""
+        tables = []
+        for columns in self.columns(batch, source, last_line):
+            number = len(columns["record_id"])
+            arrays = {
+                name: arrow_array(values, EVENTS.field(name).type)
+                for name, values in columns.items()
+                if any(value is not None for value in values)
+            }
+            for name in ("cluster", "file"):
+                arrays[name] = pa.repeat(pa.scalar(getattr(source, name)), number)
+            arrays["incarnation"] = pa.repeat(pa.scalar(1, pa.int32()), number)
+            tables.append(pa.table(arrays))
+        return pa.concat_tables(tables, promote_options="default") if tables else pa.table({})
+
+    def events(self, record: Record) -> list[dict[str, Any]]:
+        """What one record says: a dict an item, of event_type, says, drifted, item and every value that there is."""
+        found = []
+        batch = self.read([record], everything=True)
+        of_record = {"record_id", "record_no", "ts", "level", "logger", "layout", "raw", "statement"}
+        for columns in self.columns(batch):
+            names = [name for name in columns if name not in of_record]
+            for values in zip(*(columns[name] for name in names), strict=True):
+                event = {name: value for name, value in zip(names, values, strict=True) if value is not None}
+                found.append({"event_type": None, "says": None} | event)
+        return found
+
+
+def _coalesced(values: Sequence[Any], others: Sequence[Any]) -> Sequence[Any]:
+    return [other if value is None else value for value, other in zip(values, others, strict=True)]
+
+
+def arrow_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """An array of the type. Of lists the same few are there again and again."""
+    if not pa.types.is_list(kind):
+        return pa.array(values, kind)
+    places: dict[int, int] = {}
+    found: list[Any] = []
+    at = []
+    for value in values:
+        place = places.get(id(value))
+        if place is None:
+            place = places[id(value)] = len(found)
+            found.append(value)
+        at.append(place)
+    return pa.array(found, kind).take(pa.array(at, pa.int32()))

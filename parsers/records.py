@@ -1,0 +1,345 @@
+"""Text of a log to records: what collectors put before a line comes off, pieces are joined, headers are read, stack traces are kept.
+
+A record is a line with a known header and the lines up to the next one. All text is `str`; a line ends at LF, CR LF or CR.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from parsers.layouts import (
+    EPOCH_INSTANT,
+    EPOCH_MILLIS,
+    EPOCH_MS,
+    EPOCH_SECONDS,
+    ISO_WHOLE,
+    LEVELS,
+    LOG_IDENT,
+    Layout,
+    Wrapper,
+    wrapping,
+)
+from parsers.patterns import GROUP, compiled
+
+# what no layout prints, but crashes (NUL padding), terminals (colours) and editors (byte order mark) leave
+NOT_PRINTED = re.compile(r"[\x00\x01]|\x1B\[[0-9;]*[A-Za-z]|\A\uFEFF")
+_ODD = re.compile("[\x00\x01\x1b\ufeff]")
+PLAIN = r"[^\n\x00\x01\x1b]*"
+_LINE_END = re.compile(r"\r\n|\n|\r")
+# a stack trace may be long, but a million lines of prose between two records are none
+LONGEST_TAIL = 20_000
+# between records without time stamps stands what people write: only what looks like this belongs to a record
+STACK_TRACE = re.compile(r"\s+at |\s*\.\.\. \d+ more|Caused by: |[\w.$]+\.[\w$]*(?:Exception|Error)(?::|$)")
+_USUAL_TIME = "{date} {clock}{fraction}{zone}"
+_SLOTS = ("date", "clock", "fraction", "zone", "level", "logger", "thread", "log_ident", "statement", "thrown")
+
+
+class Record(NamedTuple):
+    """One record of a log.
+
+    line_no     line of its file on which it begins, from 1
+    layout      name of the layout that its header has
+    ts          `yyyy-MM-dd HH:mm:ss[.SSS][zone]` as printed; None where the layout prints none
+    level       log4j's level
+    logger      as printed; in full where the layout abbreviates it and rules are about it
+    thread      None where the layout prints none
+    log_ident   what the component puts before its statement (`logIdent` of Kafka's `Logging`), with the blank after it
+    statement   the message without it
+    rest        the lines after the first, or the stack trace inside of it
+    raw         all of it, as it was before a collector got hold of it
+    fits        whether the layout takes the whole of it; if not, the statement is the first line, and nothing else is known
+    """
+
+    line_no: int
+    layout: str
+    ts: str | None
+    level: str | None
+    logger: str | None
+    thread: str | None
+    log_ident: str
+    statement: str
+    rest: str
+    raw: str
+    fits: bool = True
+
+
+# (layout, ts, level, logger, thread, log_ident, statement, thrown)
+Header = tuple[str, str | None, str | None, str | None, str | None, str, str, str | None]
+FullName = Callable[[str, str], str]
+
+
+def split_lines(text: str) -> list[str]:
+    """The lines of a text without their ends; a text that ends with a line end has an empty last line."""
+    return _LINE_END.split(text) if "\r" in text else text.split("\n")
+
+
+class Unwrapper:
+    """Takes from a line what no layout prints: control characters, colours, what a collector put before it."""
+
+    def __init__(self, wrappers: Iterable[Wrapper]) -> None:
+        self._wrapping = compiled(GROUP.sub("(?:", wrapping(wrappers))).match
+
+    def __call__(self, line: str) -> str:
+        if _ODD.search(line):
+            line = NOT_PRINTED.sub("", line)
+        found = self._wrapping(line)
+        return line[found.end() :] if found else line
+
+
+class Joiner:
+    """Puts lines together that a collector has cut: each piece but the last is marked as partial."""
+
+    def __init__(self, wrappers: Iterable[Wrapper]) -> None:
+        self._patterns = [compiled(wrapper.pattern) for wrapper in wrappers if "(?<partial>" in wrapper.pattern]
+
+    def _piece(self, line: str) -> re.Match[str] | None:
+        return next((found for pattern in self._patterns if (found := pattern.match(line))), None)
+
+    def knows(self, line: str) -> bool:
+        """Whether the line is of a collector that cuts lines."""
+        return self._piece(line) is not None
+
+    def is_partial(self, line: str) -> bool:
+        """Whether the line goes on in another one."""
+        found = self._piece(line)
+        return found is not None and found["partial"] is not None
+
+    def __call__(self, lines: Iterable[str]) -> Iterator[str]:
+        """The lines (without their ends), each whole; in the order in which they end. What has no end comes last."""
+        begun: dict[str, list[str]] = {}
+        for line in lines:
+            found = self._piece(line)
+            if found is None:
+                yield line
+                continue
+            pieces = begun.setdefault(found["stream"], [])
+            pieces.append(line[found.end() :] if pieces else line)
+            if found["partial"] is None:
+                yield "".join(begun.pop(found["stream"]))
+        yield from map("".join, begun.values())
+
+
+# -- headers -----------------------------------------------------------------------------------------------
+
+
+def _not_json(text: str) -> float:
+    raise ValueError(text)
+
+
+_DECODER = json.JSONDecoder(parse_constant=_not_json)
+_ISO_WHOLE, _MILLIS, _SECONDS = compiled(ISO_WHOLE), compiled(EPOCH_MILLIS), compiled(EPOCH_SECONDS)
+_INSTANT, _LOG_IDENT = compiled(EPOCH_INSTANT), compiled(LOG_IDENT)
+
+
+def _at(content: Mapping[str, Any], path: str) -> str | None:
+    """What stands at a path as text: a key, or key b of object a for `a.b`; None where nothing does, or an empty text."""
+    value = content.get(path)
+    outer, dot, inner = path.partition(".")
+    if value is None and dot:
+        value = content.get(outer)
+        value = value.get(inner) if isinstance(value, dict) else None
+    if value is None or isinstance(value, str):
+        return value or None
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def time_text(text: str) -> str | None:
+    """`yyyy-MM-dd HH:mm:ss.SSS` and the zone, of ISO text or a count since 1970; None of other text."""
+    if found := _ISO_WHOLE.fullmatch(text):
+        values = {name: value or "" for name, value in found.groupdict().items()}
+        return "{date} {clock}{fraction}{zone}".format_map(values).replace(",", ".")
+    millis = None
+    if _MILLIS.fullmatch(text):
+        millis = int(text)
+    elif _SECONDS.fullmatch(text):
+        millis = int(text) * 1000
+    elif found := _INSTANT.fullmatch(text):
+        millis = int(found["seconds"]) * 1000 + int(found["nanos"] or 0) // 1_000_000
+    if millis is None:
+        return None
+    return f"{datetime.fromtimestamp(millis // 1000, UTC):%Y-%m-%d %H:%M:%S}.{millis % 1000:03d}Z"
+
+
+def json_header(layout: Layout, line: str) -> Header | None:
+    """The header of a JSON record; None where it is no JSON, or has no time, level and message."""
+    assert layout.json is not None
+    try:
+        content, _ = _DECODER.raw_decode(line)
+    except (ValueError, RecursionError):
+        return None
+    keys = layout.json
+
+    def first(slot: str, text: bool = False) -> str | None:
+        found = [value for path in keys[slot] if (value := _at(content, path)) and not (text and value[0] in "[{")]
+        return found[0].replace("\x01", "") if found else None
+
+    time, level, message = first("time"), (first("level") or "").upper(), first("message")
+    ts = time_text(time) if time else None
+    if ts is None or level not in LEVELS or message is None:
+        return None
+    thrown = first("stack_trace", text=True)
+    if thrown is None and (error_class := first("error_class")):
+        thrown = error_class + (f": {said}" if (said := first("error_message")) else "")
+    message = message.rstrip("\r\n")
+    ident = _LOG_IDENT.match(message)
+    at = ident.end() if ident else 0
+    return layout.name, ts, level, first("logger") or None, first("thread") or None, message[:at], message[at:], thrown
+
+
+def _header_of(layout: Layout, pattern: str) -> Callable[[str], Header | None]:
+    """A function from a text to its header, if the layout's pattern takes the whole of it."""
+    # a slot that the pattern has not is the group that never matches
+    regex = compiled(f"(?:{pattern})(?<absent>(?!))?")
+    numbers = [regex.groupindex.get(slot, regex.groupindex["absent"]) for slot in _SLOTS]
+    fullmatch, name, fixed_logger = regex.fullmatch, layout.name, layout.logger
+    usual = layout.time.startswith(_USUAL_TIME.removesuffix("{zone}"))
+    fixed_zone = layout.time.removeprefix("{date} {clock}{fraction}").removeprefix("{zone}")
+
+    def header(text: str) -> Header | None:
+        found = fullmatch(text)
+        if found is None:
+            return None
+        date, clock, fraction, zone, level, logger, thread, ident, statement, thrown = found.group(*numbers)
+        if usual:
+            ts: str | None = (
+                f"{date} {clock}.{fraction[1:]}{zone or fixed_zone}" if fraction else f"{date} {clock}{zone or fixed_zone}"
+            )
+        else:
+            values = {slot: value or "" for slot, value in found.groupdict().items()}
+            ts = layout.time.format_map(values).replace(",", ".")
+            ts = time_text(ts) if layout.time == EPOCH_MS else ts
+        return name, ts or None, level, fixed_logger or logger, thread or None, ident or "", statement, thrown
+
+    return header
+
+
+class Headers:
+    """Reads headers in a list of layouts: the first that takes the whole first line has it, else the first that takes all lines."""
+
+    def __init__(self, layouts: Sequence[Layout], full_name: FullName | None = None) -> None:
+        """full_name: gives a logger in full, of what a layout that abbreviates prints and the log ident."""
+        self._is_head = compiled("|".join(f"(?:{GROUP.sub('(?:', layout.head)})" for layout in layouts) or "(?!)").match
+        self._lines = [self._reader(layout, layout.line, full_name) for layout in layouts]
+        # a line with what no layout prints is cleaned before it is read
+        self._plain = [self._reader(layout, layout.line.replace("[^\\n]*", PLAIN), full_name) for layout in layouts[:1]]
+        self._heads = [(layout.name, compiled(layout.head).match) for layout in layouts]
+        self._whole = [self._reader(layout, layout.record, full_name) for layout in layouts if layout.record]
+
+    @staticmethod
+    def _reader(layout: Layout, pattern: str, full_name: FullName | None) -> Callable[[str], Header | None]:
+        if layout.json:
+            is_head = compiled(layout.head).match
+            return lambda line: json_header(layout, line) if line[:1] == "{" and is_head(line) else None
+        read = _header_of(layout, pattern)
+        if not layout.cuts or full_name is None:
+            return read
+
+        def with_full_name(text: str) -> Header | None:
+            header = read(text)
+            if header is None or header[3] is None:
+                return header
+            return (*header[:3], full_name(header[3], header[5]), *header[4:])
+
+        return with_full_name
+
+    @property
+    def plain_first(self) -> Callable[[str], Header | None]:
+        """Reads a line of the first layout, which most logs have, as it was printed."""
+        return self._plain[0] if self._plain else lambda _: None
+
+    def begins(self, line: str) -> bool:
+        """Whether the line begins a record."""
+        return self._is_head(line) is not None
+
+    def of_line(self, line: str) -> Header | None:
+        """The header of a record whose message is one line."""
+        for read in self._lines:
+            if header := read(line):
+                return header
+        return None
+
+    def of_text(self, text: str) -> Header | None:
+        """The header of a record whose message is of several lines: what ends it stands on one of them."""
+        for read in self._whole:
+            if header := read(text):
+                return header
+        return None
+
+    def layout_of(self, line: str) -> str:
+        """The first layout that has such a beginning."""
+        return next(name for name, match in self._heads if match(line))
+
+
+# -- records -----------------------------------------------------------------------------------------------
+
+
+class RecordReader:
+    """Puts the lines of one file together to records.
+
+    Give it the text in order, in any pieces that end with a line; `close` gives the last record.
+    """
+
+    def __init__(self, headers: Headers, unwrapped: Unwrapper, *, stack_traces_only: bool = False, line_no: int = 1) -> None:
+        """stack_traces_only: other lines between records belong to none. line_no: of the first line."""
+        self._headers, self._unwrapped, self._stack_traces_only = headers, unwrapped, stack_traces_only
+        self._next = line_no
+        # of the record that is being read
+        self._line_no, self._first, self._header, self._tail = 0, "", None, []  # type: int, str, Header | None, list[str]
+        self._ended = True
+        # lines that were read, records that have begun
+        self.lines = self.begun = 0
+
+    def feed(self, lines: Sequence[str]) -> Iterator[Record]:
+        """The records that end within these lines."""
+        headers, unwrapped = self._headers, self._unwrapped
+        first, begins, of_line = headers.plain_first, headers.begins, headers.of_line
+        line_no = self._next
+        self._next += len(lines)
+        self.lines += len(lines)
+        for printed in lines:
+            line = printed
+            header = first(line)
+            if header is None:
+                line = unwrapped(line)
+                if not begins(line):
+                    self._add(line)
+                    line_no += 1
+                    continue
+                header = of_line(line)
+            self.begun += 1
+            if self._line_no:
+                # most records are one line
+                if self._header and not self._tail and not self._header[7]:
+                    yield Record(self._line_no, *self._header[:7], "", self._first)
+                else:
+                    yield self._record()
+            self._line_no, self._first, self._header, self._tail, self._ended = line_no, line, header, [], False
+            line_no += 1
+
+    def _add(self, line: str) -> None:
+        """A line that begins no record."""
+        if self._stack_traces_only and not STACK_TRACE.match(line):
+            self._ended = True
+        if self._line_no and not self._ended and len(self._tail) < LONGEST_TAIL:
+            self._tail.append(line)
+
+    def _record(self) -> Record:
+        tail = "\n".join(self._tail)
+        raw = f"{self._first}\n{tail}" if self._tail else self._first
+        header = self._header or (self._headers.of_text(raw) if self._tail else None)
+        if header is None:
+            return Record(
+                self._line_no, self._headers.layout_of(self._first), None, None, None, None, "", self._first, tail, raw, False
+            )
+        rest = "\n".join(filter(None, (header[7], tail)))
+        return Record(self._line_no, *header[:7], rest, raw)
+
+    def close(self, without_last_line: bool = False) -> Iterator[Record]:
+        """The record that the text ends with. without_last_line: unless the last line is its only one, it does not belong to it."""
+        if without_last_line and self._tail and self._line_no + len(self._tail) == self._next - 1:
+            self._tail.pop()
+        if self._line_no:
+            yield self._record()
+            self._line_no = 0

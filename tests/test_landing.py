@@ -1,0 +1,72 @@
+"""What lands in the tables: the same from workers and from this process, once, whatever is read again."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jobs import events, ingest
+from jobs.config import Cluster
+
+if TYPE_CHECKING:
+    from jobs.store import Store
+
+ROOT = Path(__file__).parents[1]
+SAMPLE = ROOT / "sample_logs" / "3.3.2-trace" / "delete-topic-dead-broker"
+pytestmark = pytest.mark.spark
+
+
+def read(folder: Path) -> list[ingest.LogFile]:
+    return ingest.find(Cluster("c", (str(folder),)))
+
+
+def rows_of(store: Store) -> list[dict[str, Any]]:
+    rows = [row.asDict() for row in store.table("events").drop("file").collect()]
+    return sorted(rows, key=lambda row: (row["record_id"], row["item"]))
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    """A night's logs: some rotated, copied, packed."""
+    folder = tmp_path / "logs"
+    shutil.copytree(SAMPLE, folder, ignore=shutil.ignore_patterns("*.md", "*.json*"))
+    log = folder / "broker-1" / "state-change.log"
+    lines = log.read_bytes().splitlines(keepends=True)
+    (folder / "broker-1" / "state-change.log.1").write_bytes(b"".join(lines[: len(lines) // 2]))
+    (folder / "broker-1" / "state-change.log.1.gz").write_bytes(gzip.compress(b"".join(lines[: len(lines) // 3])))
+    log.write_bytes(b"".join(lines[len(lines) // 2 :]))
+    return folder
+
+
+def test_workers_land_what_one_process_lands(tables: Store, logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = events.events_of([str(logs)], "c").drop_columns(["file"]).to_pylist()
+    monkeypatch.setattr(events, "SMALL", 0)
+    monkeypatch.setattr(ingest, "SMALLEST_SPLIT", 20_000)
+    monkeypatch.setattr(ingest, "LARGEST_SPLIT", 20_000)
+    first = events.land(tables, read(logs))
+    told = rows_of(tables)
+    for row in expected:
+        row["ts"] = row["ts"] and row["ts"].replace(tzinfo=None)
+    assert told == sorted(expected, key=lambda row: (row["record_id"], row["item"]))
+    assert first.new == len({row["record_id"] for row in told}) == first.recognised + first.unrecognised + first.drifted
+    again = events.land(tables, read(logs))
+    assert (again.new, again.newly_counted, again.completed) == (0, 0, 0)
+    assert again.records == first.records
+    assert rows_of(tables) == told
+
+
+def test_a_second_night_adds_what_is_new(tables: Store, logs: Path) -> None:
+    log = logs / "broker-2" / "state-change.log"
+    whole = log.read_bytes()
+    log.write_bytes(whole[: whole.rfind(b"\n", 0, len(whole) // 2) + 1])
+    before = events.land(tables, read(logs))
+    log.write_bytes(whole)
+    after = events.land(tables, read(logs))
+    assert before.new > 0 < after.new
+    ids = {row["record_id"] for row in rows_of(tables)}
+    assert ids == set(events.events_of([str(logs)], "c")["record_id"].to_pylist())
+    assert len(ids) == before.new + after.new
