@@ -4,6 +4,7 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import sys
 import threading
 import uuid
@@ -19,7 +20,7 @@ from typing import Any
 from jobs import config as configuration
 from jobs import errors
 from jobs.errors import InputError, UsageError
-from jobs.location import root_of, sole_writer
+from jobs.location import SCHEME, root_of, sole_writer
 from jobs.progress import stage, warn
 from parsers.rules import RuleSet, built_in, load
 
@@ -28,6 +29,7 @@ examples:
   kafka-audit audit /var/log/kafka --tables /data/audit
   kafka-audit audit broker-1/ broker-2/ 'old/*.gz' --tables /tmp/audit --cluster payments --timezone Europe/Berlin
   kafka-audit audit --config audit.toml --tables /data/audit --json
+  spark-submit .. jobs/nightly_audit.py audit 's3a://logs/payments/*/*.log*' --tables s3a://audit/payments
 
 exit codes:
   0 clean   1 findings at or above --fail-on   2 wrong usage or configuration   3 no log, nothing recognised, or a file unreadable
@@ -44,7 +46,12 @@ def add_arguments(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     audit.set_defaults(run=lambda options: Audit(options).run())
-    audit.add_argument("logs", nargs="*", metavar="LOGS", help="files, globs or folders (searched in depth; .gz too)")
+    audit.add_argument(
+        "logs",
+        nargs="*",
+        metavar="LOGS",
+        help="files, globs or folders (searched in depth; .gz too), or URIs of such that Spark can read",
+    )
     audit.add_argument("--tables", required=True, metavar="DIR", help="folder or URI of the Delta tables; made if missing")
     audit.add_argument("--cluster", metavar="NAME", help="name of the cluster (default: the name of the folder given)")
     audit.add_argument(
@@ -136,7 +143,11 @@ def _configuration(options: argparse.Namespace) -> configuration.Config:
 
 def _cluster(options: argparse.Namespace) -> configuration.Cluster:
     first = Path(options.logs[0])
-    name = options.cluster or (first.resolve().name if first.is_dir() else first.resolve().parent.name) or "cluster"
+    if SCHEME.match(options.logs[0]):
+        of_folder = first.parent if GLOB_OR_FILE.search(first.name) else first
+    else:
+        of_folder = first.resolve() if first.is_dir() else first.resolve().parent
+    name = options.cluster or of_folder.name or "cluster"
     timezone = configuration.check_timezone(options.timezone or "UTC")
     return configuration.Cluster(name, tuple(options.logs), timezone, options.kafka_version)
 
@@ -154,6 +165,8 @@ def _ruleset(site: Path | None) -> RuleSet:
 
 
 SHOWN_PROBLEMS = 5
+# the end of a URI that is no folder
+GLOB_OR_FILE = re.compile(r"[*?\[{.]")
 
 
 @dataclass(frozen=True)
@@ -188,6 +201,8 @@ class Audit:
         self.started_at = datetime.now(UTC)
         # check -> why it could not be run
         self.failed_checks: Mapping[str, str] = {}
+        # logs that are no files of this machine
+        self.remote: list[Any] = []
         # by which a silence has expired
         self.moment = self.now or self.started_at
 
@@ -199,18 +214,31 @@ class Audit:
         with stage("find logs") as doing:
             files = [file for cluster in self.config.clusters for file in ingest.find(cluster, self.ruleset)]
             doing.note(f"{sum(f.usable for f in files):,} logs among {sum(f.alike for f in files):,} files")
+        at_uris = [cluster for cluster in self.config.clusters if any(map(SCHEME.match, cluster.logs))]
         _warn_of(files)
-        if not any(f.usable for f in files):
+        if not at_uris and not any(f.usable for f in files):
             raise InputError(_nothing_found(files))
         self.warm_up = threading.Thread(target=contracts.preload, daemon=True)
         self.warm_up.start()
         root = root_of(self.options.tables)
         with sole_writer(root):
             with stage("start Spark"):
-                spark = session.start(sum(f.length for f in files))
+                spark = session.start(None if at_uris else sum(f.length for f in files))
+            if at_uris:
+                with stage("fetch logs", spark) as doing:
+                    self.remote = self._fetch(spark, at_uris)
+                    fetched = [file for one in self.remote for file in one.files]
+                    doing.note(f"{sum(f.usable for f in fetched):,} logs among {len(fetched):,} files")
+                _warn_of(fetched)
+                files += fetched
             store = Store(spark, root)
             outcomes = self._audit(store, files)
             return self._verdict(store, outcomes)
+
+    def _fetch(self, spark: Any, clusters: list[configuration.Cluster]) -> list[Any]:
+        from jobs import remote
+
+        return [found for cluster in clusters if (found := remote.find(spark, cluster, self.ruleset))]
 
     def _audit(self, store: Any, files: list[Any]) -> list[Outcome]:
         """All clusters at once: a stage costs the same for one or for many."""
@@ -339,7 +367,7 @@ class Audit:
         from jobs import events
 
         with stage("read records", store.spark) as doing:
-            read = events.land(store, files, self.ruleset, days=self.days, opened=opened.result)
+            read = events.land(store, files, self.ruleset, days=self.days, opened=opened.result, remote=self.remote)
             counts = [
                 f"{read.lines:,} lines",
                 f"{read.records:,} records",
@@ -355,7 +383,7 @@ class Audit:
         from jobs import nights
 
         mine = [file for file in files if file.cluster == cluster.name]
-        unreadable = tuple(f"{f.path}: {f.why}" for f in mine if f.kind == "unreadable")
+        unreadable = tuple(f"{f.name}: {f.why}" for f in mine if f.kind == "unreadable")
         problem = None
         if not any(file.usable for file in mine):
             problem = _nothing_found(mine)
@@ -494,7 +522,7 @@ def _literal(moment: datetime) -> str:
 def _warn_of(files: list[Any]) -> None:
     for file in files:
         if file.kind == "unreadable":
-            warn(f"{file.path}: {file.why}; passed over, all other files are read")
+            warn(f"{file.name}: {file.why}; passed over, all other files are read")
 
 
 def _nothing_found(files: list[Any]) -> str:
@@ -505,12 +533,12 @@ def _nothing_found(files: list[Any]) -> str:
     empty = [f for f in files if f.kind == "empty"]
     count = sum(file.alike for file in files)
     if unreadable:
-        return f"No readable log among {count:,} file(s): {unreadable[0].path}: {unreadable[0].why}."
+        return f"No readable log among {count:,} file(s): {unreadable[0].name}: {unreadable[0].why}."
     if len(empty) == len(files):
-        return f"{files[0].path} is empty." if count == 1 else f"All {count:,} files are empty."
+        return f"{files[0].name} is empty." if count == 1 else f"All {count:,} files are empty."
     other = next(f for f in files if f.kind == "unrelated")
     return (
-        f"None of the {count:,} file(s) holds a Kafka log record; {other.path}, for one, has no line with a header that is known. "
+        f"None of the {count:,} file(s) holds a Kafka log record; {other.name}, for one, has no line with a header that is known. "
         "Give the folder that holds controller.log and state-change.log; `kafka-audit explain LINE` tells about a line."
     )
 

@@ -20,6 +20,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import schemas
 from jobs.errors import UsageError
+from jobs.location import SCHEME
 
 SEVERITIES = ("info", "warning", "error", "critical")
 
@@ -368,7 +369,7 @@ def _cluster(entry: Entry, folder: Path) -> Cluster:
     entry.required("name", "logs")
     name, version = entry.text("name"), entry.text("kafka_version")
     assert name is not None
-    logs = tuple(str(folder / item) for item in entry.texts("logs"))
+    logs = tuple(item if SCHEME.match(item) else str(folder / item) for item in entry.texts("logs"))
     return Cluster(name, logs, check_timezone(entry.text("timezone") or "UTC"), version, _racks(entry))
 
 

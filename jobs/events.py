@@ -3,8 +3,9 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime, timedelta
+from functools import reduce
 from itertools import pairwise
 from typing import Any
 
@@ -112,7 +113,7 @@ def _in_days(days: tuple[date, date] | None) -> Callable[[str | None], bool] | N
 def parse(split: Split, parser: Parser, days: tuple[date, date] | None = None) -> Iterator[Block]:
     """What the records of a split say, some megabytes at a time."""
     file = split.file
-    source = Source(file.cluster, file.node, str(file.path), zone(file.timezone))
+    source = Source(file.cluster, file.node, file.name, zone(file.timezone))
     identity = Identity(file.cluster, split.said_before)
     reader = parser.reader(file.kind == "bare", split.line_no)
 
@@ -231,23 +232,41 @@ class Here:
 class OnWorkers:
     """Splits parsed by Spark's workers; blocks stay there, packed: rows of 70 columns take more to keep than to parse."""
 
-    def __init__(self, spark: Any, splits: Sequence[Split], parser: Parser, days: tuple[date, date] | None) -> None:
-        tasks, ruleset = list(splits), parser.ruleset
-        cores = spark.sparkContext.defaultParallelism
+    def __init__(
+        self,
+        spark: Any,
+        splits: Sequence[Split],
+        parser: Parser,
+        days: tuple[date, date] | None,
+        remote: Sequence[Any] = (),
+    ) -> None:
+        """remote: `remote.Remote`, whose files are those of splits with a URI."""
+        tasks = [split for split in splits if not split.file.uri]
+        ruleset = parser.ruleset
 
         def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             of_worker = Parser(ruleset)
             for batch in batches:
                 for number in batch.column(0).to_pylist():
-                    for block in parse(tasks[number], of_worker, days):
-                        columns: dict[str, list[Any]] = {"number": [block.number], "summary": [block.summary()]}
-                        for table in SCHEMAS:
-                            columns |= {table: [_packed(block.tables[table])], f"{table}_ids": [block.ids[table]]}
-                        yield pa.RecordBatch.from_pydict(columns, schema=_BLOCK)
+                    yield from _rows_of(parse(tasks[number], of_worker, days))
 
-        partitions = min(len(tasks), max(4 * cores, sum(split.end - split.begin for split in tasks) // ingest.LARGEST_SPLIT))
-        numbers = spark.range(0, len(tasks), 1, partitions)
-        self._blocks = numbers.mapInArrow(work, _BLOCK_DDL).persist()
+        def of_cluster(cluster: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+            by_uri = {split.file.uri: split for split in splits if split.file.cluster == cluster}
+
+            def work_fetched(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+                of_worker = Parser(ruleset)
+                for uri, path in ingest.fetched(batches):
+                    if split := by_uri.get(uri):
+                        yield from _rows_of(parse(replace(split, file=replace(split.file, path=path)), of_worker, days))
+
+            return work_fetched
+
+        frames = [one.pieces.mapInArrow(of_cluster(one.cluster), _BLOCK_DDL) for one in remote]
+        if tasks:
+            cores = spark.sparkContext.defaultParallelism
+            partitions = min(len(tasks), max(4 * cores, sum(split.end - split.begin for split in tasks) // ingest.LARGEST_SPLIT))
+            frames.append(spark.range(0, len(tasks), 1, partitions).mapInArrow(work, _BLOCK_DDL))
+        self._blocks = reduce(lambda one, other: one.unionByName(other), frames).persist()
         self.summaries = [json.loads(row.summary) for row in self._blocks.select("summary").collect()]
 
     def copies(self, table: str, known: Any) -> Any:
@@ -298,6 +317,15 @@ class OnWorkers:
     def close(self) -> None:
         """Gives memory free."""
         self._blocks.unpersist()
+
+
+def _rows_of(blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
+    """A row of _BLOCK for each."""
+    for block in blocks:
+        columns: dict[str, list[Any]] = {"number": [block.number], "summary": [block.summary()]}
+        for table in SCHEMAS:
+            columns |= {table: [_packed(block.tables[table])], f"{table}_ids": [block.ids[table]]}
+        yield pa.RecordBatch.from_pydict(columns, schema=_BLOCK)
 
 
 _BLOCK = pa.schema(
@@ -404,10 +432,12 @@ def land(
     *,
     days: tuple[date, date] | None = None,
     opened: Callable[[], Any] = lambda: None,
+    remote: Sequence[Any] = (),
 ) -> IngestSummary:
     """Appends what is new to `events` and `passed_over`; running it again adds nothing.
 
     days: only records of these, both included, in the zone of the log.  opened: returns when the tables are there.
+    remote: `remote.Remote` of files that are at URIs.
     Raises ConservationError where records were lost on the way, UsageError where the tables are of an earlier version.
     """
     parser = Parser(ruleset)
@@ -416,7 +446,11 @@ def land(
     cores = store.spark.sparkContext.defaultParallelism
     size = min(max(total // (3 * cores), ingest.SMALLEST_SPLIT), ingest.LARGEST_SPLIT)
     splits = ingest.splits(usable, parser, size)
-    parsed: Here | OnWorkers = (Here if total < SMALL else OnWorkers)(store.spark, splits, parser, days)
+    parsed: Here | OnWorkers = (
+        Here(store.spark, splits, parser, days)
+        if total < SMALL and not remote
+        else OnWorkers(store.spark, splits, parser, days, remote)
+    )
     try:
         totals = _conserved(splits, parsed.summaries)
         opened()
@@ -434,7 +468,7 @@ def _conserved(splits: Sequence[Split], summaries: Sequence[Mapping[str, Any]]) 
         lines[tuple(one["place"])] += one["counts"].get("lines", 0)
     for split, after in pairwise(splits):
         if split.number == after.number:
-            conserve(f"lines of {split.file.path}", after.line_no - split.line_no, lines[split.number, split.begin])
+            conserve(f"lines of {split.file.name}", after.line_no - split.line_no, lines[split.number, split.begin])
     conserve("records begun", totals["begun"], totals["records"] + totals["unfinished"])
     conserve("records read", totals["records"], totals["in_scope"] + totals["out_of_scope"] + totals["other_days"])
     return totals

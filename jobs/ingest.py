@@ -5,17 +5,22 @@ import glob
 import gzip
 import os
 import re
+import tempfile
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import BinaryIO
+from urllib.parse import unquote
+
+import pyarrow as pa
 
 from jobs.config import Cluster
 from jobs.errors import InputError
+from jobs.location import SCHEME
 from parsers.events import Identity, Parser
 from parsers.records import Record, split_lines
 from parsers.rules import RuleSet
@@ -47,6 +52,7 @@ class LogFile:
     of a header.  inode: of the file that was looked into.
     length: bytes of its text, unpacked.  cut: a collector has cut long lines of it in pieces.
     alike: files that are empty, or unrelated, stand for so many of a cluster.
+    uri: where it is, if that is no path of this machine.  ending: as of `ending`, where it is known.
     """
 
     path: Path
@@ -64,6 +70,13 @@ class LogFile:
     length: int = 0
     cut: bool = False
     alike: int = 1
+    uri: str = ""
+    ending: Mapping[bytes, int] | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.uri or str(self.path)
 
     @property
     def usable(self) -> bool:
@@ -162,8 +175,8 @@ class Sniffer:
             bare = bare or self._bare(line)
         return "bare" if bare else None
 
-    def look(self, path: Path) -> LogFile:
-        """What the file is; never raises."""
+    def look(self, path: Path, named: Path | None = None) -> LogFile:
+        """What the file is; never raises. named: the path whose folders name the node, if it is another one."""
         try:
             status = path.stat()
             size = status.st_size
@@ -194,7 +207,7 @@ class Sniffer:
                 goes_on = self.parser.joined.is_partial(last)
             head = next((line for line in lines if self._timed(self.parser.unwrapped(line))), "")
             return LogFile(
-                path, size, kind, self._node(path, text, kind),
+                path, size, kind, self._node(named or path.resolve(), text, kind),
                 open_end=bool(unended) or goes_on,
                 open_head=bool(unended) and _begins_like(unended, head),
                 inode=status.st_ino,
@@ -221,7 +234,7 @@ class Sniffer:
             ident = self.parser.log_ident(record.log_ident) if record.log_ident else None
             if ident is not None and ident.node is not None:
                 said[ident.node] += 1
-        folders = [m.group(1) for part in path.resolve().parts[:-1] if (m := NODE_FOLDER.fullmatch(part))]
+        folders = [m.group(1) for part in path.parts[:-1] if (m := NODE_FOLDER.fullmatch(part))]
         folder = int(folders[-1]) if folders else None
         if len(said) == 1:
             return next(iter(said))
@@ -231,7 +244,7 @@ class Sniffer:
 
 
 def find(cluster: Cluster, ruleset: RuleSet | None = None) -> list[LogFile]:
-    """Every file below what was given for a cluster, with what it is. Raises InputError where something given does not exist.
+    """Every file below the paths given for a cluster, with what it is. Raises InputError where something given does not exist.
 
     Of those that are empty or unrelated, of which there may be a million, the first of each stands for all.
     """
@@ -239,8 +252,9 @@ def find(cluster: Cluster, ruleset: RuleSet | None = None) -> list[LogFile]:
     found: list[LogFile] = []
     others: dict[str, LogFile] = {}
     alike: Counter[str] = Counter()
-    paths = _expand(cluster.logs)
-    if len(cluster.logs) > 1 or not os.path.isdir(cluster.logs[0]):
+    given = [logs for logs in cluster.logs if not SCHEME.match(logs)]
+    paths = _expand(given)
+    if len(given) != 1 or not os.path.isdir(given[0]):
         paths = iter(dict.fromkeys(paths))
     with ThreadPoolExecutor(2) as pool:
         while some := list(islice(paths, AT_A_TIME)):
@@ -262,7 +276,7 @@ def still_there(files: Iterable[LogFile]) -> list[LogFile]:
     """The files; a log that is not what was looked into any more, because it was rotated, removed or cut short, is unreadable."""
 
     def look_again(file: LogFile) -> LogFile:
-        if not file.usable:
+        if not file.usable or file.uri:
             return file
         try:
             status = file.path.stat()
@@ -362,12 +376,12 @@ def line_ends(file: LogFile, begin: int, end: int) -> int:
 
 
 def splits(files: Sequence[LogFile], parser: Parser, size: int) -> list[Split]:
-    """The files in parts of some `size` bytes. A packed file is read whole; so is one whose lines are cut, or have no time stamps."""
+    """The files in parts of some `size` bytes. A packed file is read whole; so is one at a URI, and one whose lines are cut, or have no time stamps."""
     found = []
     before = said_before(files, parser)
     for number, file in enumerate(files):
         edges = [0]
-        if not (file.packed or file.cut or file.kind == "bare") and file.length > size * 3 // 2:
+        if not (file.uri or file.packed or file.cut or file.kind == "bare") and file.length > size * 3 // 2:
             with file.open() as stream:
                 for at in range(size, file.length - size // 2, size):
                     place = _next_record(stream, at, parser) if at > edges[-1] else edges[-1]
@@ -388,7 +402,7 @@ def lines_of(split: Split, parser: Parser) -> Iterator[list[str]]:
     with split.file.open() as stream:
         status = os.fstat(stream.fileno())
         if split.file.inode and (status.st_ino != split.file.inode or status.st_size < split.file.size):
-            raise OSError(f"{split.file.path}: {ROTATED}")
+            raise OSError(f"{split.file.name}: {ROTATED}")
         stream.seek(split.begin)
         some = blocks(stream, None if split.file.packed else split.end - split.begin)
         if split.file.cut:
@@ -397,6 +411,21 @@ def lines_of(split: Split, parser: Parser) -> Iterator[list[str]]:
                 yield block
         else:
             yield from some
+
+
+def fetched(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, Path]]:
+    """(URI as Hadoop writes it, the file here until the next one is asked for) of each file of some pieces."""
+    rows = (row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
+    with tempfile.TemporaryDirectory(prefix="kafka-audit-") as folder:
+        for uri, pieces in groupby(rows, key=lambda row: row[0]):
+            local = Path(folder) / f"log{'.gz' if uri.endswith('.gz') else ''}"
+            with local.open("wb") as out:
+                for piece in pieces:
+                    out.write(piece[3])
+                # Spark gives lines without their ends; the last one may have none
+                if out.tell() == piece[1] + 1 and not uri.endswith(".gz"):
+                    out.truncate(piece[1])
+            yield unquote(uri), local
 
 
 # -- rotation ----------------------------------------------------------------------------------------------
@@ -422,6 +451,17 @@ def _last_of_one_moment(file: LogFile, parser: Parser) -> list[Record]:
     return ending if len(ending) < len(last) else []
 
 
+def ending(file: LogFile, parser: Parser) -> dict[bytes, int]:
+    """Ids of the texts that a file ends with within one moment, and how often."""
+    counts: Counter[bytes] = Counter()
+    identity = Identity(file.cluster)
+    for record in _last_of_one_moment(file, parser):
+        ident = parser.log_ident(record.log_ident)
+        node = ident.node if ident and ident.node is not None else file.node
+        counts[identity.of_text(node, record.raw)] += 1
+    return dict(counts)
+
+
 def said_before(files: Sequence[LogFile], parser: Parser) -> dict[int, dict[bytes, int]]:
     """Of files that go on, by rotation, where another ends within one moment: ids of the texts that this one ends with, how often."""
     families: dict[tuple[str, str, str], list[int]] = {}
@@ -435,11 +475,6 @@ def said_before(files: Sequence[LogFile], parser: Parser) -> dict[int, dict[byte
             after = begun.get(files[number].last_ts)
             if after is None or after == number or files[number].first_ts == files[number].last_ts:
                 continue
-            counts: Counter[bytes] = Counter()
-            identity = Identity(files[number].cluster)
-            for record in _last_of_one_moment(files[number], parser):
-                ident = parser.log_ident(record.log_ident)
-                node = ident.node if ident and ident.node is not None else files[number].node
-                counts[identity.of_text(node, record.raw)] += 1
-            found[after] = dict(counts)
+            known = files[number].ending
+            found[after] = dict(ending(files[number], parser) if known is None else known)
     return found
