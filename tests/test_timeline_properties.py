@@ -27,8 +27,10 @@ def settling(kept: int, unsettled: int) -> Iterator[None]:
     before = zookeeper.KEPT, zookeeper.UNSETTLED, kraft.KEPT, kraft.UNSETTLED
     zookeeper.KEPT = kraft.KEPT = kept
     zookeeper.UNSETTLED = kraft.UNSETTLED = unsettled * 1_000_000
-    yield
-    zookeeper.KEPT, zookeeper.UNSETTLED, kraft.KEPT, kraft.UNSETTLED = before
+    try:
+        yield
+    finally:
+        zookeeper.KEPT, zookeeper.UNSETTLED, kraft.KEPT, kraft.UNSETTLED = before
 
 
 @cache
