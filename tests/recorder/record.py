@@ -1,8 +1,8 @@
-"""Starts a real Kafka in KRaft mode on loopback, runs a scenario, keeps logs and truth as sample_logs/ has them, and checks the recording.
+"""Starts a real Kafka on loopback, in KRaft or ZooKeeper mode, runs a scenario, keeps logs and truth as sample_logs/ has them, and checks them.
 
     python tests/recorder/record.py --kafka 4.3.0 --scenario reassign --into recordings
 
-A scenario is a TOML file: nodes (ids; each broker and controller) and steps, each with `do`:
+A scenario is a TOML file: nodes (ids; in KRaft each broker and controller) and steps, each with `do`:
 create (topic, assignment or partitions and replication_factor, config) · fill (topic, records) · reassign (plan, throttle, cancel) ·
 delete (topic) · elect (type, topic) · kill, stop, start (node) · wait (until = "reassigned" or "in sync") · describe · sleep (seconds)
 """
@@ -32,7 +32,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
-from recorder import metadata_log  # noqa: E402
+from recorder import metadata_log, zookeeper_log  # noqa: E402
 from recorder.jars import RecorderError, class_of, fetch, numbers  # noqa: E402
 
 SCENARIOS = Path(__file__).with_name("scenarios")
@@ -52,14 +52,22 @@ STEPS: dict[str, tuple[set[str], set[str]]] = {
     "describe": (set(), set()),
     "sleep": ({"seconds"}, set()),
 }
-PROPERTIES = """process.roles=broker,controller
+KRAFT = """process.roles=broker,controller
 node.id={node}
 listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{quorum_port}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
 controller.listener.names=CONTROLLER
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 inter.broker.listener.name=PLAINTEXT
 controller.quorum.voters={voters}
+broker.session.timeout.ms=6000
+broker.heartbeat.interval.ms=1500
+"""
+ZOOKEEPER = """broker.id={node}
+listeners=PLAINTEXT://127.0.0.1:{port}
+zookeeper.connect=127.0.0.1:{zookeeper_port}
+zookeeper.session.timeout.ms=6000
+"""
+PROPERTIES = """advertised.listeners=PLAINTEXT://127.0.0.1:{port}
 log.dirs={data}
 num.network.threads=2
 num.io.threads=2
@@ -67,13 +75,20 @@ offsets.topic.replication.factor=2
 offsets.topic.num.partitions=2
 log.cleaner.dedupe.buffer.size=2097152
 log.index.size.max.bytes=1048576
-broker.session.timeout.ms=6000
-broker.heartbeat.interval.ms=1500
 replica.lag.time.max.ms=8000
 """
+ZOOKEEPER_SERVER = """dataDir={data}
+clientPort={port}
+clientPortAddress=127.0.0.1
+tickTime=2000
+admin.enableServer=false
+"""
+ENVIRONMENT = re.compile(rb"^.*(?:Client|Server) environment:.*\n", re.MULTILINE)
+# file -> logger, its level in Kafka's own configuration, and the one that shows more
+STATES = ("state.change.logger", "INFO", "TRACE")
 LOGGERS = {
-    "controller": ("org.apache.kafka.controller", "INFO", "DEBUG"),
-    "state-change": ("state.change.logger", "INFO", "TRACE"),
+    "kraft": {"controller": ("org.apache.kafka.controller", "INFO", "DEBUG"), "state-change": STATES},
+    "zookeeper": {"controller": ("kafka.controller", "TRACE", "TRACE"), "state-change": STATES},
 }
 
 
@@ -102,30 +117,30 @@ def scenario_of(path: Path) -> dict[str, Any]:
     return content
 
 
-def log4j_properties(version: str, level: str, folder: str) -> tuple[str, str]:
+def log4j_properties(version: str, mode: str, level: str, folder: str) -> tuple[str, str]:
     """(option of Java, text of the file): controller.log, state-change.log and server.log of a node, with the official pattern and levels."""
-    trace = level == "trace"
+    trace, loggers = level == "trace", LOGGERS[mode]
     if numbers(version) >= (4,):
         lines = ["rootLogger.level = INFO", "rootLogger.appenderRef.server.ref = server"]
-        for name in ("server", *LOGGERS):
+        for name in ("server", *loggers):
             lines += [
                 f"appender.{name}.type = File", f"appender.{name}.name = {name}", f"appender.{name}.fileName = {folder}/{name}.log",
                 f"appender.{name}.layout.type = PatternLayout", f"appender.{name}.layout.pattern = [%d] %p %m (%c)%n",
             ]  # fmt: skip
-        for name, (logger, default, traced) in LOGGERS.items():
+        for name, (logger, default, traced) in loggers.items():
             lines += [
                 f"logger.{name}.name = {logger}", f"logger.{name}.level = {traced if trace else default}",
                 f"logger.{name}.additivity = false", f"logger.{name}.appenderRef.{name}.ref = {name}",
             ]  # fmt: skip
         return "log4j2.configurationFile", "\n".join(lines) + "\n"
     lines = ["log4j.rootLogger=INFO, server"]
-    for name in ("server", *LOGGERS):
+    for name in ("server", *loggers):
         lines += [
             f"log4j.appender.{name}=org.apache.log4j.FileAppender", f"log4j.appender.{name}.File={folder}/{name}.log",
             f"log4j.appender.{name}.layout=org.apache.log4j.PatternLayout",
             f"log4j.appender.{name}.layout.ConversionPattern=[%d] %p %m (%c)%n",
         ]  # fmt: skip
-    for name, (logger, default, traced) in LOGGERS.items():
+    for name, (logger, default, traced) in loggers.items():
         lines += [f"log4j.logger.{logger}={traced if trace else default}, {name}", f"log4j.additivity.{logger}=false"]
     return "log4j.configuration", "\n".join(lines) + "\n"
 
@@ -140,17 +155,27 @@ def free_ports(count: int) -> list[int]:
 
 
 def forget(recording: Path, folders: Sequence[Path]) -> None:
-    """Takes folders of this machine out of all that was recorded."""
+    """Takes this machine out of all that was recorded: its folders, and the lines in which ZooKeeper's client describes it."""
     for file in (path for path in recording.rglob("*") if path.is_file()):
-        before = after = file.read_bytes()
+        before = file.read_bytes()
+        after = ENVIRONMENT.sub(b"", before)
         for folder in folders:
             after = after.replace(str(folder).encode(), b"")
         if after != before:
             file.write_bytes(after)
 
 
+def listens(port: int) -> bool:
+    """Whether somebody does on loopback."""
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
+    return False
+
+
 class Cluster:
-    """Nodes on loopback, their tools, and what was done to them. As a context manager: no node outlives it."""
+    """Nodes of KRaft on loopback, their tools, and what was done to them. As a context manager: no node outlives it."""
+
+    mode = "kraft"
 
     def __init__(self, version: str, level: str, nodes: Sequence[int], recording: Path, work: Path) -> None:
         self.version, self.level, self.recording, self.work = version, level, recording, work
@@ -204,19 +229,24 @@ class Cluster:
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         self.note("format", nodes=list(self.ports), cluster_id=cluster_id, voters=list(self.ports), brokers=list(self.ports))
         voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in self.quorum.items())
-        for node, port in self.ports.items():
-            (self.recording / f"node-{node}").mkdir()
-            data = self.work / f"data-{node}"
-            text = PROPERTIES.format(node=node, port=port, quorum_port=self.quorum[node], voters=voters, data=data)
-            (self.work / f"node-{node}.properties").write_text(text, "utf-8")
-            self.tool("StorageTool", "format", "-t", cluster_id, "-c", str(self.work / f"node-{node}.properties"))
+        for node in self.ports:
+            configured = self.configure(node, KRAFT, quorum_port=self.quorum[node], voters=voters)
+            self.tool("StorageTool", "format", "-t", cluster_id, "-c", str(configured))
+
+    def configure(self, node: int, text: str, **values: Any) -> Path:
+        """Writes the configuration of a node."""
+        (self.recording / f"node-{node}").mkdir()
+        file = self.work / f"node-{node}.properties"
+        values |= {"node": node, "port": self.ports[node], "data": self.work / f"data-{node}"}
+        file.write_text((text + PROPERTIES).format(**values), "utf-8")
+        return file
 
     def start(self, *nodes: int) -> None:
         """Starts nodes and waits until their brokers say so. Raises RecorderError."""
         self.note("start", nodes=list(nodes))
         for node in nodes:
             folder = self.recording / f"node-{node}"
-            option, text = log4j_properties(self.version, self.level, str(folder))
+            option, text = log4j_properties(self.version, self.mode, self.level, str(folder))
             config = self.work / f"log4j-{node}.properties"
             config.write_text(text, "utf-8")
             command = self.java("kafka.Kafka", str(self.work / f"node-{node}.properties"), options=[f"-D{option}=file:{config}"])
@@ -228,9 +258,7 @@ class Cluster:
     def _accepts(self, node: int) -> bool:
         if self.running[node].poll() is not None:
             raise RecorderError(f"Node {node} has ended: {(self.work / f'node-{node}.out').read_text('utf-8', 'replace')[-400:]}")
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.ports[node]), 1):
-            return True
-        return False
+        return listens(self.ports[node])
 
     def _until(self, what: str, holds: Any, seconds: float) -> None:
         deadline = time.monotonic() + seconds
@@ -357,20 +385,63 @@ class Cluster:
         self.note("dumped metadata log", file="metadata-log.txt")
 
 
-def record(version: str, scenario: str, level: str, into: Path) -> Path:
-    """The folder of the recording, `<version>-<level>/<scenario>`. Raises RecorderError; what was recorded till then stays there."""
+class ZooKeeperCluster(Cluster):
+    """Brokers and one ZooKeeper, whose transaction log is the truth."""
+
+    mode = "zookeeper"
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        (self.port,) = free_ports(1)
+        self.data = self.work / "zookeeper"
+        self.zookeeper: subprocess.Popen[bytes] | None = None
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
+        if self.zookeeper is not None:
+            self.zookeeper.kill()
+            self.zookeeper.wait()
+
+    def format(self) -> None:
+        """Starts ZooKeeper, and writes the brokers' configurations."""
+        self.note("format", nodes=list(self.ports), brokers=list(self.ports))
+        config = self.work / "zookeeper.properties"
+        config.write_text(ZOOKEEPER_SERVER.format(data=self.data, port=self.port), "utf-8")
+        out = (self.work / "zookeeper.out").open("ab")
+        command = self.java("org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config))
+        self.zookeeper = subprocess.Popen(command, stdout=out, stderr=out, cwd=self.work)
+        self._until("ZooKeeper runs", lambda: listens(self.port), STARTED_WITHIN)
+        for node in self.ports:
+            self.configure(node, ZOOKEEPER, zookeeper_port=self.port)
+
+    def dump(self) -> None:
+        """The transaction log."""
+        files = sorted(self.data.glob("version-2/log.*"), key=lambda path: int(path.suffix[1:], 16))
+        rows = zookeeper_log.writes(b"".join(path.read_bytes() for path in files))
+        (self.recording / "truth-txn.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+        self.note("dumped ZooKeeper's transaction log", file="truth-txn.jsonl")
+
+
+MODES = {"kraft": (Cluster, (3, 3), (99,)), "zookeeper": (ZooKeeperCluster, (2, 6), (4,))}
+
+
+def record(version: str, mode: str, scenario: str, level: str, into: Path) -> Path:
+    """The folder of the recording, `<version>-<mode>-<level>/<scenario>`. Raises RecorderError; what was recorded till then stays there."""
     content = scenario_of(SCENARIOS / f"{scenario}.toml")
-    if numbers(version) < (3, 3):
-        raise RecorderError(f"Kafka {version} has no KRaft mode that can be relied on; 3.3.0 and later can be recorded")
-    recording = into / f"{version}-{level}" / scenario
+    nodes, first, end = MODES[mode]
+    if not first <= numbers(version) < end:
+        raise RecorderError(
+            f"Kafka {version} has no {mode} mode that can be recorded: KRaft from 3.3.0 on, ZooKeeper 2.6.0 to 3.9"
+        )
+    recording = into / f"{version}-{mode}-{level}" / scenario
     if recording.exists():
         raise RecorderError(f"{recording} is there already; remove it first")
     recording.mkdir(parents=True)
-    described = {"version": version, "level": level, "scenario": scenario, "java_time_zone": "UTC"}
+    described = {"version": version, "mode": mode, "level": level, "scenario": scenario, "java_time_zone": "UTC"}
     (recording / "recording.json").write_text(json.dumps(described, indent=1) + "\n", "utf-8")
     with (
         tempfile.TemporaryDirectory(prefix="kafka-recorder-") as work,
-        Cluster(version, level, content["nodes"], recording, Path(work)) as cluster,
+        nodes(version, level, content["nodes"], recording, Path(work)) as cluster,
     ):
         cluster.format()
         cluster.start(*content["nodes"])
@@ -435,13 +506,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kafka", required=True, metavar="VERSION")
     parser.add_argument("--scenario", required=True, metavar="NAME", help=f"a file of {SCENARIOS.relative_to(ROOT)}")
+    parser.add_argument("--mode", choices=list(MODES), default="kraft")
     parser.add_argument(
         "--level", choices=["default", "trace"], default="default", help="levels of the loggers (trace: DEBUG and TRACE)"
     )
     parser.add_argument("--into", type=Path, default=Path("recordings"), metavar="DIR")
     options = parser.parse_args(arguments)
     try:
-        recording = record(options.kafka, options.scenario, options.level, options.into.resolve())
+        recording = record(options.kafka, options.mode, options.scenario, options.level, options.into.resolve())
     except RecorderError as error:
         print(f"record: {error}", file=sys.stderr)
         return 2
