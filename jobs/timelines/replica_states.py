@@ -44,8 +44,8 @@ def printed_state(e: Event, pos: int) -> Iterator[ReplicaState]:
 def inferred_states(e: Event, pos: int, held: Assigned | None) -> Iterator[ReplicaState]:
     """States that follow from a line of a node that prints none. held: the assignment so far.
 
-    onNewPartitionCreation makes the replicas with the partition; a reassignment makes states added replicas when it begins (A2), and the old
-    ones are gone when the assignment without them is written.
+    onNewPartitionCreation makes the replicas with the partition; a reassignment makes the added replicas when it begins (A2), and the old
+    ones are gone when the assignment without them is written. By then those added are online (B1), or gone, too, where it was cancelled.
     """
     for ids, state in _inferred(e, held):
         for replica in ids or ():
@@ -60,8 +60,9 @@ def _inferred(e: Event, held: Assigned | None) -> Iterator[tuple[Ids | None, str
         yield e.replicas, "NewReplica"
     elif kind == "assignment_updated":
         yield e.adding_replicas, "NewReplica"
-        if held and held.removing and not e.adding_replicas and not e.removing_replicas:
-            yield without(held.removing, e.replicas), "NonExistentReplica"
+        if held and held.is_moving and not e.adding_replicas and not e.removing_replicas:
+            yield [replica for replica in held.adding or () if replica in e.replicas or ()], "OnlineReplica"
+            yield without(held.replicas, e.replicas), "NonExistentReplica"
     elif held is None:
         return
     elif kind == "partition_online" and e.from_state == "NewPartition":
