@@ -232,8 +232,9 @@ class Audit:
                 _warn_of(fetched)
                 files += fetched
             store = Store(spark, root)
-            outcomes = self._audit(store, files)
-            return self._verdict(store, outcomes)
+            code = self._verdict(store, self._audit(store, files))
+            spark.catalog.clearCache()
+            return code
 
     def _fetch(self, spark: Any, clusters: list[configuration.Cluster]) -> list[Any]:
         from jobs import remote
