@@ -61,7 +61,7 @@ def _inferred(e: Event, held: Assigned | None) -> Iterator[tuple[Ids | None, str
     elif kind == "assignment_updated":
         yield e.adding_replicas, "NewReplica"
         if held and held.is_moving and not e.adding_replicas and not e.removing_replicas:
-            yield [replica for replica in held.adding or () if replica in e.replicas or ()], "OnlineReplica"
+            yield [replica for replica in held.adding or () if replica in (e.replicas or ())], "OnlineReplica"
             yield without(held.replicas, e.replicas), "NonExistentReplica"
     elif held is None:
         return
