@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs import config as configuration
-from jobs import errors
+from jobs import errors, tool_outputs
 from jobs.errors import InputError, UsageError
 from jobs.location import SCHEME, root_of, sole_writer
 from jobs.progress import stage, warn
@@ -29,6 +29,7 @@ examples:
   kafka-audit audit /var/log/kafka --tables /data/audit
   kafka-audit audit broker-1/ broker-2/ 'old/*.gz' --tables /tmp/audit --cluster payments --timezone Europe/Berlin
   kafka-audit audit --config audit.toml --tables /data/audit --json
+  kafka-audit audit /var/log/kafka --tables /data/audit --checkpoint describe.txt --at 2026-03-01T04:00:00Z
   spark-submit .. jobs/nightly_audit.py audit 's3a://logs/payments/*/*.log*' --tables s3a://audit/payments
 
 exit codes:
@@ -77,6 +78,18 @@ def add_arguments(commands: Any) -> None:
         "--now", metavar="TIME", help="the moment that `stuck for` is measured against (default: the newest time stamp)"
     )
 
+    audit.add_argument(
+        "--checkpoint",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="what kafka-topics --describe, zookeeper-shell, kafka-metadata-shell or kafka-reassign-partitions printed: compared with the "
+        "timelines; may be repeated",
+    )
+    audit.add_argument(
+        "--at", metavar="TIME", help="when it was printed (default: as the file's name or zookeeper-shell's mtime says)"
+    )
     audit.add_argument("--rules", type=Path, metavar="DIR", help="a folder of rule files and layouts of your own, read with ours")
 
 
@@ -193,6 +206,10 @@ class Audit:
         given = options.day or options.days
         self.days = parsed_days(given, "--days") if given else None
         self.now = parsed_moment(options.now, "--now") if options.now else None
+        if options.at and not options.checkpoint:
+            raise UsageError("--at tells when a --checkpoint was printed; give that, too")
+        at = parsed_moment(options.at, "--at") if options.at else None
+        self.outputs = tool_outputs.given(options.checkpoint, at, [cluster.name for cluster in self.config.clusters])
         if options.metrics:
             from jobs import metrics
 
@@ -213,11 +230,15 @@ class Audit:
 
         with stage("find logs") as doing:
             files = [file for cluster in self.config.clusters for file in ingest.find(cluster, self.ruleset)]
+            self.outputs += tool_outputs.among(files)
             doing.note(f"{sum(f.usable for f in files):,} logs among {sum(f.alike for f in files):,} files")
+            if self.outputs:
+                doing.note(f"{len(self.outputs):,} checkpoints")
         at_uris = [cluster for cluster in self.config.clusters if any(map(SCHEME.match, cluster.logs))]
         _warn_of(files)
         if not at_uris and not any(f.usable for f in files):
             raise InputError(_nothing_found(files))
+        files = [file for file in files if file.kind != "checkpoint"]
         self.warm_up = threading.Thread(target=contracts.preload, daemon=True)
         self.warm_up.start()
         root = root_of(self.options.tables)
@@ -258,8 +279,12 @@ class Audit:
         if audited and not night.is_empty:
             with stage("outages, assignments, durability", spark):
                 self._derive(store, audited)
+        if audited and (self.outputs or not (night.is_empty or store.has_none("checkpoints"))):
+            with stage("checkpoints", spark):
+                outputs = [output for output in self.outputs if output.cluster in audited]
+                tool_outputs.write(store, outputs, {name: made.facts[name] for name in audited})
         clocks = self._clocks(outcomes, made.facts)
-        asked = checks.asked(clocks, self.config.thresholds, self.config.slos, self._silences())
+        asked = checks.asked(clocks, self.config.thresholds, self.config.slos, self._silences(), self.outputs)
         if audited and (made.is_new or night.asked != {asked}):
             with stage("checks, contracts", spark) as doing:
                 facts = {name: made.facts[name] for name in audited}
@@ -494,15 +519,14 @@ class Audit:
         from jobs.store import quoted
 
         given = {name: value for name, value in vars(self.options).items() if name != "run"}
-        shown = {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
-        shown["clusters"] = [asdict(cluster) for cluster in self.config.clusters]
+        given["clusters"] = [asdict(cluster) for cluster in self.config.clusters]
         store.append(
             "audit_runs",
             store.spark.sql(
                 f"SELECT {quoted(self.run_id)} AS run_id, {_literal(self.started_at)} AS started_at, {_literal(datetime.now(UTC))} AS finished_at, "
                 f"{quoted(status)} AS status, {outcomes[0].records}L AS records_read, {outcomes[0].new}L AS records_new, "
                 f"{outcomes[0].out_of_scope}L AS records_out_of_scope, {quoted(rules_version(self.rules))} AS rules_version, "
-                f"{quoted(code_version())} AS code_version, {quoted(json.dumps(shown))} AS parameters"
+                f"{quoted(code_version())} AS code_version, {quoted(json.dumps(given, default=str))} AS parameters"
             ),
         )
 
@@ -537,7 +561,7 @@ def _nothing_found(files: list[Any]) -> str:
         return f"No readable log among {count:,} file(s): {unreadable[0].name}: {unreadable[0].why}."
     if len(empty) == len(files):
         return f"{files[0].name} is empty." if count == 1 else f"All {count:,} files are empty."
-    other = next(f for f in files if f.kind == "unrelated")
+    other = next(f for f in files if f.kind in ("unrelated", "checkpoint"))
     return (
         f"None of the {count:,} file(s) holds a Kafka log record; {other.name}, for one, has no line with a header that is known. "
         "Give the folder that holds controller.log and state-change.log; `kafka-audit explain LINE` tells about a line."

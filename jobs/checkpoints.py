@@ -1,7 +1,8 @@
 """What tools outside of the logs say about partitions at one moment, and whether the timelines agree. Pure.
 
-Read are kafka-topics --describe (every form, also --under-replicated-partitions and the like), the partition state of zookeeper-shell, and
-partitions as kafka-metadata-shell prints them. A tool prints no time, but for zookeeper-shell: the caller says when it was run.
+Read are kafka-topics --describe (every form, also --under-replicated-partitions and the like), the partition state of zookeeper-shell,
+partitions as kafka-metadata-shell prints them, and the current assignment that kafka-reassign-partitions prints. A tool prints no time, but for zookeeper-shell: the caller says when it was run, or the
+file's name does.
 """
 
 import json
@@ -13,15 +14,20 @@ from typing import Any
 
 Row = Mapping[str, Any]
 
-DESCRIBED = re.compile(r"\s*Topic: ?([a-zA-Z0-9._\-]+)\s+Partition: ?(\d+)\s+(.*)")
+DESCRIBED = re.compile(r"\s*Topic: ?([a-zA-Z0-9._\-]+)\s+Partition: ?(\d{1,10})\s+(.*)")
 FIELD = re.compile(r"(Leader|Replicas|Isr|Adding Replicas|Removing Replicas|Elr|LastKnownElr|Offline): ?([^\t]*)")
 TOPIC = re.compile(r"Topic: ?([a-zA-Z0-9._\-]+)\s+(?:TopicId: ?\S+\s+)?PartitionCount: ?\d+")
-STATE_PATH = re.compile(r"/brokers/topics/([a-zA-Z0-9._\-]+)/partitions/(\d+)/state")
-SHELL_PATH = re.compile(r"/topics/(?:byName/)?([a-zA-Z0-9._\-]+)/(\d+)(?:/data)?\b")
-REGISTRATION = re.compile(r"PartitionRegistration\((.*)\)")
-NAMED_LIST = re.compile(r"(\w+)=\[([\d, ]*)\]")
-NAMED_NUMBER = re.compile(r"(leader|leaderEpoch|partitionEpoch)=(-?\d+)")
-MAX_LINE = 1_000_000  # characters; what is longer is no line of these tools
+STATE_PATH = re.compile(r"/brokers/topics/([a-zA-Z0-9._\-]+)/partitions/(\d{1,10})/state")
+SHELL_PATH = re.compile(r"/topics/(?:byName/)?([a-zA-Z0-9._\-]+)/(\d{1,10})(?:/data)?\b")
+REGISTRATION = re.compile(r"PartitionRegistration\((.*)")
+NAMED_LIST = re.compile(r"\b(\w+)=\[([\d, ]*)\]")
+NAMED_NUMBER = re.compile(r"(leader|leaderEpoch|partitionEpoch)=(-?\d{1,10})\b")
+NAMED_TIME = re.compile(r"\d{4}-?\d\d-?\d\dT\d\d[:\-]?\d\d[:\-]?\d\dZ")
+ZOOKEEPER_TIME = re.compile(r"^mtime = \w{3} (\w{3} \d+ \d\d:\d\d:\d\d) (?:UTC|GMT) (\d{4})$", re.MULTILINE)
+TOPIC_NAME = re.compile(r"[a-zA-Z0-9._\-]+")
+CURRENT = "Current partition replica assignment"
+NO_ID = 2**31  # beyond Kafka's 32 bits
+MAX_LINE = 20_000  # characters of a line about one partition
 
 
 class CheckpointError(ValueError):
@@ -30,7 +36,7 @@ class CheckpointError(ValueError):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One partition at one moment, as a tool tells it; null: it does not tell. source: describe, zookeeper or metadata_shell.
+    """One partition at one moment, as a tool tells it; null: it does not tell. source: describe, zookeeper, metadata_shell or reassign.
 
     adding, removing: null where the form has no such columns (up to 2.7 a reassignment that runs does not show).
     """
@@ -50,17 +56,38 @@ class Checkpoint:
 
 def parse(text: str) -> list[Checkpoint]:
     """The partitions that a tool's output tells of, in its order. Raises CheckpointError where it is of none of these tools."""
-    lines = [line if len(line) <= MAX_LINE else "" for line in text.splitlines()]
-    found = [*_described(lines), *_of_zookeeper(lines), *_of_metadata_shell(lines)]
+    whole = text.splitlines()
+    lines = [line if len(line) <= MAX_LINE else "" for line in whole]
+    told = (*_described(lines), *_of_zookeeper(lines), *_of_metadata_shell(lines), *_of_reassign(whole))
+    found = [one for one in told if _is_sound(one)]
     if not found and not any(TOPIC.match(line) for line in lines):
         raise CheckpointError(
-            "is no output of kafka-topics --describe, of zookeeper-shell get /brokers/topics/../state, or of kafka-metadata-shell"
+            "is no output of kafka-topics --describe, of zookeeper-shell get /brokers/topics/../state, of kafka-metadata-shell, "
+            "or of kafka-reassign-partitions --generate or --execute"
         )
     return sorted(found, key=lambda one: one.line)
 
 
+def is_output(text: str) -> bool:
+    """Whether the text is of one of these tools and tells of a partition."""
+    try:
+        return any(hint in text for hint in ("Partition: ", "/state", "/topics/", CURRENT)) and bool(parse(text))
+    except CheckpointError:
+        return False
+
+
+def _is_sound(one: Checkpoint) -> bool:
+    """Whether its numbers are such as Kafka has: the text is anybody's."""
+    numbers = [one.leader, one.leader_epoch, one.partition_epoch]
+    for ids in (one.isr, one.replicas, one.adding, one.removing):
+        numbers += ids or ()
+    return type(one.partition) is int and all(
+        number is None or (type(number) is int and -1 <= number < NO_ID) for number in (one.partition, *numbers)
+    )
+
+
 def _ids(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"-?\d+", text))
+    return tuple(int(part) if len(part) < 12 else NO_ID for part in re.findall(r"-?\d+", text))
 
 
 def _described(lines: Sequence[str]) -> Iterator[Checkpoint]:
@@ -72,7 +99,7 @@ def _described(lines: Sequence[str]) -> Iterator[Checkpoint]:
         if not {"Leader", "Replicas", "Isr"} <= values.keys():
             continue
         leader = values["Leader"].strip()
-        numeric = re.fullmatch(r"-?\d+", leader)
+        numeric = re.fullmatch(r"-?\d{1,10}", leader)
         yield Checkpoint(
             "describe", row[1], int(row[2]), number,
             leader=int(leader) if numeric else -1 if leader in ("none", "N/A") else None,
@@ -90,7 +117,7 @@ def _of_zookeeper(lines: Sequence[str]) -> Iterator[Checkpoint]:
             continue
         following = list(enumerate(lines[number - 1 : number + 20], number))
         state = next((held for _, later in following if (held := _json(later)) and "isr" in held), None)
-        versions = [found[1] for _, later in following if (found := re.match(r"dataVersion = (\d+)", later))]
+        versions = [found[1] for _, later in following if (found := re.match(r"dataVersion = (\d{1,10})\b", later))]
         if state and isinstance(state["isr"], list) and isinstance(state.get("leader"), int):
             yield Checkpoint(
                 "zookeeper", path[1], int(path[2]), number, leader=state["leader"], isr=tuple(state["isr"]),
@@ -102,9 +129,13 @@ def _json(line: str) -> dict[str, Any] | None:
     begin = line.find("{")
     try:
         found = json.loads(line[begin:]) if begin >= 0 else None
-    except (json.JSONDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def _listed(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, list) else ()
 
 
 def _of_metadata_shell(lines: Sequence[str]) -> Iterator[Checkpoint]:
@@ -119,7 +150,7 @@ def _of_metadata_shell(lines: Sequence[str]) -> Iterator[Checkpoint]:
             lists = {name: _ids(ids) for name, ids in NAMED_LIST.findall(registration[1])}
             numbers = {name: int(value) for name, value in NAMED_NUMBER.findall(registration[1])}
         elif record and "replicas" in record and "partitionEpoch" in record:
-            lists = {name: tuple(record.get(name) or ()) for name in ("replicas", "isr", "addingReplicas", "removingReplicas")}
+            lists = {name: _listed(record.get(name)) for name in ("replicas", "isr", "addingReplicas", "removingReplicas")}
             numbers = {name: record[name] for name in ("leader", "leaderEpoch", "partitionEpoch") if name in record}
         else:
             continue
@@ -129,6 +160,18 @@ def _of_metadata_shell(lines: Sequence[str]) -> Iterator[Checkpoint]:
             partition_epoch=numbers.get("partitionEpoch"),
         )  # fmt: skip
         path = None
+
+
+def _of_reassign(lines: Sequence[str]) -> Iterator[Checkpoint]:
+    """The JSON after `Current partition replica assignment`; of replicas only the assigned ones."""
+    for number, line in enumerate(lines, 1):
+        if line.strip() != CURRENT:
+            continue
+        current = next((held for later in lines[number : number + 3] if (held := _json(later))), {})
+        for row in _listed(current.get("partitions")):
+            if isinstance(row, dict) and isinstance(row.get("topic"), str) and TOPIC_NAME.fullmatch(row["topic"]):
+                partition: Any = row.get("partition")
+                yield Checkpoint("reassign", row["topic"], partition, number, replicas=_listed(row.get("replicas")))
 
 
 # -- compared with the timelines -------------------------------------------------------------------------------
@@ -183,8 +226,17 @@ def compare(checkpoints: Iterable[Checkpoint], rows: Iterable[Row], at: datetime
     return found
 
 
-def moment_of(text: str) -> datetime | None:
-    """When zookeeper-shell's output was last true at the earliest: `mtime = Fri Nov 20 10:24:05 UTC 2026`; null: it does not say."""
-    if not (found := re.search(r"^mtime = \w{3} (\w{3} \d+ \d\d:\d\d:\d\d) (?:UTC|GMT) (\d{4})$", text, re.MULTILINE)):
+def moment_of(text: str, name: str) -> datetime | None:
+    """When an output was true: by its file's name, describe-20260301T040000Z.txt; else by zookeeper-shell's `mtime = Fri Nov 20 10:24:05 UTC
+    2026`, since when it was; null: neither says.
+    """
+    if found := NAMED_TIME.search(name):
+        form, told = "%Y%m%d%H%M%S", re.sub(r"\D", "", found[0])
+    elif found := ZOOKEEPER_TIME.search(text):
+        form, told = "%b %d %H:%M:%S %Y", f"{found[1]} {found[2]}"
+    else:
         return None
-    return datetime.strptime(f"{found[1]} {found[2]}", "%b %d %H:%M:%S %Y").replace(tzinfo=UTC)
+    try:
+        return datetime.strptime(told, form).replace(tzinfo=UTC)
+    except ValueError:
+        return None

@@ -16,10 +16,11 @@ import schemas
 from jobs import outages
 from jobs.config import Silence, Slo, Threshold, glob_pattern
 from jobs.store import computed_once, quoted, run_concurrently
+from jobs.tool_outputs import ToolOutput
 
 AUDITED = (
     "events", "partition_timeline", "replica_timeline", "reassignments", "topic_deletions", "controllers", "discontinuities",
-    "coverage", "broker_outages", "topic_assignments", "broker_load", "durability",
+    "coverage", "broker_outages", "topic_assignments", "broker_load", "durability", "checkpoints",
 )  # fmt: skip
 # a check may tell what its findings are about one by one, and which outage (node null: of all brokers) they follow from
 SUBJECTS = "ARRAY<STRUCT<topic: STRING, partition: INT, replica: INT, since: TIMESTAMP, until: TIMESTAMP>>"
@@ -76,10 +77,16 @@ def clock_rows(spark: SparkSession, clocks: Sequence[Clock]) -> DataFrame:
     return spark.sql(f"SELECT * FROM VALUES {rows} AS t(cluster, now, incarnation, kafka_version, version_number)")
 
 
-def asked(clocks: Sequence[Clock], thresholds: Sequence[Threshold], slos: Sequence[Slo], silences: Sequence[Silence]) -> str:
+def asked(
+    clocks: Sequence[Clock],
+    thresholds: Sequence[Threshold],
+    slos: Sequence[Slo],
+    silences: Sequence[Silence],
+    outputs: Sequence[ToolOutput],
+) -> str:
     """Hash of all that findings depend on besides the tables: of the same tables, the same is found."""
     texts = [statement.sql for kind in ("facts", "checks") for statement in schemas.statements(kind)]
-    return hashlib.sha256(repr((texts, clocks, thresholds, slos, silences)).encode()).hexdigest()
+    return hashlib.sha256(repr((texts, clocks, thresholds, slos, silences, outputs)).encode()).hexdigest()
 
 
 def still(before: DataFrame) -> DataFrame:

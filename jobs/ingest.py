@@ -18,6 +18,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
+from jobs import checkpoints
 from jobs.config import Cluster
 from jobs.errors import InputError
 from jobs.location import SCHEME
@@ -46,7 +47,8 @@ LAST_RECORDS = 64 * 1024
 
 @dataclass(frozen=True)
 class LogFile:
-    """One file that was given. kind: `log`, `bare` (records without time stamps), `empty`, `unrelated`, `unreadable`.
+    """One file that was given. kind: `log`, `bare` (records without time stamps), `checkpoint` (`jobs.checkpoints`), `empty`,
+    `unrelated`, `unreadable`.
 
     open_end: its last line has no end: it is being written, or the writer died.  open_head: what there is of it may be the beginning
     of a header.  inode: of the file that was looked into.
@@ -192,7 +194,7 @@ class Sniffer:
                 if kind or len(text) >= LOOK_AT_MOST:
                     break
             if kind is None:
-                return LogFile(path, size, "unrelated" if text else "empty")
+                return LogFile(path, size, "empty" if not text else "checkpoint" if checkpoints.is_output(text) else "unrelated")
             # a truncated archive shows only at its end
             length, end = _to_the_end(path, size)
             last_line = re.split(rb"[\r\n]", end)[-1].decode("utf-8", "replace")

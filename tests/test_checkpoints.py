@@ -40,6 +40,11 @@ FORMS = {
         "leader=2, leaderRecoveryState=RECOVERED, leaderEpoch=4, partitionEpoch=6)\n",
         {"leader": 2, "replicas": (1, 2), "isr": (2,), "leader_epoch": 4, "partition_epoch": 6, "adding": ()},
     ),
+    "kafka-reassign-partitions": (
+        'Current partition replica assignment\n\n{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[2,1],"log_dirs":["any","any"]}]}\n'
+        '\nSave this to use as the --reassignment-json-file option during rollback\n',
+        {"replicas": (2, 1), "leader": None, "isr": None, "adding": None},
+    ),
     "kafka-metadata-shell, records": (
         '/topics/orders/0/data\n{"partitionId":0,"topicId":"x","replicas":[1,2],"isr":[1],"leader":1,"leaderEpoch":0,"partitionEpoch":3}\n',
         {"leader": 1, "isr": (1,), "partition_epoch": 3},
@@ -61,6 +66,22 @@ def test_every_form(form):
 def test_what_is_none_of_these_tools(text):
     with pytest.raises(checkpoints.CheckpointError, match="is no output of"):
         checkpoints.parse(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Topic: orders\tPartition: {'9' * 5000}\tLeader: 1\tReplicas: 1\tIsr: 1\n",
+        f"Topic: orders\tPartition: 0\tLeader: 1\tReplicas: {'9' * 5000}\tIsr: 1\n",
+        "Topic: orders\tPartition: 0\tLeader: 9999999999\tReplicas: 1\tIsr: 1\n",
+        'get /brokers/topics/orders/partitions/0/state\n{"leader":1,"isr":["x",{}]}\n',
+        f'get /brokers/topics/orders/partitions/0/state\n{{"leader":{"9" * 5000},"isr":[1]}}\n',
+        'Current partition replica assignment\n{"partitions":[{"topic":"orders","partition":"0","replicas":[1]},{"topic":"<b>","partition":0},7]}\n',
+        '/topics/orders/0/data\n{"replicas":7,"isr":null,"leader":"1","partitionEpoch":"x"}\n',
+    ],
+)
+def test_numbers_that_kafka_cannot_have_are_no_checkpoint(text):
+    assert not checkpoints.is_output(text)
 
 
 def test_a_topic_without_partitions_is_a_checkpoint_of_none():
@@ -91,26 +112,44 @@ def test_what_agrees_and_what_does_not():
     assert found.columns == ("replicas",)
 
 
-def test_the_time_that_zookeeper_tells():
-    assert checkpoints.moment_of("x\nmtime = Fri Nov 20 10:24:05 UTC 2026\n") == datetime(2026, 11, 20, 10, 24, 5, tzinfo=UTC)
-    assert checkpoints.moment_of("x") is None
+def test_the_time_that_an_output_tells():
+    at = datetime(2026, 11, 20, 10, 24, 5, tzinfo=UTC)
+    assert checkpoints.moment_of("x\nmtime = Fri Nov 20 10:24:05 UTC 2026\n", "state.txt") == at
+    assert checkpoints.moment_of("x", "describe-20261120T102405Z.txt") == at
+    assert checkpoints.moment_of("x", "2026-11-20T10-24-05Z-describe") == at
+    assert checkpoints.moment_of("x", "describe-20261120.txt") is None
+    assert checkpoints.moment_of("x", "describe-20269999T102405Z.txt") is None
 
 
-def described(recording: Path) -> list[tuple[Path, datetime, datetime]]:
-    """(output, begin and end of the tool's run) of every kafka-topics --describe of a recording."""
+def outputs(recording: Path) -> list[tuple[Path, datetime, datetime]]:
+    """(output, begin and end of the tool's run) of what tools told of the partitions of a recording."""
     steps = [json.loads(line) for line in (recording / "steps.jsonl").read_text().splitlines()]
-    runs = []
-    for number, step in enumerate(steps):
-        ended = steps[number + 1] if number + 1 < len(steps) else step
-        if step.get("action") == "describe" or (
-            step.get("step") == "tool" and "--describe" in step["args"] and "TopicCommand" in step["main"]
-        ):
-            begin, end = (truth.moment_of(one.get("ts") or one["time"]) for one in (step, ended))
-            runs.append((step.get("file"), begin, end))
-    files = sorted(recording.glob("describe-*.txt"), key=lambda path: int(re.match(r"describe-(\d+)", path.name)[1]))
+    spans = [
+        tuple(truth.moment_of(one.get("ts") or one["time"]) for one in pair)
+        for pair in zip(steps, [*steps[1:], steps[-1]], strict=True)
+    ]
+    described, moved = [], []
+    for step, span in zip(steps, spans, strict=True):
+        args, main = step.get("args", []), step.get("main", "")
+        if step.get("action") == "describe" or ("TopicCommand" in main and "--describe" in args):
+            described.append((step.get("file"), *span))
+        elif step.get("action") == "reassign --execute":
+            moved.append((f"{Path(step['file']).stem}-execute.txt", *span))
+        elif step.get("step") == "tool" and "ReassignPartitionsCommand" in main and {"--generate", "--execute"} & set(args):
+            moved.append((None, *span))
+    files = sorted(recording.glob("*-*"), key=lambda path: [int(part) for part in re.findall(r"\d+", path.name)[:1]])
+    told = [
+        *_of(recording, described, [file for file in files if re.fullmatch(r"describe-.*\.txt", file.name)]),
+        *_of(recording, moved, [file for file in files if re.fullmatch(r"reassign-\d+-.*(generate|execute)\.out", file.name)]),
+    ]
+    return [one for one in told if "existing assignment running" not in one[0].read_text()]  # refused up to 2.5
+
+
+def _of(recording: Path, runs: list, files: list[Path]) -> list[tuple[Path, datetime, datetime]]:
+    """The files that the runs name, or else one after the other, where there are as many."""
     if any(name for name, _, _ in runs):
         return [(recording / name, begin, end) for name, begin, end in runs if (recording / name).is_file()]
-    return [(file, begin, end) for file, (_, begin, end) in zip(files, runs, strict=False)] if len(files) == len(runs) else []
+    return [(file, begin, end) for file, (_, begin, end) in zip(files, runs, strict=True)] if len(files) == len(runs) else []
 
 
 # partitions of which tool and timelines differ, by output, each held against the truth of its recording
@@ -134,9 +173,9 @@ DIFFER = {
 
 @pytest.mark.shared
 @pytest.mark.parametrize("recording", [r for r in recordings() if r.name != "cluster-wipe"], ids=lambda r: "/".join(r.parts[-3:]))
-def test_describe_outputs_of_recordings_agree(recording: Path) -> None:
+def test_what_tools_told_of_recordings_agrees(recording: Path) -> None:
     rows = [row for some in rows_of(recording).values() for row in some]
-    for file, begin, end in described(recording):
+    for file, begin, end in outputs(recording):
         told = checkpoints.parse(file.read_text())
         moments = [begin + (end - begin) * number / 8 for number in range(9)]
         at_each = [

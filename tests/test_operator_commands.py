@@ -1,4 +1,4 @@
-"""The command `assignments` and its tables, on a recording; what is wrong with its options."""
+"""The commands assignments, reassignment, durability and their tables, checkpoints,, on a recording; what is wrong with their options."""
 
 import json
 from pathlib import Path
@@ -67,3 +67,131 @@ def test_wrong_options_are_one_sentence(audited, capsys, arguments, said):
 def test_no_tables(tmp_path, capsys):
     assert main(["assignments", "--tables", str(tmp_path / "none")]) == errors.USAGE
     assert "no such folder" in capsys.readouterr().err
+
+
+PLAN = {"orders": {0: [4, 5, 6], 1: [0, 2, 5], 2: [1, 2, 3], 3: [6, 4, 1]}}
+
+
+@pytest.fixture
+def plan(tmp_path):
+    """Writes a plan and gives its path."""
+
+    def write(moves: dict[str, dict[int, list[int]]]) -> str:
+        partitions = [{"topic": t, "partition": p, "replicas": r} for t, rows in moves.items() for p, r in rows.items()]
+        (tmp_path / "plan.json").write_text(json.dumps({"version": 1, "partitions": partitions}))
+        return str(tmp_path / "plan.json")
+
+    return write
+
+
+def test_what_became_of_a_plan(audited, plan, capsys):
+    capsys.readouterr()
+    rows = printed(capsys, "reassignment", plan(PLAN), "--tables", audited)
+    assert [(row["partition"], row["status"]) for row in rows] == [
+        (0, "completed"),
+        (1, "completed"),
+        (2, "completed"),
+        (3, "completed"),
+    ]
+    wanted = {
+        "topic",
+        "partition",
+        "target_replicas",
+        "status",
+        "phase",
+        "started_at",
+        "caught_up_at",
+        "completed_at",
+        "waiting_for",
+        "reason",
+    }
+    assert wanted <= rows[0].keys()
+    during = ["reassignment", plan(PLAN), "--tables", audited, "--at", "2026-11-20T10:30:11Z"]
+    assert main([*during, "--json"]) == errors.FINDINGS
+    found = {row["partition"]: row for row in map(json.loads, capsys.readouterr().out.splitlines())}
+    assert (found[0]["status"], found[0]["phase"], found[2]["status"], found[3]["status"]) == (
+        "running",
+        "A",
+        "completed",
+        "not_requested",
+    )
+    assert main([*during, "--format", "verify-old"]) == errors.FINDINGS
+    assert "Reassignment of partition orders-0 is still in progress\n" in capsys.readouterr().out
+    assert main(["reassignment", plan(PLAN), "--tables", audited, "--rollback"]) == errors.CLEAN
+    assert json.loads(capsys.readouterr().out)["partitions"][0]["replicas"] == [1, 2, 3]
+
+
+def test_plans_that_are_none_are_one_sentence(audited, plan, tmp_path, capsys):
+    capsys.readouterr()
+    (tmp_path / "broken.json").write_text("{")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    for given, said in [
+        (str(tmp_path / "nowhere.json"), "No such file"),
+        (str(tmp_path / "broken.json"), "is no JSON"),
+        (str(tmp_path / "binary"), "is no text"),
+        (plan({"ordres": {0: [1]}}), "No log knows a topic of the plan (ordres)"),
+    ]:
+        assert main(["reassignment", given, "--tables", audited]) == errors.USAGE
+        shown = capsys.readouterr()
+        assert said in shown.err
+        assert len(shown.err.splitlines()) == 1
+        assert not shown.out
+
+
+def test_seconds_of_durability(audited, tmp_path, capsys):
+    capsys.readouterr()
+    (whole,) = printed(capsys, "durability", "--tables", audited)
+    (day,) = printed(capsys, "durability", "orders", "--tables", audited, "--by-day")
+    assert (whole["day"], day["day"]) == (None, "2026-11-20")
+    assert {name: value for name, value in whole.items() if name != "day"} == {
+        name: value for name, value in day.items() if name != "day"
+    }
+    assert whole["covered"] == pytest.approx(whole["full_isr"] + whole["under_replicated"] + whole["leaderless"], abs=0.01)
+    each = printed(capsys, "durability", "orders", "--tables", audited, "--partitions")
+    assert [row["partition"] for row in each] == [0, 1, 2, 3]
+    assert sum(row["covered"] for row in each) == pytest.approx(whole["covered"], abs=0.01)
+    goals = tmp_path / "audit.toml"
+    goals.write_text("[[slo]]\navailability = 100\n")
+    assert main(["durability", "--tables", audited, "--config", str(goals)]) == errors.FINDINGS
+    assert "the goal is 100 %: MISSED" in capsys.readouterr().out
+    assert main(["durability", "--tables", audited, "--partitions"]) == errors.USAGE
+
+
+DESCRIBED = "Topic: orders\tPartitionCount: 4\tReplicationFactor: 3\tConfigs: \n" + "".join(
+    f"\tTopic: orders\tPartition: {p}\tLeader: {rows[0]}\tReplicas: {','.join(map(str, rows))}\tIsr: {','.join(map(str, rows))}\n"
+    for p, rows in {0: [4, 5, 6], 1: [2, 0, 5], 3: [6, 4, 1]}.items()
+)
+AT = ["--at", "2026-11-20T10:30:40Z"]
+
+
+def test_a_checkpoint_from_outside(audited, tmp_path, capsys):
+    file = tmp_path / "describe.txt"
+    file.write_text(DESCRIBED)
+    # one that agrees, among the logs, with the moment in its name
+    logs = [str(SAMPLE), str(tmp_path / "describe-20261120T103041Z.txt")]
+    Path(logs[1]).write_text(DESCRIBED.replace("Replicas: 2,0,5", "Replicas: 0,2,5"))
+    checkpoints = "SELECT partition, differs FROM checkpoints ORDER BY taken_at, partition"
+    findings = "SELECT topic, partition, status FROM findings WHERE check_id = 'checkpoint_differs'"
+    for status in ("new", "open"):  # the same once more changes nothing
+        assert main(["audit", *logs, "--tables", audited, "--checkpoint", str(file), *AT]) == errors.CLEAN
+        capsys.readouterr()
+        assert printed(capsys, "sql", checkpoints, "--tables", audited) == [
+            {"partition": 0, "differs": []}, {"partition": 1, "differs": ["replicas"]}, {"partition": 3, "differs": []},
+            *({"partition": partition, "differs": []} for partition in (0, 1, 3)),
+        ]  # fmt: skip
+        assert printed(capsys, "sql", findings, "--tables", audited) == [{"topic": "orders", "partition": 1, "status": status}]
+
+
+def test_what_is_no_checkpoint_is_one_sentence(audited, tmp_path, capsys):
+    file = tmp_path / "describe.txt"
+    for text, more, said in [
+        ("hello", AT, "is no output of kafka-topics --describe"),
+        (DESCRIBED, [], "does not say when the tool was run; say it with --at TIME"),
+        (DESCRIBED.replace("orders", "ordres"), AT, "is it of another cluster?"),
+    ]:
+        file.write_text(text)
+        capsys.readouterr()
+        assert main(["audit", str(SAMPLE), "--tables", audited, "--checkpoint", str(file), *more]) == errors.USAGE
+        shown = [line for line in capsys.readouterr().err.splitlines() if line.startswith("kafka-audit:")]
+        assert len(shown) == 1
+        assert said in shown[0]

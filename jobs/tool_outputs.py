@@ -1,0 +1,164 @@
+"""What Kafka's tools said, given with --checkpoint or lying among the logs: read, kept in `checkpoints`, compared with the timelines."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jobs import analysis, checkpoints
+from jobs.checkpoints import NEAR, Checkpoint
+from jobs.errors import UsageError
+from jobs.progress import warn
+from jobs.timelines.incarnations import incarnation
+from parsers.explanation import visible
+
+if TYPE_CHECKING:
+    from jobs.by_topic import Rows
+    from jobs.ingest import LogFile
+    from jobs.timelines import ClusterFacts
+
+MAX_BYTES = 256 * 1024 * 1024
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# columns of `checkpoints` that have a field's values under another name
+COLUMNS = {"adding": "adding_replicas", "removing": "removing_replicas"}
+
+
+@dataclass(frozen=True)
+class ToolOutput:
+    """One output of a tool. is_given: with --checkpoint."""
+
+    path: Path
+    cluster: str
+    at: datetime
+    told: tuple[Checkpoint, ...]
+    is_given: bool = False
+
+    @property
+    def topics(self) -> set[str]:
+        """That it tells of."""
+        return {one.topic for one in self.told}
+
+
+def given(paths: Iterable[Path], at: datetime | None, clusters: Sequence[str]) -> list[ToolOutput]:
+    """Reads what --checkpoint names. Raises UsageError where it is no output of a tool, or of no known moment or cluster."""
+    found = []
+    for path in paths:
+        if len(clusters) != 1:
+            raise UsageError(f"--checkpoint {path} is of one of {len(clusters)} clusters; put it among the logs of its cluster")
+        try:
+            moment, told = _read(path)
+        except OSError as error:
+            raise UsageError(f"--checkpoint {path}: {error.strerror}") from None
+        except checkpoints.CheckpointError as error:
+            raise UsageError(f"--checkpoint {path} {error}") from None
+        moment = at or moment
+        if moment is None:
+            raise UsageError(f"--checkpoint {path} does not say when the tool was run; say it with --at TIME")
+        found.append(ToolOutput(path, clusters[0], moment, told, is_given=True))
+    return found
+
+
+def among(files: Iterable["LogFile"]) -> list[ToolOutput]:
+    """Reads those that lie among the logs; what does not say when it was taken is left out."""
+    found = []
+    for file in files:
+        if file.kind == "checkpoint":
+            try:
+                moment, told = _read(file.path)
+            except (OSError, checkpoints.CheckpointError):
+                continue  # it has changed since it was looked into
+            if moment is not None:
+                found.append(ToolOutput(file.path, file.cluster, moment, told))
+    return found
+
+
+def _read(path: Path) -> tuple[datetime | None, tuple[Checkpoint, ...]]:
+    if path.stat().st_size > MAX_BYTES:
+        raise checkpoints.CheckpointError(f"is larger than {MAX_BYTES // 1024 // 1024} MB; a tool's output is not")
+    text = path.read_text("utf-8", "replace")
+    return checkpoints.moment_of(text, path.name), tuple(checkpoints.parse(text))
+
+
+# -- the table -------------------------------------------------------------------------------------------------
+
+
+def write(store: Any, outputs: Sequence[ToolOutput], facts: Mapping[str, "ClusterFacts"]) -> None:
+    """Compares `checkpoints` of clusters, with new outputs, with their timelines. Raises UsageError before anything is written.
+
+    Late logs correct what was compared before.
+    """
+    from pyspark.sql import functions as F
+
+    from jobs.by_topic import KEY, fold_topics
+
+    names, schema = sorted(facts), store.table("checkpoints").schema
+    timelines = store.rows_of("partition_timeline", names)
+    rows = [row for output in _of_known_topics(timelines, outputs) for row in _rows(output, facts[output.cluster])]
+    told = store.rows_of("checkpoints", names)
+    if rows:
+        new = store.spark.createDataFrame(rows, schema)
+        again = F.broadcast(new.select("cluster", "taken_at", "file").distinct())
+        told = told.join(again, list(again.columns), "left_anti").select(*new.columns).unionByName(new)
+    moments = F.broadcast(told.select(*KEY, "taken_at").distinct())
+    seconds = int(NEAR.total_seconds())
+    near = timelines.join(moments, list(KEY)).filter(
+        f"(valid_from IS NULL OR valid_from <= taken_at + INTERVAL {seconds} SECONDS)"
+        f" AND (valid_to IS NULL OR valid_to >= taken_at - INTERVAL {seconds} SECONDS)"
+    )
+    newest = {name: EPOCH + timedelta(microseconds=one.summary.newest) for name, one in facts.items()}
+
+    def fold(key: tuple[Any, ...], told: "Rows", history: "Rows") -> Iterable[dict[str, Any]]:
+        return _compared(told, [{**row, "topic": key[2]} for row in history], newest[key[0]])
+
+    store.replace("checkpoints", names, fold_topics(told, near.select(*KEY, *TIMELINE_COLUMNS), fold, schema))
+
+
+TIMELINE_COLUMNS = ("partition", "valid_from", "valid_to", "state", *checkpoints.COMPARED, "record_id")
+
+
+def _of_known_topics(timelines: Any, outputs: Sequence[ToolOutput]) -> list[ToolOutput]:
+    """Those of the clusters whose logs they lie among. Raises UsageError where one that was given is not."""
+    from pyspark.sql import functions as F
+
+    topics = sorted({topic for output in outputs for topic in output.topics})
+    if not topics:
+        return []
+    told = F.broadcast(timelines.sparkSession.createDataFrame([(topic,) for topic in topics], "topic STRING"))
+    known = {(row.cluster, row.topic) for row in timelines.select("cluster", "topic").distinct().join(told, "topic").collect()}
+    found = []
+    for output in outputs:
+        if any((output.cluster, topic) in known for topic in output.topics):
+            found.append(output)
+        elif output.topics:
+            named = ", ".join(map(visible, sorted(output.topics)[:3]))
+            said = f"No log knows a topic of {output.path} ({named}); is it of another cluster?"
+            if output.is_given:
+                raise UsageError(said)
+            warn(f"{said} It is passed over")
+    return found
+
+
+def _rows(output: ToolOutput, facts: "ClusterFacts") -> Iterable[dict[str, Any]]:
+    number = incarnation(facts.of_name, str(output.path), None, (output.at - EPOCH) // timedelta(microseconds=1))
+    of = {"cluster": output.cluster, "incarnation": number, "taken_at": output.at, "file": str(output.path)}
+    for one in output.told:
+        values = {COLUMNS.get(name, name): value for name, value in asdict(one).items()}
+        yield {**of, **values, "differs": [], "logged": None, "record_id": None}
+
+
+def _compared(told: "Rows", history: "Rows", newest: datetime) -> Iterable[dict[str, Any]]:
+    """Rows of `checkpoints` of a topic, with what its timelines say now. newest: time stamp of the logs, after which they say nothing."""
+    for row in told:
+        is_covered = row["taken_at"] <= newest + NEAR
+        (found,) = (is_covered and checkpoints.compare([_checkpoint(row)], history, row["taken_at"])) or (None,)
+        held = found.row if found else None
+        logged = ", ".join(f"{name} {analysis.cell(held[name])}" for name in found.columns) if found and held else None
+        differs = list(found.columns or ("partition",)) if found else []
+        yield {**row, "differs": differs, "logged": logged, "record_id": held["record_id"] if held else None}
+
+
+def _checkpoint(row: Mapping[str, Any]) -> Checkpoint:
+    values = {field.name: row[COLUMNS.get(field.name, field.name)] for field in fields(Checkpoint)}
+    lists: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    return Checkpoint(**lists)
