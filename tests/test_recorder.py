@@ -105,7 +105,7 @@ def test_wrong_versions_and_scenarios_are_one_sentence(tmp_path, capsys):
 
 
 def test_jars_by_version():
-    assert {name for _, name, _ in dependencies("3.3.2")} == {"kafka_2.13", "slf4j-reload4j"}
+    assert {name for _, name, _ in dependencies("3.3.2")} == {"kafka_2.13", "kafka-tools", "slf4j-reload4j"}
     assert {name for _, name, _ in dependencies("4.3.0")} == {"kafka_2.13", "kafka-tools", "log4j-slf4j-impl", "log4j-core"}
     assert numbers("4.10.0") > numbers("4.9.9")
 

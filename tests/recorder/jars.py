@@ -34,12 +34,9 @@ def numbers(version: str) -> tuple[int, ...]:
 
 
 def dependencies(version: str) -> list[tuple[str, str, str]]:
-    """Artifacts that make a broker and its tools: from 3.5 on these have a jar of their own; the logging backend is never among them."""
-    known = numbers(version)
-    found = [("org.apache.kafka", "kafka_2.13", version)]
-    if known >= (3, 5):
-        found.append(("org.apache.kafka", "kafka-tools", version))
-    if known >= (4,):
+    """Artifacts that make a broker and its tools; the logging backend is never among them."""
+    found = [("org.apache.kafka", "kafka_2.13", version), ("org.apache.kafka", "kafka-tools", version)]
+    if numbers(version) >= (4,):
         return [
             *found,
             ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J2),
