@@ -12,7 +12,9 @@ import truth
 from logs import recordings
 from test_plans_truth import rows_of
 
-from jobs import checkpoints
+from jobs import checkpoints, ingest, tool_outputs
+from jobs.config import Cluster
+from jobs.errors import UsageError
 
 T0 = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)
 
@@ -119,6 +121,32 @@ def test_the_time_that_an_output_tells():
     assert checkpoints.moment_of("x", "2026-11-20T10-24-05Z-describe") == at
     assert checkpoints.moment_of("x", "describe-20261120.txt") is None
     assert checkpoints.moment_of("x", "describe-20269999T102405Z.txt") is None
+
+
+def test_outputs_that_cannot_be_taken(tmp_path):
+    good = "\tTopic: orders\tPartition: 0\tLeader: 1\tReplicas: 1,2\tIsr: 2,1\n"
+    (tmp_path / "a.txt").write_text(good)
+    (tmp_path / "b.txt").write_text("hello")
+    for name, at, clusters, said in [
+        ("a.txt", T0, ["one", "two"], "is of one of 2 clusters"),
+        ("a.txt", None, ["one"], "does not say when"),
+        ("b.txt", T0, ["one"], "is no output of"),
+        ("none.txt", T0, ["one"], "No such file"),
+        ("", T0, ["one"], "Is a directory"),
+    ]:
+        with pytest.raises(UsageError, match=said):
+            tool_outputs.given([tmp_path / name], at, clusters)
+    (output,) = tool_outputs.given([tmp_path / "a.txt"], T0, ["one"])
+    assert (output.at, output.topics, output.is_given) == (T0, {"orders"}, True)
+
+
+def test_outputs_among_the_logs_count_where_they_tell_when(tmp_path):
+    good = "\tTopic: orders\tPartition: 0\tLeader: 1\tReplicas: 1,2\tIsr: 2,1\n"
+    for name in ("describe-20261120T100000Z.txt", "describe.txt"):
+        (tmp_path / name).write_text(good)
+    (tmp_path / "notes-20261120T100000Z.txt").write_text("Partition: none")
+    (output,) = tool_outputs.among(ingest.find(Cluster("one", (str(tmp_path),))))
+    assert (output.path.name, output.cluster, output.at) == ("describe-20261120T100000Z.txt", "one", T0)
 
 
 def outputs(recording: Path) -> list[tuple[Path, datetime, datetime]]:
