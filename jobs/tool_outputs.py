@@ -100,6 +100,8 @@ def write(store: Any, outputs: Sequence[ToolOutput], facts: Mapping[str, "Cluste
         new = store.spark.createDataFrame(rows, schema)
         again = F.broadcast(new.select("cluster", "taken_at", "file").distinct())
         told = told.join(again, list(again.columns), "left_anti").select(*new.columns).unionByName(new)
+    elif told.isEmpty():
+        return
     moments = F.broadcast(told.select(*KEY, "taken_at").distinct())
     seconds = int(NEAR.total_seconds())
     near = timelines.join(moments, list(KEY)).filter(

@@ -159,7 +159,7 @@ def test_seconds_of_durability(audited, tmp_path, capsys):
 
 DESCRIBED = "Topic: orders\tPartitionCount: 4\tReplicationFactor: 3\tConfigs: \n" + "".join(
     f"\tTopic: orders\tPartition: {p}\tLeader: {rows[0]}\tReplicas: {','.join(map(str, rows))}\tIsr: {','.join(map(str, rows))}\n"
-    for p, rows in {0: [4, 5, 6], 1: [2, 0, 5], 3: [6, 4, 1]}.items()
+    for p, rows in {0: [4, 5, 6], 1: [2, 0, 5], 3: [6, 4, 1], 9: [1, 2, 3]}.items()
 )
 AT = ["--at", "2026-11-20T10:30:40Z"]
 
@@ -176,10 +176,14 @@ def test_a_checkpoint_from_outside(audited, tmp_path, capsys):
         assert main(["audit", *logs, "--tables", audited, "--checkpoint", str(file), *AT]) == errors.CLEAN
         capsys.readouterr()
         assert printed(capsys, "sql", checkpoints, "--tables", audited) == [
-            {"partition": 0, "differs": []}, {"partition": 1, "differs": ["replicas"]}, {"partition": 3, "differs": []},
-            *({"partition": partition, "differs": []} for partition in (0, 1, 3)),
-        ]  # fmt: skip
+            {"partition": partition, "differs": differs}
+            for replicas in (["replicas"], [])
+            for partition, differs in ((0, []), (1, replicas), (3, []), (9, ["partition"]))
+        ]
         assert printed(capsys, "sql", findings, "--tables", audited) == [{"topic": "orders", "partition": 1, "status": status}]
+    # of one that the logs do not know the tool's word is the last
+    now = "SELECT partition, leader, source FROM partitions_now WHERE source <> 'logs'"
+    assert printed(capsys, "sql", now, "--tables", audited) == [{"partition": 9, "leader": 1, "source": "describe"}]
 
 
 def test_what_is_no_checkpoint_is_one_sentence(audited, tmp_path, capsys):

@@ -10,7 +10,7 @@ SELECT
   concat(c.topic, '-', c.partition) AS thing,
   concat('At ', date_format(c.taken_at, 'yyyy-MM-dd HH:mm:ss'), ' ', c.source, ' said leader ', coalesce(CAST(c.leader AS STRING), '?'),
          ', ISR ', coalesce(array_join(CAST(c.isr AS ARRAY<STRING>), ','), '?'),
-         ', replicas ', coalesce(array_join(CAST(c.replicas AS ARRAY<STRING>), ','), '?'), ' (', c.file, ', line ', c.line, '); the logs say ',
+         ', replicas ', coalesce(array_join(CAST(c.replicas AS ARRAY<STRING>), ','), '?'), ' (', element_at(split(c.file, '/'), -1), ', line ', c.line, '); the logs say ',
          c.logged, '.') AS detail,
   concat_ws('|', c.topic, c.partition, c.taken_at) AS same,
   array(c.record_id) AS evidence

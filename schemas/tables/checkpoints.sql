@@ -15,7 +15,7 @@ CREATE TABLE IF NOT EXISTS {table} (
   removing_replicas ARRAY<INT> COMMENT 'Replicas that it removes',
   leader_epoch INT COMMENT 'Leader epoch',
   partition_epoch INT COMMENT 'Partition epoch; dataVersion of zookeeper-shell',
-  differs ARRAY<STRING> NOT NULL COMMENT 'Columns in which no interval of partition_timeline within five seconds agrees; empty: one does, or the logs end before',
+  differs ARRAY<STRING> NOT NULL COMMENT 'Columns in which no interval of partition_timeline within five seconds agrees; partition: the logs do not know it then; empty: one does, or the logs end before',
   logged STRING COMMENT 'What the nearest interval says of them; null: the logs do not know the partition then',
   record_id STRING COMMENT 'Record that began the nearest interval'
 ) USING delta
