@@ -18,8 +18,8 @@ from jobs.nightly_audit import main
 
 SCENARIOS = Path(__file__).parent / "scenarios"
 # of these checks other tests have their own logs
-ELSEWHERE = {"assignment_skew", "clock_skew", "clusters_mixed", "format_drift", "illegal_partition_transition", "illegal_replica_transition",
-             "log_differs_from_metadata", "preferred_leader_skew", "rack_violation", "rejected_transition", "slo_missed",
+ELSEWHERE = {"clock_skew", "clusters_mixed", "format_drift", "illegal_partition_transition", "illegal_replica_transition",
+             "log_differs_from_metadata", "rejected_transition", "slo_missed",
              "topic_deletion_blocked"}  # fmt: skip
 SHOWN = ("cluster", "check_id", "severity", "status", "topic", "partition", "replica", "node", "title", "detail")
 
