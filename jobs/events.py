@@ -1,5 +1,6 @@
 """Logs to table `events`: splits are parsed on all cores, copies are taken out, what is left is appended by Spark."""
 
+import gc
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -245,7 +246,7 @@ class OnWorkers:
         ruleset = parser.ruleset
 
         def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            of_worker = Parser(ruleset)
+            of_worker = _worker(ruleset)
             for batch in batches:
                 for number in batch.column(0).to_pylist():
                     yield from _rows_of(parse(tasks[number], of_worker, days))
@@ -254,7 +255,7 @@ class OnWorkers:
             by_uri = {split.file.uri: split for split in splits if split.file.cluster == cluster}
 
             def work_fetched(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-                of_worker = Parser(ruleset)
+                of_worker = _worker(ruleset)
                 for uri, path in ingest.fetched(batches):
                     if split := by_uri.get(uri):
                         yield from _rows_of(parse(replace(split, file=replace(split.file, path=path)), of_worker, days))
@@ -319,6 +320,12 @@ class OnWorkers:
         self._blocks.unpersist()
 
 
+def _worker(ruleset: RuleSet) -> Parser:
+    """A parser in a process that does nothing else: what it makes has no cycles, and a million tuples are long to look through."""
+    gc.disable()
+    return Parser(ruleset)
+
+
 def _rows_of(blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
     """A row of _BLOCK for each."""
     for block in blocks:
@@ -345,7 +352,7 @@ _BLOCK_DDL = ", ".join(
 def _packed(rows: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
-        writer.write_table(rows)
+        writer.write_table(rows.combine_chunks())
     found: bytes = sink.getvalue().to_pybytes()
     return found
 

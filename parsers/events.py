@@ -6,6 +6,7 @@ What `explain` says of one line, what lint tries on samples and what a night wri
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import cache
 from hashlib import blake2b
@@ -126,6 +127,14 @@ def moment(text: str | None, in_zone: tzinfo) -> datetime | None:
     return found if found.tzinfo or in_zone is UTC else found.replace(tzinfo=in_zone)
 
 
+def moments(texts: Sequence[str | None], in_zone: tzinfo) -> pa.Array:
+    """The moment of each `ts`."""
+    if in_zone is UTC:
+        with suppress(pa.ArrowInvalid):  # at once, where all are as Kafka's own layout prints them
+            return pa.array(texts, pa.string()).cast(pa.timestamp("us")).cast(TIMESTAMP)
+    return pa.array([moment(text, in_zone) for text in texts], TIMESTAMP)
+
+
 def throwable(rest: str) -> tuple[str | None, str | None]:
     """(class, message) of the first exception that the lines after a record's first one name."""
     for line in rest.split("\n"):
@@ -219,16 +228,13 @@ class _Rule:
 
 
 class _Claimed:
-    """Records of one rule, of drift, or of no rule, a row an item; lists of the same length."""
+    """Records of one rule, of drift, or of no rule, a row an item."""
 
-    __slots__ = ("captures", "idents", "ids", "items", "raws", "records", "thrown")
+    __slots__ = ("items", "raws", "rows")
 
     def __init__(self) -> None:
-        self.records: list[Record] = []
-        self.ids: list[bytes] = []
-        self.idents: list[LogIdent] = []
-        self.thrown: list[tuple[str | None, str | None]] = []
-        self.captures: list[tuple[str | None, ...]] = []
+        # (record, id, log ident, (error class, message), captures)
+        self.rows: list[tuple[Record, bytes, LogIdent, tuple[str | None, str | None], tuple[str | None, ...]]] = []
         # of records that name many things only
         self.items: list[int] = []
         self.raws: list[str | None] = []
@@ -251,8 +257,8 @@ class Batch:
         """Of the records in scope, in the order of their events in `Parser.table`."""
         return [
             record_id
-            for rows in self.claimed.values()
-            for record_id, item in zip(rows.ids, rows.items or repeat(0), strict=False)
+            for claimed in self.claimed.values()
+            for (_, record_id, *_), item in zip(claimed.rows, claimed.items or repeat(0), strict=False)
             if item == 0
         ]
 
@@ -416,33 +422,25 @@ class Parser:
                     break
             to = claimed[kind]
             thrown = throwable(rest) if rest else _NOT_THROWN
+            if ident.node != node:
+                ident = ident._replace(node=node)
             if groups and rule.rule.each is not None:
-                self._add_items(
-                    to, rule, (record, record_id, ident if ident.node == node else ident._replace(node=node), thrown), groups
-                )
+                self._add_items(to, rule, (record, record_id, ident, thrown, groups))
                 continue
-            to.records.append(record)
-            to.ids.append(record_id)
-            to.idents.append(ident if ident.node == node else ident._replace(node=node))
-            to.thrown.append(thrown)
-            to.captures.append(groups)
+            to.rows.append((record, record_id, ident, thrown, groups))
         return batch
 
     @staticmethod
-    def _add_items(to: _Claimed, rule: _Rule, row: tuple, groups: tuple[str | None, ...]) -> None:
+    def _add_items(to: _Claimed, rule: _Rule, row: tuple) -> None:
         """A row an item; one without any for an empty list."""
-        record, record_id, ident, thrown = row
+        record, record_id, ident, thrown, groups = row
         items = [item.groups() for item in rule.finditer(groups[rule.items_at] or "")] or [rule.no_item]
         number = len(items)
         is_long = len(record.raw.encode("utf-8", "replace")) >= LONG_RECORD
-        to.records += [record] * number
-        to.ids += [record_id] * number
-        to.idents += [ident] * number
-        to.thrown += [thrown] * number
         # the text of the list must not go with each of its items
         at = rule.items_at
         shared = (*groups[:at], None, *groups[at + 1 :])
-        to.captures += [shared + item for item in items]
+        to.rows += [(record, record_id, ident, thrown, shared + item) for item in items]
         to.items += range(number)
         to.raws += [record.raw, *([None if is_long else record.raw] * (number - 1))]
 
@@ -455,21 +453,22 @@ class Parser:
         all rows: see `constants`.
         """
         for kind, rows in batch.claimed.items():
-            if rows.records:
+            if rows.rows:
                 yield self._columns_of(self._rules.get(kind), kind == _DRIFTED, rows, source, last_line)
 
     def _columns_of(
         self, rule: _Rule | None, drifted: bool, rows: _Claimed, source: Source, last_line: int | None
     ) -> dict[str, Sequence[Any]]:
-        number = len(rows.records)
-        line_no, layout, ts, level, logger, _, _, statement, _, raw, _ = zip(*rows.records, strict=True)
-        node, *spoken = zip(*rows.idents, strict=True)
+        number = len(rows.rows)
+        records, ids, idents, thrown, captures = zip(*rows.rows, strict=True)
+        line_no, layout, ts, level, logger, _, _, statement, _, raw, _ = zip(*records, strict=True)
+        node, *spoken = zip(*idents, strict=True)
         columns: dict[str, Sequence[Any]] = {
-            "record_id": [one.hex() for one in rows.ids],
+            "record_id": [one.hex() for one in ids],
             "item": rows.items or [0] * number,
             "node": node,
             "record_no": line_no,
-            "ts": [moment(text, source.zone) for text in ts],
+            "ts": ts,
             "level": level,
             "logger": logger,
             "layout": layout,
@@ -485,13 +484,13 @@ class Parser:
         else:
             for name, value in rule.rule.implies.items():
                 columns[name] = [value] * number
-            captured = list(zip(*rows.captures, strict=True))
+            captured = list(zip(*captures, strict=True))
             for places in (rule.groups, rule.item_groups):
                 for name, at in places.items():
                     read = list(map(self._typed[self._types[name]].__getitem__, captured[at]))
                     columns[name] = _coalesced(read, columns[name]) if name in columns else read
-        if any(one is not _NOT_THROWN for one in rows.thrown):
-            columns["error_class"], columns["error_message"] = zip(*rows.thrown, strict=True)
+        if any(one is not _NOT_THROWN for one in thrown):
+            columns["error_class"], columns["error_message"] = zip(*thrown, strict=True)
         if line_no[-1] == last_line:
             columns["ends_file"] = [one == last_line or None for one in line_no]
         return columns
@@ -501,11 +500,14 @@ class Parser:
         tables = []
         for columns in self.columns(batch, source, last_line):
             number = len(columns["record_id"])
+            times = moments(columns.pop("ts"), source.zone)
             arrays = {
                 name: arrow_array(values, EVENTS.field(name).type)
                 for name, values in columns.items()
                 if any(value is not None for value in values)
             }
+            if times.null_count < number:
+                arrays["ts"] = times
             for name in ("cluster", "file"):
                 arrays[name] = pa.repeat(pa.scalar(getattr(source, name)), number)
             arrays["incarnation"] = pa.repeat(pa.scalar(1, pa.int32()), number)
