@@ -9,7 +9,6 @@ import sys
 import threading
 import uuid
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime
 from functools import partial
@@ -372,28 +371,27 @@ class Audit:
         """(the files, what was read); what is left of them is read anew where logs have gone away in the meantime."""
         from jobs import ingest
 
-        ahead = ThreadPoolExecutor(1)
-        opened = ahead.submit(store.open)
+        with stage("open tables", store.spark):
+            store.open()
         left = ingest.still_there(files)
         while True:
             _warn_of([file for file in left if file not in files])
             files = left
             if not any(file.usable for file in files):
-                opened.result()
                 raise InputError(_nothing_found(files))
             try:
-                return files, self._land(store, files, opened)
+                return files, self._land(store, files)
             except Exception:
                 left = ingest.still_there(files)
                 if left == files:
                     raise
 
-    def _land(self, store: Any, files: list[Any], opened: Future[None]) -> Any:
-        """Reads the logs into the tables, which `opened` opens in the meantime."""
+    def _land(self, store: Any, files: list[Any]) -> Any:
+        """Reads the logs into the tables."""
         from jobs import events
 
         with stage("read records", store.spark) as doing:
-            read = events.land(store, files, self.ruleset, days=self.days, opened=opened.result, remote=self.remote)
+            read = events.land(store, files, self.ruleset, days=self.days, remote=self.remote)
             counts = [
                 f"{read.lines:,} lines",
                 f"{read.records:,} records",

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs import ingest
-from jobs.errors import ConservationError, UsageError
+from jobs.errors import ConservationError
 from jobs.ingest import LogFile, Split
-from parsers.events import EVENTS, ID_BYTES, TIMESTAMP, Batch, Identity, Parser, Source, moment, zone
+from parsers.events import EVENTS, TIMESTAMP, Batch, Identity, Parser, Source, moment, zone
 from parsers.records import Record
 from parsers.rules import RuleSet, built_in
 
@@ -444,14 +444,12 @@ def land(
     ruleset: RuleSet | None = None,
     *,
     days: tuple[date, date] | None = None,
-    opened: Callable[[], Any] = lambda: None,
     remote: Sequence[Any] = (),
 ) -> IngestSummary:
     """Appends what is new to `events` and `passed_over`; running it again adds nothing.
 
-    days: only records of these, both included, in the zone of the log.  opened: returns when the tables are there.
-    remote: `remote.Remote` of files that are at URIs.
-    Raises ConservationError where records were lost on the way, UsageError where the tables are of an earlier version.
+    days: only records of these, both included, in the zone of the log.  remote: `remote.Remote` of files that are at URIs.
+    Raises ConservationError where records were lost on the way.
     """
     parser = Parser(ruleset)
     usable = [file for file in files if file.usable]
@@ -466,7 +464,6 @@ def land(
     )
     try:
         totals = _conserved(splits, parsed.summaries)
-        opened()
         return _land(store, sorted({file.cluster for file in usable}), parsed, totals)
     finally:
         parsed.close()
@@ -491,11 +488,10 @@ def _land(store: Any, clusters: Sequence[str], parsed: Here | OnWorkers, totals:
     from pyspark.sql import functions as F
 
     known = _known(store, clusters, "events", parsed.summaries)
-    if known is not None and (some := known.select(F.length("id")).first()) and some[0] != ID_BYTES:
-        raise UsageError("The tables are of an earlier version, whose record ids are others; give --tables another folder")
     dropped = parsed.copies("events", known)
+    copies = _count(dropped)
     incomplete, completed = set(), set()
-    if dropped:  # a copy that is cut short stands beside others that are not
+    if 0 < copies < totals["in_scope"]:  # a copy that is cut short stands beside others that are not
         ends = [Last(**one["last"]) for one in parsed.summaries if one["last"] and one["last"]["ts"]]
         early = [] if known is None else [last for last in _held(store, clusters, F.col("ends_file")) if last.ts]
         fresh = parsed.records_at({last.ts for last in [*ends, *early] if last.ts})
@@ -505,11 +501,15 @@ def _land(store: Any, clusters: Sequence[str], parsed: Here | OnWorkers, totals:
         incomplete = cut_short(ends, [*fresh, *held])
     if completed:
         store.delete("events", f"record_id IN ({', '.join(repr(one) for one in completed)})")
-    landed = _append(store, "events", parsed.rows("events", dropped, incomplete))
-    _conserve_copies("events", totals["in_scope"], landed["records"], dropped, len(incomplete))
-    others = parsed.copies("passed_over", _known(store, clusters, "passed_over", parsed.summaries))
-    counted = _append(store, "passed_over", parsed.rows("passed_over", others, set())) if totals["out_of_scope"] else Counter()
-    _conserve_copies("passed_over", totals["out_of_scope"], counted["records"], others, 0)
+    landed = _append(store, "events", parsed.rows("events", dropped, incomplete)) if copies < totals["in_scope"] else Counter()
+    _conserve_copies("events", totals["in_scope"], landed["records"], copies, len(incomplete))
+    counted: Counter[str] = Counter()
+    if totals["out_of_scope"]:
+        dropped = parsed.copies("passed_over", _known(store, clusters, "passed_over", parsed.summaries))
+        copies = _count(dropped)
+        if copies < totals["out_of_scope"]:
+            counted = _append(store, "passed_over", parsed.rows("passed_over", dropped, set()))
+        _conserve_copies("passed_over", totals["out_of_scope"], counted["records"], copies, 0)
     return IngestSummary(
         lines=totals["lines"],
         records=totals["in_scope"] + totals["out_of_scope"],
@@ -543,12 +543,15 @@ def _append(store: Any, table: str, rows: Any) -> Counter[str]:
     return Counter(seen.get)
 
 
-def _conserve_copies(table: str, read: int, landed: int, dropped: Any, incomplete: int) -> None:
-    """Raises ConservationError unless each record is landed or a copy. A record that is cut short may be a copy, too."""
+def _count(dropped: Any) -> int:
+    """How many records `copies` has found."""
     if dropped is None or isinstance(dropped, dict):
-        copies = sum(map(len, (dropped or {}).values()))
-    else:
-        copies = dropped.selectExpr("sum(size(places))").first()[0] or 0
+        return sum(map(len, (dropped or {}).values()))
+    return dropped.selectExpr("sum(size(places))").first()[0] or 0
+
+
+def _conserve_copies(table: str, read: int, landed: int, copies: int, incomplete: int) -> None:
+    """Raises ConservationError unless each record is landed or a copy. A record that is cut short may be a copy, too."""
     if not landed + copies <= read <= landed + copies + incomplete:
         conserve(f"records for {table}", read, landed + copies)
 

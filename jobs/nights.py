@@ -439,7 +439,8 @@ def _through(
     keys = ["cluster", "key_topic", "key_partition"]
     if is_small:
         batches = folding.fold_groups(folding.in_groups(rows.toArrow(), keys), EVENT_COLUMNS, facts, at_once)
-        return spark.createDataFrame(pa.Table.from_batches(list(batches), folding.OUTPUT))
+        made = list(batches) or [pa.RecordBatch.from_pylist([], schema=folding.OUTPUT)]
+        return spark.createDataFrame(pa.Table.from_batches(made, folding.OUTPUT))
     for one in facts.values():
         one.by_number  # noqa: B018  # computed once, not by every worker
     shared = spark.sparkContext.broadcast(dict(facts))
