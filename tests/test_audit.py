@@ -42,7 +42,7 @@ def rows(spark, tables: Path, table: str, order: str = "") -> list[dict]:
 
 def fingerprint(spark, tables: Path) -> dict[str, list[str]]:
     """All tables less what names files, runs and places in files."""
-    left_out = {"events": ("file", "record_no"), "findings": ("run_id", "status")}
+    left_out = {"events": ("file", "record_no", "ends_file"), "findings": ("run_id", "status")}
     found = {}
     for table in (*TABLES_OF_TIME, "coverage", "passed_over", *left_out):
         told = read(spark, tables, table).drop(*left_out.get(table, ())).collect()
