@@ -220,7 +220,7 @@ def rows(spark, tables: Path) -> dict[tuple[str, str], list[str]]:
     )
     found: dict[tuple[str, str], list[str]] = {}
     for table in names:
-        for row in store.table(table).drop("file", "record_no", "settled").collect():
+        for row in store.table(table).drop("file", "record_no", "ends_file", "settled").collect():
             found.setdefault((row.cluster, table), []).append(json.dumps(row.asDict(recursive=True), default=str, sort_keys=True))
     return {key: sorted(some) for key, some in found.items()}
 
