@@ -143,8 +143,8 @@ def parse(split: Split, parser: Parser, days: tuple[date, date] | None = None) -
     unended = split.is_last and file.open_end
     # what may become a header belongs to no stack trace
     ending = list(reader.close(without_last_line=unended and file.open_head))
-    last_line = split.line_no + reader.lines - 1
-    unfinished = unended and bool(ending) and not ending[0].fits and ending[0].line_no == last_line
+    # of some layouts the logger stands behind the last line of a record
+    unfinished = unended and bool(ending) and not ending[0].fits
     found = block([] if unfinished else ending, True, ending[0].line_no if ending and split.is_last else None)
     found.counts.update(unfinished=int(unfinished), begun=reader.begun, lines=reader.lines)
     yield found
