@@ -183,7 +183,7 @@ class ClusterFacts:
                 elected=_elected(some),
                 deletions=_by(some, "deletion_completed", "topic"),
                 starts=_by(some, "broker_started", "broker"),
-                tracers=frozenset(self.summary.tracers),
+                tracers=self._tracers(number),
                 places=self.places,
                 heard=self._heard(number),
                 keeps=self.keeps,
@@ -191,6 +191,14 @@ class ClusterFacts:
             )
             for number, some in events.items()
         }
+
+    def _tracers(self, number: int) -> frozenset[int | None]:
+        """Nodes of the cluster of one incarnation that print replica states."""
+        (numbers,) = [one.numbers for one in self.of_name if number in one.numbers] or [()]
+        found = self.summary.tracers
+        if len(self.of_name) > 1:
+            found = {(folder, node) for folder, node in found if incarnation(self.of_name, f"{folder}/", node, None) in numbers}
+        return frozenset(node for _, node in found)
 
     def _heard(self, number: int) -> list[Span]:
         """When the controller.log of the controller in charge is here, in one incarnation: as far as the files of that node go.
@@ -348,4 +356,4 @@ def _of_all(facts: ClusterFacts, ts: int, known: ClusterFacts | None = None) -> 
         for number in (known or facts).numbers
     }
     starts = [(one.starts, one.numbers) if one.starts or len(facts.of_name) > 1 else () for one in facts.of_name]
-    return starts, facts.kraft_since, files, facts.summary.tracers & nodes, by_number
+    return starts, facts.kraft_since, files, {place for place in facts.summary.tracers if place[1] in nodes}, by_number

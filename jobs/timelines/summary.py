@@ -114,7 +114,7 @@ class Summary:
     wrote state changes, at TRACE and at all. mode_signs: event type -> its first time stamp. terms: (controller epoch, node) -> by day the
     first line of it. from_memory: (controller epoch, node) -> its newest time stamps. sent: (controller epoch, node)
     -> place -> the first time stamp of a line of its or of a request that it sent. topic_ids: topic -> id -> first and last time stamp
-    that names it. tracers: nodes whose state-change.log is at TRACE:
+    that names it. tracers: places whose state-change.log is at TRACE:
     as controllers they print all states of replicas.
     """
 
@@ -127,7 +127,7 @@ class Summary:
     from_memory: dict[Term, list[int]] = field(default_factory=dict)
     sent: dict[Term, dict[Place, int]] = field(default_factory=dict)
     topic_ids: dict[str, dict[str, tuple[int | None, int | None]]] = field(default_factory=dict)
-    tracers: set[int | None] = field(default_factory=set)
+    tracers: set[Place] = field(default_factory=set)
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> Self:
@@ -149,7 +149,7 @@ class Summary:
         if log == STATE_CHANGE_LOG and ts is not None:
             self.logged_hours.setdefault(e.node, set()).add(ts // HOUR)
             if e.level == "TRACE":
-                self.tracers.add(e.node)
+                self.tracers.add((folder_of(e.file), e.node))
                 self.traced_hours.setdefault(e.node, set()).add(ts // HOUR)
         if e.controller_epoch is not None and e.controller is not None:
             if ts is not None:
@@ -164,7 +164,7 @@ class Summary:
             first, last = ids.get(e.topic_id, (ts, ts))
             ids[e.topic_id] = _earlier(first, ts), _later(last, ts)
         if prints_replica_state(e):
-            self.tracers.add(e.node)
+            self.tracers.add((folder_of(e.file), e.node))
         if is_cluster_event(e):
             self.cluster_events[e.record_id, e.item] = e
 
@@ -227,7 +227,7 @@ class Summary:
                 "from_memory": _sorted((*term, times) for term, times in self.from_memory.items()),
                 "sent": _sorted((*term, *place, ts) for term, places in self.sent.items() for place, ts in places.items()),
                 "topic_ids": {topic: dict(sorted(ids.items())) for topic, ids in sorted(self.topic_ids.items())},
-                "tracers": sorted(self.tracers, key=str),
+                "tracers": _sorted(self.tracers),
             },
             separators=(",", ":"),
         )
@@ -252,7 +252,7 @@ class Summary:
             from_memory={(epoch, node): times for epoch, node, times in held["from_memory"]},
             sent=sent,
             topic_ids={topic: {name: (a, z) for name, (a, z) in ids.items()} for topic, ids in held["topic_ids"].items()},
-            tracers=set(held["tracers"]),
+            tracers={(folder, node) for folder, node in held["tracers"]},
         )
 
 
