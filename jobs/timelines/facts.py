@@ -192,13 +192,16 @@ class ClusterFacts:
             for number, some in events.items()
         }
 
+    def _is_of(self, number: int, file: str, node: int | None) -> bool:
+        """Whether a file of a node is one of the cluster that an incarnation is a life of."""
+        if len(self.of_name) == 1:
+            return True
+        found = incarnation(self.of_name, file, node, None)
+        return any(found in one.numbers for one in self.of_name if number in one.numbers)
+
     def _tracers(self, number: int) -> frozenset[int | None]:
         """Nodes of the cluster of one incarnation that print replica states."""
-        (numbers,) = [one.numbers for one in self.of_name if number in one.numbers] or [()]
-        found = self.summary.tracers
-        if len(self.of_name) > 1:
-            found = {(folder, node) for folder, node in found if incarnation(self.of_name, f"{folder}/", node, None) in numbers}
-        return frozenset(node for _, node in found)
+        return frozenset(node for folder, node in self.summary.tracers if self._is_of(number, f"{folder}/", node))
 
     def _heard(self, number: int) -> list[Span]:
         """When the controller.log of the controller in charge is here, in one incarnation: as far as the files of that node go.
@@ -209,8 +212,8 @@ class ClusterFacts:
         undated = [UNDATED] if any(logs & CONTROLLER_LOG for logs in logs_undated) else []
         files: dict[int | None, list[int]] = defaultdict(list)
         for (node, file), span in self.summary.files.items():
-            is_of_it = len(self.of_name) == 1 or incarnation(self.of_name, file, node, span.last) == number
-            if is_of_it and span.logs & CONTROLLER_LOG and span.first is not None and span.last is not None:
+            is_told = bool(span.logs & CONTROLLER_LOG) and self._is_of(number, file, node)
+            if is_told and span.first is not None and span.last is not None:
                 files[node] += [span.first, span.last]
         end = incarnation_ends(self.of_name).get(number, FOREVER)
         begun: dict[tuple[int, int | None], int] = {}
