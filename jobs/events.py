@@ -4,6 +4,7 @@ import gc
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import reduce
@@ -246,19 +247,19 @@ class OnWorkers:
         ruleset = parser.ruleset
 
         def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            of_worker = _worker(ruleset)
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    yield from _rows_of(parse(tasks[number], of_worker, days))
+            with _worker(ruleset) as of_worker:
+                for batch in batches:
+                    for number in batch.column(0).to_pylist():
+                        yield from _rows_of(parse(tasks[number], of_worker, days))
 
         def of_cluster(cluster: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
             by_uri = {split.file.uri: split for split in splits if split.file.cluster == cluster}
 
             def work_fetched(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-                of_worker = _worker(ruleset)
-                for uri, path in ingest.fetched(batches):
-                    if split := by_uri.get(uri):
-                        yield from _rows_of(parse(replace(split, file=replace(split.file, path=path)), of_worker, days))
+                with _worker(ruleset) as of_worker:
+                    for uri, path in ingest.fetched(batches):
+                        if split := by_uri.get(uri):
+                            yield from _rows_of(parse(replace(split, file=replace(split.file, path=path)), of_worker, days))
 
             return work_fetched
 
@@ -320,10 +321,14 @@ class OnWorkers:
         self._blocks.unpersist()
 
 
-def _worker(ruleset: RuleSet) -> Parser:
-    """A parser in a process that does nothing else: what it makes has no cycles, and a million tuples are long to look through."""
+@contextmanager
+def _worker(ruleset: RuleSet) -> Iterator[Parser]:
+    """A parser; meanwhile nobody looks for cycles: what it makes has none, and a million tuples are long to look through."""
     gc.disable()
-    return Parser(ruleset)
+    try:
+        yield Parser(ruleset)
+    finally:
+        gc.enable()  # the process goes on with other tasks
 
 
 def _rows_of(blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
