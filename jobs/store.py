@@ -94,7 +94,7 @@ class Store:
         return DeltaTable.isDeltaTable(self.spark, self.path(table))
 
     def open(self) -> None:
-        """Creates missing tables. Raises UsageError where a column's type differs.
+        """Creates missing tables. Raises UsageError where a column's type differs, or one is missing that its table `needs`.
 
         Columns that a newer version of the product has are added; nothing is ever dropped but tables that are derived from others
         (`-- derived: yes`), which are made anew where their columns are not those of this version, or where one of them is gone.
@@ -122,6 +122,11 @@ class Store:
         if is_derived and (missing or other):
             self._replace(definition)
             return True
+        if definition.header.get("needs") in missing:
+            raise UsageError(
+                f"Table {name} under {self.root} is of an earlier version, which tells rows apart in another way: what is read again would stand "
+                "in it twice; give --tables another folder"
+            )
         for column, kind in other.items():
             raise UsageError(
                 f"Table {name} under {self.root} has {column} {present[column]}, this version needs {kind}; "

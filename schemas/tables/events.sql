@@ -1,4 +1,5 @@
 -- about: one thing that one log record says; a record that names ten partitions gives ten rows
+-- needs: ends_file
 CREATE TABLE IF NOT EXISTS {table} (
   record_id STRING NOT NULL COMMENT 'Hash of cluster, node, text and its number among equal texts of one file: the same for the same record wherever it is copied',
   item INT NOT NULL COMMENT 'Number of the row among those of one record, from 0',
