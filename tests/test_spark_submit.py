@@ -73,7 +73,9 @@ def submit(
 
 def said(done: subprocess.CompletedProcess[str]) -> str:
     """What the driver's Python printed, all of it on stdout under spark-submit, and the errors among Spark's lines."""
-    errors = [line for line in done.stderr.splitlines() if re.match(r"(?!\s+at |\S+ \S+ INFO).*(ERROR|Error\b|Exception\b)", line)]
+    errors = [
+        line for line in done.stderr.splitlines() if re.match(r"(?!\s+at |\S+ \S+ INFO).*(ERROR|Error\b|Exception\b)", line)
+    ]
     return f"exit code {done.returncode}\n{done.stdout[-3000:]}\n" + "\n".join(line[:500] for line in errors[:30])
 
 
