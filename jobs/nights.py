@@ -297,7 +297,7 @@ def _summaries(events: DataFrame, is_small: bool) -> dict[str, Summary]:
         yield pa.record_batch([list(found), [one.to_json() for one in found.values()]], names=["cluster", "summary"])
 
     found: dict[str, Summary] = {}
-    for row in events.mapInArrow(of_part, "cluster STRING, summary STRING").toLocalIterator():
+    for row in events.mapInArrow(of_part, "cluster STRING, summary STRING").collect():
         part = Summary.from_json(row.summary)
         found[row.cluster] = found[row.cluster] + part if row.cluster in found else part
     return found

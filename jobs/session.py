@@ -111,6 +111,8 @@ def settings(input_bytes: int | None = None, held_bytes: int = 0) -> dict[str, s
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",
+        # any other value has Spark 4.1 measure the whole batch anew for each row that it adds to it
+        "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
         # the default, 50 tasks for each snapshot of a small table, is what a session of this size spends its time on
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
