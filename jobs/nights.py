@@ -9,7 +9,7 @@ States of a version that the facts do not know were left by a run that did not c
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial, reduce
@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 import schemas
 from jobs import coverage, folding
 from jobs.folding import MOST_ON_DRIVER
-from jobs.store import EVENT, VERSION, Store, computed_once, in_clusters, moment, quoted, run_concurrently
+from jobs.store import EVENT, VERSION, Store, computed_once, in_clusters, in_plan, moment, quoted, run_concurrently
 from jobs.timelines import (
     CODE_VERSION,
     EVENT_COLUMNS,
@@ -232,7 +232,7 @@ def scope(store: Store, night: Night, facts: Mapping[str, ClusterFacts]) -> dict
         if moments and name not in night.anew:
             begins[name] = min(moments) - LOOKED_BACK
     if not begins:
-        return _computed_once(tables)
+        return _each(in_plan, tables)
     whole = f"{in_clusters(facts.keys() - begins.keys())} OR " if facts.keys() - begins.keys() else ""
 
     def since(*ends: str) -> str:
@@ -253,11 +253,11 @@ def scope(store: Store, night: Night, facts: Mapping[str, ClusterFacts]) -> dict
         others = rows.filter(f"settled = true AND NOT coalesce({since(*ends)}, false)")
         older = others.join(reported, ["cluster", "topic"]).filter(f"coalesce({', '.join(ends)}) >= reported")
         tables[table] = recent.unionByName(older.select(*rows.columns))
-    return _computed_once(tables)
+    return _each(computed_once, tables)
 
 
-def _computed_once(tables: dict[str, DataFrame]) -> dict[str, DataFrame]:
-    return dict(zip(tables, run_concurrently(*(partial(computed_once, rows) for rows in tables.values())), strict=True))
+def _each(change: Callable[[DataFrame], DataFrame], tables: dict[str, DataFrame]) -> dict[str, DataFrame]:
+    return dict(zip(tables, run_concurrently(*(partial(change, rows) for rows in tables.values())), strict=True))
 
 
 def _frame(spark: SparkSession, table: str, rows: Iterable[tuple[Any, ...]]) -> DataFrame:

@@ -67,9 +67,15 @@ class Changes:
 
 
 def computed_once(rows: DataFrame) -> DataFrame:
-    """The same rows, however often they are read: in the plan where they are few, else cached by Spark."""
+    """The same rows, however often they are read: in the plan where they are few, else kept by Spark's workers."""
+    # not persist: a query over a plan with lambdas does not find again what is cached of it
+    return in_plan(rows.localCheckpoint(eager=False))
+
+
+def in_plan(rows: DataFrame) -> DataFrame:
+    """The same rows, in the plan where they are few."""
     few = rows.limit(MOST_IN_PLAN + 1).toArrow()
-    return rows.sparkSession.createDataFrame(few) if few.num_rows <= MOST_IN_PLAN else rows.persist()
+    return rows.sparkSession.createDataFrame(few) if few.num_rows <= MOST_IN_PLAN else rows
 
 
 class Store:
