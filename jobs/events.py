@@ -490,6 +490,28 @@ def _conserved(splits: Sequence[Split], summaries: Sequence[Mapping[str, Any]]) 
 
 
 def _land(store: Any, clusters: Sequence[str], parsed: Here | OnWorkers, totals: Counter[str]) -> IngestSummary:
+    from jobs.store import run_concurrently
+
+    events, newly_counted = run_concurrently(
+        lambda: _land_events(store, clusters, parsed, totals), lambda: _count_passed_over(store, clusters, parsed, totals)
+    )
+    landed, completed = events
+    return IngestSummary(
+        lines=totals["lines"],
+        records=totals["in_scope"] + totals["out_of_scope"],
+        new=landed["records"],
+        recognised=landed["recognised"],
+        unrecognised=landed["records"] - landed["recognised"] - landed["drifted"],
+        drifted=landed["drifted"],
+        out_of_scope=totals["out_of_scope"],
+        newly_counted=newly_counted,
+        unfinished=totals["unfinished"],
+        completed=completed,
+    )
+
+
+def _land_events(store: Any, clusters: Sequence[str], parsed: Here | OnWorkers, totals: Counter[str]) -> tuple[Counter[str], int]:
+    """(what was appended, how many records of earlier runs it completes)"""
     from pyspark.sql import functions as F
 
     known = _known(store, clusters, "events", parsed.summaries)
@@ -508,25 +530,19 @@ def _land(store: Any, clusters: Sequence[str], parsed: Here | OnWorkers, totals:
         store.delete("events", f"record_id IN ({', '.join(repr(one) for one in completed)})")
     landed = _append(store, "events", parsed.rows("events", dropped, incomplete)) if copies < totals["in_scope"] else Counter()
     _conserve_copies("events", totals["in_scope"], landed["records"], copies, len(incomplete))
-    counted: Counter[str] = Counter()
-    if totals["out_of_scope"]:
-        dropped = parsed.copies("passed_over", _known(store, clusters, "passed_over", parsed.summaries))
-        copies = _count(dropped)
-        if copies < totals["out_of_scope"]:
-            counted = _append(store, "passed_over", parsed.rows("passed_over", dropped, set()))
-        _conserve_copies("passed_over", totals["out_of_scope"], counted["records"], copies, 0)
-    return IngestSummary(
-        lines=totals["lines"],
-        records=totals["in_scope"] + totals["out_of_scope"],
-        new=landed["records"],
-        recognised=landed["recognised"],
-        unrecognised=landed["records"] - landed["recognised"] - landed["drifted"],
-        drifted=landed["drifted"],
-        out_of_scope=totals["out_of_scope"],
-        newly_counted=counted["records"],
-        unfinished=totals["unfinished"],
-        completed=len(completed),
-    )
+    return landed, len(completed)
+
+
+def _count_passed_over(store: Any, clusters: Sequence[str], parsed: Here | OnWorkers, totals: Counter[str]) -> int:
+    """How many records out of scope were not known."""
+    if not totals["out_of_scope"]:
+        return 0
+    dropped = parsed.copies("passed_over", _known(store, clusters, "passed_over", parsed.summaries))
+    copies, counted = _count(dropped), 0
+    if copies < totals["out_of_scope"]:
+        counted = _append(store, "passed_over", parsed.rows("passed_over", dropped, set()))["records"]
+    _conserve_copies("passed_over", totals["out_of_scope"], counted, copies, 0)
+    return counted
 
 
 def _append(store: Any, table: str, rows: Any) -> Counter[str]:
