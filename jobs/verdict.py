@@ -3,13 +3,14 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from pyspark.sql import functions as F
 
 from jobs.causes import by_cause
 from jobs.config import SEVERITIES
-from jobs.store import Store
+from jobs.store import Store, run_concurrently
 
 SHOWN = 10
 # findings of one check in one cluster that come with their first record
@@ -39,6 +40,14 @@ class Told:
 
 def gather(store: Store, clusters: list[str]) -> Told:
     """Reads findings, counts and gaps of the clusters."""
+    (findings, proof), (counts, not_shown, unknown), subjects = run_concurrently(
+        *(partial(told, store, clusters) for told in (_findings, _counts, _subjects))
+    )
+    return Told(findings, counts, not_shown, proof, unknown, subjects)
+
+
+def _findings(store: Store, clusters: list[str]) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
+    """The findings, worst first, and by its id each record that proves the first of them."""
     rank = {name: number for number, name in enumerate(SEVERITIES)}
     findings = [row.asDict() for row in store.rows_of("findings", clusters).collect()]
     findings.sort(
@@ -50,6 +59,23 @@ def gather(store: Store, clusters: list[str]) -> Told:
             f["title"],
         )
     )
+    ids = []
+    so_far: Counter[tuple[str, str]] = Counter()
+    for finding in findings:
+        kind = (finding["cluster"], finding["check_id"])
+        so_far[kind] += 1
+        if so_far[kind] <= PROVEN:
+            ids += finding["evidence"][:RECORDS]
+    if not ids:
+        return findings, {}
+    rows = store.rows_of("events", clusters).filter(F.col("record_id").isin(*ids) & (F.col("item") == 0))
+    return findings, {row.record_id: row.asDict() for row in rows.select("record_id", "file", "record_no", "raw").collect()}
+
+
+def _counts(
+    store: Store, clusters: list[str]
+) -> tuple[dict[str, dict[str, int]], dict[str, list[str]], dict[str, list[dict[str, Any]]]]:
+    """Of each cluster what there is of it, what its logs do not show, and the most frequent texts that no rule reads."""
     # one row a table and cluster, in one query
     counted = store.rows_of("partition_timeline", clusters).groupBy("cluster").agg(
         F.count_distinct("incarnation", "topic", "partition").alias("partitions"), F.count("*").alias("intervals")
@@ -85,23 +111,12 @@ def gather(store: Store, clusters: list[str]) -> Told:
             not_shown[row.cluster].append(f"hours without a state-change.log of node(s) {', '.join(map(str, gaps['no_file']))}")
         if gaps["no_node"]:
             not_shown[row.cluster].append("some records do not tell which node wrote them")
-    ids = []
-    so_far: Counter[tuple[str, str]] = Counter()
-    for finding in findings:
-        kind = (finding["cluster"], finding["check_id"])
-        so_far[kind] += 1
-        if so_far[kind] <= PROVEN:
-            ids += finding["evidence"][:RECORDS]
-    proof = {}
-    if ids:
-        rows = store.rows_of("events", clusters).filter(F.col("record_id").isin(*ids) & (F.col("item") == 0))
-        proof = {row.record_id: row.asDict() for row in rows.select("record_id", "file", "record_no", "raw").collect()}
     unknown: dict[str, list[dict[str, Any]]] = {}
     for name in clusters:
         if counts[name].get("unrecognised") or counts[name].get("drifted"):
             rows = store.view_of_events("unknown_statements", [name]).limit(UNKNOWN)
             unknown[name] = [row.asDict() for row in rows.collect()]
-    return Told(findings, counts, not_shown, proof, unknown, _subjects(store, clusters))
+    return counts, not_shown, unknown
 
 
 def _subjects(store: Store, clusters: list[str]) -> dict[str, dict[str, Any]]:
