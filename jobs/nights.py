@@ -253,7 +253,8 @@ def scope(store: Store, night: Night, facts: Mapping[str, ClusterFacts]) -> dict
         others = rows.filter(f"settled = true AND NOT coalesce({since(*ends)}, false)")
         older = others.join(reported, ["cluster", "topic"]).filter(f"coalesce({', '.join(ends)}) >= reported")
         tables[table] = recent.unionByName(older.select(*rows.columns))
-    return _each(computed_once, tables)
+    # a filter over the widest table of all: read from where it lies, of a large night the columns that are asked for
+    return {"events": in_plan(tables.pop("events")), **_each(computed_once, tables)}
 
 
 def _each(change: Callable[[DataFrame], DataFrame], tables: dict[str, DataFrame]) -> dict[str, DataFrame]:
