@@ -62,9 +62,10 @@ def altered(pattern: str, old: str, new: str) -> Fault:
     return _each(lambda _, record: [re.sub(old, new, record) if re.search(pattern, record) else record])
 
 
-def doubled() -> Fault:
-    """Two appenders write one file: every record stands in it twice, with the time stamp of the one event that both were given."""
-    return _each(lambda _, record: [record, record])
+def doubled(milliseconds: int = 0) -> Fault:
+    """A copy of every record follows it: of two appenders that write one file, or written that much later."""
+    later = timedelta(milliseconds=milliseconds)
+    return _each(lambda _, record: [record, stamped(record, moment(record) + later)] if record.startswith("[2") else [record])
 
 
 def shifted(node: str, seconds: float) -> Fault:
@@ -168,6 +169,7 @@ FAULTS = (
     Case("file of one node missing", RESTART, (without_node("broker-3"),), frozenset(), frozenset({"blind_spot"})),
     Case("half a minute missing", TRACE, (between("10:09:20", "10:09:50"),), frozenset({"history_broken"}), LOST | GONE),
     Case("every record twice", TRACE, (doubled(),)),
+    Case("every record once more, 1 ms later", TRACE, (doubled(1),)),
     Case("files cut off at 70 %", RESTART, (truncated(0.7),), frozenset(), GONE),
     Case("unclean election forged", RESTART, (added("broker-1", "state-change.log",
          "10:44:30 INFO [Controller id=1 epoch=1] Changed partition invoices-1 from OfflinePartition to OnlinePartition with state "

@@ -47,6 +47,7 @@ def test_what_is_wrong() -> None:
     assert faulty(LOGS, [swapped("from B")])[ONE][:2] == [B.replace("01,500", "00,000"), A.replace("00,000", "01,500", 1)]
     assert faulty(LOGS, [shifted("broker-1", -3600)])[ONE][2] == C.replace("10:00", "09:00")
     assert faulty(LOGS, [doubled()])[ONE][:2] == [A, A]
+    assert faulty(LOGS, [doubled(1)])[ONE][:2] == [A, A.replace("00,000", "00,001")]
     new = faulty(LOGS, [added("broker-1", "x.log", "10:00:02 WARN more (x)")])[ONE]
     assert new == [A, B, "[2026-11-20 10:00:02,000] WARN more (x)\n", C]
 
