@@ -9,7 +9,7 @@ States of a version that the facts do not know were left by a run that did not c
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial, reduce
@@ -43,8 +43,8 @@ from jobs.timelines import (
 KEY = ("cluster", "topic", "partition")
 # columns of a change data feed
 CHANGE = ("_change_type", "_commit_version", "_commit_timestamp")
-# so long before the first new event checks look back
 Keeps = Mapping[str, Sequence[str]]
+# so long before the first new event checks look back
 LOOKED_BACK = timedelta(hours=24)
 TIMELINES = ("partition_timeline", "replica_timeline", "reassignments")
 
@@ -232,7 +232,7 @@ def scope(store: Store, night: Night, facts: Mapping[str, ClusterFacts]) -> dict
         if moments and name not in night.anew:
             begins[name] = min(moments) - LOOKED_BACK
     if not begins:
-        return _each(in_plan, tables)
+        return _read_often(tables)
     whole = f"{in_clusters(facts.keys() - begins.keys())} OR " if facts.keys() - begins.keys() else ""
 
     def since(*ends: str) -> str:
@@ -253,12 +253,13 @@ def scope(store: Store, night: Night, facts: Mapping[str, ClusterFacts]) -> dict
         others = rows.filter(f"settled = true AND NOT coalesce({since(*ends)}, false)")
         older = others.join(reported, ["cluster", "topic"]).filter(f"coalesce({', '.join(ends)}) >= reported")
         tables[table] = recent.unionByName(older.select(*rows.columns))
-    # a filter over the widest table of all: read from where it lies, of a large night the columns that are asked for
-    return {"events": in_plan(tables.pop("events")), **_each(computed_once, tables)}
+    return _read_often(tables, computed=TIMELINES)
 
 
-def _each(change: Callable[[DataFrame], DataFrame], tables: dict[str, DataFrame]) -> dict[str, DataFrame]:
-    return dict(zip(tables, run_concurrently(*(partial(change, rows) for rows in tables.values())), strict=True))
+def _read_often(tables: Mapping[str, DataFrame], computed: Collection[str] = ()) -> dict[str, DataFrame]:
+    """Rows that many queries read. computed: tables whose rows are more than a filter; the others are read from where they lie."""
+    once = (partial(computed_once if name in computed else in_plan, rows) for name, rows in tables.items())
+    return dict(zip(tables, run_concurrently(*once), strict=True))
 
 
 def _frame(spark: SparkSession, table: str, rows: Iterable[tuple[Any, ...]]) -> DataFrame:
