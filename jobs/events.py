@@ -492,10 +492,9 @@ def _conserved(splits: Sequence[Split], summaries: Sequence[Mapping[str, Any]]) 
 def _land(store: Any, clusters: Sequence[str], parsed: Here | OnWorkers, totals: Counter[str]) -> IngestSummary:
     from jobs.store import run_concurrently
 
-    events, newly_counted = run_concurrently(
+    (landed, completed), newly_counted = run_concurrently(
         lambda: _land_events(store, clusters, parsed, totals), lambda: _count_passed_over(store, clusters, parsed, totals)
     )
-    landed, completed = events
     return IngestSummary(
         lines=totals["lines"],
         records=totals["in_scope"] + totals["out_of_scope"],

@@ -40,7 +40,7 @@ def packages(tmp_path_factory) -> Path:
 
 
 # short-lived JVMs, many at a time: what they would compile well, they run once. C1 alone has 48 MB for its code by default, which a
-# driver fills; then a class that needs an adapter is the JVM's end (VirtualMachineError)
+# driver fills
 JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -Xshare:auto"
 
 
