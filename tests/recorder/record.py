@@ -464,7 +464,7 @@ def unknown_statements(recording: Path) -> Iterator[tuple[str, int, str]]:
 
     counts: Counter[tuple[str, str, str]] = Counter()
     examples: dict[tuple[str, str, str], str] = {}
-    for log in sorted(recording.glob("node-*/*.log*")):
+    for log in sorted([*recording.glob("node-*/*.log*"), *recording.glob("metadata-log.txt")]):
         for _, text in records(log.read_text("utf-8", "replace").splitlines()):
             found = PARSER.record(text)
             if found is None or not PARSER.in_scope(found):
