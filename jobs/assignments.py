@@ -3,18 +3,19 @@
 import argparse
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jobs import analysis, errors
 from jobs.audit import parsed_moment
 from jobs.errors import UsageError
+from jobs.timelines import ClusterFacts
 from jobs.topic_assignments import (
     CREATED,
     EFFECTS,
     EVENT_COLUMNS,
-    EVENT_TYPES,
+    LAG,
     Cluster,
     Effect,
     batches,
@@ -68,52 +69,60 @@ def add_arguments(commands: Any) -> None:
 # -- the tables ------------------------------------------------------------------------------------------------
 
 
-def write(store: Any, clusters: Iterable[str], racks: Mapping[str, Mapping[int, str]]) -> None:
-    """Makes `topic_assignments` and `broker_load` of clusters from their events and timelines. racks: cluster -> broker -> rack."""
+def write(store: Any, made: Any, anew: Iterable[str], racks: Mapping[str, Mapping[int, str]]) -> None:
+    """Brings `topic_assignments` and `broker_load` up to date.
+
+    made: `nights.Made`. anew: clusters all of whose topics are judged anew; of the others those about which there is something new are, and
+    those whose assignment is as new as lines of this night. racks: cluster -> broker -> rack, of audit.toml.
+    """
     from pyspark.sql import functions as F
 
-    from jobs.by_topic import KEY, fold_topics
+    from jobs.by_topic import KEY, ToldAnew, fold_topics
+    from jobs.nights import topic_named
+    from jobs.store import computed_once, quoted
 
-    names = list(clusters)
-    events = store.rows_of("events", names).filter(F.col("event_type").isin(*EVENT_TYPES))
-    of_topics = F.col("event_type").isin(*CREATED)
-    shared = _shared(events.filter(~of_topics).select("cluster", *EVENT_COLUMNS).collect(), racks)
-    topics = (
-        events.filter("topic IS NOT NULL AND topic_id IS NOT NULL")
-        .groupBy("cluster", "topic_id")
-        .agg(F.max("topic").alias("named"))
+    facts, whole = made.facts, set(anew)
+    shared = {name: _shared(one, racks.get(name)) for name, one in facts.items()}
+    whole |= {
+        name
+        for name in facts.keys() - whole
+        if _racks(_shared(made.continued[name].before, racks.get(name))) != _racks(shared[name])
+    }
+    held = {table: store.rows_of(table, facts) for table in ("topic_assignments", "broker_load")}
+    recent = " OR ".join(
+        f"cluster = {quoted(name)} AND valid_from >= TIMESTAMP {quoted(str(made.continued[name].since - LAG))}"
+        for name in facts.keys() - whole
     )
-    made = (
-        events.filter(of_topics)
-        .select("cluster", *EVENT_COLUMNS)
-        .join(topics, ["cluster", "topic_id"], "left")
-        .withColumn("topic", F.coalesce("topic", "named"))
-        .drop("named")
-        .filter("topic IS NOT NULL")
-    )
-    timelines = store.rows_of("partition_timeline", names).select(*KEY, *TIMELINE_COLUMNS)
+    as_new = held["topic_assignments"].filter(recent).select("cluster", "topic").distinct().collect() if recent else []
+    topics = ToldAnew.of_any(store.spark, whole, made.topics, [tuple(row) for row in as_new])
+    created, topic = topic_named(store.rows_of("events", facts).filter(F.col("event_type").isin(*CREATED)), facts)
+    created = created.withColumn("topic", topic).filter("topic IS NOT NULL").select("cluster", *EVENT_COLUMNS)
+    timelines = store.rows_of("partition_timeline", facts).select(*KEY, *TIMELINE_COLUMNS)
 
     def fold(key: tuple[Any, ...], history: "Rows", created: "Rows") -> Iterable[Mapping[str, Any]]:
-        return topic_rows(history, batches(created).get(key[2], []), shared.get(key[:2], Cluster()))
+        return topic_rows(history, batches(created).get(key[2], []), shared[key[0]].get(key[1], Cluster()))
 
-    rows = fold_topics(timelines, made, fold, store.table("topic_assignments").schema)
-    store.replace("topic_assignments", names, rows)
-    load = store.rows_of("topic_assignments", names).selectExpr(*KEY, "valid_from", "valid_to", "explode(assignment) AS a")
+    schema = store.table("topic_assignments").schema
+    judged = computed_once(fold_topics(topics.of(timelines), topics.of(created), fold, schema))
+    load = judged.selectExpr(*KEY, "valid_from", "valid_to", "explode(assignment) AS a")
     load = load.selectExpr(*KEY, "valid_from", "valid_to", "posexplode(a.replicas) AS (at, broker)")
     load = load.groupBy("cluster", "incarnation", "broker", "topic", "valid_from", "valid_to").agg(
         F.count("*").cast("int").alias("replicas"), F.count_if(F.col("at") == 0).cast("int").alias("leaders")
     )
-    store.replace("broker_load", names, load)
+    for table, rows in (("topic_assignments", judged), ("broker_load", load)):
+        store.replace(table, facts, rows.unionByName(topics.not_of(held[table])) if recent else rows)
 
 
-def _shared(rows: Iterable[Any], racks: Mapping[str, Mapping[int, str]]) -> dict[tuple[str, int], Cluster]:
-    """(cluster, incarnation) -> what its topics share."""
-    by_cluster: dict[tuple[str, int], list[dict[str, Any]]] = {}
-    for row in rows:
-        # Spark hands over times of the process's zone, which is UTC, without one
-        known = row.asDict() | {"ts": row.ts and row.ts.replace(tzinfo=UTC)}
-        by_cluster.setdefault((row.cluster, row.incarnation), []).append(known)
-    return {key: cluster(some, racks.get(key[0])) for key, some in by_cluster.items()}
+def _shared(facts: ClusterFacts, racks: Mapping[int, str] | None) -> dict[int, Cluster]:
+    """Incarnation -> what its topics share."""
+    from jobs.by_topic import shared_events
+
+    return {number: cluster(events, racks) for number, events in shared_events(facts).items()}
+
+
+def _racks(shared: Mapping[int, Cluster]) -> dict[int, tuple[Any, ...]]:
+    """What is known of racks, which all topics are judged with."""
+    return {number: (dict(one.racks), one.rackless) for number, one in shared.items()}
 
 
 # -- the command -----------------------------------------------------------------------------------------------

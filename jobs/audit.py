@@ -8,7 +8,7 @@ import re
 import sys
 import threading
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime
 from functools import partial
@@ -275,37 +275,42 @@ class Audit:
             doing.note(f"{night.count:,} new events")
         outcomes = [self._outcome(cluster, files, made.facts.get(cluster.name), read) for cluster in self.config.clusters]
         audited = [outcome.cluster for outcome in outcomes if outcome.problem is None]
-        if audited and not night.is_empty:
-            with stage("outages, assignments, durability", spark):
-                self._derive(store, audited)
+        configured = {cluster.name: self._configured(cluster) for cluster in self.config.clusters}
+        reset = [name for name, one in night.since.items() if one.configured != configured[name]]
+        if audited and (reset or not night.is_empty):
+            with stage("assignments, durability", spark):
+                self._derive(store, made, (made.facts.keys() - made.continued.keys()).union(reset))
         if audited and (self.outputs or not (night.is_empty or store.has_none("checkpoints"))):
             with stage("checkpoints", spark):
                 outputs = [output for output in self.outputs if output.cluster in audited]
                 tool_outputs.write(store, outputs, {name: made.facts[name] for name in audited})
         clocks = self._clocks(outcomes, made.facts)
         asked = checks.asked(clocks, self.config.thresholds, self.config.slos, self._silences(), self.outputs)
-        if audited and (made.is_new or night.asked != {asked}):
+        if audited and (made.is_new or reset or night.asked != {asked}):
             with stage("checks, contracts", spark) as doing:
                 facts = {name: made.facts[name] for name in audited}
-                for note in self._check(store, nights.scope(store, night, facts), facts, clocks):
+                for note in self._check(store, nights.scope(store, night, made, facts), facts, clocks):
                     doing.note(note)
-            nights.note(store, made, "" if self.failed_checks else asked)
+            nights.note(store, made, "" if self.failed_checks else asked, configured)
         elif audited:
             with stage("nothing new to check", spark):
                 self._settle(store, checks.still(store.rows_of("findings", audited)), clocks)
         return outcomes
 
-    def _derive(self, store: Any, audited: list[str]) -> None:
-        """Writes what is made of whole timelines."""
-        from jobs import assignments, checks, durability
+    def _configured(self, cluster: configuration.Cluster) -> str:
+        """What of audit.toml assignments and durability of a cluster are told with, as JSON."""
+        topics = [(t.name, t.min_insync_replicas) for t in self.config.topics if configuration.matches([t.cluster], cluster.name)]
+        return json.dumps([sorted(cluster.racks.items()), topics])
+
+    def _derive(self, store: Any, made: Any, anew: Collection[str]) -> None:
+        """Writes what is told topic by topic. made: `nights.Made`; anew: clusters all of whose topics are told anew."""
+        from jobs import assignments, durability
         from jobs.store import run_concurrently
 
         racks = {cluster.name: cluster.racks for cluster in self.config.clusters}
-        events, partitions = (store.rows_of(table, audited) for table in ("events", "partition_timeline"))
-        store.replace("broker_outages", audited, checks.broker_outages(store.spark, events, partitions))
         run_concurrently(
-            lambda: assignments.write(store, audited, racks),
-            lambda: durability.write(store, audited, self.config),
+            lambda: assignments.write(store, made, anew, racks),
+            lambda: durability.write(store, made, anew, self.config),
         )
 
     def _check(self, store: Any, audited: dict[str, Any], facts: Mapping[str, Any], clocks: list[Any]) -> Iterator[str]:

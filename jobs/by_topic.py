@@ -1,18 +1,60 @@
 """Topic after topic through a function of plain rows: on the driver where there are few rows, else by Spark's workers."""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from jobs.folding import MOST_ON_DRIVER
-from jobs.store import run_concurrently
+from jobs.store import in_clusters, run_concurrently
+from jobs.timelines import ClusterFacts
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+# rows take 20 microseconds each and 1 KB; workers are slower up to some 200,000
+MOST_ON_DRIVER = 100_000
 KEY = ("cluster", "incarnation", "topic")
 Rows = list[dict[str, Any]]
 # (the values of KEY, rows of the one frame, rows of the other) -> rows without KEY
 Fold = Callable[[tuple[Any, ...], Rows, Rows], Iterable[Mapping[str, Any]]]
+
+
+@dataclass(frozen=True)
+class ToldAnew:
+    """Topics about which all is told anew. clusters: those of which every topic is; topics: cluster and topic of others."""
+
+    clusters: frozenset[str]
+    topics: DataFrame | None
+
+    @classmethod
+    def of_any(
+        cls, spark: SparkSession, clusters: Iterable[str], topics: DataFrame | None, others: Iterable[tuple[str, str]] = ()
+    ) -> "ToldAnew":
+        """topics: cluster and topic; others: further ones."""
+        listed = sorted(others)
+        if listed:
+            more = spark.createDataFrame(pa.table(list(zip(*listed, strict=True)), names=["cluster", "topic"]))
+            topics = more if topics is None else topics.unionByName(more).distinct()
+        return cls(frozenset(clusters), topics)
+
+    def _marked(self, rows: DataFrame) -> DataFrame:
+        marked = rows.withColumn("of_cluster", F.expr(in_clusters(self.clusters) if self.clusters else "false"))
+        if self.topics is None:
+            return marked.withColumn("anew", F.col("of_cluster")).drop("of_cluster")
+        topics = F.broadcast(self.topics.withColumn("named", F.lit(True)))
+        marked = marked.join(topics, ["cluster", "topic"], "left")
+        return marked.withColumn("anew", F.expr("of_cluster OR named IS NOT NULL")).drop("of_cluster", "named")
+
+    def of(self, rows: DataFrame) -> DataFrame:
+        """The rows of these topics; in: rows with cluster and topic."""
+        return self._marked(rows).filter("anew").select(*rows.columns)
+
+    def not_of(self, rows: DataFrame) -> DataFrame:
+        """The rows of all other topics."""
+        return self._marked(rows).filter("NOT anew").select(*rows.columns)
 
 
 def fold_topics(one: DataFrame, other: DataFrame, fold: Fold, schema: Any) -> DataFrame:
@@ -43,3 +85,18 @@ def _by_topic(table: pa.Table) -> dict[tuple[Any, ...], Rows]:
     for row in table.to_pylist():
         found.setdefault(tuple(row[name] for name in KEY), []).append(row)
     return found
+
+
+def moment(microseconds: int) -> datetime:
+    """As rows have it, UTC."""
+    return EPOCH + timedelta(microseconds=microseconds)
+
+
+def shared_events(facts: ClusterFacts) -> dict[int, Rows]:
+    """Incarnation -> the events that its topics share, as rows of `events`."""
+    return {
+        number: [
+            {**event._asdict(), "incarnation": number, "ts": None if event.ts is None else moment(event.ts)} for event in events
+        ]
+        for number, events in facts.events_by_number.items()
+    }

@@ -4,16 +4,14 @@ import hashlib
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial, reduce
 
-import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import schemas
-from jobs import outages
 from jobs.config import Silence, Slo, Threshold, glob_pattern
 from jobs.store import computed_once, quoted, run_concurrently
 from jobs.tool_outputs import ToolOutput
@@ -101,36 +99,6 @@ def present(spark: SparkSession) -> set[str]:
     row = spark.sql(f"SELECT collect_set(kind) AS kinds FROM ({kinds})").first()
     assert row is not None
     return set(row.kinds)
-
-
-def broker_outages(spark: SparkSession, events: DataFrame, partitions: DataFrame) -> DataFrame:
-    """When brokers did not serve.
-
-    in: rows of `events` and `partition_timeline` of clusters. out: the columns of `broker_outages`.
-    """
-    to_state = F.coalesce("to_state", F.when(F.col("in_controlled_shutdown"), "PENDING_CONTROLLED_SHUTDOWN"))
-    told = events.filter(F.col("event_type").isin(*outages.BROKER_EVENTS) & F.col("ts").isNotNull()).select(
-        "cluster", "incarnation", "node", "broker", "brokers", "ts", "event_type", F.coalesce("logger", F.lit("")), to_state, "record_id"
-    )  # fmt: skip
-    assigned = partitions.select("cluster", "incarnation", F.explode("replicas").alias("broker")).distinct()
-    # some hundred rows a night, which are told one after another
-    found = outages.outages(
-        (outages.BrokerEvent(*row) for row in told.collect()), [(row[0], row[1], row[2]) for row in assigned.collect()]
-    )
-    moment, number = pa.timestamp("us", tz="UTC"), pa.int32()
-    kinds = {
-        "cluster": pa.string(), "incarnation": number, "broker": number, "since": moment, "until": moment, "how": pa.string(),
-        "starting_at": moment, "all_since": moment, "stop_asked": pa.bool_(), "evidence": pa.list_(pa.string()),
-    }  # fmt: skip
-    columns = {
-        name: pa.array([_in_utc(outage[place]) for outage in found], kind) for place, (name, kind) in enumerate(kinds.items())
-    }
-    return spark.createDataFrame(pa.table(columns))
-
-
-def _in_utc(value: object) -> object:
-    """A moment that Spark handed over is UTC without saying so."""
-    return value.replace(tzinfo=UTC) if isinstance(value, datetime) else value
 
 
 def _row(clock: Clock) -> str:

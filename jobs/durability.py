@@ -11,8 +11,7 @@ from jobs import analysis, errors, min_isr
 from jobs.audit import parsed_days
 from jobs.config import Config, Slo, load, matches
 from jobs.errors import UsageError
-from jobs.topic_assignments import EVENT_COLUMNS as BROKER_COLUMNS
-from jobs.topic_assignments import FENCED, GONE, REGISTERED, UNFENCED
+from jobs.timelines import ClusterFacts
 from jobs.topic_assignments import cluster as cluster_of
 from jobs.topic_durability import (
     EVENT_COLUMNS,
@@ -23,6 +22,7 @@ from jobs.topic_durability import (
     Shared,
     Span,
     availability,
+    continued,
     fenced_spans,
     nines,
     silent_spans,
@@ -70,64 +70,128 @@ def add_arguments(commands: Any) -> None:
 # -- the table -------------------------------------------------------------------------------------------------
 
 
-def write(store: Any, clusters: Iterable[str], config: Config) -> None:
-    """Makes `durability` of clusters from their events, timelines and coverage: every night counts once, late logs correct it."""
+def write(store: Any, made: Any, anew: Iterable[str], config: Config) -> None:
+    """Brings `durability` up to date: every night counts once, late logs correct it.
+
+    made: `nights.Made`. anew: clusters all of whose topics are told anew. Of the others, those about which there is something new are; of the rest
+    only the days are that time has gone on in.
+    """
     from pyspark.sql import functions as F
 
-    from jobs.by_topic import KEY, fold_topics
+    from jobs.by_topic import KEY, ToldAnew, fold_topics
+    from jobs.store import computed_once, in_clusters, quoted, run_concurrently
 
-    names = list(clusters)
-    events = store.rows_of("events", names)
-    shared = _shared(events, store.rows_of("topic_deletions", names), store.rows_of("coverage", names), config)
+    facts, whole = made.facts, set(anew)
+    reset = []
+    for name in facts.keys() - whole:
+        is_default, some = _set_otherwise(made.continued[name].before, facts[name])
+        whole |= {name} if is_default else set()
+        reset += [(name, topic) for topic in some]
+    going_on = {name: made.continued[name] for name in facts if name not in whole}
+    shared = _shared(facts, store.rows_of("topic_deletions", facts), store.rows_of("coverage", facts), config)
+    topics = ToldAnew.of_any(store.spark, whole, made.topics, reset)
+    schema = store.table("durability").schema
+    timeline = store.rows_of("partition_timeline", facts).select(*KEY, *TIMELINE_COLUMNS)
     telling = (
         (F.col("leader_recovery_state").isin("RECOVERING", "1"))
         | (F.col("event_type") == TRUNCATED)
         | F.col("end_offset").isNotNull()
     )
-    about = events.filter(telling & F.col("topic").isNotNull() & F.col("partition").isNotNull()).select(*KEY[:2], *EVENT_COLUMNS)
-    rows = store.rows_of("partition_timeline", names).select(*KEY, *TIMELINE_COLUMNS)
+    about = store.rows_of("events", facts).filter(telling & F.col("topic").isNotNull() & F.col("partition").isNotNull())
+    about = about.select(*KEY[:2], *EVENT_COLUMNS)
 
-    def fold(key: tuple[Any, ...], history: "Rows", said: "Rows") -> Iterable[Mapping[str, Any]]:
+    since = {name: one.since.date() for name, one in going_on.items()}
+
+    def told(key: tuple[Any, ...], history: "Rows", said: "Rows") -> Iterable[Mapping[str, Any]]:
         topic, known = key[2], shared.get(key[:2])
         return topic_rows(tally(history, said, topic, known), topic, known) if known else ()
 
-    store.replace("durability", names, fold_topics(rows, about, fold, store.table("durability").schema))
+    def gone_on(key: tuple[Any, ...], history: "Rows", held: "Rows") -> Iterable[Mapping[str, Any]]:
+        topic, known = key[2], shared.get(key[:2])
+        return continued(topic_rows(tally(history, (), topic, known, since[key[0]]), topic, known), held) if known else ()
+
+    def fold_anew() -> Any:
+        return computed_once(fold_topics(topics.of(timeline), topics.of(about), told, schema))
+
+    if not going_on:
+        store.replace("durability", facts, fold_anew())
+        return
+    days = [f"cluster = {quoted(name)} AND day >= DATE '{first}'" for name, first in since.items()]
+    replaced = " OR ".join([*days, *([in_clusters(whole)] if whole else [])])
+    ends = " OR ".join(
+        f"cluster = {quoted(name)} AND (valid_to IS NULL OR to_date(valid_to) >= DATE '{first}')" for name, first in since.items()
+    )
+    held = store.rows_of("durability", going_on)
+    new_days = held.filter(replaced)
+
+    def fold_on() -> Any:
+        return computed_once(fold_topics(topics.not_of(timeline.filter(ends)), topics.not_of(new_days), gone_on, schema))
+
+    anew_rows, later = run_concurrently(fold_anew, fold_on)
+    older, held_older = anew_rows.filter(f"NOT ({replaced})"), topics.of(held.filter(f"NOT ({replaced})")).select(*schema.names)
+    keys = [*KEY, "day"]
+    other = (
+        older.exceptAll(held_older)
+        .select(*keys)
+        .unionByName(held_older.exceptAll(older).select(*keys))
+        .distinct()
+        .localCheckpoint()
+    )
+    if not other.isEmpty():
+        # a line that came late, or one that tells what an earlier one meant
+        store.delete_matching("durability", "true", other)
+    rows = anew_rows.filter(replaced).unionByName(older.join(F.broadcast(other), keys, "left_semi")).unionByName(later)
+    store.replace_where("durability", replaced, rows)
 
 
-def _shared(events: Any, deletions: Any, coverage: Any, config: Config) -> dict[tuple[str, int], Shared]:
+def _settings(facts: ClusterFacts, configured: Iterable[tuple[str, int]] = ()) -> dict[int, min_isr.MinIsr]:
+    """Incarnation -> min.insync.replicas."""
+    from jobs.by_topic import shared_events
+
+    given = list(configured)
+    return {number: min_isr.from_events(some, given) for number, some in shared_events(facts).items()}
+
+
+def _set_otherwise(before: ClusterFacts, now: ClusterFacts) -> tuple[bool, set[str]]:
+    """Whether lines now tell another default of min.insync.replicas than before, and the topics for which they tell another value."""
+    then, since = _settings(before), _settings(now)
+    pairs = [(then.get(number, min_isr.MinIsr()), since.get(number, min_isr.MinIsr())) for number in then.keys() | since.keys()]
+    topics = {
+        t for one, other in pairs for t in one.topics.keys() | other.topics.keys() if one.topics.get(t) != other.topics.get(t)
+    }
+    return any(one.default != other.default for one, other in pairs), topics
+
+
+def _shared(facts: Mapping[str, ClusterFacts], deletions: Any, coverage: Any, config: Config) -> dict[tuple[str, int], Shared]:
     """(cluster, incarnation) -> what its topics share; incarnations without a time stamp are left out."""
-    from pyspark.sql import functions as F
+    from jobs.by_topic import moment, shared_events
 
-    newest = events.groupBy("cluster", "incarnation").agg(F.max("ts").alias("now")).filter("now IS NOT NULL").collect()
-    settings = _by(events.filter(F.col("config") == min_isr.NAME).select("cluster", "incarnation", *min_isr.COLUMNS).collect())
-    fencing = F.col("event_type").isin(*REGISTERED, *FENCED, *UNFENCED, *GONE)
-    brokers = _by(events.filter(fencing).select("cluster", *BROKER_COLUMNS).collect())
-    pending = _by(deletions.select("cluster", "incarnation", "topic", "requested_at", "completed_at").collect())
+    pending: dict[tuple[str, int], list[Any]] = {}
+    for row in deletions.filter("requested_at IS NOT NULL").collect():
+        pending.setdefault((row.cluster, row.incarnation), []).append(row)
     hours: dict[str, list[datetime]] = {}
     for row in coverage.filter("records > 0 AND hour IS NOT NULL").select("cluster", "hour").distinct().collect():
-        hours.setdefault(row.cluster, []).append(row.hour.replace(tzinfo=UTC))
+        hours.setdefault(row.cluster, []).append(_in_utc(row.hour))
     found = {}
-    for row in newest:
-        key, now = (row.cluster, row.incarnation), row.now.replace(tzinfo=UTC)
-        configured = [(t.name, t.min_insync_replicas) for t in config.topics if matches([t.cluster], row.cluster)]
-        deleted: dict[str, tuple[Span, ...]] = {}
-        for entry in pending.get(key, []):
-            if entry["requested_at"] is not None:
-                span = (entry["requested_at"], entry["completed_at"] or now)
-                deleted[entry["topic"]] = (*deleted.get(entry["topic"], ()), span)
-        fenced = [(b.since, b.fenced) for b in cluster_of(brokers.get(key, [])).brokers if b.kraft]
-        least = min_isr.from_events(settings.get(key, []), configured)
-        found[key] = Shared(now, least, silent_spans(hours.get(row.cluster, [])), deleted, fenced_spans(fenced, now))
+    for name, one in facts.items():
+        configured = [(t.name, t.min_insync_replicas) for t in config.topics if matches([t.cluster], name)]
+        settings, events = _settings(one, configured), shared_events(one)
+        for number, newest in one.newest_by_number.items():
+            now = moment(newest)
+            deleted: dict[str, tuple[Span, ...]] = {}
+            for row in pending.get((name, number), []):
+                span = _in_utc(row.requested_at), _in_utc(row.completed_at) if row.completed_at else now
+                deleted[row.topic] = (*deleted.get(row.topic, ()), span)
+            brokers = cluster_of(events.get(number, [])).brokers
+            fenced = fenced_spans([(b.since, b.fenced) for b in brokers if b.kraft], now)
+            least = settings.get(number, min_isr.MinIsr(configured=tuple(configured)))
+            found[name, number] = Shared(now, least, silent_spans(hours.get(name, [])), deleted, fenced)
     return found
 
 
-def _by(rows: Iterable[Any]) -> dict[tuple[str, int], list[dict[str, Any]]]:
-    """By cluster and incarnation; times of Spark, which has no zone, in UTC."""
-    found: dict[tuple[str, int], list[dict[str, Any]]] = {}
-    for row in rows:
-        known = {name: v.replace(tzinfo=UTC) if isinstance(v, datetime) else v for name, v in row.asDict().items()}
-        found.setdefault((row.cluster, row.incarnation), []).append(known)
-    return found
+def _in_utc(at: datetime) -> datetime:
+    """A moment as Spark hands it over, without a zone."""
+    return at.replace(tzinfo=UTC)
 
 
 # -- the command -----------------------------------------------------------------------------------------------
@@ -166,10 +230,11 @@ def _of_partitions(spark: Any, options: argparse.Namespace, config: Config) -> l
     from jobs.store import in_clusters
 
     names = {row["cluster"] for row in analysis.rows_of(spark, "durability", options.cluster, options.topic)}
-    events, deletions, coverage = (
-        spark.table(name).filter(in_clusters(sorted(names))) for name in ("events", "topic_deletions", "coverage")
+    known, deletions, coverage = (
+        spark.table(name).filter(in_clusters(sorted(names))) for name in ("cluster_facts", "topic_deletions", "coverage")
     )
-    shared = _shared(events, deletions, coverage, config)
+    facts = {row.cluster: ClusterFacts.from_json(row.facts) for row in known.collect()}
+    shared = _shared(facts, deletions, coverage, config)
     found = []
     groups: dict[tuple[str, int], list[analysis.Row]] = {}
     for row in analysis.rows_of(spark, "partition_timeline", options.cluster, options.topic):

@@ -36,6 +36,7 @@ from jobs.timelines import (
     controllers,
     discontinuities,
     kraft_topic_deletions,
+    outages,
     tells_deletion,
     topic_deletions,
 )
@@ -51,14 +52,15 @@ TIMELINES = ("partition_timeline", "replica_timeline", "reassignments")
 
 @dataclass(frozen=True)
 class Known:
-    """What `cluster_facts` has of a cluster: up to which versions of tables its timelines go, what all its partitions share, and what its
-    findings were asked for with (`checks.asked`).
+    """What `cluster_facts` has of a cluster: up to which versions of tables its timelines go, what all its partitions share, what its
+    findings were asked for with (`checks.asked`), and its settings in audit.toml that assignments and durability were told with.
     """
 
     events_version: int
     passed_over_version: int
     facts: ClusterFacts
     asked: str
+    configured: str
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,9 @@ def known(store: Store, clusters: Iterable[str], keeps: Keeps) -> dict[str, Know
     """Cluster -> what was known when its timelines were made. Those that another version of the code has made are left out."""
     rows = store.rows_of("cluster_facts", clusters).filter(F.col("code_version") == CODE_VERSION).collect()
     return {
-        row.cluster: Known(row.events_version, row.passed_over_version, ClusterFacts.from_json(row.facts, keeps), row.asked)
+        row.cluster: Known(
+            row.events_version, row.passed_over_version, ClusterFacts.from_json(row.facts, keeps), row.asked, row.configured
+        )
         for row in rows
     }
 
@@ -146,13 +150,27 @@ def _hours(told: Row) -> coverage.Hours:
 
 
 @dataclass(frozen=True)
+class Continued:
+    """What a night means for a cluster whose history it continues.
+
+    before: what was known. since: the first moment (UTC without a zone) that anything new is about, what was the newest one or earlier.
+    """
+
+    before: ClusterFacts
+    since: datetime
+
+
+@dataclass(frozen=True)
 class Made:
     """What the tables are made of: what is known of each cluster that has events, and versions of tables that are in it.
 
+    continued: by cluster; of the others all is new. topics: cluster and topic of those of whose partitions one was folded; None: none was.
     is_new: whether that differs from what `cluster_facts` has.
     """
 
     facts: Mapping[str, ClusterFacts]
+    continued: Mapping[str, Continued]
+    topics: DataFrame | None
     events_version: int
     passed_over_version: int
     is_new: bool
@@ -160,19 +178,29 @@ class Made:
 
 def update(store: Store, night: Night) -> Made:
     """Brings timelines and coverage of the clusters up to date."""
-    if night.is_empty:
-        made = {name: one.facts for name, one in night.since.items()}, night.events_version
-    else:
-        made = _update_timelines(store, night)
-    facts, version = made
+    facts = {name: one.facts for name, one in night.since.items()}
+    anew, topics, version = night.anew, None, night.events_version
+    if not night.is_empty:
+        facts, anew, topics, version = _update_timelines(store, night)
     counted = _update_coverage(store, night, facts)
     is_new = bool(night.anew) or any(
         (version, counted) != (one.events_version, one.passed_over_version) for one in night.since.values()
     )
-    return Made(facts, version, counted, is_new)
+    return Made(facts, _continued(night, facts.keys() - anew), topics, version, counted, is_new)
 
 
-def _update_timelines(store: Store, night: Night) -> tuple[dict[str, ClusterFacts], int]:
+def _continued(night: Night, clusters: Iterable[str]) -> dict[str, Continued]:
+    found = {}
+    for name in clusters:
+        before = night.since[name].facts
+        moments = [at for at in (naive(before.summary.newest), night.hours.first) if at is not None]
+        if moments:
+            found[name] = Continued(before, min(moments))
+    return found
+
+
+def _update_timelines(store: Store, night: Night) -> tuple[dict[str, ClusterFacts], frozenset[str], DataFrame, int]:
+    """out: what is known of each cluster, those that were folded anew, `Made.topics`, the version of `events`."""
     facts = _facts(store, night)
     before = {name: one.facts for name, one in night.since.items()}
     changed = {name: affected(before.get(name), now) for name, now in facts.items()}
@@ -181,9 +209,9 @@ def _update_timelines(store: Store, night: Night) -> tuple[dict[str, ClusterFact
     if _correct_incarnations(store, night, facts, anew):
         version = store.version("events")
     folded = _fold(store, night, facts, changed, anew)
-    _write(store, folded, version, sorted(facts.keys() - anew), sorted(anew))
+    touched = _write(store, folded, version, sorted(facts.keys() - anew), sorted(anew))
     run_concurrently(partial(_write_cluster_tables, store, facts), partial(_write_deletions, store, night, facts, anew))
-    return facts, version
+    return facts, anew, touched.select("cluster", "topic").distinct(), version
 
 
 def _update_coverage(store: Store, night: Night, facts: Mapping[str, ClusterFacts]) -> int:
@@ -204,12 +232,15 @@ def _update_coverage(store: Store, night: Night, facts: Mapping[str, ClusterFact
     return store.version("passed_over") if changes is None else changes.version
 
 
-def note(store: Store, made: Made, asked: str) -> None:
-    """The tables are those of `events` and `passed_over` in these versions, the findings those asked for: the next night goes on from here."""
+def note(store: Store, made: Made, asked: str, configured: Mapping[str, str]) -> None:
+    """The tables are those of `events` and `passed_over` in these versions, the findings those asked for: the next night goes on from here.
+
+    configured: cluster -> its settings in audit.toml.
+    """
     if not made.facts:
         return  # nothing was recognised
     versions = (CODE_VERSION, made.events_version, made.passed_over_version)
-    rows = [(name, one.to_json(), *versions, asked) for name, one in made.facts.items()]
+    rows = [(name, one.to_json(), *versions, asked, configured.get(name, "")) for name, one in made.facts.items()]
     store.replace("cluster_facts", made.facts, _frame(store.spark, "cluster_facts", rows))
 
 
@@ -218,42 +249,53 @@ def naive(microseconds: int) -> datetime | None:
     return None if microseconds < 0 else datetime(1970, 1, 1) + timedelta(microseconds=microseconds)
 
 
-def scope(store: Store, night: Night, facts: Mapping[str, ClusterFacts]) -> dict[str, DataFrame]:
+def scope(store: Store, night: Night, made: Made, clusters: Iterable[str]) -> dict[str, DataFrame]:
     """What checks and contracts look at, by table: what the night has written and what is still so.
 
-    That is rows that are not settled, and all of the time from a day before the first new event on; of topics with findings that are not
-    resolved also from the first of these on. Of clusters that were made anew everything.
+    Of timelines that is all rows of the time from a day before the first new event on, those that hold still, and of topics that were folded
+    those that may have changed; of what findings that are not resolved are about also all from the first of these on. Of clusters that
+    were made anew everything.
     """
-    names = sorted(facts)
+    names = sorted(clusters)
     tables = {name: store.rows_of(name, names) for name in schemas.contracts() if name not in {"findings", "finding_subjects"}}
-    begins: dict[str, datetime] = {}
-    for name, one in facts.items():
-        moments = [at for at in (night.hours.first, naive(one.summary.newest)) if at is not None]
-        if moments and name not in night.anew:
-            begins[name] = min(moments) - LOOKED_BACK
+    begins = {name: made.continued[name].since - LOOKED_BACK for name in names if name in made.continued}
     if not begins:
         return _read_often(tables)
-    whole = f"{in_clusters(facts.keys() - begins.keys())} OR " if facts.keys() - begins.keys() else ""
+    whole = [in_clusters(others)] if (others := set(names) - begins.keys()) else []
 
-    def since(*ends: str) -> str:
-        later = f"coalesce({', '.join(ends)})"
-        return whole + " OR ".join(f"cluster = {quoted(name)} AND {later} >= {moment(at)}" for name, at in begins.items())
+    def since(end: str) -> str:
+        later = [f"cluster = {quoted(name)} AND {end} >= {moment(at)}" for name, at in begins.items()]
+        return " OR ".join([*whole, *later])
 
-    found = store.rows_of("findings", names).filter("status <> 'resolved' AND topic IS NOT NULL AND first_seen IS NOT NULL")
-    reported = F.broadcast(found.groupBy("cluster", "topic").agg(F.min("first_seen").alias("reported")).localCheckpoint())
-    events = tables["events"].filter(f"ts IS NULL OR {since('ts')}")
-    tables["events"] = events
-    for table, ends in (
-        ("partition_timeline", ["valid_to"]),
-        ("replica_timeline", ["valid_to"]),
-        ("reassignments", ["completed_at", "started_at"]),
+    topics = _reported(store, names).withColumn("folded", F.lit(False))
+    if made.topics is not None:
+        folded = made.topics.select(
+            "cluster", "topic", F.lit(None).cast("timestamp").alias("reported"), F.lit(True).alias("folded")
+        )
+        topics = topics.unionByName(folded)
+    topics = topics.groupBy("cluster", "topic").agg(F.min("reported").alias("reported"), F.max("folded").alias("folded"))
+    topics = F.broadcast(topics.localCheckpoint())
+    tables["events"] = tables["events"].filter(f"ts IS NULL OR {since('ts')}")
+    for table, end in (
+        ("partition_timeline", "valid_to"),
+        ("replica_timeline", "valid_to"),
+        ("reassignments", "coalesce(completed_at, started_at)"),
     ):
         rows = tables[table]
-        recent = rows.filter(f"settled = false OR {since(*ends)}")
-        others = rows.filter(f"settled = true AND NOT coalesce({since(*ends)}, false)")
-        older = others.join(reported, ["cluster", "topic"]).filter(f"coalesce({', '.join(ends)}) >= reported")
-        tables[table] = recent.unionByName(older.select(*rows.columns))
+        known = rows.join(topics, ["cluster", "topic"], "left")
+        open_still = "valid_to IS NULL" if end == "valid_to" else "outcome = 'in_progress'"
+        some = f"{open_still} OR {end} IS NULL OR {since(end)} OR (folded AND settled = false) OR {end} >= reported"
+        tables[table] = known.filter(some).select(*rows.columns)
     return _read_often(tables, computed=TIMELINES)
+
+
+def _reported(store: Store, clusters: Iterable[str]) -> DataFrame:
+    """cluster and topic of what findings are about that are not resolved, reported: since when the first of them is."""
+    found = store.rows_of("findings", clusters).filter("status <> 'resolved' AND first_seen IS NOT NULL")
+    own = found.filter("topic IS NOT NULL").select("cluster", "topic", "first_seen")
+    subjects = store.rows_of("finding_subjects", clusters).select("cluster", "fingerprint", "topic")
+    every = own.unionByName(subjects.join(found.select("fingerprint", "first_seen"), "fingerprint").select(*own.columns))
+    return every.groupBy("cluster", "topic").agg(F.min("first_seen").alias("reported"))
 
 
 def _read_often(tables: Mapping[str, DataFrame], computed: Collection[str] = ()) -> dict[str, DataFrame]:
@@ -371,8 +413,8 @@ def _incarnations(rows: DataFrame, facts: ClusterFacts, *, is_small: bool) -> Da
 # -- partitions ----------------------------------------------------------------------------------------------
 
 
-def _keyed(events: DataFrame, facts: Mapping[str, ClusterFacts]) -> DataFrame:
-    """Events about partitions, with the partition: KEY and EVENT_COLUMNS. Records of a metadata log name their topic by its id."""
+def topic_named(events: DataFrame, facts: Mapping[str, ClusterFacts]) -> tuple[DataFrame, Column]:
+    """Events, and the topic that each is about; records of a metadata log name it by its id."""
     names = [
         (cluster, topic_id, topic)
         for cluster, one in facts.items()
@@ -385,6 +427,12 @@ def _keyed(events: DataFrame, facts: Mapping[str, ClusterFacts]) -> DataFrame:
         same = (F.col("cluster") == F.col("named_cluster")) & (F.col("topic_id") == F.col("named_id")) & F.col("topic").isNull()
         events = events.join(F.broadcast(events.sparkSession.createDataFrame(known)), same, "left")
         topic = F.coalesce("topic", "name")
+    return events, topic
+
+
+def _keyed(events: DataFrame, facts: Mapping[str, ClusterFacts]) -> DataFrame:
+    """Events about partitions, with the partition: KEY and EVENT_COLUMNS."""
+    events, topic = topic_named(events, facts)
     keys = [topic.alias("key_topic"), F.col("partition").alias("key_partition")]
     return events.select("cluster", *keys, *EVENT_COLUMNS).filter("key_topic IS NOT NULL AND key_partition IS NOT NULL")
 
@@ -502,19 +550,19 @@ def _stale(rows: DataFrame) -> DataFrame:
     return rows.filter("is_stale").select(*KEY).distinct()
 
 
-def _write(store: Store, folded: FoldedRows, version: int, continued: Sequence[str], anew: Sequence[str]) -> None:
-    """Replaces what was folded. version: of `events`. continued, anew: the clusters."""
+def _write(store: Store, folded: FoldedRows, version: int, continued: Sequence[str], anew: Sequence[str]) -> DataFrame:
+    """Replaces what was folded. version: of `events`. continued, anew: the clusters. out: KEY of what was folded."""
     touched = folded.rows.filter("partition_states IS NOT NULL").select(*KEY).distinct()
     if folded.refolded is not None:
         touched = touched.unionByName(folded.refolded).distinct()
-    touched = F.broadcast(touched.localCheckpoint())
+    touched = touched.localCheckpoint()
 
     def new(table: str) -> DataFrame:
         return folded.rows.filter(f"{table} IS NOT NULL").select(*folding.PARTITION, f"{table}.*")
 
     def kept(table: str, condition: str) -> DataFrame:
         rows = store.rows_of(table, continued).filter(condition)
-        return rows.join(touched, list(KEY), "left_anti").select(*schemas.columns(table))
+        return rows.join(F.broadcast(touched), list(KEY), "left_anti").select(*schemas.columns(table))
 
     def states() -> None:
         made = [F.lit(CODE_VERSION).alias("code_version"), F.lit(version).cast("bigint").alias("events_version")]
@@ -535,6 +583,7 @@ def _write(store: Store, folded: FoldedRows, version: int, continued: Sequence[s
 
     states()
     run_concurrently(*(partial(intervals, table) for table in TIMELINES))
+    return touched
 
 
 def _write_cluster_tables(store: Store, facts: Mapping[str, ClusterFacts]) -> None:
@@ -546,6 +595,17 @@ def _write_cluster_tables(store: Store, facts: Mapping[str, ClusterFacts]) -> No
     _replace_few(store, "controllers", facts, [(name, *row) for name, one in facts.items() for row in controllers(one)])
     found = [(name, *row) for name, one in facts.items() for row in discontinuities(breaks.get(name, []), one)]
     _replace_few(store, "discontinuities", facts, found)
+    brokers: dict[tuple[str, int], set[int]] = {}
+    assigned = store.rows_of("partition_states", facts).select("cluster", "incarnation", F.explode("brokers").alias("broker"))
+    for cluster, number, broker in assigned.distinct().collect():
+        brokers.setdefault((cluster, number), set()).add(broker)
+    gone = [
+        (name, number, *outage)
+        for name, one in facts.items()
+        for number, events in one.events_by_number.items()
+        for outage in outages(events, brokers.get((name, number), ()))
+    ]
+    _replace_few(store, "broker_outages", facts, gone)
 
 
 def _replace_few(

@@ -32,10 +32,10 @@ UNFENCED = (
 GONE = ("broker_unregistered", "unregister_broker_record")
 # lines that name a broker with its rack, or would
 NODES = ("channel_connected", *REGISTERED)
-EVENT_TYPES = ("channel_connected", *CREATED, *BROKER_LISTS, *REGISTERED, *FENCED, *UNFENCED, *GONE, "topic_record")
+BROKER_TYPES = ("channel_connected", *BROKER_LISTS, *REGISTERED, *FENCED, *UNFENCED, *GONE)
 EVENT_COLUMNS = (
     "incarnation", "record_id", "ts", "event_type", "topic", "topic_id", "partition", "replicas", "partition_epoch", "partitions_named",
-    "error_code", "broker", "brokers", "broker_epoch", "fenced", "rack", "record_no", "item",
+    "error_code", "record_no", "item",
 )  # fmt: skip
 
 # lines of one change are printed within it of each other, on a busy machine

@@ -99,29 +99,33 @@ def conditions(row: Row, least: int) -> tuple[str, ...]:
     return tuple(found)
 
 
-def tally(rows: Iterable[Row], events: Iterable[Row], topic: str, shared: Shared) -> dict[date, Tally]:
-    """Day (UTC) -> seconds of a topic; in: its rows of partition_timeline, and events about it."""
+def tally(rows: Iterable[Row], events: Iterable[Row], topic: str, shared: Shared, since: date = date.min) -> dict[date, Tally]:
+    """Day (UTC) -> seconds of a topic; in: its rows of partition_timeline, and events about it. since: the first day that is told.
+
+    What a day has depends on the intervals that overlap it alone; its unclean elections on the whole history.
+    """
     days: dict[date, Tally] = {}
     said = list(events)
     for partition, some in groupby(sorted(rows, key=lambda r: (r["partition"], r["step"])), key=lambda r: r["partition"]):
         history = [row for row in some if row["state"] != "NonExistentPartition"]
-        _tally_partition(days, history, topic, shared)
+        _tally_partition(days, history, topic, shared, since)
         mine = [event for event in said if event["partition"] == partition and event["ts"] is not None]
         _tally_unclean(days, history, mine)
     return days
 
 
-def _tally_partition(days: dict[date, Tally], history: Sequence[Row], topic: str, shared: Shared) -> None:
+def _tally_partition(days: dict[date, Tally], history: Sequence[Row], topic: str, shared: Shared, since: date) -> None:
+    first = datetime.combine(since, time(), UTC)
     before: set[str] = set()
     running: dict[str, float] = {}
     for row in history:
         if row["valid_from"] is None:
             continue
         dark = (*shared.silent, *shared.fenced.get(row["leader"], ()))
-        for begin, end in _pieces(row["valid_from"], row["valid_to"] or shared.now, topic, shared, dark):
+        for begin, end in _pieces(max(row["valid_from"], first), row["valid_to"] or shared.now, topic, shared, dark):
             day = days.setdefault(begin.date(), Tally())
             day.partitions.add(row["partition"])
-            unseen = any(first <= begin < last for first, last in dark)
+            unseen = any(silence <= begin < last for silence, last in dark)
             held = ("unknown",) if unseen else conditions(row, shared.min_isr.of(topic, begin))
             seconds = (end - begin).total_seconds()
             for name in held:
@@ -211,6 +215,12 @@ def topic_rows(days: Mapping[date, Tally], topic: str, shared: Shared) -> list[d
         for day, one in sorted(days.items())
         if one.partitions
     ]
+
+
+def continued(rows: Iterable[Mapping[str, Any]], held: Iterable[Row]) -> list[dict[str, Any]]:
+    """Rows of days of a topic about which lines tell nothing new, but that time goes on: elections and losses are those that were held."""
+    known = {row["day"]: {name: row[name] for name in ("unclean_elections", "records_lost")} for row in held}
+    return [{**row, **known.get(row["day"], {})} for row in rows]
 
 
 # -- what it is worth ------------------------------------------------------------------------------------------

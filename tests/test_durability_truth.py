@@ -55,9 +55,9 @@ def shared_of(recording: Path) -> durability.Shared:
             span = moment(requested) - by, moment(completed) - by if completed else now
             deleted[topic] = (*deleted.get(topic, ()), span)
     telling = [
-        dict.fromkeys(topic_assignments.EVENT_COLUMNS) | event._asdict() | {"ts": event.ts and moment(event.ts) - by, "item": 0}
+        event._asdict() | {"ts": event.ts and moment(event.ts) - by, "item": 0}
         for event in events
-        if event.event_type in topic_assignments.EVENT_TYPES
+        if event.event_type in topic_assignments.BROKER_TYPES
     ]
     brokers = [(entry.since, entry.fenced) for entry in topic_assignments.cluster(telling).brokers if entry.kraft]
     settings = min_isr.MinIsr(configured=(("*", 2),))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame
 from test_hostile import CUTS, WITH_TRACE
 
 from jobs import errors, nights
@@ -217,6 +218,10 @@ def rows(spark, tables: Path) -> dict[tuple[str, str], list[str]]:
         "discontinuities",
         "coverage",
         "passed_over",
+        "broker_outages",
+        "topic_assignments",
+        "broker_load",
+        "durability",
     )
     found: dict[tuple[str, str], list[str]] = {}
     for table in names:
@@ -236,13 +241,13 @@ def test_any_delivery_gives_the_tables_of_one_run(spark, capsys, tmp_path, monke
     refolded: set[str] = set()
     write = nights._write
 
-    def noted(store: Store, folded: nights.FoldedRows, version: int, goes_on: list[str], anew: list[str]) -> None:
+    def noted(store: Store, folded: nights.FoldedRows, version: int, goes_on: list[str], anew: list[str]) -> DataFrame:
         some = (
             set() if folded.refolded is None else {row.cluster for row in folded.refolded.select("cluster").distinct().collect()}
         )
         continued.update(set(goes_on) - some)
         refolded.update(some)
-        write(store, folded, version, goes_on, anew)
+        return write(store, folded, version, goes_on, anew)
 
     monkeypatch.setattr(nights, "_write", noted)
     chosen = [*cases(), *[(name, *given()) for name, given in LITTLE.items()]]

@@ -1,23 +1,30 @@
 """When brokers did not serve: lines of a few seconds, and the outages that they tell."""
 
-from datetime import datetime, timedelta
+from pathlib import Path
 
-from jobs.outages import BrokerEvent, Outage, outages
+from logs import recorded
 
-BEGIN = datetime(2026, 11, 20, 10, 0)
+from jobs.timelines import ClusterFacts, Event, Summary, outages
+from jobs.timelines.outages import Outage
+
+SECOND = 1_000_000
 SERVER, RAFT, LIFECYCLE = "kafka.server.KafkaServer", "kafka.server.KafkaRaftServer", "kafka.server.BrokerLifecycleManager"
 
 
-def told(second: float, event_type: str, node: int = 1, *, by: str = SERVER, **named: object) -> BrokerEvent:
-    """An event so many seconds after BEGIN."""
-    values = {"broker": None, "brokers": None, "to_state": None, "incarnation": 1} | named
-    at = BEGIN + timedelta(seconds=second)
-    return BrokerEvent(
-        cluster="c", node=node, ts=at, event_type=event_type, logger=by, record_id=f"{event_type}-{node}-{second}", **values
-    )  # type: ignore[arg-type]
+def told(second: float, event_type: str, node: int = 1, *, by: str = SERVER, **named: object) -> Event:
+    """An event after so many seconds."""
+    where = {
+        "node": node,
+        "file": f"broker-{node}/server.log",
+        "record_no": 1,
+        "ts": int(second * SECOND),
+        "level": "INFO",
+        "logger": by,
+    }
+    return Event(record_id=f"{event_type}-{node}-{second}", item=0, event_type=event_type, says="happened", **where, **named)  # type: ignore[arg-type]
 
 
-def started(node: int, second: float = 0) -> list[BrokerEvent]:
+def started(node: int, second: float = 0) -> list[Event]:
     """A broker of ZooKeeper mode that comes up within two seconds."""
     return [
         told(second, "broker_starting", node),
@@ -26,8 +33,8 @@ def started(node: int, second: float = 0) -> list[BrokerEvent]:
 
 
 def brief(found: list[Outage]) -> list[tuple]:
-    """(broker, since, until, how) in seconds after BEGIN, without first starts."""
-    seconds = [[None if at is None else (at - BEGIN).total_seconds() for at in (o.since, o.until)] for o in found]
+    """(broker, since, until, how) in seconds, without first starts."""
+    seconds = [[None if at is None else at / SECOND for at in (o.since, o.until)] for o in found]
     return [(o.broker, *at, o.how) for o, at in zip(found, seconds, strict=True) if o.how != "first_start"]
 
 
@@ -80,21 +87,24 @@ def test_all_of_them() -> None:
     stop = [told(60, "broker_stopping", 1), told(80, "broker_stopping", 2)]
     found = outages([*up, *stop, *started(1, 100)])
     assert brief(found) == [(1, 60, 102, "shut_down"), (2, 80, None, "shut_down"), (None, 80, 102, "shut_down")]
-    assert {o.all_since for o in found if o.how == "shut_down"} == {BEGIN + timedelta(seconds=80)}
+    assert {o.all_since for o in found if o.how == "shut_down"} == {80 * SECOND}
     died = [told(60, "broker_failed", 2, broker=1), told(80, "broker_stopping", 2)]
     assert brief(outages([*up, *died]))[-1] == (None, 80, None, "crashed")
     # a broker that assignments name and no line tells of may have served on
-    assert brief(outages([*up, *stop], others=[("c", 1, 3)])) == [(1, 60, None, "shut_down"), (2, 80, None, "shut_down")]
-
-
-def test_a_second_night_goes_on_from_the_first() -> None:
-    first = [*started(1), *started(2), told(60, "broker_failed", 2, broker=1)]
-    second = [*started(1, 200), told(300, "broker_stopping", 2), told(303, "broker_stopped", 2)]
-    whole = outages([*first, *second])
-    night = outages(first)
-    assert brief(outages(second, before=[o for o in night if o.broker is not None])) == brief(whole)
+    assert brief(outages([*up, *stop], assigned=[3])) == [(1, 60, None, "shut_down"), (2, 80, None, "shut_down")]
 
 
 def test_the_order_of_delivery_does_not_matter() -> None:
     some = [*started(1), *started(2), told(60, "broker_failed", 2, broker=1), *started(1, 88), told(200, "broker_stop_signal", 2)]
     assert outages(reversed(some)) == outages(some)
+
+
+def test_what_is_kept_of_all_events_tells_the_same() -> None:
+    """Night after night outages are told from the summary alone."""
+    recording = Path(__file__).parents[1] / "sample_logs" / "3.3.2-trace" / "delete-topic-dead-broker"
+    events = recorded(recording)
+    parts = [Summary.of(events[n::3]) for n in range(3)]
+    facts = ClusterFacts.of(parts[0] + parts[1] + parts[2])
+    found = outages(events)
+    assert found
+    assert outages(facts.events_by_number[1]) == found

@@ -133,9 +133,7 @@ def test_columns_that_are_not_given_are_null(spark, tables):
 
 @pytest.mark.spark
 def test_derived_tables_of_another_version_are_made_anew(spark, tables):
-    facts = (
-        "SELECT 'c' AS cluster, '{}' AS facts, '1' AS code_version, 1L AS events_version, 1L AS passed_over_version, '' AS asked"
-    )
+    facts = "SELECT 'c' AS cluster, '{}' AS facts, '1' AS code_version, 1L AS events_version, 1L AS passed_over_version, '' AS asked, '' AS configured"
 
     def opened() -> Store:
         tables.append("cluster_facts", spark.sql(facts))

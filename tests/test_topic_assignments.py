@@ -4,8 +4,11 @@ from datetime import UTC, datetime, timedelta
 
 from jobs import placement
 from jobs import topic_assignments as assignments
+from jobs.timelines.summary import CLUSTER_EVENTS
 
 T0 = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)
+
+OF_BROKERS = ("broker", "brokers", "broker_epoch", "fenced", "rack")
 
 
 def at(seconds: float) -> datetime:
@@ -14,7 +17,12 @@ def at(seconds: float) -> datetime:
 
 def event(event_type: str, seconds: float, **values):
     """A row of `events` with the columns that are read, null where not given."""
-    row = dict.fromkeys(assignments.EVENT_COLUMNS) | {"event_type": event_type, "ts": at(seconds), "record_no": 1, "item": 0}
+    row = dict.fromkeys((*assignments.EVENT_COLUMNS, *OF_BROKERS)) | {
+        "event_type": event_type,
+        "ts": at(seconds),
+        "record_no": 1,
+        "item": 0,
+    }
     return row | {"record_id": f"{event_type}@{seconds}", "incarnation": 1} | values
 
 
@@ -179,3 +187,7 @@ def test_what_if_a_broker_goes_down():
     assert found == {0: ("loses_leader", 1), 1: ("below_min_isr", 1), 2: ("offline", None), 4: ("offline", None)}
     assert assignments.what_if(rows, [3], {})[0].effect == "offline"
     assert {e.partition for e in assignments.what_if(rows, [3], {})} == {0, 2, 4}
+
+
+def test_what_tells_of_brokers_is_kept_between_nights():
+    assert set(assignments.BROKER_TYPES) <= CLUSTER_EVENTS

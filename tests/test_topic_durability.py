@@ -151,3 +151,23 @@ def test_a_leader_whose_broker_is_fenced_leads_no_more():
     }
     row = seconds([interval(1, 0, None, 1, [1], replicas=[1])], fenced=fenced)[DAY]
     assert (row["unknown"], row["full_isr"]) == (30, 70)
+
+
+@pytest.mark.parametrize("begun", ["2026-11-20", "2026-11-21", "2026-11-22"])
+def test_days_that_time_goes_on_in_are_those_of_the_whole_history(begun):
+    hours = 3600
+    history = [
+        interval(1, 0, 10 * hours, 1, [1, 2, 3]),
+        interval(2, 10 * hours, 30 * hours, 1, [1]),
+        interval(3, 30 * hours, 33 * hours, -1, [1]),
+        interval(4, 33 * hours, None, 3, [3]),
+    ]
+    known = durability.Shared(at(50 * hours), min_isr.MinIsr(configured=(("*", 2),)))
+    whole = durability.topic_rows(durability.tally(history, (), "orders", known), "orders", known)
+    since = date.fromisoformat(begun)
+    since_then = [row for row in history if row["valid_to"] is None or row["valid_to"].date() >= since]
+    later = durability.topic_rows(durability.tally(since_then, (), "orders", known, since), "orders", known)
+    expected = [row for row in whole if row["day"] >= since]
+    assert sum(row["unclean_elections"] for row in whole) == 1
+    assert expected
+    assert durability.continued(later, expected) == expected

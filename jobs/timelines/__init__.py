@@ -10,6 +10,7 @@ from jobs.timelines.deletions import kraft_topic_deletions, tells_deletion, topi
 from jobs.timelines.discontinuities import Break, discontinuities, wiped
 from jobs.timelines.events import EVENT_COLUMNS, PARTITION_COLUMNS, SUMMARY_COLUMNS, Event, PartitionKey
 from jobs.timelines.facts import Affected, ClusterFacts, affected
+from jobs.timelines.outages import outages
 from jobs.timelines.partition import CODE_VERSION, Folded, fold
 from jobs.timelines.summary import Summary, is_cluster_event
 
@@ -31,6 +32,7 @@ __all__ = [
     "fold",
     "is_cluster_event",
     "kraft_topic_deletions",
+    "outages",
     "tells_deletion",
     "topic_deletions",
     "wiped",

@@ -51,6 +51,10 @@ class Event(NamedTuple):
     quorum_node: int | None = None
     raft_epoch: int | None = None
     metadata_offset: int | None = None
+    brokers: Ids | None = None
+    rack: str | None = None
+    config: str | None = None
+    config_value: str | None = None
 
     @property
     def is_present(self) -> bool:
@@ -61,7 +65,7 @@ class Event(NamedTuple):
 EVENT_COLUMNS: tuple[str, ...] = Event._fields
 _OF_CLUSTERS = (
     "broker_epoch", "partitions_named", "error_code", "cluster_id", "kafka_version", "fenced", "in_controlled_shutdown", "quorum_node",
-    "raft_epoch",
+    "raft_epoch", "brokers", "rack", "config", "config_value",
 )  # fmt: skip
 _OF_PARTITIONS = (
     "leader", "leader_epoch", "isr", "replicas", "adding_replicas", "removing_replicas", "target_replicas", "previous_isr", "elr",

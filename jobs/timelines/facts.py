@@ -167,11 +167,17 @@ class ClusterFacts:
         return sorted(self.summary.cluster_events.values(), key=self.order)
 
     @cached_property
+    def events_by_number(self) -> dict[int, list[Event]]:
+        """Incarnation -> its cluster events, in order."""
+        found: dict[int, list[Event]] = {number: [] for one in self.of_name for number in one.numbers}
+        for e in self.ordered_events:
+            found.setdefault(self.incarnation_of(e), []).append(e)
+        return found
+
+    @cached_property
     def by_number(self) -> dict[int, IncarnationFacts]:
         """Incarnation -> what its partitions share."""
-        events: dict[int, list[Event]] = {number: [] for one in self.of_name for number in one.numbers}
-        for e in self.ordered_events:
-            events.setdefault(self.incarnation_of(e), []).append(e)
+        events = self.events_by_number
         ends = incarnation_ends(self.of_name)
         ids = self._topic_ids(events)
         return {
@@ -191,6 +197,16 @@ class ClusterFacts:
             )
             for number, some in events.items()
         }
+
+    @cached_property
+    def newest_by_number(self) -> dict[int, int]:
+        """Incarnation -> when it ended, or the newest time stamp of its files."""
+        found: dict[int, int] = {}
+        for (node, file), span in self.summary.files.items():
+            if span.last is not None:
+                number = incarnation(self.of_name, file, node, span.last)
+                found[number] = max(found.get(number, span.last), span.last)
+        return found | incarnation_ends(self.of_name)
 
     def _is_of(self, number: int, file: str, node: int | None) -> bool:
         """Whether a file of a node is one of the cluster that an incarnation is a life of."""

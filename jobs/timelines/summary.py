@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Self
 
 from jobs.timelines.events import Event
 from jobs.timelines.incarnations import Place, folder_of
+from jobs.timelines.outages import BROKER_EVENTS
 
 ELECTED = frozenset({"controller_elected", "controller_epoch_incremented"})
 # what only a broker of a KRaft cluster prints, what only a KRaft and what only a ZooKeeper controller does
@@ -37,10 +38,14 @@ CONTROLLER_RUNS = ACTING | {"quorum_controller_created", "controller_activated",
 # records of a metadata log about one partition
 PARTITION_RECORDS = frozenset({"partition_record", "partition_change_record"})
 TOPIC_GONE = frozenset({"topic_removed", "remove_topic_record"})
+# lists of the brokers that live, and lines that name one with its rack
+BROKERS_NAMED = frozenset({"active_brokers", "broker_change", "channel_connected"})
+# the setting of a topic or of the cluster that says what in sync is good for
+MIN_ISR = "min.insync.replicas"
 # events of which each is kept
 CLUSTER_EVENTS = (
     ELECTED | REGISTRATION_REPLAYED | REGISTRATION_DECIDED | REGISTRATION_RECORDED | CONTROLLER_RUNS | TOPIC_GONE
-    | {
+    | BROKER_EVENTS | BROKERS_NAMED | {
         "controller_resigned", "broker_started", "deletion_completed", "topic_record", "clear_elr_record", "snapshot_header_record",
         "feature_replayed", "assignment_changed", "topic_deletion_answered",
     }
@@ -65,7 +70,7 @@ def is_cluster_event(e: Event) -> bool:
     """Whether an event is kept: it tells something that partitions share."""
     if e.event_type in CLUSTER_EVENTS:
         return e.event_type != "assignment_changed" or e.partition_epoch is None
-    return e.cluster_id is not None or e.kafka_version is not None or begins_metadata_log(e)
+    return e.cluster_id is not None or e.kafka_version is not None or e.config == MIN_ISR or begins_metadata_log(e)
 
 
 def begins_metadata_log(e: Event) -> bool:

@@ -6,7 +6,8 @@ CREATE TABLE IF NOT EXISTS {table} (
   code_version STRING NOT NULL COMMENT 'Version of the code that wrote it; another version reads all events again',
   events_version BIGINT NOT NULL COMMENT 'Version of the table events up to which the timelines go',
   passed_over_version BIGINT NOT NULL COMMENT 'Version of the table passed_over up to which coverage goes',
-  asked STRING NOT NULL COMMENT 'Hash of the checks, thresholds, silences and the moment that its findings were made with'
+  asked STRING NOT NULL COMMENT 'Hash of the checks, thresholds, silences and the moment that its findings were made with',
+  configured STRING NOT NULL COMMENT 'Its racks and topics in audit.toml with which assignments and durability were told, JSON'
 ) USING delta
 LOCATION '{location}'
 COMMENT 'What a night starts from; may be deleted, and is made anew'

@@ -1,9 +1,10 @@
-"""When each broker did not serve, from what it and the controllers print: plain Python on plain values."""
+"""`broker_outages`: when each broker did not serve, from what it and the controllers print."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta
-from typing import NamedTuple, Self
+from typing import NamedTuple
+
+from jobs.timelines.events import Event
 
 # what an event says about a broker: about its speaker (`node`), or about the one that it names (`broker`, `brokers`)
 STOPPING, STOPPED, FAILED, LOST, STARTING, SERVING = "stopping", "stopped", "failed", "lost", "starting", "serving"
@@ -56,41 +57,24 @@ FIRST_START = "first_start"  # these logs begin with its start
 
 
 # brokers of a cluster that is shut down go one after another, within this time
-STOPPING_TOGETHER = timedelta(minutes=15)
-
-
-class BrokerEvent(NamedTuple):
-    """A row of `events` of one of BROKER_EVENTS. ts: UTC. to_state: PENDING_CONTROLLED_SHUTDOWN, too, where a record says so."""
-
-    cluster: str
-    incarnation: int
-    node: int | None
-    broker: int | None
-    brokers: list[int] | None
-    ts: datetime
-    event_type: str
-    logger: str
-    to_state: str | None
-    record_id: str
+STOPPING_TOGETHER = 15 * 60 * 1_000_000
 
 
 class Outage(NamedTuple):
-    """A time in which a broker did not serve; the columns of table `broker_outages`."""
+    """A time in which a broker did not serve; the columns of table `broker_outages` after cluster and incarnation. Times are microseconds."""
 
-    cluster: str
-    incarnation: int
     broker: int | None
-    since: datetime
-    until: datetime | None
+    since: int
+    until: int | None
     how: str
-    starting_at: datetime | None
-    all_since: datetime | None
+    starting_at: int | None
+    all_since: int | None
     stop_asked: bool | None
     evidence: list[str]
 
 
 class _Sign(NamedTuple):
-    ts: datetime
+    ts: int
     said: str
     record_id: str
 
@@ -100,20 +84,13 @@ class _Open:
 
     def __init__(self, first: _Sign, how: str) -> None:
         self.since, self.how = first.ts, how
-        self.starting_at: datetime | None = None
+        self.starting_at: int | None = None
         self.stop_asked = None if first.said == FENCED else False
         self.evidence = [first.record_id]
 
-    @classmethod
-    def of(cls, outage: Outage) -> Self:
-        """One that was noted before."""
-        again = cls(_Sign(outage.since, "", ""), outage.how)
-        again.starting_at, again.stop_asked, again.evidence = outage.starting_at, outage.stop_asked, list(outage.evidence)
-        return again
-
-    def outage(self, key: tuple[str, int], broker: int, until: datetime | None) -> Outage:
+    def outage(self, broker: int, until: int | None) -> Outage:
         """What it was, all told."""
-        return Outage(*key, broker, self.since, until, self.how, self.starting_at, None, self.stop_asked, self.evidence)
+        return Outage(broker, self.since, until, self.how, self.starting_at, None, self.stop_asked, self.evidence)
 
     def add(self, sign: _Sign) -> None:
         """One more sign of it."""
@@ -133,61 +110,34 @@ class _Open:
             self.evidence.append(sign.record_id)
 
 
-def outages(
-    events: Iterable[BrokerEvent], others: Iterable[tuple[str, int, int]] = (), before: Iterable[Outage] = ()
-) -> list[Outage]:
-    """All outages, by cluster, incarnation, broker and time; after them those in which no broker was left (broker None).
+def outages(events: Iterable[Event], assigned: Iterable[int] = ()) -> list[Outage]:
+    """All outages of one incarnation, by broker and time; after them those in which no broker was left (broker None).
 
-    events: in any order. others: (cluster, incarnation, broker) of brokers that are known from elsewhere, such as assignments.
-    before: outages of single brokers that began before all of the events; those that had not ended go on.
+    events: in any order; those that are none of BROKER_EVENTS, or have no time stamp, count for nothing. assigned: brokers that hold replicas.
     """
-    earlier: dict[tuple[str, int], list[Outage]] = defaultdict(list)
-    for outage in before:
-        if outage.broker is not None:
-            earlier[outage.cluster, outage.incarnation].append(outage)
-    of_cluster: dict[tuple[str, int], list[BrokerEvent]] = defaultdict(list)
-    for event in events:
-        of_cluster[event.cluster, event.incarnation].append(event)
-    named: dict[tuple[str, int], set[int]] = defaultdict(set)
-    for cluster, incarnation, broker in others:
-        named[cluster, incarnation].add(broker)
-    found = []
-    for key in sorted(of_cluster.keys() | earlier.keys()):
-        seen_before = {outage.broker for outage in earlier[key] if outage.broker is not None}
-        signs = _by_broker(of_cluster[key], seen_before)
-        going_on = {outage.broker: outage for outage in earlier[key] if outage.broker is not None and outage.until is None}
-        known_since: dict[int | None, datetime] = {broker: min(some)[0] for broker, some in signs.items()}
-        for outage in earlier[key]:
-            known_since[outage.broker] = min(outage.since, known_since.get(outage.broker, outage.since))
-        mine = [outage for outage in earlier[key] if outage.until is not None]
-        mine += [
-            outage
-            for broker in sorted(signs.keys() | going_on.keys())
-            for outage in _of_broker(key, broker, signs.get(broker, []), going_on.get(broker), known=broker in seen_before)
-        ]
-        mine.sort(key=lambda outage: (outage.broker, outage.since))
-        whole: list[Outage] = []
-        if named[key] <= known_since.keys():  # of a broker that nothing is known about, it is not known that it was gone
-            whole = list(_of_all(*key, mine, known_since))
-        found += [outage._replace(all_since=_within(outage, whole)) for outage in mine] + whole
-    return found
+    signs = _by_broker([e for e in events if e.event_type in BROKER_EVENTS and e.ts is not None])
+    found = [outage for broker in sorted(signs) for outage in _of_broker(broker, signs[broker])]
+    whole: list[Outage] = []
+    if signs.keys() >= set(assigned):  # of a broker that nothing is known about, it is not known that it was gone
+        whole = list(_of_all(found, {broker: min(some).ts for broker, some in signs.items()}))
+    return [outage._replace(all_since=_within(outage, whole)) for outage in found] + whole
 
 
-def _within(outage: Outage, whole: list[Outage]) -> datetime | None:
+def _within(outage: Outage, whole: list[Outage]) -> int | None:
     """Begin of the outage of all brokers that this one is a part of: it was going on then, and had begun shortly before."""
     for every in whole:
-        ramp = every.since - outage.since
-        if timedelta(0) <= ramp <= STOPPING_TOGETHER and (outage.until is None or outage.until > every.since):
+        if 0 <= every.since - outage.since <= STOPPING_TOGETHER and (outage.until is None or outage.until > every.since):
             return every.since
     return None
 
 
-def _by_broker(events: list[BrokerEvent], seen_before: set[int]) -> dict[int, list[_Sign]]:
+def _by_broker(events: list[Event]) -> dict[int, list[_Sign]]:
     """What is said about each broker, in the order of time."""
     signs: dict[int, list[_Sign]] = defaultdict(list)
-    brokers = set(seen_before)
-    listed: list[BrokerEvent] = []
+    brokers: set[int] = set()
+    listed: list[Event] = []
     for event in events:
+        assert event.ts is not None
         for said, broker in _about(event):
             if said == LISTED:
                 listed.append(event)
@@ -196,6 +146,7 @@ def _by_broker(events: list[BrokerEvent], seen_before: set[int]) -> dict[int, li
             if event.event_type not in _OF_ANY_NODE:
                 brokers.add(broker)
     for event in listed:
+        assert event.ts is not None
         present = set(event.brokers or ())
         brokers |= present
         for broker in brokers | present:
@@ -203,16 +154,17 @@ def _by_broker(events: list[BrokerEvent], seen_before: set[int]) -> dict[int, li
     return {broker: sorted(signs[broker]) for broker in brokers if broker in signs}
 
 
-def _about(event: BrokerEvent) -> Iterator[tuple[str, int]]:
+def _about(event: Event) -> Iterator[tuple[str, int]]:
     """(what it says, about which broker)"""
     if event.event_type in _CHANGES:
-        said = {"RUNNING": SERVING, "PENDING_CONTROLLED_SHUTDOWN": STOPPING, "SHUTTING_DOWN": STOPPING}.get(event.to_state or "")
+        to_state = event.to_state or ("PENDING_CONTROLLED_SHUTDOWN" if event.in_controlled_shutdown else "")
+        said = {"RUNNING": SERVING, "PENDING_CONTROLLED_SHUTDOWN": STOPPING, "SHUTTING_DOWN": STOPPING}.get(to_state)
         whose = event.node if event.broker is None else event.broker
         if said is not None and whose is not None:
             yield said, whose
         return
     said, whom, loggers = _SIGNS[event.event_type]
-    if loggers and event.logger.rsplit(".", 1)[-1] not in loggers:
+    if loggers and (event.logger or "").rsplit(".", 1)[-1] not in loggers:
         return
     if whom == "brokers":
         yield from ((said, broker) for broker in event.brokers or ())
@@ -220,14 +172,10 @@ def _about(event: BrokerEvent) -> Iterator[tuple[str, int]]:
         yield said, broker
 
 
-def _of_broker(
-    key: tuple[str, int], broker: int, signs: list[_Sign], going_on: Outage | None, *, known: bool
-) -> Iterator[Outage]:
-    """The outages of one broker; signs in the order of time.
-
-    going_on: the one that it was in before them. known: whether there were signs of it before these.
-    """
-    now = None if going_on is None else _Open.of(going_on)
+def _of_broker(broker: int, signs: list[_Sign]) -> Iterator[Outage]:
+    """The outages of one broker; signs in the order of time."""
+    now: _Open | None = None
+    known = False
     for sign in signs:
         if now is None:
             how = {STOPPING: SHUT_DOWN, STOPPED: SHUT_DOWN, FAILED: BROKE_DOWN, LOST: SESSION_LOST, FENCED: SESSION_LOST}.get(
@@ -242,25 +190,25 @@ def _of_broker(
                 now.add(sign)
         elif sign.said in {SERVING, PRESENT} and not (sign.said == PRESENT and now.how == SHUT_DOWN):
             now.add(sign)
-            yield now.outage(key, broker, sign.ts)
+            yield now.outage(broker, sign.ts)
             now = None
         elif sign.said not in {PRESENT, ABSENT, KNOWN}:
             now.add(sign)
         known = known or sign.said not in {ABSENT, KNOWN}
     if now is not None:
-        yield now.outage(key, broker, None)
+        yield now.outage(broker, None)
 
 
-def _of_all(cluster: str, incarnation: int, outages: list[Outage], known_since: dict[int | None, datetime]) -> Iterator[Outage]:
+def _of_all(outages: list[Outage], known_since: dict[int, int]) -> Iterator[Outage]:
     """The times in which every broker that was known by then was gone."""
-    changes: list[tuple[datetime, int, Outage]] = []
+    changes: list[tuple[int, int, Outage]] = []
     for outage in outages:
         if outage.how != FIRST_START:
             changes.append((outage.since, 1, outage))
             if outage.until is not None:
                 changes.append((outage.until, 0, outage))
     gone: dict[int | None, Outage] = {}
-    begun: tuple[datetime, list[Outage]] | None = None
+    begun: tuple[int, list[Outage]] | None = None
     for at, going, outage in sorted(changes, key=lambda change: change[:2]):
         if going:
             gone[outage.broker] = outage
@@ -269,15 +217,15 @@ def _of_all(cluster: str, incarnation: int, outages: list[Outage], known_since: 
                 begun = at, list(gone.values())
         else:
             if begun is not None:
-                yield _together(cluster, incarnation, *begun, outage.until)
+                yield _together(*begun, outage.until)
                 begun = None
             gone.pop(outage.broker, None)
     if begun is not None:
-        yield _together(cluster, incarnation, *begun, None)
+        yield _together(*begun, None)
 
 
-def _together(cluster: str, incarnation: int, since: datetime, members: list[Outage], until: datetime | None) -> Outage:
+def _together(since: int, members: list[Outage], until: int | None) -> Outage:
     asked = {member.stop_asked for member in members}
     how = SHUT_DOWN if True in asked and False not in asked else CRASHED
     evidence = list(dict.fromkeys(record for member in members for record in member.evidence[:2]))
-    return Outage(cluster, incarnation, None, since, until, how, None, since, asked == {True}, evidence[:20])
+    return Outage(None, since, until, how, None, since, asked == {True}, evidence[:20])
