@@ -267,6 +267,8 @@ class Audit:
 
         spark = store.spark
         files, read = self._read(store, files)
+        if self.outputs:
+            self.outputs = tool_outputs.land(store, self.outputs)
         # what a run has landed that did not come to its end is still new
         keeps = {rule.name: tuple(rule.keeps) for rule in self.ruleset.rules if rule.keeps}
         night = nights.read(store, [cluster.name for cluster in self.config.clusters], keeps)

@@ -24,6 +24,7 @@ from jobs import coverage, folding
 from jobs.folding import MOST_ON_DRIVER
 from jobs.store import EVENT, VERSION, Store, computed_once, in_clusters, in_plan, moment, quoted, run_concurrently
 from jobs.timelines import (
+    CHECKPOINT,
     CODE_VERSION,
     EVENT_COLUMNS,
     Affected,
@@ -258,6 +259,8 @@ def scope(store: Store, night: Night, made: Made, clusters: Iterable[str]) -> di
     """
     names = sorted(clusters)
     tables = {name: store.rows_of(name, names) for name in schemas.contracts() if name not in {"findings", "finding_subjects"}}
+    # checks are about what logs say
+    tables["events"] = tables["events"].filter(~F.col("event_type").eqNullSafe(CHECKPOINT))
     begins = {name: made.continued[name].since - LOOKED_BACK for name in names if name in made.continued}
     if not begins:
         return _read_often(tables)

@@ -1,16 +1,23 @@
-"""What Kafka's tools said, given with --checkpoint or lying among the logs: read, kept in `checkpoints`, compared with the timelines."""
+"""What Kafka's tools said, given with --checkpoint or lying among the logs: read, kept in `events` and `checkpoints`, compared with the timelines.
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+As events they are what a timeline begins with where the logs are silent (`jobs.timelines`); no log is said to have printed them.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import schemas
 from jobs import analysis, checkpoints
 from jobs.checkpoints import NEAR, Checkpoint
 from jobs.errors import UsageError
 from jobs.progress import warn
+from jobs.timelines.events import CHECKPOINT
 from jobs.timelines.incarnations import incarnation
+from parsers.events import ID_BYTES
 from parsers.explanation import visible
 
 if TYPE_CHECKING:
@@ -19,6 +26,8 @@ if TYPE_CHECKING:
     from jobs.timelines import ClusterFacts
 
 MAX_BYTES = 256 * 1024 * 1024
+# characters of a line that stand in `events.raw`
+LONGEST_KEPT = 2_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # columns of `checkpoints` that have a field's values under another name
 COLUMNS = {"adding": "adding_replicas", "removing": "removing_replicas"}
@@ -26,13 +35,14 @@ COLUMNS = {"adding": "adding_replicas", "removing": "removing_replicas"}
 
 @dataclass(frozen=True)
 class ToolOutput:
-    """One output of a tool. is_given: with --checkpoint."""
+    """One output of a tool. is_given: with --checkpoint. lines: those that tell of a partition, by their numbers."""
 
     path: Path
     cluster: str
     at: datetime
     told: tuple[Checkpoint, ...]
     is_given: bool = False
+    lines: Mapping[int, str] = field(default_factory=dict, repr=False)
 
     @property
     def topics(self) -> set[str]:
@@ -47,7 +57,7 @@ def given(paths: Iterable[Path], at: datetime | None, clusters: Sequence[str]) -
         if len(clusters) != 1:
             raise UsageError(f"--checkpoint {path} is of one of {len(clusters)} clusters; put it among the logs of its cluster")
         try:
-            moment, told = _read(path)
+            moment, told, lines = _read(path)
         except OSError as error:
             raise UsageError(f"--checkpoint {path}: {error.strerror}") from None
         except checkpoints.CheckpointError as error:
@@ -55,7 +65,7 @@ def given(paths: Iterable[Path], at: datetime | None, clusters: Sequence[str]) -
         moment = at or moment
         if moment is None:
             raise UsageError(f"--checkpoint {path} does not say when the tool was run; say it with --at TIME")
-        found.append(ToolOutput(path, clusters[0], moment, told, is_given=True))
+        found.append(ToolOutput(path, clusters[0], moment, told, True, lines))
     return found
 
 
@@ -65,36 +75,80 @@ def among(files: Iterable["LogFile"]) -> list[ToolOutput]:
     for file in files:
         if file.kind == "checkpoint":
             try:
-                moment, told = _read(file.path)
+                moment, told, lines = _read(file.path)
             except (OSError, checkpoints.CheckpointError):
                 continue  # it has changed since it was looked into
             if moment is not None:
-                found.append(ToolOutput(file.path, file.cluster, moment, told))
+                found.append(ToolOutput(file.path, file.cluster, moment, told, False, lines))
     return found
 
 
-def _read(path: Path) -> tuple[datetime | None, tuple[Checkpoint, ...]]:
+def _read(path: Path) -> tuple[datetime | None, tuple[Checkpoint, ...], dict[int, str]]:
     if path.stat().st_size > MAX_BYTES:
         raise checkpoints.CheckpointError(f"is larger than {MAX_BYTES // 1024 // 1024} MB; a tool's output is not")
     text = path.read_text("utf-8", "replace")
-    return checkpoints.moment_of(text, path.name), tuple(checkpoints.parse(text))
+    told, whole = tuple(checkpoints.parse(text)), text.splitlines()
+    lines = {number: whole[number - 1][:LONGEST_KEPT] for number in {one.line for one in told}}
+    return checkpoints.moment_of(text, path.name), told, lines
+
+
+# -- as events -------------------------------------------------------------------------------------------------
+
+
+def event_rows(output: ToolOutput) -> Iterator[dict[str, Any]]:
+    """Rows of `events`, incarnation 1 as that of a record which was just read. The same output of the same moment gives the same ones."""
+    items: dict[int, int] = {}
+    for one in output.told:
+        item = items[one.line] = items.get(one.line, -1) + 1
+        raw = output.lines[one.line]
+        place = f"{output.cluster}\x01{one.source}\x01{output.at.isoformat()}\x01{one.line}\x01{raw}"
+        yield {
+            "record_id": blake2b(place.encode("utf-8", "replace"), digest_size=ID_BYTES).hexdigest(), "item": item,
+            "cluster": output.cluster, "incarnation": 1, "file": str(output.path), "record_no": one.line, "ts": output.at,
+            "logger": one.source, "layout": CHECKPOINT, "event_type": CHECKPOINT, "says": "is", "drifted": False,
+            "topic": one.topic, "partition": one.partition, "leader": one.leader, "isr": _list(one.isr), "replicas": _list(one.replicas),
+            "adding_replicas": _list(one.adding), "removing_replicas": _list(one.removing), "leader_epoch": one.leader_epoch,
+            "partition_epoch": one.partition_epoch, "raw": None if item else raw,
+        }  # fmt: skip
+
+
+def _list(ids: Sequence[int] | None) -> list[int] | None:
+    return None if ids is None else list(ids)
+
+
+def land(store: Any, outputs: Sequence[ToolOutput]) -> list[ToolOutput]:
+    """Appends to `events` what is not there yet. Returns the outputs of clusters whose logs know a topic of theirs.
+
+    Raises UsageError, before anything is written, where one that was given is of another cluster.
+    """
+    from pyspark.sql import functions as F
+
+    clusters = sorted({output.cluster for output in outputs})
+    events = store.rows_of("events", clusters)
+    is_told = F.col("event_type").eqNullSafe(CHECKPOINT)
+    found = _of_known_topics(events.filter(~is_told), outputs)
+    rows = [row for output in found for row in event_rows(output)]
+    if rows:
+        columns = {name: kind for name, kind in schemas.columns("events").items() if name in rows[0]}
+        new = store.spark.createDataFrame(rows, ", ".join(f"{name} {kind}" for name, kind in columns.items()))
+        new = new.dropDuplicates(["record_id", "item"]).join(events.filter(is_told).select("record_id"), "record_id", "left_anti")
+        if not (new := new.localCheckpoint()).isEmpty():
+            store.append("events", new)
+    return found
 
 
 # -- the table -------------------------------------------------------------------------------------------------
 
 
 def write(store: Any, outputs: Sequence[ToolOutput], facts: Mapping[str, "ClusterFacts"]) -> None:
-    """Compares `checkpoints` of clusters, with new outputs, with their timelines. Raises UsageError before anything is written.
-
-    Late logs correct what was compared before.
-    """
+    """Compares `checkpoints` of clusters, with new outputs, with what the logs say in their timelines. Late logs correct what was compared before."""
     from pyspark.sql import functions as F
 
     from jobs.by_topic import KEY, fold_topics
 
     names, schema = sorted(facts), store.table("checkpoints").schema
-    timelines = store.rows_of("partition_timeline", names)
-    rows = [row for output in _of_known_topics(timelines, outputs) for row in _rows(output, facts[output.cluster])]
+    timelines = store.rows_of("partition_timeline", names).filter(F.col("source").isin("logs", "metadata_log"))
+    rows = [row for output in outputs for row in _rows(output, facts[output.cluster])]
     told = store.rows_of("checkpoints", names)
     if rows:
         new = store.spark.createDataFrame(rows, schema)
@@ -119,15 +173,15 @@ def write(store: Any, outputs: Sequence[ToolOutput], facts: Mapping[str, "Cluste
 TIMELINE_COLUMNS = ("partition", "valid_from", "valid_to", "state", *checkpoints.COMPARED, "record_id")
 
 
-def _of_known_topics(timelines: Any, outputs: Sequence[ToolOutput]) -> list[ToolOutput]:
+def _of_known_topics(events: Any, outputs: Sequence[ToolOutput]) -> list[ToolOutput]:
     """Those of the clusters whose logs they lie among. Raises UsageError where one that was given is not."""
     from pyspark.sql import functions as F
 
     topics = sorted({topic for output in outputs for topic in output.topics})
     if not topics:
         return []
-    told = F.broadcast(timelines.sparkSession.createDataFrame([(topic,) for topic in topics], "topic STRING"))
-    known = {(row.cluster, row.topic) for row in timelines.select("cluster", "topic").distinct().join(told, "topic").collect()}
+    told = F.broadcast(events.sparkSession.createDataFrame([(topic,) for topic in topics], "topic STRING"))
+    known = {(row.cluster, row.topic) for row in events.select("cluster", "topic").distinct().join(told, "topic").collect()}
     found = []
     for output in outputs:
         if any((output.cluster, topic) in known for topic in output.topics):

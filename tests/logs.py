@@ -12,7 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from jobs.checkpoints import moment_of, parse
 from jobs.timelines import EVENT_COLUMNS, Event
+from jobs.tool_outputs import ToolOutput, event_rows
 from parsers.events import Parser
 from parsers.rules import built_in
 
@@ -76,10 +78,24 @@ def events_of_file(file: str, text: str, node: int | None) -> Iterator[Event]:
             yield Event(**{name: value for name, value in {**said, **given}.items() if name in EVENT_COLUMNS})
 
 
+def events_of_output(file: str, text: str, at: datetime | None = None) -> list[Event]:
+    """What a tool printed, as events; its file's name tells when, where it is not given."""
+    at, lines = at or moment_of(text, file), dict(enumerate(text.splitlines(), 1))
+    assert at is not None
+    given = [
+        {**row, "ts": (row["ts"] - EPOCH) // timedelta(microseconds=1)}
+        for row in event_rows(ToolOutput(Path(file), "c", at, tuple(parse(text)), False, lines))
+    ]
+    return [Event(**{name: row.get(name) for name in EVENT_COLUMNS}) for row in given]
+
+
 def events_of(files: Mapping[str, str]) -> list[Event]:
     """Path (its folder may name the node) -> text of the file."""
     found: list[Event] = []
     for file, text in files.items():
+        if moment_of("", file):
+            found += events_of_output(file, text)
+            continue
         named = [match for part in Path(file).parts[:-1] if (match := NODE_FOLDER.search(part))]
         found += events_of_file(file, text, int(named[-1][1]) if named else None)
     # the same record of a node is one, however many copies there are

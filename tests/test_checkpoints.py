@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 import truth
-from logs import recordings
+from logs import events_of_output, moment, recorded, recordings
 from test_plans_truth import rows_of
+from timelines import tell
 
 from jobs import checkpoints, ingest, tool_outputs
 from jobs.config import Cluster
@@ -214,3 +215,41 @@ def test_what_tools_told_of_recordings_agrees(recording: Path) -> None:
         always = set.intersection(*(set(found) for found in at_each))
         known = DIFFER.get("/".join(file.parts[-3:]), set())
         assert always == known, (file.name, {key: at_each[-1][key] for key in always})
+
+
+# their lines have the time of another zone, hours after the outputs: what is older than the logs begins nothing
+ELSEWHERE = {"kraft/3.7.2-default/reassign", "kraft/4.0.0-default/controller-failover"}
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("recording", [r for r in recordings() if r.name != "cluster-wipe"], ids=lambda r: "/".join(r.parts[-3:]))
+def test_timelines_begin_at_what_tools_told_of_recordings(recording: Path) -> None:
+    """The logs are silent about every partition until a tool was asked: each row that begins there is true, the others stay as they are."""
+    events = recorded(recording)
+    begun = 0
+    for file, _, end in outputs(recording):
+        told = events_of_output(str(file), file.read_text(), end)
+        names = {(e.topic, e.partition) for e in told}
+        later = [e for e in events if (e.topic, e.partition) not in names or moment(e.ts) > end]
+        both, of_logs = tell([*later, *told]).rows(), tell(later).rows()
+        of_tool = [row for row in both if row["source"] == told[0].logger] if told else []
+        verdict = truth.compare(recording, of_tool)
+        assert not verdict.problems, truth.details(verdict)
+        begun += len(of_tool)
+        of_partition = {(row["topic"], row["partition"]): row for row in of_logs if row["step"] == 1}
+        for row in of_tool:
+            first = of_partition.get((row["topic"], row["partition"]))
+            assert (row["topic"], row["partition"]) in names
+            assert first is None or first["valid_from"] > row["valid_from"]
+        others = [row for row in both if row not in of_tool]
+        # what ends where its topic is deleted has one row more
+        gone = [row for row in others if row["state"] == "NonExistentPartition"]
+        assert [plain(row) for row in others if row not in gone] == [
+            plain(row) for row in of_logs if row["state"] != "NonExistentPartition"
+        ]
+    assert bool(begun) == (bool(outputs(recording)) and "/".join(recording.parts[-3:]) not in ELSEWHERE)
+
+
+def plain(row: dict) -> dict:
+    """Without what a row before it changes."""
+    return {name: value for name, value in row.items() if name not in ("step", "settled")}

@@ -172,6 +172,11 @@ def test_a_checkpoint_from_outside(audited, tmp_path, capsys):
     Path(logs[1]).write_text(DESCRIBED.replace("Replicas: 2,0,5", "Replicas: 0,2,5"))
     checkpoints = "SELECT partition, differs FROM checkpoints ORDER BY taken_at, partition"
     findings = "SELECT topic, partition, status FROM findings WHERE check_id = 'checkpoint_differs'"
+    begun = (
+        "SELECT t.partition, step, t.leader, date_format(valid_from, 'HH:mm:ss') AS since, inferred, source, item FROM partition_timeline t "
+        "JOIN events e USING (record_id) WHERE source <> 'logs'"
+    )
+    kept = "SELECT count(*) AS lines, (SELECT count(*) FROM coverage WHERE logger = 'describe') AS hours FROM events WHERE event_type = 'checkpoint'"
     for status in ("new", "open"):  # the same once more changes nothing
         assert main(["audit", *logs, "--tables", audited, "--checkpoint", str(file), *AT]) == errors.CLEAN
         capsys.readouterr()
@@ -181,6 +186,11 @@ def test_a_checkpoint_from_outside(audited, tmp_path, capsys):
             for partition, differs in ((0, []), (1, replicas), (3, []), (9, ["partition"]))
         ]
         assert printed(capsys, "sql", findings, "--tables", audited) == [{"topic": "orders", "partition": 1, "status": status}]
+        # where the logs are silent the timeline begins with the tool's word, once, and its record is in `events`
+        assert printed(capsys, "sql", begun, "--tables", audited) == [
+            {"partition": 9, "step": 1, "leader": 1, "since": "10:30:40", "inferred": False, "source": "describe", "item": 0}
+        ]
+        assert printed(capsys, "sql", kept, "--tables", audited) == [{"lines": 8, "hours": 0}]
     # of one that the logs do not know the tool's word is the last
     now = "SELECT partition, leader, source FROM partitions_now WHERE source <> 'logs'"
     assert printed(capsys, "sql", now, "--tables", audited) == [{"partition": 9, "leader": 1, "source": "describe"}]

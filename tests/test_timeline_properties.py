@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +15,7 @@ from logs import recorded, recordings
 from nights import Kept, Nights, Row
 from timelines import by_partition, facts_of
 
-from jobs.timelines import ClusterFacts, Event, PartitionKey, Summary, fold, kraft, zookeeper
+from jobs.timelines import CHECKPOINT, ClusterFacts, Event, PartitionKey, Summary, fold, kraft, zookeeper
 
 SAMPLES = sorted((Path(__file__).parents[1] / "sample_logs").glob("*/*"))
 LOGS, DUMP = "*/*.log*", "metadata-log*.txt"
@@ -107,6 +108,61 @@ def test_a_cluster_in_any_nights(*, source, cuts, order, late, kept, unsettled) 
             order.shuffle(night)
             told.night(night)
     assert told.rows() == at_once(source)
+
+
+# when, of which partition, what it tells, and of which night (negative: that of its moment)
+CHECKPOINTS = st.tuples(st.floats(-0.01, 1.05), st.integers(0, 3), st.integers(0, 4), st.integers(-2, 6))
+
+
+@settings(max_examples=200)
+@given(
+    source=st.sampled_from(SOURCES), cuts=st.lists(st.floats(0, 1), max_size=5), seed=st.integers(0, 99),
+    told=st.lists(CHECKPOINTS, max_size=8), silent=st.floats(0, 1), kept=st.sampled_from([3, 200]), unsettled=st.sampled_from([0, 2]),
+)  # fmt: skip
+def test_checkpoints_in_any_nights(*, source, cuts, seed, told, silent, kept, unsettled) -> None:  # type: ignore[no-untyped-def]
+    """They may be wrong, early, late or about a partition that no line knows; the logs say nothing of four partitions up to a moment."""
+    events = recorded(*source)
+    begin, end = (some([e.ts for e in events if e.ts]) for some in (min, max))
+    names = [
+        *sorted({(e.topic, e.partition) for e in events if e.topic is not None and e.partition is not None})[:3],
+        ("silent", 7),
+    ]
+    until = begin + silent * (end - begin)
+    events = [e for e in events if (e.topic, e.partition) not in names or (e.ts or 0) >= until]
+    ends = sorted(begin + cut * (end - begin) for cut in cuts)
+    nights: list[list[Event]] = [[] for _ in range(len(ends) + 1)]
+    for e in events:
+        nights[sum(at < (e.ts or 0) for at in ends)].append(e)
+    outputs = []
+    for n, (at, which, what, night) in enumerate(told):
+        topic, partition = names[which % len(names)]
+        ts = int(begin + at * (end - begin))
+        one = Event(f"tool{n}", 0, None, f"{n}.txt", 1, ts, None, "describe", CHECKPOINT, "is", topic, partition)
+        outputs.append(one._replace(leader=what % 3 - 1, isr=[what % 2], replicas=[1, 2] if what else None))
+        nights[sum(e < ts for e in ends) if night < 0 else night % len(nights)].append(outputs[-1])
+    at_once, by_night, logged = Nights(), Nights(), Nights()
+    with settling(10**9, 0):
+        at_once.night([*events, *outputs])
+        logged.night(events)
+    with settling(kept, unsettled):
+        for some in nights:
+            Random(seed).shuffle(some)
+            by_night.night(some)
+    assert rows_told(by_night) == rows_told(at_once)
+    for key, (rows, _, moved) in logged.rows().items():
+        # what logs tell stands as it does without checkpoints
+        with_outputs, _, also_moved = at_once.rows()[key]
+        assert also_moved == moved
+        rows.sort()
+        with_outputs.sort()
+        of_logs, before = with_outputs[len(with_outputs) - len(rows) :], with_outputs[: len(with_outputs) - len(rows)]
+        assert [row[1:] for row in of_logs] == [row[1:] for row in rows]
+        assert not rows or all(rows[0][1] is not None and row[1] < rows[0][1] for row in before)
+
+
+def rows_told(nights: Nights) -> dict[PartitionKey, list[list[Row]]]:
+    """Of partitions that have rows: a checkpoint that does not count leaves none."""
+    return {key: rows for key, rows in nights.rows().items() if any(rows)}
 
 
 @settings(max_examples=25)

@@ -8,13 +8,14 @@ told = fold(facts.key_of(event), state, events of that partition, facts)
 from jobs.timelines.controllers import controllers
 from jobs.timelines.deletions import kraft_topic_deletions, tells_deletion, topic_deletions
 from jobs.timelines.discontinuities import Break, discontinuities, wiped
-from jobs.timelines.events import EVENT_COLUMNS, PARTITION_COLUMNS, SUMMARY_COLUMNS, Event, PartitionKey
+from jobs.timelines.events import CHECKPOINT, EVENT_COLUMNS, PARTITION_COLUMNS, SUMMARY_COLUMNS, Event, PartitionKey
 from jobs.timelines.facts import Affected, ClusterFacts, affected
 from jobs.timelines.outages import outages
 from jobs.timelines.partition import CODE_VERSION, Folded, fold
 from jobs.timelines.summary import Summary, is_cluster_event
 
 __all__ = [
+    "CHECKPOINT",
     "CODE_VERSION",
     "EVENT_COLUMNS",
     "PARTITION_COLUMNS",

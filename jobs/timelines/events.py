@@ -5,6 +5,8 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 Ids = Sequence[int]
+# what a tool outside of the logs told of a partition; `logger` names the tool
+CHECKPOINT = "checkpoint"
 
 
 class Event(NamedTuple):

@@ -72,7 +72,11 @@ class IncarnationFacts:
 
     def is_of_kraft(self, e: Event) -> bool:
         """Whether an event is of a time when KRaft controllers run the cluster."""
-        return self.kraft_since is not None and (self.kraft_since < 0 or (e.ts is not None and e.ts >= self.kraft_since))
+        return self.is_kraft_at(e.ts)
+
+    def is_kraft_at(self, ts: int | None) -> bool:
+        """Whether KRaft controllers run the cluster at a moment."""
+        return self.kraft_since is not None and (self.kraft_since < 0 or (ts is not None and ts >= self.kraft_since))
 
     def position(self, e: Event, tiebreak: int = 1) -> Position:
         """Order of events: time, then what Kafka does first within a millisecond, then the place in the logs."""
@@ -134,6 +138,11 @@ class ClusterFacts:
     def numbers(self) -> list[int]:
         """The incarnations that there are."""
         return sorted(self.by_number)
+
+    def hears_of(self, e: Event) -> bool:
+        """Whether the logs have begun when a checkpoint was taken: what changed before they did is in none of them."""
+        since = self.summary.changes_since
+        return e.ts is not None and since is not None and since <= e.ts
 
     def incarnation_of(self, e: Event) -> int:
         """The incarnation that an event belongs to."""
@@ -332,6 +341,7 @@ def affected(before: ClusterFacts | None, now: ClusterFacts) -> Affected:
     | fact that changes                                                        | folded                            |
     |--------------------------------------------------------------------------|-----------------------------------|
     | incarnations, mode; order of files that were known; a known node traces; | all                               |
+    | older logs, so that a checkpoint that was known counts now;              |                                   |
     | who was deposed, what controllers replay, when they were active, ELR,    |                                   |
     | snapshots: as far as it is about the time that was known before          |                                   |
     | topic ids, removal or deletion of a topic, its ELRs cleared              | its partitions                    |
@@ -375,4 +385,6 @@ def _of_all(facts: ClusterFacts, ts: int, known: ClusterFacts | None = None) -> 
         for number in (known or facts).numbers
     }
     starts = [(one.starts, one.numbers) if one.starts or len(facts.of_name) > 1 else () for one in facts.of_name]
-    return starts, facts.kraft_since, files, {place for place in facts.summary.tracers if place[1] in nodes}, by_number
+    since = facts.summary.changes_since
+    heard = {at for at in of.checkpoints if since is not None and since <= at}
+    return starts, facts.kraft_since, heard, files, {place for place in facts.summary.tracers if place[1] in nodes}, by_number

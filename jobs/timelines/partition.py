@@ -9,9 +9,9 @@ from typing import Any
 
 from jobs.timelines import kraft, metadata_log, state, zookeeper
 from jobs.timelines.discontinuities import Break, Lines
-from jobs.timelines.events import Event, PartitionKey
+from jobs.timelines.events import CHECKPOINT, Event, PartitionKey
 from jobs.timelines.facts import ClusterFacts, IncarnationFacts
-from jobs.timelines.rows import Final, ReplicaRow, Rows
+from jobs.timelines.rows import Final, ReplicaRow, Row, Rows
 from jobs.timelines.summary import PARTITION_RECORDS
 
 
@@ -48,13 +48,18 @@ class Folded:
 
 @dataclass
 class Held:
-    """The state, read. by_zookeeper, of_text, of_log: of each mode that has rows of the partition; text is that of KRaft. newest: time of the last event."""
+    """The state, read. by_zookeeper, of_text, of_log: of each mode that has rows of the partition; text is that of KRaft. newest: time of the last event.
+
+    checkpoints: what each tells that tells something new, and its source; checked: time of the last one.
+    """
 
     newest: int = -1
     by_zookeeper: zookeeper.History | None = None
     of_text: kraft.History | None = None
     of_log: metadata_log.History | None = None
     lines: Lines = field(default_factory=Lines)
+    checkpoints: list[tuple[str, Row]] = field(default_factory=list)
+    checked: int = -1
 
     @property
     def is_stale(self) -> bool:
@@ -79,6 +84,8 @@ class Held:
             self.of_text and state.of_kraft(self.of_text),
             self.of_log and state.of_metadata_log(self.of_log),
             state.of_lines(self.lines),
+            self.checkpoints,
+            self.checked,
         ])  # fmt: skip
 
 
@@ -89,13 +96,15 @@ def read(text: str | None) -> Held | None:
     version, *held = json.loads(text)
     if version != CODE_VERSION:
         return None
-    newest, of_zookeeper, of_text, of_log, lines = held
+    newest, of_zookeeper, of_text, of_log, lines, checkpoints, checked = held
     return Held(
         newest,
         of_zookeeper and state.zookeeper_of(of_zookeeper),
         of_text and state.kraft_of(of_text),
         of_log and state.metadata_log_of(of_log),
         state.lines_of(lines),
+        [(source, Row(*row)) for source, row in checkpoints],
+        checked,
     )
 
 
@@ -109,7 +118,11 @@ def fold(key: PartitionKey, held: str | None, events: Iterable[Event], facts: Cl
         return Folded(is_stale=True)
     events = list(events)
     records = [e for e in events if e.event_type in PARTITION_RECORDS]
-    lines = [e for e in events if e.event_type not in PARTITION_RECORDS]
+    lines = [e for e in events if e.event_type not in PARTITION_RECORDS and e.event_type != CHECKPOINT]
+    checkpoints = [e for e in events if e.event_type == CHECKPOINT and facts.hears_of(e)]
+    if not hear_checkpoints(before, sorted(checkpoints, key=lambda e: (e.ts, e.record_id)), of_all):
+        return Folded(is_stale=True)
+    of_zookeeper_time, of_kraft_time = rows_of_checkpoints(before, key.topic, of_all)
     if any((e.ts or 0) <= before.newest for e in lines) or (records and before.of_text):
         return Folded(is_stale=True)
     _hear_states(before, key.topic, lines, of_all)
@@ -117,20 +130,57 @@ def fold(key: PartitionKey, held: str | None, events: Iterable[Event], facts: Cl
     parts: list[tuple[str, Rows]] = []
     if before.of_text or before.of_log:
         _check_closed(before, key.topic, of_zookeeper, of_all)
-    elif of_zookeeper or before.by_zookeeper:
+    elif of_zookeeper or before.by_zookeeper or of_zookeeper_time:
         before.by_zookeeper = before.by_zookeeper or zookeeper.History()
+        before.by_zookeeper.final.before = of_zookeeper_time
         parts.append((LOGS, zookeeper.fold(before.by_zookeeper, key.topic, of_zookeeper, of_all)))
     if records or before.of_log:
         before.of_log = before.of_log or metadata_log.History(final=_after(parts))
         parts.append((METADATA_LOG, metadata_log.fold(before.of_log, key.topic, records, of_all)))
-    elif before.of_text or len(of_zookeeper) < len(lines):
+    elif before.of_text or len(of_zookeeper) < len(lines) or of_kraft_time:
         of_kraft = [e for e in lines if of_all.is_of_kraft(e)]
         before.of_text = before.of_text or kraft.History(final=_after(parts))
+        before.of_text.final.before = of_kraft_time
         parts.append((LOGS, kraft.fold(before.of_text, key.topic, of_kraft, of_all)))
     before.newest = max([before.newest, *(e.ts or 0 for e in lines)])
     if before.is_stale:
         return Folded(is_stale=True)
     return _folded(before, parts)
+
+
+def hear_checkpoints(held: Held, told: Sequence[Event], facts: IncarnationFacts) -> bool:
+    """Adds what checkpoints tell. told: in order. Returns false where all has to be heard anew: one may come before what is final."""
+    final, _ = held.settled()
+    last, checked = final.last, held.checked
+    for e in told:
+        assert e.ts is not None
+        if last is not None and (last.ts or 0) <= e.ts:
+            continue  # by the logs
+        is_over = not facts.is_of_kraft(e) and (held.of_text or held.of_log)
+        if last is not None or e.ts <= checked or is_over:
+            return False
+        held.checked = e.ts
+        state = None if e.leader is None else "OfflinePartition" if e.leader == -1 else "OnlinePartition"
+        assigned = e.replicas, e.adding_replicas, e.removing_replicas
+        row = Row(0, e.ts, e.leader, e.leader_epoch, e.isr, e.partition_epoch, *assigned, state, None, False, e.record_id)
+        if not held.checkpoints or held.checkpoints[-1][1].values() != row.values():
+            held.checkpoints.append((e.logger or "", row))
+    return True
+
+
+def rows_of_checkpoints(held: Held, topic: str, facts: IncarnationFacts) -> tuple[list[Row], list[Row]]:
+    """What checkpoints told in the time of ZooKeeper controllers, and in that of KRaft ones.
+
+    Once the logs tell that the topic is gone, a checkpoint tells nothing; what one told before ends then. A metadata log tells all by itself.
+    """
+    removed = (facts.kraft.removed[which] for which in facts.kraft.topic_ids.get(topic, ()) if which in facts.kraft.removed)
+    deleted = ((e.ts, e.record_id) for e in facts.deletions.get(topic, ()))
+    gone = min(((ts, record_id) for ts, record_id in (*removed, *deleted) if ts is not None), default=None)
+    rows = [row for _, row in held.checkpoints if gone is None or (row.ts or 0) < gone[0]]
+    if rows and gone:
+        nothing = (None,) * 7
+        rows.append(Row(0, gone[0], *nothing, "NonExistentPartition", None, True, gone[1]))
+    return [row for row in rows if not facts.is_kraft_at(row.ts)], [row for row in rows if facts.is_kraft_at(row.ts)]
 
 
 def _hear_states(before: Held, topic: str, lines: Sequence[Event], facts: IncarnationFacts) -> None:
@@ -167,10 +217,11 @@ def _folded(held: Held, parts: Sequence[tuple[str, Rows]]) -> Folded:
     partitions: dict[int, tuple[Any, ...]] = {}
     replicas: dict[tuple[int, int], ReplicaRow] = {}
     final, since = held.settled()
+    told = {row.record_id: name for name, row in held.checkpoints}
     result = Folded(state=held.to_json(), breaks=held.lines.breaks)
     for source, rows in parts:
         for step, row, until in rows.partitions:
-            of = partitions[step][-2] if step in partitions else source
+            of = partitions[step][-2] if step in partitions else told.get(row.record_id, source)
             partitions[step] = step, row.ts, until, *row[2:], of, step <= final.steps
         replicas |= {(row.replica, row.step): row for row in rows.replicas}
         result.reassignments += [(*one[1:], _is_up_to(one.started_at, since)) for one in rows.reassignments]

@@ -85,6 +85,7 @@ class Rows:
 class Final:
     """What is final. steps: number of the rows before `last`, the newest final one, of which only the end may change. isr: the ISR up to its
     time. standing: replica -> step and begin of the interval that it was in when `last` began. is_foreign: all this is of another mode.
+    before: what checkpoints told, in order; it counts up to the first row that is not theirs. It is given to each fold anew.
     """
 
     steps: int = 0
@@ -92,13 +93,14 @@ class Final:
     isr: Ids | None = None
     standing: dict[int, tuple[int, Standing]] = field(default_factory=dict)
     is_foreign: bool = False
+    before: Sequence[Row] = ()
 
     def partitions(self, later: Iterable[Row], end: int | None) -> list[tuple[int, Row, int | None]]:
-        """Step, row and end, from `last` on. later: the rows after it; equal neighbours are one."""
-        kept = [self.last] if self.last else []
-        for row in later:
-            if row.is_something and (not kept or row.values() != kept[-1].values()):
-                kept.append(row)
+        """Step, row and end, from `last` on. later: the rows after it; equal neighbours are one, but for what a checkpoint and a line tell."""
+        told = [row for row in later if row.is_something]
+        # where the first row has no time, the logs tell what was before them
+        silent = [] if self.last else [row for row in self.before if not told or (row.ts or 0) < (told[0].ts or 0)]
+        kept = _changes(silent) + _changes([*([self.last] if self.last else []), *told])
         return [
             (step, row, end if after is None or after.ts is None else after.ts)
             for step, (row, after) in enumerate(with_next(kept), self.steps + 1)
@@ -127,6 +129,15 @@ class Final:
         before = [row.isr for row in kept if (row.ts or 0) < (last.ts or 0)]
         self.isr = before[-1] if before else self.isr
         self.steps, self.last, self.is_foreign = self.steps + len(kept) - 1, last, False
+
+
+def _changes(rows: Iterable[Row]) -> list[Row]:
+    """Rows less those that repeat the one before."""
+    kept: list[Row] = []
+    for row in rows:
+        if not kept or row.values() != kept[-1].values():
+            kept.append(row)
+    return kept
 
 
 def changes_of(standings: Iterable[Standing]) -> list[Standing]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple, Self
 
-from jobs.timelines.events import Event
+from jobs.timelines.events import CHECKPOINT, Event
 from jobs.timelines.incarnations import Place, folder_of
 from jobs.timelines.outages import BROKER_EVENTS
 
@@ -120,7 +120,7 @@ class Summary:
     first line of it. from_memory: (controller epoch, node) -> its newest time stamps. sent: (controller epoch, node)
     -> place -> the first time stamp of a line of its or of a request that it sent. topic_ids: topic -> id -> first and last time stamp
     that names it. tracers: places whose state-change.log is at TRACE:
-    as controllers they print all states of replicas.
+    as controllers they print all states of replicas. checkpoints: the moments of these, which are no lines of a log.
     """
 
     cluster_events: dict[tuple[str, int], Event] = field(default_factory=dict)
@@ -133,6 +133,7 @@ class Summary:
     sent: dict[Term, dict[Place, int]] = field(default_factory=dict)
     topic_ids: dict[str, dict[str, tuple[int | None, int | None]]] = field(default_factory=dict)
     tracers: set[Place] = field(default_factory=set)
+    checkpoints: set[int] = field(default_factory=set)
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> Self:
@@ -145,6 +146,9 @@ class Summary:
         return summary
 
     def _add(self, e: Event) -> None:
+        if e.event_type == CHECKPOINT:
+            self.checkpoints |= set() if e.ts is None else {e.ts}
+            return
         log = log_of(e.logger)
         span, ts = self.files.get((e.node, e.file)), e.ts
         if span is None:
@@ -198,8 +202,15 @@ class Summary:
             sent=_merged(self.sent, other.sent, lambda a, b: _merged(a, b, min)),
             topic_ids=_merged(self.topic_ids, other.topic_ids, lambda a, b: _merged(a, b, _named_from_to)),
             tracers=self.tracers | other.tracers,
+            checkpoints=self.checkpoints | other.checkpoints,
         )
         return both
+
+    @property
+    def changes_since(self) -> int | None:
+        """The oldest time stamp of the files that print changes of partitions, null where there is none."""
+        told = STATE_CHANGE_LOG | CONTROLLER_LOG
+        return min((span.first for span in self.files.values() if span.logs & told and span.first is not None), default=None)
 
     @property
     def newest(self) -> int:
@@ -233,6 +244,7 @@ class Summary:
                 "sent": _sorted((*term, *place, ts) for term, places in self.sent.items() for place, ts in places.items()),
                 "topic_ids": {topic: dict(sorted(ids.items())) for topic, ids in sorted(self.topic_ids.items())},
                 "tracers": _sorted(self.tracers),
+                "checkpoints": sorted(self.checkpoints),
             },
             separators=(",", ":"),
         )
@@ -258,6 +270,7 @@ class Summary:
             sent=sent,
             topic_ids={topic: {name: (a, z) for name, (a, z) in ids.items()} for topic, ids in held["topic_ids"].items()},
             tracers={(folder, node) for folder, node in held["tracers"]},
+            checkpoints=set(held["checkpoints"]),
         )
 
 

@@ -388,6 +388,8 @@ def _completes(base: Version, assigned: Sequence[Assigned], requested: Mapping[i
 def settle(history: History, rows: Sequence[Row], pos: int, ts: int | None) -> None:
     """Makes rows final up to a position and a moment, but for the end of the last one. rows: as `build_rows` returns them."""
     kept = [row for row in rows if row.pos <= pos]
+    if all(row in history.final.before for row in kept):
+        kept = []  # the next line may tell that a checkpoint is older, or does not count
     standings = states_by_replica([one for one in history.life.replica_states if one.pos <= pos], history.final.standing)
     if kept:
         history.final.extend(kept, standings)

@@ -12,7 +12,7 @@ CREATE TABLE IF NOT EXISTS {table} (
   level STRING COMMENT 'log4j level',
   logger STRING COMMENT 'Logger; in full where the layout abbreviates it and rules are about it',
   layout STRING COMMENT 'Layout that the header has',
-  event_type STRING COMMENT 'Rule that claims the record; null: not recognised, or drifted',
+  event_type STRING COMMENT 'Rule that claims the record; null: not recognised, or drifted; checkpoint: no record, a line that a tool printed',
   says STRING COMMENT 'happened: the state is now this; requested: an intent or a message; failed: nothing changed; is: a report of the state',
   drifted BOOLEAN NOT NULL COMMENT 'A rule knows the beginning of the text, but its pattern does not match',
 {vocabulary},
