@@ -83,7 +83,7 @@ def add_arguments(commands: Any) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="what kafka-topics --describe, zookeeper-shell, kafka-metadata-shell or kafka-reassign-partitions printed: compared with the "
+        help="what kafka-topics --describe, zookeeper-shell, kafka-metadata-shell, -metadata-quorum or -reassign-partitions printed: compared with the "
         "timelines; may be repeated",
     )
     audit.add_argument(

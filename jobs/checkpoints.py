@@ -1,8 +1,9 @@
 """What tools outside of the logs say about partitions at one moment, and whether the timelines agree. Pure.
 
 Read are kafka-topics --describe (every form, also --under-replicated-partitions and the like), the partition state of zookeeper-shell,
-partitions as kafka-metadata-shell prints them, and the current assignment that kafka-reassign-partitions prints. A tool prints no time, but for zookeeper-shell: the caller says when it was run, or the
-file's name does.
+partitions as kafka-metadata-shell prints them, the current assignment that kafka-reassign-partitions prints, and the quorum of kafka-metadata-quorum
+describe, which is that of a partition, too: of the metadata log. A tool prints no time, but for zookeeper-shell: the caller says when it
+was run, or the file's name does.
 """
 
 import json
@@ -26,7 +27,15 @@ NAMED_TIME = re.compile(r"\d{4}-?\d\d-?\d\dT\d\d[:\-]?\d\d[:\-]?\d\dZ")
 ZOOKEEPER_TIME = re.compile(r"^mtime = \w{3} (\w{3} \d+ \d\d:\d\d:\d\d) (?:UTC|GMT) (\d{4})$", re.MULTILINE)
 TOPIC_NAME = re.compile(r"[a-zA-Z0-9._\-]+")
 CURRENT = "Current partition replica assignment"
+# kafka-metadata-quorum describe --status and --replication, 3.3 to 4.x; --replication names directories from 3.9 on
+STATUS = re.compile(
+    r"(ClusterId|LeaderId|LeaderEpoch|HighWatermark|MaxFollowerLag|MaxFollowerLagTimeMs|CurrentVoters|CurrentObservers):\s*(.*)"
+)
+REPLICATION = re.compile(r"NodeId\s+(?:DirectoryId\s+)?LogEndOffset\s+Lag\s")
+REPLICATED = re.compile(r"(\d{1,10})\s+(?:[A-Za-z0-9_\-]{22}\s+)?\d{1,19}\s+(-?\d{1,19})\s.*\b(Leader|Follower|Observer)\s*")
+METADATA_TOPIC = "__cluster_metadata"
 NO_ID = 2**31  # beyond Kafka's 32 bits
+NO_OFFSET = 2**63
 MAX_LINE = 20_000  # characters of a line about one partition
 
 
@@ -36,9 +45,10 @@ class CheckpointError(ValueError):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One partition at one moment, as a tool tells it; null: it does not tell. source: describe, zookeeper, metadata_shell or reassign.
+    """One partition at one moment, as a tool tells it; null: it does not tell. source: describe, zookeeper, metadata_shell, reassign or quorum.
 
-    adding, removing: null where the form has no such columns (up to 2.7 a reassignment that runs does not show).
+    adding, removing: null where the form has no such columns (up to 2.7 a reassignment that runs does not show). Of a quorum the replicas
+    are its voters; observers: who else reads the log; lag: records that the slowest voter is behind; cluster_id: of its cluster.
     """
 
     source: str
@@ -52,18 +62,29 @@ class Checkpoint:
     removing: tuple[int, ...] | None = None
     leader_epoch: int | None = None
     partition_epoch: int | None = None
+    high_watermark: int | None = None
+    observers: tuple[int, ...] | None = None
+    lag: int | None = None
+    cluster_id: str | None = None
 
 
 def parse(text: str) -> list[Checkpoint]:
     """The partitions that a tool's output tells of, in its order. Raises CheckpointError where it is of none of these tools."""
     whole = text.splitlines()
     lines = [line if len(line) <= MAX_LINE else "" for line in whole]
-    told = (*_described(lines), *_of_zookeeper(lines), *_of_metadata_shell(lines), *_of_reassign(whole))
+    told = (
+        *_described(lines),
+        *_of_zookeeper(lines),
+        *_of_metadata_shell(lines),
+        *_of_reassign(whole),
+        *_of_quorum(lines),
+        *_of_replication(lines),
+    )
     found = [one for one in told if _is_sound(one)]
     if not found and not any(TOPIC.match(line) for line in lines):
         raise CheckpointError(
             "is no output of kafka-topics --describe, of zookeeper-shell get /brokers/topics/../state, of kafka-metadata-shell, "
-            "or of kafka-reassign-partitions --generate or --execute"
+            "of kafka-reassign-partitions --generate or --execute, or of kafka-metadata-quorum describe"
         )
     return sorted(found, key=lambda one: one.line)
 
@@ -71,7 +92,9 @@ def parse(text: str) -> list[Checkpoint]:
 def is_output(text: str) -> bool:
     """Whether the text is of one of these tools and tells of a partition."""
     try:
-        return any(hint in text for hint in ("Partition: ", "/state", "/topics/", CURRENT)) and bool(parse(text))
+        return any(
+            hint in text for hint in ("Partition: ", "/state", "/topics/", CURRENT, "LeaderEpoch:", "LogEndOffset")
+        ) and bool(parse(text))
     except CheckpointError:
         return False
 
@@ -79,10 +102,13 @@ def is_output(text: str) -> bool:
 def _is_sound(one: Checkpoint) -> bool:
     """Whether its numbers are such as Kafka has: the text is anybody's."""
     numbers = [one.leader, one.leader_epoch, one.partition_epoch]
-    for ids in (one.isr, one.replicas, one.adding, one.removing):
+    for ids in (one.isr, one.replicas, one.adding, one.removing, one.observers):
         numbers += ids or ()
-    return type(one.partition) is int and all(
-        number is None or (type(number) is int and -1 <= number < NO_ID) for number in (one.partition, *numbers)
+    offsets = all(offset is None or abs(offset) < NO_OFFSET for offset in (one.high_watermark, one.lag))
+    return (
+        offsets
+        and type(one.partition) is int
+        and all(number is None or (type(number) is int and -1 <= number < NO_ID) for number in (one.partition, *numbers))
     )
 
 
@@ -174,6 +200,53 @@ def _of_reassign(lines: Sequence[str]) -> Iterator[Checkpoint]:
                 yield Checkpoint("reassign", row["topic"], partition, number, replicas=_listed(row.get("replicas")))
 
 
+def _of_quorum(lines: Sequence[str]) -> Iterator[Checkpoint]:
+    """`LeaderId: 1` and the lines around it; voters are `[1,2,3]`, or objects with an id (since 3.9)."""
+    begin: int | None = None
+    values: dict[str, str] = {}
+    for number, line in enumerate([*lines, ""], 1):
+        if row := STATUS.fullmatch(line.strip()):
+            begin = begin or number
+            values[row[1]] = row[2].strip()
+            continue
+        if begin is not None and {"LeaderId", "LeaderEpoch"} <= values.keys():
+            leader, epoch, mark, lag = (
+                _number(values.get(name)) for name in ("LeaderId", "LeaderEpoch", "HighWatermark", "MaxFollowerLag")
+            )
+            voters, observers = (_quorum_ids(values.get(name)) for name in ("CurrentVoters", "CurrentObservers"))
+            yield Checkpoint(
+                "quorum", METADATA_TOPIC, 0, begin, leader=leader, leader_epoch=epoch, replicas=voters, high_watermark=mark,
+                observers=observers, lag=lag, cluster_id=values.get("ClusterId"),
+            )  # fmt: skip
+        begin, values = None, {}
+
+
+def _of_replication(lines: Sequence[str]) -> Iterator[Checkpoint]:
+    """A table of nodes, the leader first; neither its epoch nor the high watermark is told."""
+    for begin, line in enumerate(lines, 1):
+        if not REPLICATION.match(line.strip()):
+            continue
+        rows: list[tuple[int, int, str]] = []
+        for later in lines[begin:]:
+            if not (row := REPLICATED.fullmatch(later.strip())):
+                break
+            rows.append((int(row[1]), int(row[2]), row[3]))
+        leader = next((node for node, _, status in rows if status == "Leader"), None)
+        if leader is not None:
+            voters = tuple(node for node, _, status in rows if status != "Observer")
+            observers = tuple(node for node, _, status in rows if status == "Observer")
+            behind = max(lag for _, lag, status in rows if status != "Observer")
+            yield Checkpoint("quorum", METADATA_TOPIC, 0, begin, leader=leader, replicas=voters, observers=observers, lag=behind)
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text and re.fullmatch(r"-?\d{1,19}", text) else None
+
+
+def _quorum_ids(text: str | None) -> tuple[int, ...] | None:
+    return None if text is None else _ids(" ".join(re.findall(r'"id": ?(-?\d+)', text)) if "{" in text else text)
+
+
 # -- compared with the timelines -------------------------------------------------------------------------------
 
 # a tool asks a broker, which may be as far behind; a line follows its write
@@ -224,6 +297,31 @@ def compare(checkpoints: Iterable[Checkpoint], rows: Iterable[Row], at: datetime
             nearest = min(wrong, key=lambda pair: len(pair[0]), default=None)
             found.append(Difference(checkpoint, *nearest) if nearest else Difference(checkpoint, (), None))
     return found
+
+
+@dataclass(frozen=True)
+class Term:
+    """One node led the quorum in one epoch, by a line of its; begun: when that was printed, null where it has no time stamp."""
+
+    epoch: int
+    node: int | None
+    begun: datetime | None
+    record_id: str
+
+
+def compare_quorum(told: Checkpoint, terms: Iterable[Term], at: datetime) -> tuple[tuple[str, ...], Term] | None:
+    """What a tool said of the quorum and the logs contradict: another leader of that epoch, or a later epoch that had begun before.
+
+    An epoch that no line tells may have been any node's; of --replication, which tells none, nothing can be compared.
+    """
+    if told.leader_epoch is None:
+        return None
+    for term in terms:
+        if term.epoch == told.leader_epoch and term.node is not None and told.leader not in (term.node, None, -1):
+            return ("leader",), term
+        if term.epoch > told.leader_epoch and term.begun is not None and term.begun < at - NEAR:
+            return ("leader_epoch",), term
+    return None
 
 
 def moment_of(text: str, name: str) -> datetime | None:

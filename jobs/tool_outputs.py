@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import schemas
 from jobs import analysis, checkpoints
-from jobs.checkpoints import NEAR, Checkpoint
+from jobs.checkpoints import NEAR, Checkpoint, Term
 from jobs.errors import UsageError
 from jobs.progress import warn
+from jobs.timelines.controllers import terms as controller_terms
 from jobs.timelines.events import CHECKPOINT
 from jobs.timelines.incarnations import incarnation
 from parsers.events import ID_BYTES
@@ -29,6 +30,7 @@ MAX_BYTES = 256 * 1024 * 1024
 # characters of a line that stand in `events.raw`
 LONGEST_KEPT = 2_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+QUORUM = "quorum"
 # columns of `checkpoints` that have a field's values under another name
 COLUMNS = {"adding": "adding_replicas", "removing": "removing_replicas"}
 
@@ -46,8 +48,13 @@ class ToolOutput:
 
     @property
     def topics(self) -> set[str]:
-        """That it tells of."""
-        return {one.topic for one in self.told}
+        """That it tells of, but for the metadata log, which is every cluster's."""
+        return {one.topic for one in self.told if one.source != QUORUM}
+
+    @property
+    def cluster_ids(self) -> set[str]:
+        """That it names."""
+        return {one.cluster_id for one in self.told if one.cluster_id}
 
 
 def given(paths: Iterable[Path], at: datetime | None, clusters: Sequence[str]) -> list[ToolOutput]:
@@ -99,6 +106,8 @@ def event_rows(output: ToolOutput) -> Iterator[dict[str, Any]]:
     """Rows of `events`, incarnation 1 as that of a record which was just read. The same output of the same moment gives the same ones."""
     items: dict[int, int] = {}
     for one in output.told:
+        if one.source == QUORUM:
+            continue  # the controllers' terms are told from the logs alone
         item = items[one.line] = items.get(one.line, -1) + 1
         raw = output.lines[one.line]
         place = f"{output.cluster}\x01{one.source}\x01{output.at.isoformat()}\x01{one.line}\x01{raw}"
@@ -164,7 +173,11 @@ def write(store: Any, outputs: Sequence[ToolOutput], facts: Mapping[str, "Cluste
     )
     newest = {name: EPOCH + timedelta(microseconds=one.summary.newest) for name, one in facts.items()}
 
+    terms = {name: quorum_terms(one) for name, one in facts.items()}
+
     def fold(key: tuple[Any, ...], told: "Rows", history: "Rows") -> Iterable[dict[str, Any]]:
+        if key[2] == checkpoints.METADATA_TOPIC:
+            return _compared_quorum(told, terms[key[0]].get(key[1], []), newest[key[0]])
         return _compared(told, [{**row, "topic": key[2]} for row in history], newest[key[0]])
 
     store.replace("checkpoints", names, fold_topics(told, near.select(*KEY, *TIMELINE_COLUMNS), fold, schema))
@@ -175,23 +188,46 @@ TIMELINE_COLUMNS = ("partition", "valid_from", "valid_to", "state", *checkpoints
 
 def _of_known_topics(events: Any, outputs: Sequence[ToolOutput]) -> list[ToolOutput]:
     """Those of the clusters whose logs they lie among. Raises UsageError where one that was given is not."""
-    from pyspark.sql import functions as F
-
-    topics = sorted({topic for output in outputs for topic in output.topics})
-    if not topics:
-        return []
-    told = F.broadcast(events.sparkSession.createDataFrame([(topic,) for topic in topics], "topic STRING"))
-    known = {(row.cluster, row.topic) for row in events.select("cluster", "topic").distinct().join(told, "topic").collect()}
+    topics = {topic for output in outputs for topic in output.topics}
+    known_topics = _known(events, "topic", topics)
+    known_ids = _known(events, "cluster_id", None) if any(output.cluster_ids for output in outputs) else {}
     found = []
     for output in outputs:
-        if any((output.cluster, topic) in known for topic in output.topics):
+        ids = known_ids.get(output.cluster, set())
+        if output.topics:
+            is_known, named, what = bool(output.topics & known_topics.get(output.cluster, set())), output.topics, "a topic"
+        else:
+            is_known, named, what = (
+                not (ids and output.cluster_ids) or bool(ids & output.cluster_ids),
+                output.cluster_ids,
+                "the cluster id",
+            )
+        if is_known and output.told:
             found.append(output)
-        elif output.topics:
-            named = ", ".join(map(visible, sorted(output.topics)[:3]))
-            said = f"No log knows a topic of {output.path} ({named}); is it of another cluster?"
+        elif named:
+            said = (
+                f"No log knows {what} of {output.path} ({', '.join(map(visible, sorted(named)[:3]))}); is it of another cluster?"
+            )
             if output.is_given:
                 raise UsageError(said)
             warn(f"{said} It is passed over")
+    return found
+
+
+def _known(events: Any, column: str, values: set[str] | None) -> dict[str, set[str]]:
+    """Cluster -> values of a column of its events. values: only these; null: all."""
+    from pyspark.sql import functions as F
+
+    if values is not None and not values:
+        return {}
+    rows = events.select("cluster", column).filter(F.col(column).isNotNull()).distinct()
+    if values:
+        rows = rows.join(
+            F.broadcast(events.sparkSession.createDataFrame([(one,) for one in sorted(values)], f"{column} STRING")), column
+        )
+    found: dict[str, set[str]] = {}
+    for row in rows.collect():
+        found.setdefault(row["cluster"], set()).add(row[column])
     return found
 
 
@@ -212,6 +248,27 @@ def _compared(told: "Rows", history: "Rows", newest: datetime) -> Iterable[dict[
         logged = ", ".join(f"{name} {analysis.cell(held[name])}" for name in found.columns) if found and held else None
         differs = list(found.columns or ("partition",)) if found else []
         yield {**row, "differs": differs, "logged": logged, "record_id": held["record_id"] if held else None}
+
+
+def quorum_terms(facts: "ClusterFacts") -> dict[int, list[Term]]:
+    """Incarnation -> the terms of its KRaft controllers: their epochs are those of the quorum."""
+    found: dict[int, list[Term]] = {}
+    for number, epoch, node, ts, record_id in controller_terms(facts):
+        if not facts[number].is_kraft_at(ts):
+            continue
+        begun = None if ts is None else EPOCH + timedelta(microseconds=ts)
+        found.setdefault(number, []).append(Term(epoch, node, begun, record_id))
+    return found
+
+
+def _compared_quorum(told: "Rows", terms: Sequence[Term], newest: datetime) -> Iterable[dict[str, Any]]:
+    """Rows of `checkpoints` about the quorum, with what the controllers of that time printed."""
+    for row in told:
+        is_covered = row["taken_at"] <= newest + NEAR
+        found = checkpoints.compare_quorum(_checkpoint(row), terms, row["taken_at"]) if is_covered else None
+        columns, term = found or ((), None)
+        logged = term and f"leader {term.node} in epoch {term.epoch}" + (f" since {term.begun:%H:%M:%S}" if term.begun else "")
+        yield {**row, "differs": list(columns), "logged": logged, "record_id": term and term.record_id}
 
 
 def _checkpoint(row: Mapping[str, Any]) -> Checkpoint:

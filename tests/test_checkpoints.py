@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from datetime import UTC, datetime, timedelta
@@ -9,9 +10,9 @@ from pathlib import Path
 
 import pytest
 import truth
-from logs import events_of_output, moment, recorded, recordings
+from logs import RECORDINGS, events_of_output, moment, recorded, recordings
 from test_plans_truth import rows_of
-from timelines import tell
+from timelines import facts_of, tell
 
 from jobs import checkpoints, ingest, tool_outputs
 from jobs.config import Cluster
@@ -53,6 +54,44 @@ FORMS = {
         {"leader": 1, "isr": (1,), "partition_epoch": 3},
     ),
 }  # fmt: skip
+STATUS = (
+    "ClusterId:              fMCL8kv1SWm87L_Md-I2hg\nLeaderId:               3002\nLeaderEpoch:            2\nHighWatermark:          10\n"
+    "MaxFollowerLag:         7\nMaxFollowerLagTimeMs:   -1\n"
+)
+QUORUM_FORMS = {
+    "--status": (
+        STATUS + "CurrentVoters:          [3000,3001,3002]\nCurrentObservers:       [0,1,2]\n",
+        {"leader": 3002, "leader_epoch": 2, "high_watermark": 10, "lag": 7, "replicas": (3000, 3001, 3002), "observers": (0, 1, 2)},
+    ),
+    "--status since 3.9": (
+        STATUS + 'CurrentVoters:          [{"id": 3000, "directoryId": "ILZ5MPTeRWakmJu99uBJCA", "endpoints": ["CONTROLLER://10.1.2.3:9093"]}]\n'
+        "CurrentObservers:       []\n",
+        {"leader": 3002, "replicas": (3000,), "observers": (), "cluster_id": "fMCL8kv1SWm87L_Md-I2hg"},
+    ),
+    "--replication": (
+        "NodeId\tLogEndOffset\tLag\tLastFetchTimestamp\tLastCaughtUpTimestamp\tStatus  \t\n"
+        "3002  \t17          \t0  \t1663265318938     \t1663265318938        \tLeader  \t\n"
+        "3001  \t17          \t0  \t1663265318754     \t1663265318754        \tFollower\t\n"
+        "3000  \t10          \t7  \t1663265318754     \t-1                   \tFollower\t\n"
+        "0     \t1           \t16 \t1663265318765     \t1663265318765        \tObserver\t\n",
+        {"leader": 3002, "leader_epoch": None, "high_watermark": None, "lag": 7, "replicas": (3002, 3001, 3000), "observers": (0,)},
+    ),
+    "--replication --human-readable since 3.9": (
+        "NodeId\tDirectoryId           \tLogEndOffset\tLag\tLastFetchTimestamp\tLastCaughtUpTimestamp\tStatus  \t\n"
+        "3002  \tILZ5MPTeRWakmJu99uBJCA\t17          \t0  \t5 ms ago          \t5 ms ago             \tLeader  \t\n"
+        "0     \tb8WRS-1TQ1yWvR_xm2JFYg\t16          \t1  \t188 ms ago        \t188 ms ago           \tObserver\t\n",
+        {"leader": 3002, "lag": 0, "replicas": (3002,), "observers": (0,)},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", QUORUM_FORMS)
+def test_every_form_of_a_quorum(form):
+    text, expected = QUORUM_FORMS[form]
+    (found,) = checkpoints.parse(text)
+    assert (found.source, found.topic, found.partition) == ("quorum", "__cluster_metadata", 0)
+    assert {name: getattr(found, name) for name in expected} == expected
+    assert checkpoints.is_output(text)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -113,6 +152,43 @@ def test_what_agrees_and_what_does_not():
     assert found.row is None
     (found,) = checkpoints.compare([told], [interval(0, None, replicas=[2, 1])], at)
     assert found.columns == ("replicas",)
+
+
+def test_a_quorum_and_the_terms_of_controllers():
+    (told,) = checkpoints.parse(QUORUM_FORMS["--status"][0])
+    at = T0 + timedelta(seconds=100)
+
+    def term(epoch: int, node: int, begun: float | None) -> checkpoints.Term:
+        return checkpoints.Term(epoch, node, None if begun is None else T0 + timedelta(seconds=begun), f"{epoch}")
+
+    agrees = [[], [term(2, 3002, 5)], [term(1, 3001, 5)], [term(2, 3002, 5), term(3, 3001, 97)], [term(3, 3001, None)]]
+    assert [checkpoints.compare_quorum(told, terms, at) for terms in agrees] == [None] * 5
+    other, later = term(2, 3001, 5), term(3, 3002, 50)
+    assert checkpoints.compare_quorum(told, [other], at) == (("leader",), other)
+    assert checkpoints.compare_quorum(told, [term(2, 3002, 5), later], at) == (("leader_epoch",), later)
+    # --replication tells no epoch
+    (told,) = checkpoints.parse(QUORUM_FORMS["--replication"][0])
+    assert checkpoints.compare_quorum(told, [other, later], at) is None
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    "status", sorted(RECORDINGS.glob("*/*/*/quorum-status.txt")), ids=lambda path: "/".join(path.parts[-4:-1])
+)
+def test_what_was_said_of_the_quorum_of_recordings_agrees(status: Path) -> None:
+    terms = tool_outputs.quorum_terms(facts_of(recorded(status.parent)))
+    checked = 0
+    for block in re.split(r"^# ", status.read_text(), flags=re.MULTILINE)[1:]:
+        at, _, text = block.partition("\n")
+        (told,) = checkpoints.parse(text)
+        for some in terms.values():
+            known = [one for one in some if one.epoch == told.leader_epoch]
+            if len(terms) == 1:
+                assert checkpoints.compare_quorum(told, some, truth.moment_of(at)) is None
+                checked += len(known)
+                wrong = dataclasses.replace(told, leader=(told.leader or 0) + 1)
+                assert bool(checkpoints.compare_quorum(wrong, some, truth.moment_of(at))) == bool(known)
+    assert checked or len(terms) > 1
 
 
 def test_the_time_that_an_output_tells():

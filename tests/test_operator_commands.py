@@ -196,6 +196,41 @@ def test_a_checkpoint_from_outside(audited, tmp_path, capsys):
     assert printed(capsys, "sql", now, "--tables", audited) == [{"partition": 9, "leader": 1, "source": "describe"}]
 
 
+def test_what_a_tool_said_of_the_quorum(spark, tmp_path, capsys):
+    logs, tables, file = str(SAMPLE.parents[1] / "4.3.0-kraft" / "reassign"), str(tmp_path / "tables"), tmp_path / "quorum.txt"
+    command = ["audit", logs, "--tables", tables, "--checkpoint", str(file), "--at", "2026-11-22T21:53:50Z"]
+    file.write_text(
+        "ClusterId:              5zFhN5T3RWu8hAobBQP26g\nLeaderId:               3\nLeaderEpoch:            1\nHighWatermark:          45\n"
+        "MaxFollowerLag:         0\nMaxFollowerLagTimeMs:   0\nCurrentVoters:          [1,2,3]\nCurrentObservers:       []\n"
+    )
+    assert main(command) in (errors.CLEAN, errors.FINDINGS)
+    capsys.readouterr()
+    columns = "leader, leader_epoch, replicas, observers, high_watermark, lag, differs"
+    assert printed(capsys, "sql", f"SELECT {columns} FROM checkpoints", "--tables", tables) == [
+        {
+            "leader": 3,
+            "leader_epoch": 1,
+            "replicas": [1, 2, 3],
+            "observers": [],
+            "high_watermark": 45,
+            "lag": 0,
+            "differs": ["leader"],
+        }
+    ]
+    (found,) = printed(capsys, "sql", "SELECT detail FROM findings WHERE check_id = 'checkpoint_differs'", "--tables", tables)
+    assert found["detail"] == (
+        "At 2026-11-22 21:53:50 quorum said leader 3, leader epoch 1, ISR ?, replicas 1,2,3 (quorum.txt, line 1); the logs say "
+        "leader 2 in epoch 1 since 21:53:41."
+    )
+    # no timeline is made of it
+    assert printed(capsys, "sql", "SELECT * FROM partition_timeline WHERE topic LIKE '%metadata'", "--tables", tables) == []
+    file.write_text(file.read_text().replace("5zFh", "6zFh"))
+    assert main(command) == errors.USAGE
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("kafka-audit:")]
+    assert len(said) == 1
+    assert said[0].endswith("quorum.txt (6zFhN5T3RWu8hAobBQP26g); is it of another cluster?")
+
+
 def test_what_is_no_checkpoint_is_one_sentence(audited, tmp_path, capsys):
     file = tmp_path / "describe.txt"
     for text, more, said in [

@@ -1,4 +1,4 @@
-"""`controllers`: the terms of controllers, ZooKeeper mode."""
+"""`controllers`: the terms of controllers."""
 
 from collections import defaultdict
 from typing import Any
@@ -36,6 +36,14 @@ def controllers(facts: ClusterFacts) -> list[tuple[Any, ...]]:
             times = elected and elected.ts, min(ended, default=None)
             rows.append((number, node, key[1], *times, elected is None, record_id, _overruled(facts, key)))
     return sorted(rows, key=lambda row: (row[0], row[2], str(row[1])))
+
+
+def terms(facts: ClusterFacts) -> list[tuple[int, int, int | None, int | None, str]]:
+    """Incarnation, controller epoch, node, time and record of the first line of each term, of whatever log."""
+    found = _first_lines(facts)
+    for key, election in _elections(facts).items():
+        found[key] = min(found.get(key, election), election, key=_age)
+    return [(*key, line.ts, line.record_id) for key, line in sorted(found.items(), key=lambda one: (one[0][0], one[0][1]))]
 
 
 def _age(line: Line) -> tuple[Any, ...]:
