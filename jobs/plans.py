@@ -248,7 +248,7 @@ class Verdict:
     status: not_requested, never_started, running, completed, cancelled, replaced, failed or already_there. waiting_for: replicas that are not
     in the ISR; down: those of them whose broker is down. replicas: assigned now; busy: whether any reassignment of it runs. original: before.
     phases: seconds in each. replicas_unknown: the logs do not show them any more; status and replicas are the last known ones.
-    offset: the largest that a line tells.
+    offset: what the newest line tells that tells one, in records.
     """
 
     topic: str
@@ -383,15 +383,16 @@ def expected_end(verdicts: Sequence[Verdict], now: datetime) -> datetime | None:
     began = [v.started_at for v in verdicts if v.started_at is not None and v.status in ("running", "completed")]
     if not began or not any(v.status == "running" for v in verdicts):
         return None
-    added = {
-        v: [b for b in v.target_replicas or () if b not in (v.original or ())]
-        for v in verdicts
-        if v.status in ("running", "completed")
-    }
-    left = sum(len([b for b in new if b in v.waiting_for]) for v, new in added.items())
-    done = sum(map(len, added.values())) - left
-    passed = now - min(began)
+    added, left = progress(verdicts)
+    done, passed = added - left, now - min(began)
     return now + passed * (left / done) if done > 0 and left > 0 and passed > timedelta() else None
+
+
+def progress(verdicts: Iterable[Verdict]) -> tuple[int, int]:
+    """How many replicas moves that run or are completed add, and how many of these are not in the ISR."""
+    moving = [v for v in verdicts if v.status in ("running", "completed")]
+    added = [[b for b in v.target_replicas or () if b not in (v.original or ())] for v in moving]
+    return sum(map(len, added)), sum(b in v.waiting_for for v, new in zip(moving, added, strict=True) for b in new)
 
 
 def verify_text(verdicts: Iterable[Verdict], done: str = "completed") -> str:

@@ -89,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
         )
     else:
         now = at or max((ts for row in rows for ts in (row["valid_from"], row["valid_to"]) if ts), default=None)
-        for line in _json(verdicts) if options.json else _text(name, verdicts, now):
+        for line in as_json(verdicts, now) if options.json else as_text(name, verdicts, now):
             print(line)
     return errors.CLEAN if all(verdict.done for verdict in verdicts) else errors.FINDINGS
 
@@ -174,12 +174,16 @@ def _by_partition(rows: Iterable[analysis.Row], asked: set[tuple[str, int]]) -> 
     return found
 
 
-def _json(verdicts: Iterable[plans.Verdict]) -> Iterator[str]:
+def as_json(verdicts: Sequence[plans.Verdict], now: datetime | None) -> Iterator[str]:
+    """JSON Lines; expected_end: of what still runs, the estimate for the whole plan."""
+    end = plans.expected_end(verdicts, now) if now else None
     for verdict in verdicts:
-        yield json.dumps({name: analysis.plain(value) for name, value in vars(verdict).items()})
+        values = {**vars(verdict), "expected_end": end if verdict.status == "running" else None}
+        yield json.dumps({name: analysis.plain(value) for name, value in values.items()})
 
 
-def _text(name: str, verdicts: list[plans.Verdict], now: datetime | None) -> Iterator[str]:
+def as_text(name: str, verdicts: list[plans.Verdict], now: datetime | None) -> Iterator[str]:
+    """For people. now: the moment of the verdicts."""
     when = f" at {analysis.moment(now)}" if now else ""
     yield f"{len(verdicts)} partitions of the plan in {visible(name)}{when}"
     heads = ("partition", "to", "status", "ph", "begun", "caught up", "completed", "seconds U/A/B")
@@ -194,7 +198,8 @@ def _text(name: str, verdicts: list[plans.Verdict], now: datetime | None) -> Ite
     if offsets:
         yield f"Offsets that lines tell: {sum(offsets):,} in {len(offsets)} partitions (records, not bytes; lines tell no bytes)"
     if now and (end := plans.expected_end(verdicts, now)):
-        yield f"Expected end: {analysis.moment(end)[:19]}, an estimate from the pace so far"
+        added, left = plans.progress(verdicts)
+        yield f"Expected end: {analysis.moment(end)[:19]}, an estimate from the pace so far: {added - left} of {added} added replicas are in the ISR"
 
 
 def _cells(verdict: plans.Verdict) -> list[Any]:

@@ -9,6 +9,7 @@ from jobs import errors
 from jobs.nightly_audit import main
 
 SAMPLE = Path(__file__).parents[1] / "sample_logs" / "3.3.2-default" / "reassign"
+README = Path(__file__).parents[1] / "README.md"
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +120,42 @@ def test_what_became_of_a_plan(audited, plan, capsys):
     assert "Reassignment of partition orders-0 is still in progress\n" in capsys.readouterr().out
     assert main(["reassignment", plan(PLAN), "--tables", audited, "--rollback"]) == errors.CLEAN
     assert json.loads(capsys.readouterr().out)["partitions"][0]["replicas"] == [1, 2, 3]
+
+
+EARLIER = {"orders": {0: [4, 5, 6], 1: [2, 3, 4], 2: [1, 2, 3], 3: [6, 4, 5]}}
+RUNNING = """\
+4 partitions of the plan in reassign at 2026-11-20 10:30:13.200
+partition  to     status     ph  begun                    caught up                completed                seconds U/A/B
+---------  -----  ---------  --  -----------------------  -----------------------  -----------------------  -------------
+orders-0   4,5,6  running    A   2026-11-20 10:30:08.435                                                    0.008/4.757/-
+orders-1   2,3,4  running    A   2026-11-20 10:30:08.516                                                    0.059/4.625/-
+orders-2   1,2,3  completed      2026-11-20 10:30:08.591  2026-11-20 10:30:08.591  2026-11-20 10:30:08.591
+orders-3   6,4,5  running    A   2026-11-20 10:30:08.821                                                    0.151/4.228/-
+
+orders-0: waits for 4
+orders-1: waits for 4
+orders-3: waits for 6,4,5
+1 completed, 3 running
+Offsets that lines tell: 320 in 4 partitions (records, not bytes; lines tell no bytes)
+Expected end: 2026-11-20 10:30:25, an estimate from the pace so far: 2 of 7 added replicas are in the ISR
+"""
+
+
+def test_the_end_of_a_plan_is_estimated_from_its_pace(audited, plan, capsys):
+    during = ["reassignment", plan(EARLIER), "--tables", audited, "--at", "2026-11-20T10:30:13.200Z"]
+    capsys.readouterr()
+    assert main(during) == errors.FINDINGS
+    assert "\n".join(line.rstrip() for line in capsys.readouterr().out.splitlines()) + "\n" == RUNNING
+    assert "".join(f"    {line}\n" if line else "\n" for line in RUNNING.splitlines()) in README.read_text("utf-8")
+    assert main([*during, "--json"]) == errors.FINDINGS
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    end = "2026-11-20T10:30:25.112Z"
+    assert [(row["partition"], row["expected_end"], row["offset"]) for row in rows] == [
+        (0, end, 80),
+        (1, end, 80),
+        (2, None, 80),
+        (3, end, 80),
+    ]
 
 
 def test_plans_that_are_none_are_one_sentence(audited, plan, tmp_path, capsys):

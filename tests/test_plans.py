@@ -121,6 +121,7 @@ def test_rollback_and_the_expected_end():
     # one of two added replicas caught up in five seconds
     assert plans.expected_end([verdict(MOVED, 15)], at(15)) == at(20)
     assert plans.expected_end([verdict(MOVED)], at(30)) is None
+    assert plans.progress([verdict(MOVED, 15)]) == (2, 1)
 
 
 CURRENT = '{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[1,2],"log_dirs":["any","any"]}]}'
