@@ -16,8 +16,18 @@ from jobs import min_isr, topic_assignments
 from jobs import topic_durability as durability
 
 pytestmark = pytest.mark.shared
-# lines follow their writes, on a machine as busy as the one that recorded by up to so many seconds
-LATE = 2.0
+WITHIN = 1.0
+# seconds between a line and the write that it tells of make a partition's sums differ by more, of 414 partitions these
+PRINTED_LATE = {
+    # a broker prints what it learns from the metadata log: 0.66 s and 0.76 s after two writes of one partition
+    "4.0.0-default/controller-failover": {("orders", 2): 1.10},
+    # 1.17 s to 1.24 s after the controller shrank the ISRs of a broker that was going
+    "4.1.2-default/rolling-restart": {("orders", 0): 1.10, ("orders", 2): 1.15, ("payments", 1): 1.22, ("payments", 2): 1.14},
+}
+PRINTED_EARLY = {
+    # a leader prints that it shrinks the ISR, and its write reached ZooKeeper 1.77 s later
+    "1.1.1-default/broker-failure": {("payments", 2): 1.82},
+}
 # of the first cluster of a wiped one nothing says when it ended; the metadata log begins with the migration
 NOT_COMPARED = {"cluster-wipe", "zk-to-kraft"}
 NAMES = ("covered", "full_isr", "under_replicated", "below_min_isr", "at_isr_1", "leaderless")
@@ -68,6 +78,8 @@ def shared_of(recording: Path) -> durability.Shared:
     "recording", [r for r in recordings() if r.name not in NOT_COMPARED], ids=lambda r: "/".join(r.parts[-2:])
 )
 def test_seconds_are_those_of_the_truth(recording: Path) -> None:
+    """Within one second for every partition, but for those whose lines are further from their writes."""
+    further: dict[tuple[str, int], float] = {}
     shared, lives = shared_of(recording), truth.read_truth(recording).lives
     count = Counter((life.topic, life.partition) for life in lives)
     for life in lives:
@@ -79,8 +91,11 @@ def test_seconds_are_those_of_the_truth(recording: Path) -> None:
         end = min([shared.now, *(begin for begin, _ in shared.deleted.get(life.topic, ()))])
         right = of_truth(life, end, 2)
         # what the logs cannot show is in `unknown`, and nowhere else
-        wrong = {name: (told[name], right[name]) for name in NAMES if abs(told[name] - right[name]) > LATE + told["unknown"]}
-        assert not wrong, (key, told["unknown"], wrong)
+        most = max(abs(told[name] - right[name]) for name in NAMES)
+        if most > WITHIN + told["unknown"]:
+            further[key] = most
+    name = "/".join(recording.parts[-2:])
+    assert further == pytest.approx({**PRINTED_LATE, **PRINTED_EARLY}.get(name, {}), abs=0.01)
 
 
 def test_how_much_the_logs_cannot_show() -> None:
