@@ -7,7 +7,7 @@ are the page's own (dark, light, print), and each picture has a title, a descrip
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from markupsafe import Markup
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 HOURS = 24
 # brokers that a picture shows; the ones with most to tell
 BROKERS = 40
+# days and topics of a cluster whose durability is drawn; the newest, and the worst
+DAYS, TOPICS = 7, 12
 # findings of a cluster that come with the strip of a partition
 STRIPS = 20
 BINS = 96
@@ -74,12 +76,34 @@ class Night:
     out_of_sync: dict[int, dict[datetime, int]] = field(default_factory=dict)
 
 
+class TopicDay(NamedTuple):
+    """How durable a topic was on one day: seconds summed over its partitions, as in `durability`."""
+
+    topic: str
+    day: date
+    partitions: int
+    full_isr: float
+    under_replicated: float
+    leaderless: float
+    unknown: float
+    below_min_isr: float
+
+
+@dataclass(frozen=True)
+class Durability:
+    """The newest days of one cluster. days: of its worst topics, these in order. topics: how many there are."""
+
+    days: list[TopicDay]
+    topics: int
+
+
 @dataclass(frozen=True)
 class Pictures:
-    """Night by cluster, strip by fingerprint."""
+    """Night and durability by cluster, strip by fingerprint."""
 
     nights: dict[str, Night] = field(default_factory=dict)
     strips: dict[str, Strip] = field(default_factory=dict)
+    durability: dict[str, Durability] = field(default_factory=dict)
 
 
 # -- what is shown -----------------------------------------------------------------------------------------
@@ -106,7 +130,31 @@ def gather(spark: "SparkSession", clusters: Sequence[str], findings: Sequence[Ma
     _outages(spark, nights)
     _counts(spark, nights)
     _heat(spark, nights)
-    return Pictures(nights, _strips(spark, findings))
+    return Pictures(nights, _strips(spark, findings), _durability(spark, clusters))
+
+
+def _durability(spark: "SparkSession", clusters: Sequence[str]) -> dict[str, Durability]:
+    """Of the newest DAYS, the TOPICS that were longest without a leader or below min ISR, then those that lacked replicas longest."""
+    sums = ", ".join(f"sum({name}) AS {name}" for name in TopicDay._fields[3:])
+    rows = spark.sql(
+        f"""WITH days AS (
+          SELECT d.cluster, topic, day, max(partitions) AS partitions, {sums} FROM audited_durability d
+          JOIN (SELECT cluster, max(day) AS newest FROM audited_durability GROUP BY cluster) n ON n.cluster = d.cluster
+          WHERE day > date_sub(newest, {DAYS}) GROUP BY d.cluster, topic, day
+        ), topics AS (
+          SELECT cluster, topic, count(*) OVER (PARTITION BY cluster) AS topics, row_number() OVER (PARTITION BY cluster
+            ORDER BY sum(leaderless) + sum(below_min_isr) DESC, sum(under_replicated) DESC, topic) AS place
+          FROM days GROUP BY cluster, topic
+        )
+        SELECT * FROM days JOIN topics USING (cluster, topic) WHERE place <= {TOPICS} ORDER BY cluster, place, day"""
+    ).collect()
+    found: dict[str, Durability] = {}
+    for row in rows:
+        if row.cluster in clusters:
+            found.setdefault(row.cluster, Durability([], row.topics)).days.append(
+                TopicDay(*(row[name] for name in TopicDay._fields))
+            )
+    return found
 
 
 def _terms(spark: "SparkSession", nights: dict[str, Night]) -> None:
@@ -550,6 +598,91 @@ def heat_map(name: str, night: Night) -> Markup | None:
     description = f"Largest: {most} partitions." + (f" {rest} brokers with fewer are not shown." if rest else "")
     rows = ((b, f"{h:%m-%d %H}:00", c) for b in brokers for h, c in sorted(night.out_of_sync[b].items()))
     return _figure(name, (title, description), parts, 22 + len(brokers) * ROW, _rows(("Broker", "Hour", "Partitions"), rows))
+
+
+DURABLE = {
+    "full_isr": "full ISR",
+    "under_replicated": "under-replicated",
+    "leaderless": "no leader",
+    "unknown": "not covered",
+}
+
+
+def durability_bars(name: str, durable: Durability) -> Markup:
+    """A bar a topic and day: which share of the time its partitions were in which state, and below it how much of it was below min ISR.
+
+    What is there at all can be seen: no part is narrower than two pixels.
+    """
+    topics = list(dict.fromkeys(one.topic for one in durable.days))
+    days = sorted({one.day for one in durable.days})
+    wide = (WIDTH - LEFT - 10) / max(len(days), 1)
+    parts = [_text(round(LEFT + n * wide, 1), 12, f"{day:%Y-%m-%d}", "tick-label") for n, day in enumerate(days)]
+    parts += [_text(4, 18 + n * ROW + 14, topic) for n, topic in enumerate(topics)]
+    table = []
+    for one in durable.days:
+        x, y = LEFT + days.index(one.day) * wide, 18 + topics.index(one.topic) * ROW
+        seconds = {kind: getattr(one, kind) for kind in DURABLE}
+        whole, across = sum(seconds.values()), wide - 6
+        if whole <= 0:
+            continue
+        label = f"{_plain(one.topic, 60)}, {one.day}: " + ", ".join(
+            f"{_share(value, whole)} {DURABLE[kind]}" for kind, value in seconds.items() if value > 0
+        )
+        label += f"; below min ISR {one.below_min_isr:,.3f} s" if one.below_min_isr > 0 else ""
+        at = x
+        for kind, width in _widths(seconds, across).items():
+            parts.append(_box((round(at, 1), round(width, 1)), y, ROW - 8, f"durable {kind}", label))
+            at += width
+        if one.below_min_isr > 0:
+            below = max(2.0, min(across, across * one.below_min_isr / whole))
+            parts.append(_box((round(x, 1), round(below, 1)), y + ROW - 7, 4, "durable below_min_isr", label))
+        table.append(
+            (one.topic, one.day, one.partitions, *(f"{value:,.3f}" for value in seconds.values()), f"{one.below_min_isr:,.3f}")
+        )
+    height = 18.0 + len(topics) * ROW + 6
+    for n, (kind, word) in enumerate([*DURABLE.items(), ("below_min_isr", "below min ISR")]):
+        x = LEFT + n * 168
+        parts.append(
+            _box(
+                (x, 16),
+                height + (5 if kind == "below_min_isr" else 0),
+                4 if kind == "below_min_isr" else ROW - 8,
+                f"durable {kind}",
+            )
+        )
+        parts.append(_text(x + 21, height + 11, word, "label", 30))
+    rest = durable.topics - len(topics)
+    words = "Durability by topic and day (UTC), share of the time of all partitions"
+    told = f"{len(topics)} of {durable.topics} topics" if rest else f"{durable.topics} topics"
+    description = f"{told}, those first that were longest without a leader or below min ISR."
+    description += f" The other {rest:,}: kafka-audit durability --tables DIR" if rest else ""
+    if rest:
+        height += ROW
+        parts.append(
+            _text(
+                LEFT,
+                height + 11,
+                f"{rest:,} more topics, which were better off: kafka-audit durability --tables DIR",
+                "tick-label",
+                100,
+            )
+        )
+    heads = ("Topic", "Day", "Partitions", *(f"{word}, s" for word in DURABLE.values()), "below min ISR, s")
+    return _figure(name, (words, description), parts, height + ROW, _rows(heads, table))
+
+
+def _share(seconds: float, whole: float) -> str:
+    """`99.9 %`, never 0 of what there is, nor 100 of what is not all."""
+    share = 100 * seconds / whole
+    return "100 %" if seconds >= whole else "< 0.1 %" if share < 0.1 else f"{min(share, 99.9):.1f} %"
+
+
+def _widths(seconds: Mapping[str, float], across: float) -> dict[str, float]:
+    """Kind -> its share of a width, two at least where there is any; the widest gives."""
+    whole = sum(seconds.values())
+    found = {kind: max(2.0, across * value / whole) for kind, value in seconds.items() if value > 0}
+    widest = max(found, key=lambda kind: found[kind])
+    return found | {widest: max(2.0, across - sum(width for kind, width in found.items() if kind != widest))}
 
 
 # colours are the page's; patterns tell kinds apart in black and white

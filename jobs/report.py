@@ -181,13 +181,17 @@ def _cluster(told: "Told", outcome: Any, marks: _Marks, pictures: "Pictures", pl
 
 
 def _night(cluster: str, findings: list[dict[str, Any]], marks: _Marks, pictures: "Pictures", place: int) -> list[Markup]:
-    """The strip of its newest hours and its heat map."""
-    night = pictures.nights.get(cluster)
+    """The strip of its newest hours, its heat map, and how durable its topics were."""
+    night, durable = pictures.nights.get(cluster), pictures.durability.get(cluster)
     if night is None:
         return []
     marked = [finding | {"anchor": finding["fingerprint"]} for finding in _by_severity(findings)]
-    both = [drawn.night_strip(f"night{place}", cluster, night, marked), drawn.heat_map(f"heat{place}", night)]
-    return [picture for picture in both if picture is not None]
+    pictures_of = [
+        drawn.night_strip(f"night{place}", cluster, night, marked),
+        drawn.heat_map(f"heat{place}", night),
+        drawn.durability_bars(f"durable{place}", durable) if durable else None,
+    ]
+    return [picture for picture in pictures_of if picture is not None]
 
 
 def _verdict(current: list[dict[str, Any]], resolved: list[dict[str, Any]], outcome: Any) -> tuple[str, str]:

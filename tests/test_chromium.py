@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import subprocess
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from test_pictures import night
 from test_report import AT, finding, outcome, told
 
 from jobs import report
-from jobs.pictures import Pictures
+from jobs.pictures import Durability, Pictures, TopicDay
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 RUNS = '<img src=x onerror="top.ran=1"><script>top.ran=1</script><svg onload="top.ran=1">'
@@ -44,6 +45,9 @@ def chromium(tmp_path: Path, page: Path, *options: str) -> str:
     return done.stdout
 
 
+DURABLE = Durability([TopicDay(f"{n}{NASTY}", date(2026, 11, 14 + n), 1, 50.0, 20.0, 10.0, 20.0, 15.0) for n in range(7)], 900)
+
+
 def hostile() -> str:
     """A page of names that nobody would give a topic, and of a line of 10 MB."""
     proof = {"e1": {"file": NASTY, "record_no": 1, "raw": RUNS + "y" * 10_000_000}}
@@ -55,7 +59,9 @@ def hostile() -> str:
         unknown={"payments": [{"records": 1, "status": "drifted", "logger": NASTY, "masked": NASTY, "example": NASTY}]},
         subjects={"a": {"partitions": 3, "first": (NASTY, 0), "some": [f"{NASTY}-{n}" for n in range(3)]}},
     )
-    return report.rendered(page, [outcome(unreadable=(NASTY,))], NASTY, Pictures({"payments": night()}), AT)
+    return report.rendered(
+        page, [outcome(unreadable=(NASTY,))], NASTY, Pictures({"payments": night()}, {}, {"payments": DURABLE}), AT
+    )
 
 
 @pytest.mark.parametrize("width", [360, 1200])

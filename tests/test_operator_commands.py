@@ -236,6 +236,8 @@ def test_a_checkpoint_from_outside(audited, tmp_path, capsys):
 def test_what_a_tool_said_of_the_quorum(spark, tmp_path, capsys):
     logs, tables, file = str(SAMPLE.parents[1] / "4.3.0-kraft" / "reassign"), str(tmp_path / "tables"), tmp_path / "quorum.txt"
     command = ["audit", logs, "--tables", tables, "--checkpoint", str(file), "--at", "2026-11-22T21:53:50Z"]
+    page = tmp_path / "report.html"
+    command += ["--report", str(page)]
     file.write_text(
         "ClusterId:              5zFhN5T3RWu8hAobBQP26g\nLeaderId:               3\nLeaderEpoch:            1\nHighWatermark:          45\n"
         "MaxFollowerLag:         0\nMaxFollowerLagTimeMs:   0\nCurrentVoters:          [1,2,3]\nCurrentObservers:       []\n"
@@ -259,6 +261,10 @@ def test_what_a_tool_said_of_the_quorum(spark, tmp_path, capsys):
         "At 2026-11-22 21:53:50 quorum said leader 3, leader epoch 1, ISR ?, replicas 1,2,3 (quorum.txt, line 1); the logs say "
         "leader 2 in epoch 1 since 21:53:41."
     )
+    assert "Durability by topic and day (UTC)" in page.read_text("utf-8")
+    assert main(command) in (errors.CLEAN, errors.FINDINGS)
+    assert "2026-11-22: 100 % full ISR" in page.read_text("utf-8")
+    capsys.readouterr()
     # no timeline is made of it
     assert printed(capsys, "sql", "SELECT * FROM partition_timeline WHERE topic LIKE '%metadata'", "--tables", tables) == []
     file.write_text(file.read_text().replace("5zFh", "6zFh"))
