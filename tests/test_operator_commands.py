@@ -274,8 +274,34 @@ def test_what_a_tool_said_of_the_quorum(spark, tmp_path, capsys):
     assert said[0].endswith("quorum.txt (6zFhN5T3RWu8hAobBQP26g); is it of another cluster?")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["ordres"], "No topic ordres in these tables; there is orders"),
+        (["--cluster", "x"], "No cluster x in these tables; there is reassign"),
+        (["--days", "noon"], "--day takes 2026-03-01, --days 2026-03-01..2026-03-07"),
+        (["--days", "2026-03-02..2026-03-01"], "the last day is before the first"),
+        (["--partitions"], "--partitions is about one topic; name it"),
+        (["orders", "--partitions", "--days", "2026-03-01"], "--partitions is about the whole span; leave out --days"),
+        (["--config", "HERE/nowhere.toml"], "nowhere.toml"),
+        (["--config", "HERE/broken.toml"], "broken.toml"),
+    ],
+)
+def test_wrong_options_of_durability_are_one_sentence(audited, capsys, tmp_path, arguments, said):
+    (tmp_path / "broken.toml").write_text("[[slo]]\navailability = 'high'\n")
+    capsys.readouterr()
+    assert main(["durability", "--tables", audited, *(one.replace("HERE", str(tmp_path)) for one in arguments)]) == errors.USAGE
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    (line,) = [line for line in shown.err.splitlines() if line.startswith("kafka-audit:")]
+    assert said in line
+
+
 def test_what_is_no_checkpoint_is_one_sentence(audited, tmp_path, capsys):
     file = tmp_path / "describe.txt"
+    tools = "SELECT (SELECT count(*) FROM checkpoints) AS kept, (SELECT count(*) FROM events WHERE event_type = 'checkpoint') AS landed"
+    capsys.readouterr()
+    before = printed(capsys, "sql", tools, "--tables", audited)
     for text, more, said in [
         ("hello", AT, "is no output of kafka-topics --describe"),
         (DESCRIBED, [], "does not say when the tool was run; say it with --at TIME"),
@@ -287,3 +313,4 @@ def test_what_is_no_checkpoint_is_one_sentence(audited, tmp_path, capsys):
         shown = [line for line in capsys.readouterr().err.splitlines() if line.startswith("kafka-audit:")]
         assert len(shown) == 1
         assert said in shown[0]
+    assert printed(capsys, "sql", tools, "--tables", audited) == before
