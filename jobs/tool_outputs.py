@@ -134,13 +134,15 @@ def land(store: Any, outputs: Sequence[ToolOutput]) -> list[ToolOutput]:
 
     clusters = sorted({output.cluster for output in outputs})
     events = store.rows_of("events", clusters)
-    is_told = F.col("event_type").eqNullSafe(CHECKPOINT)
-    found = _of_known_topics(events.filter(~is_told), outputs)
+    found = _of_known_topics(events, store.rows_of("partition_states", clusters), outputs)
     rows = [row for output in found for row in event_rows(output)]
     if rows:
         columns = {name: kind for name, kind in schemas.columns("events").items() if name in rows[0]}
         new = store.spark.createDataFrame(rows, ", ".join(f"{name} {kind}" for name, kind in columns.items()))
-        new = new.dropDuplicates(["record_id", "item"]).join(events.filter(is_told).select("record_id"), "record_id", "left_anti")
+        # those of their moments: files of events are skipped by time
+        moments = [row["ts"] for row in rows]
+        landed = events.filter(F.col("ts").between(min(moments), max(moments)) & (F.col("event_type") == CHECKPOINT))
+        new = new.dropDuplicates(["record_id", "item"]).join(landed.select("record_id"), "record_id", "left_anti")
         if not (new := new.localCheckpoint()).isEmpty():
             store.append("events", new)
     return found
@@ -186,10 +188,19 @@ def write(store: Any, outputs: Sequence[ToolOutput], facts: Mapping[str, "Cluste
 TIMELINE_COLUMNS = ("partition", "valid_from", "valid_to", "state", *checkpoints.COMPARED, "record_id")
 
 
-def _of_known_topics(events: Any, outputs: Sequence[ToolOutput]) -> list[ToolOutput]:
-    """Those of the clusters whose logs they lie among. Raises UsageError where one that was given is not."""
-    topics = {topic for output in outputs for topic in output.topics}
-    known_topics = _known(events, "topic", topics)
+def _of_known_topics(events: Any, states: Any, outputs: Sequence[ToolOutput]) -> list[ToolOutput]:
+    """Those of the clusters whose logs they lie among. Raises UsageError where one that was given is not.
+
+    states: partition_states, few rows that know most topics; only others are looked for among all events.
+    """
+    from pyspark.sql import functions as F
+
+    known_topics = _known(states, "topic", {topic for output in outputs for topic in output.topics})
+    strange = [output.topics for output in outputs if not output.topics & known_topics.get(output.cluster, set())]
+    for name, topics in _known(
+        events.filter(~F.col("event_type").eqNullSafe(CHECKPOINT)), "topic", set().union(*strange)
+    ).items():
+        known_topics.setdefault(name, set()).update(topics)
     known_ids = _known(events, "cluster_id", None) if any(output.cluster_ids for output in outputs) else {}
     found = []
     for output in outputs:
