@@ -136,3 +136,22 @@ def test_a_night_for_every_line(case: Path) -> None:
 
 def test_there_are_cases() -> None:
     assert len(CASES) >= 90
+
+
+def test_a_late_checkpoint_concerns_its_partitions_alone() -> None:
+    """They are folded again, no other is; the same once more is nothing new, and one that the logs have told of stays as it is."""
+    _, events, _ = read(Path(__file__).parent / "timeline_cases" / "checkpoint-begins.txt")
+    lines = [e for e in events if e.event_type != CHECKPOINT]
+    others = [
+        e._replace(record_id=f"{e.record_id}-{n}", topic=f"other-{n}") for e in lines if e.partition is not None for n in range(5)
+    ]
+    late, at_once = Nights(), Nights()
+    late.night([*lines, *others])
+    assert (late.counts["folds"], late.counts["from the beginning"]) == (6, 0)
+    told = [e for e in events if e.event_type == CHECKPOINT]
+    late.night(told)
+    # t-0 has been told of later, t-1 never
+    assert (late.counts["folds"], late.counts["from the beginning"], late.counts["whole"]) == (8, 0, 0)
+    at_once.night([*lines, *others, *told])
+    assert late.rows() == at_once.rows()
+    assert {key.topic for key, (rows, _, _) in late.rows().items() if any(row[-1] == "describe" for row in rows)} == {"t"}
