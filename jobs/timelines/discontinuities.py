@@ -16,11 +16,16 @@ from jobs.timelines.summary import ELECTED, HOUR
 NOWHERE = ("NonExistentPartition", "NonExistentReplica")
 # in one batch of a controller all partitions of a new cluster are created (microseconds)
 ONE_BATCH = 60_000_000
+# a copy of a line may carry a later time stamp; a replica that goes the same way twice has gone back in between, which takes a broker that
+# comes or goes, or its answer (microseconds)
+ONE_COPY = 1_000_000
 WIPED = "wiped_cluster"
 
 
 class StateLine(NamedTuple):
-    """The last line that left a replica, or the partition, in a state. pos: of it among those of the partition."""
+    """The last line that left a replica, or the partition, in a state. pos: of it among those of the partition. before: those that came
+    less than ONE_COPY before it, without their own.
+    """
 
     pos: int
     state: str
@@ -29,11 +34,12 @@ class StateLine(NamedTuple):
     record_id: str
     controller_epoch: int | None
     node: int | None
+    before: Sequence["StateLine"] = ()
 
 
 class Break(NamedTuple):
     """A line whose state to begin with is not the one that is held. replica: null, the partition itself. known_epoch: the newest controller
-    epoch that the partition's lines before it name.
+    epoch that the partition's lines before it name. is_copy: it says what `held` says, again.
     """
 
     replica: int | None
@@ -45,12 +51,13 @@ class Break(NamedTuple):
     record_id: str
     held: StateLine
     known_epoch: int | None
+    is_copy: bool = False
 
     @classmethod
     def of(cls, values: Sequence[Any]) -> "Break":
         """Of the values that JSON has of it."""
-        made = cls._make(values)
-        return made._replace(held=StateLine._make(made.held))
+        made = cls(*values)
+        return made._replace(held=StateLine(*made.held))
 
 
 @dataclass
@@ -76,16 +83,42 @@ class Lines:
 
     def _hear_state(self, e: Event, left: str) -> None:
         held = self.last.get(e.replica)
+        line = StateLine(self.count, left, e.ts, e.from_state, e.record_id, e.controller_epoch, e.node)
         if held is not None and e.from_state not in (None, held.state) and not self._is_new(e, held):
+            original = next((one for one in (held, *_before(held)) if _is_copy(line, one)), None)
             where = e.replica, e.ts, e.node, e.controller_epoch
-            self.breaks.append(Break(*where, e.level, str(e.from_state), e.record_id, held, self.known_epoch))
-        self.last[e.replica] = StateLine(self.count, left, e.ts, e.from_state, e.record_id, e.controller_epoch, e.node)
+            broken = Break(
+                *where, e.level, str(e.from_state), e.record_id, original or held, self.known_epoch, original is not None
+            )
+            self.breaks.append(broken._replace(held=broken.held._replace(before=())))
+            if original is not None:
+                return  # the replica is where the newest line left it
+        self.last[e.replica] = line if held is None else line._replace(before=_shortly_before(line, held))
         if e.controller_epoch is not None:
             self.known_epoch = e.controller_epoch
 
     def _is_new(self, e: Event, held: StateLine) -> bool:
         """Whether the topic was deleted after the line before, and is created anew."""
         return e.from_state in NOWHERE and self.deleted > held.pos
+
+
+def _before(line: StateLine) -> list[StateLine]:
+    """Those before it, of the values that JSON has of them, too."""
+    return [StateLine(*one) for one in line.before]
+
+
+def _shortly_before(line: StateLine, held: StateLine) -> list[StateLine]:
+    if line.ts is None:
+        return []
+    return [one for one in (*_before(held), held._replace(before=())) if one.ts is not None and line.ts - one.ts < ONE_COPY]
+
+
+def _is_copy(line: StateLine, other: StateLine) -> bool:
+    """Whether it is the same move, told by the same controller at the same time or right afterwards."""
+    if line.ts is None or other.ts is None or (line.from_state, line.state) != (other.from_state, other.state):
+        return False
+    same = (line.node, line.controller_epoch) == (other.node, other.controller_epoch)
+    return same and 0 <= line.ts - other.ts < ONE_COPY
 
 
 def _state_left(e: Event) -> str | None:
@@ -105,7 +138,7 @@ def discontinuities(breaks: Iterable[tuple[PartitionKey, Break]], facts: Cluster
     breaks = list(breaks)
     wipes: dict[int, list[int]] = defaultdict(list)
     for key, one in breaks:
-        if one.at is not None and _begins_anew(key.topic, one):
+        if one.at is not None and not one.is_copy and _begins_anew(key.topic, one):
             wipes[key.incarnation].append(one.at)
     elections: dict[int, list[int]] = defaultdict(list)
     for e in facts.ordered_events if breaks else ():
@@ -145,7 +178,7 @@ def _begins_anew(topic: str, one: Break) -> bool:
 def _cause(topic: str, one: Break, facts: ClusterFacts, elections: Iterable[int]) -> str:
     """Why the line does not go on from the one before it."""
     held, at = one.held, one.at
-    if at is not None and at == held.ts and one.from_state == held.from_state:
+    if one.is_copy or (at is not None and at == held.ts and one.from_state == held.from_state):
         return "duplicate"
     if _begins_anew(topic, one):
         return WIPED
