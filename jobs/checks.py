@@ -49,7 +49,7 @@ def register(
     """The frames that checks read: audited_<table> (rows of the clusters), clocks, kafka_versions, legal_moves, slos,
     those of `schemas/facts`.
 
-    A threshold is a function of cluster and topic.
+    A threshold is a function of cluster and topic; further functions are those of `schemas/functions`.
     """
     for name, default in schemas.thresholds().items():
         value = threshold_sql(default, [threshold for threshold in thresholds if threshold.name == name])
@@ -65,6 +65,8 @@ def register(
         for m in schemas.moves()
     )
     spark.sql(f"SELECT * FROM VALUES {moves} AS t(machine, from_state, to_state, since)").createOrReplaceTempView("legal_moves")
+    for function in schemas.statements("functions"):
+        spark.sql(function.sql)
     for fact in schemas.statements("facts"):  # by name: a later one reads an earlier one
         computed_once(spark.sql(fact.sql)).createOrReplaceTempView(fact.name)
 
@@ -83,7 +85,7 @@ def asked(
     outputs: Sequence[ToolOutput],
 ) -> str:
     """Hash of all that findings depend on besides the tables: of the same tables, the same is found."""
-    texts = [statement.sql for kind in ("facts", "checks") for statement in schemas.statements(kind)]
+    texts = [statement.sql for kind in ("functions", "facts", "checks") for statement in schemas.statements(kind)]
     return hashlib.sha256(repr((texts, clocks, thresholds, slos, silences, outputs)).encode()).hexdigest()
 
 
@@ -210,7 +212,7 @@ def _select(check: schemas.Statement) -> str:
     """A check with the columns that all have."""
     name = quoted(check.name)
     return f"""SELECT cluster, incarnation, {name} AS check_id, severity, topic, partition, replica, node, first_seen, last_seen,
-      concat({quoted(check.header["title"] + ": ")}, thing) AS title, detail,
+      concat({quoted(check.header["title"])}, coalesce(concat(': ', thing), '')) AS title, detail,
       sha2(concat_ws('|', {name}, cluster, incarnation, same), 256) AS fingerprint, evidence, ended,
       {_given_or_null("subjects", SUBJECTS, check.sql)}, {_given_or_null("outage", OUTAGE, check.sql)}
     FROM (

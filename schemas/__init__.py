@@ -38,7 +38,7 @@ class Statement:
 
 @cache
 def statements(kind: str) -> tuple[Statement, ...]:
-    """The `.sql` files of `tables`, `checks` or `views`, by name.
+    """The `.sql` files of `tables`, `checks`, `facts`, `functions` or `views`, by name.
 
     A head line `-- key: value` starts an entry, a following `--   more` continues it.
     """

@@ -1,6 +1,7 @@
-"""Every check on logs of a few lines that raise it, and on such that nearly do: folders `scenarios/<check>/raises` and `silent`.
+"""Every check on logs of a few lines that raise it, and on such that nearly do: folders `scenarios/<check>/raises*` and `silent*`.
 
-What is found in them stands beside them in `scenarios/<check>/expected.jsonl`; `pytest --rewrite` writes it anew. All are clusters of one run.
+What is found in them stands beside them in `scenarios/<check>/expected.jsonl`; `pytest --rewrite` writes it anew. All are clusters of one run;
+`scenarios/<check>/settings.toml` is a part of its audit.toml.
 """
 
 from __future__ import annotations
@@ -17,23 +18,19 @@ from jobs import errors
 from jobs.nightly_audit import main
 
 SCENARIOS = Path(__file__).parent / "scenarios"
-# of these checks other tests have their own logs
-ELSEWHERE = {"clock_skew", "clusters_mixed", "format_drift", "illegal_partition_transition", "illegal_replica_transition",
-             "log_differs_from_metadata", "rejected_transition", "slo_missed",
-             "topic_deletion_blocked"}  # fmt: skip
 SHOWN = ("cluster", "check_id", "severity", "status", "topic", "partition", "replica", "node", "title", "detail")
 
 
 @pytest.fixture(scope="module")
 def found(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
-    """Check -> findings of its two folders."""
+    """Check -> findings of its folders."""
     folder = tmp_path_factory.mktemp("scenarios")
     blocks = [
         f"[[cluster]]\nname = {json.dumps(f'{logs.parent.name}/{logs.name}')}\nlogs = [{json.dumps(str(logs))}]\n"
         for logs in sorted(SCENARIOS.glob("*/*/"))
     ]
-    threshold = '[[threshold]]\ncluster = "partition_leaderless/*"\nleaderless_seconds = 15\n'
-    (folder / "audit.toml").write_text("\n".join([*blocks, threshold]))
+    settings = [path.read_text("utf-8") for path in sorted(SCENARIOS.glob("*/settings.toml"))]
+    (folder / "audit.toml").write_text("\n".join([*blocks, *settings]))
     report, tables = folder / "report.html", folder / "tables"
     code = main(["audit", "--config", str(folder / "audit.toml"), "--tables", str(tables), "--report", str(report)])
     assert code in (errors.CLEAN, errors.FINDINGS)
@@ -56,12 +53,12 @@ def test_every_check_has_its_logs() -> None:
     folders = {path.parent.name for path in SCENARIOS.glob("*/raises")} & {
         path.parent.name for path in SCENARIOS.glob("*/silent")
     }
-    assert {check.name for check in schemas.statements("checks")} == folders | ELSEWHERE
+    assert {check.name for check in schemas.statements("checks")} == folders
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("check", sorted(path.name for path in SCENARIOS.iterdir() if path.is_dir()))
 def test_raises_and_stays_silent(check: str, found: dict[str, list[dict[str, Any]]], expect: Any) -> None:
     raised = {finding["cluster"] for finding in found[check] if finding["check_id"] == check}
-    assert raised == {f"{check}/raises"}
+    assert raised == {f"{check}/{logs.name}" for logs in (SCENARIOS / check).glob("raises*")}
     expect(SCENARIOS / check / "expected.jsonl", found[check])

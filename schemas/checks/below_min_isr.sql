@@ -1,7 +1,8 @@
 -- severity: error
 -- title: Fewer in sync than min.insync.replicas
 -- why: Producers with acks=all are refused (NOT_ENOUGH_REPLICAS) for as long as the ISR is smaller than min.insync.replicas. The value
---   is taken from the logs where Kafka prints it; where it does not, there is no such finding.
+--   is what a line says of the topic, else [[topic]] of audit.toml, else what lines say of all topics; where none does, there is no such
+--   finding (blind_spot).
 -- do: Bring back the brokers that are missing from the ISR. Lowering min.insync.replicas trades safety for availability.
 -- same: cause, begin
 -- only: below_min_isr
@@ -15,9 +16,12 @@ SELECT
   concat(count(*), ' partition(s), ', min(concat(s.topic, '-', s.partition)), ' for one, had fewer replicas in sync than min.insync.replicas (',
          min(s.min_isr), ') from ', date_format(min(s.since), 'yyyy-MM-dd HH:mm:ss'),
          CASE WHEN bool_and(s.ended) THEN ' to ' ELSE ' to the end of the logs, ' END, date_format(max(s.until), 'yyyy-MM-dd HH:mm:ss'),
-         coalesce(concat('. Broker ', s.cause_broker, ' was down.'), '. No broker was down.')) AS detail,
+         '. ', coalesce(
+           concat('Broker ', s.cause_broker, ' was down.'),
+           broker_life(array_sort(array_distinct(flatten(collect_list(s.missing)))), array_sort(array_distinct(flatten(collect_list(s.silent)))),
+                     max(s.alive_until), CASE WHEN bool_and(size(s.silent) = 0 OR s.watched_until IS NOT NULL) THEN max(coalesce(s.watched_until, s.alive_until)) END))) AS detail,
   concat_ws('|', min_by(s.topic, struct(s.since, s.topic, s.partition)), min_by(s.record_id, struct(s.since, s.topic, s.partition))) AS same,
-  slice(array_distinct(flatten(collect_list(s.evidence))), 1, 20) AS evidence,
+  array_distinct(concat(slice(array_distinct(flatten(collect_list(s.evidence))), 1, 20), slice(array_distinct(flatten(collect_list(s.signs))), 1, 5))) AS evidence,
   collect_list(struct(s.topic, s.partition, s.replica, s.since, CASE WHEN s.ended THEN s.until END AS until)) AS subjects,
   max(named_struct('node', CASE WHEN s.cause_all_since IS NULL THEN s.cause_broker END, 'since', coalesce(s.cause_all_since, s.cause_since))) AS outage
 FROM partition_spells s

@@ -11,13 +11,26 @@ WITH seen AS (
     bool_or(logger = 'state.change.logger' AND records > 0) AS state_change_log,
     bool_or(logger LIKE 'kafka.controller.%' AND records > 0) AS controller_log
   FROM audited_coverage GROUP BY cluster
+), unheard AS (
+  -- brokers that hold replicas, and of which there is nothing
+  SELECT l.cluster, array_sort(collect_set(l.broker)) AS brokers FROM audited_broker_load l
+  LEFT ANTI JOIN audited_coverage c ON c.cluster = l.cluster AND c.node = l.broker AND c.records > 0
+  WHERE l.valid_to IS NULL GROUP BY l.cluster
+), unlimited AS (
+  -- topics with several replicas of which neither lines nor audit.toml tell how many must be in sync
+  SELECT a.cluster, count(DISTINCT a.topic) AS topics FROM audited_topic_assignments a
+  LEFT ANTI JOIN min_isr m ON m.cluster = a.cluster AND m.incarnation = a.incarnation AND coalesce(m.topic, a.topic) = a.topic
+  WHERE a.valid_to IS NULL AND a.replication_factor > 1 GROUP BY a.cluster
 ), gaps AS (
-  SELECT cluster, array_compact(array(
+  SELECT s.cluster, array_compact(array(
     CASE WHEN NOT quorum AND NOT traced THEN 'states of replicas are inferred, not printed (state.change.logger is not at TRACE)' END,
     CASE WHEN NOT server_log THEN 'no server.log - when a broker started, stopped or lost a disk, ISR changes by leaders up to 2.6, offsets lost' END,
     CASE WHEN NOT state_change_log THEN 'no state-change.log - elections, roles of brokers, in KRaft most ISR changes' END,
-    CASE WHEN NOT controller_log AND NOT quorum THEN 'no controller.log - who was controller, reassignments, deletions, brokers that fail' END)) AS what
-  FROM seen
+    CASE WHEN NOT controller_log AND NOT quorum THEN 'no controller.log - who was controller, reassignments, deletions, brokers that fail' END,
+    concat('no log of broker ', array_join(slice(u.brokers, 1, 20), ', '), CASE WHEN size(u.brokers) > 20 THEN ', ..' ELSE '' END, ' - what it did, and when it was down'),
+    concat('min.insync.replicas of ', n.topics, ' topic(s) is not logged, and audit.toml names none above 1 - whether acks=all was refused'))) AS what
+  FROM seen s LEFT JOIN unheard u ON u.cluster = s.cluster
+  LEFT JOIN unlimited n ON n.cluster = s.cluster
 ), first AS (
   SELECT cluster, min_by(record_id, struct(ts, record_no)) AS record_id, min(ts) AS since FROM audited_events WHERE ts IS NOT NULL AND item = 0 GROUP BY cluster
 )

@@ -19,10 +19,15 @@ WITH hit AS (
   FROM (SELECT *, until >= since + make_dt_interval(0, 0, 0, leaderless_seconds(cluster, topic)) AS overdue FROM partition_spells)
   WHERE kind IN ('leaderless', 'out_of_sync') AND cause_broker IS NOT NULL
   GROUP BY cluster, incarnation, cause_broker, cause_since
+), watched AS (
+  -- hours in which a node prints what becomes of partitions
+  SELECT DISTINCT cluster, node, hour FROM audited_coverage WHERE partition_changes = 'observed' AND records > 0 AND hour IS NOT NULL
 ), down AS (
   SELECT o.*, k.now, coalesce(o.until, k.now) AS last_seen, h.subjects, h.records, coalesce(h.leaderless, 0) AS leaderless,
     coalesce(h.leaderless_now, 0) AS leaderless_now, coalesce(h.leaderless_long, 0) AS leaderless_long,
     coalesce(h.out_of_sync, 0) AS out_of_sync, coalesce(h.out_of_sync_now, 0) AS out_of_sync_now, h.longest,
+    EXISTS (SELECT 1 FROM watched w WHERE w.cluster = o.cluster AND NOT w.node <=> o.broker
+            AND w.hour BETWEEN date_trunc('HOUR', o.since) AND coalesce(o.until, k.now)) AS is_watched,
     coalesce(o.until, k.now) >= o.since + make_dt_interval(0, 0, broker_down_minutes(o.cluster, NULL)) AS long
   FROM audited_broker_outages o
   JOIN clocks k ON k.cluster = o.cluster AND k.now >= o.since
@@ -42,12 +47,14 @@ SELECT
   CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, d.broker AS node,
   d.since AS first_seen, d.last_seen, d.until IS NOT NULL AS ended,
   concat('broker ', d.broker) AS thing,
-  concat('Broker ', d.broker, CASE d.how WHEN 'shut_down' THEN ' was told to stop at ' WHEN 'crashed' THEN ' died without being told to stop, noticed at '
+  concat('Broker ', d.broker, CASE d.how WHEN 'shut_down' THEN ' was told to stop at ' WHEN 'crashed' THEN ' died, noticed at '
            WHEN 'session_lost' THEN ' lost its session at ' ELSE ' gave up at ' END, date_format(d.since, 'yyyy-MM-dd HH:mm:ss'),
          CASE WHEN d.until IS NOT NULL THEN concat(' and served again at ', date_format(d.until, 'yyyy-MM-dd HH:mm:ss'))
-              WHEN d.starting_at IS NOT NULL THEN concat('; it was started at ', date_format(d.starting_at, 'yyyy-MM-dd HH:mm:ss'), ' and does not serve yet')
-              ELSE ' and is not back in these logs' END, '. ',
-         CASE WHEN d.leaderless = 0 THEN 'No partition lost its leader for want of it'
+              WHEN d.starting_at IS NOT NULL THEN concat('; it was started at ', date_format(d.starting_at, 'yyyy-MM-dd HH:mm:ss'), ' and no line says that it serves')
+              ELSE ' and is not back in these logs' END,
+         CASE WHEN d.how = 'crashed' THEN '; no line tells it to stop. ' ELSE '. ' END,
+         CASE WHEN d.leaderless = 0 AND d.out_of_sync = 0 AND NOT d.is_watched THEN 'What became of its partitions these logs do not show'
+              WHEN d.leaderless = 0 THEN 'No partition lost its leader for want of it'
               ELSE concat(d.leaderless, ' partition(s) had no leader meanwhile, for up to ', round(d.longest / 1000), ' s',
                           CASE WHEN d.leaderless_now > 0 THEN concat('; ', d.leaderless_now, ' still have none') ELSE '' END) END,
          CASE WHEN d.out_of_sync = 0 THEN '.'

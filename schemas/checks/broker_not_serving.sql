@@ -1,6 +1,6 @@
 -- severity: error
 -- title: Broker started and does not serve
--- why: The process runs, but for longer than broker_start_minutes the broker is not registered, or in KRaft not unfenced. It leads
+-- why: The process was started, but for longer than broker_start_minutes no line says that it is registered, or in KRaft unfenced. It leads
 --   nothing and is in no ISR, and a look at the process does not show it.
 -- do: Look at the registration in its log - another broker with its id (DUPLICATE_BROKER_REGISTRATION, node already exists), a wrong
 --   cluster id, a log directory that recovers for long, or a controller that it does not reach.
@@ -17,7 +17,7 @@ SELECT
   o.starting_at AS first_seen, coalesce(o.until, max(k.now)) AS last_seen, o.until IS NOT NULL AS ended,
   concat('broker ', o.broker) AS thing,
   concat('Broker ', o.broker, ' was started at ', date_format(o.starting_at, 'yyyy-MM-dd HH:mm:ss'),
-         CASE WHEN o.until IS NULL THEN concat(' and did not serve at ', date_format(max(k.now), 'yyyy-MM-dd HH:mm:ss'))
+         CASE WHEN o.until IS NULL THEN concat('; up to ', date_format(max(k.now), 'yyyy-MM-dd HH:mm:ss'), ' no line says that it serves')
               ELSE concat(' and served from ', date_format(o.until, 'yyyy-MM-dd HH:mm:ss'), ' on') END,
          CASE WHEN count(r.record_id) > 0 THEN concat('; ', count(r.record_id), ' refusal(s), the last: ', max_by(r.why, r.ts)) ELSE '' END, '.') AS detail,
   concat_ws('|', o.broker, o.starting_at) AS same,

@@ -1,7 +1,7 @@
 -- severity: warning
 -- title: Records of a dead leader are gone
--- why: A broker that had died came back with a log that is longer than its new leader's, and cut it. These records had been written to the
---   old leader alone. Producers with acks=all were not told that they were safe; producers with acks=1 or 0 were, and have lost them.
+-- why: A broker that had died came back with a log that is longer than its new leader's, and cut it. The new leader did not have
+--   these records. Producers with acks=all were not told that they were safe; producers with acks=1 or 0 were, and have lost them.
 -- do: Ask the producers of the topic for their acks. With acks=all this is harmless; with acks=1 replay what was sent in the last seconds before
 --   the broker died.
 -- same: topic, partition, broker, begin
@@ -43,7 +43,7 @@ SELECT
   min(c.at) AS first_seen, min(c.at) AS last_seen, false AS ended,
   concat(count(*), ' partition(s) that broker ', c.node, ' led') AS thing,
   concat('Broker ', c.node, ' died at ', date_format(c.died_at, 'yyyy-MM-dd HH:mm:ss'), ' as leader; when it came back it cut ', sum(c.records),
-         ' record(s) that no other replica has, ', max_by(concat(c.records, ' of ', c.topic, '-', c.partition, ' (offset ', c.cut_to, ' to ', c.end_offset, ')'), c.records),
+         ' record(s) that its successor did not have, ', max_by(concat(c.records, ' of ', c.topic, '-', c.partition, ' (offset ', c.cut_to, ' to ', c.end_offset, ')'), c.records),
          ' for one. Lost if they were written with acks=1 or 0.') AS detail,
   concat_ws('|', c.node, c.died_at) AS same,
   slice(array_distinct(flatten(collect_list(c.evidence))), 1, 20) AS evidence,

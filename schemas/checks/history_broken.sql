@@ -2,7 +2,7 @@
 -- title: States that do not follow one another
 -- why: A line names another state to begin with than the one before left, and nothing innocent explains it - no other controller, no level
 --   that leaves it out, no hour without a file. A part of that log is missing, or was altered.
--- do: Look for the missing part (a rotated file that was not collected, a full disk). If the file is whole, somebody changed it.
+-- do: Look for the missing part (a rotated file that was not collected, a full disk). If the file is whole, lines of it were dropped or changed.
 -- same: node, begin
 WITH broken AS (
   SELECT d.*, date_trunc('HOUR', d.at) AS hour FROM audited_discontinuities d WHERE d.cause = 'file_missing'

@@ -1,7 +1,7 @@
 -- severity: warning
 -- title: Follower in and out of the ISR
--- why: One follower falls out of the ISR and comes back, several times within an hour (isr_turns_per_hour), while its broker is alive. It is
---   barely fast enough; under a little more load it stays out, and producers with acks=all wait for it every time.
+-- why: One follower falls out of the ISR and comes back, several times within an hour (isr_turns_per_hour), and no outage of
+--   its broker is logged. It is barely fast enough; under a little more load it stays out, and producers with acks=all wait for it every time.
 -- do: Look at disk and network of that broker, at garbage collections, and at replica.lag.time.max.ms (10 s before 2.5, 30 s since).
 -- same: follower, day
 -- only: out_of_sync
@@ -14,6 +14,13 @@ WITH turns AS (
   FROM partition_spells
   WHERE kind = 'out_of_sync' AND ended AND cause_broker IS NULL
   GROUP BY cluster, incarnation, replica, date_trunc('HOUR', since)
+), lived AS (
+  -- records of its own server.log, and of the controller's, in the same hours
+  SELECT t.cluster, t.incarnation, t.replica, t.hour, max(CASE WHEN b.broker = t.replica THEN b.ts END) AS alive_until,
+    max(CASE WHEN b.broker IS NULL THEN b.ts END) AS watched_until, max_by(b.record_id, b.ts) AS sign
+  FROM turns t
+  JOIN broker_signs b ON b.cluster = t.cluster AND b.incarnation = t.incarnation AND coalesce(b.broker, t.replica) = t.replica AND b.ts BETWEEN t.since AND t.until
+  GROUP BY t.cluster, t.incarnation, t.replica, t.hour
 )
 SELECT
   t.cluster, t.incarnation, 'warning' AS severity, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,
@@ -21,11 +28,14 @@ SELECT
   max(t.until) < max(k.now) - INTERVAL 1 HOUR AS ended,
   concat('broker ', t.replica) AS thing,
   concat('Replicas of broker ', t.replica, ' left an ISR and came back ', sum(t.spells), ' times on ', date_format(min(t.since), 'yyyy-MM-dd'),
-         ', in up to ', max(t.turns), ' different minutes of one hour; the broker was alive.') AS detail,
+         ', in up to ', max(t.turns), ' different minutes of one hour. ',
+         broker_life(array(t.replica), CASE WHEN bool_and(l.alive_until IS NOT NULL) THEN array() ELSE array(t.replica) END, max(l.alive_until),
+                     CASE WHEN bool_and(coalesce(l.alive_until, l.watched_until) IS NOT NULL) THEN max(coalesce(l.watched_until, l.alive_until)) END)) AS detail,
   concat_ws('|', t.replica, date_trunc('DAY', min(t.since))) AS same,
-  slice(array_distinct(flatten(collect_list(t.evidence))), 1, 20) AS evidence,
+  array_distinct(concat(slice(array_distinct(flatten(collect_list(t.evidence))), 1, 20), slice(array_compact(collect_set(l.sign)), 1, 3))) AS evidence,
   flatten(collect_list(t.subjects)) AS subjects
 FROM turns t
 JOIN clocks k ON k.cluster = t.cluster
+LEFT JOIN lived l ON l.cluster = t.cluster AND l.incarnation = t.incarnation AND l.replica = t.replica AND l.hour = t.hour
 WHERE t.turns >= isr_turns_per_hour(t.cluster, NULL)
 GROUP BY t.cluster, t.incarnation, t.replica, date_trunc('DAY', t.hour)

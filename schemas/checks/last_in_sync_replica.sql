@@ -15,9 +15,12 @@ SELECT
   concat('Broker ', s.replica, ' held the only replica in sync of ', count(*), ' partition(s), ', min(concat(s.topic, '-', s.partition)),
          ' for one, from ', date_format(min(s.since), 'yyyy-MM-dd HH:mm:ss'),
          CASE WHEN bool_and(s.ended) THEN ' to ' ELSE ' to the end of the logs, ' END, date_format(max(s.until), 'yyyy-MM-dd HH:mm:ss'),
-         coalesce(concat('. Broker ', s.cause_broker, ' was down.'), '. No broker was down.')) AS detail,
+         '. ', coalesce(
+           concat('Broker ', s.cause_broker, ' was down.'),
+           broker_life(array_sort(array_distinct(flatten(collect_list(s.missing)))), array_sort(array_distinct(flatten(collect_list(s.silent)))),
+                     max(s.alive_until), CASE WHEN bool_and(size(s.silent) = 0 OR s.watched_until IS NOT NULL) THEN max(coalesce(s.watched_until, s.alive_until)) END))) AS detail,
   concat_ws('|', s.replica, min_by(s.record_id, struct(s.since, s.topic, s.partition))) AS same,
-  slice(array_distinct(flatten(collect_list(s.evidence))), 1, 20) AS evidence,
+  array_distinct(concat(slice(array_distinct(flatten(collect_list(s.evidence))), 1, 20), slice(array_distinct(flatten(collect_list(s.signs))), 1, 5))) AS evidence,
   collect_list(struct(s.topic, s.partition, s.replica, s.since, CASE WHEN s.ended THEN s.until END AS until)) AS subjects,
   max(named_struct('node', CASE WHEN s.cause_all_since IS NULL THEN s.cause_broker END, 'since', coalesce(s.cause_all_since, s.cause_since))) AS outage
 FROM partition_spells s

@@ -29,7 +29,7 @@ SELECT
   concat(right(b.dir, 120), ' of broker ', b.node) AS thing,
   concat('Broker ', b.node, ' lost ', right(b.dir, 200), ' at ', date_format(b.since, 'yyyy-MM-dd HH:mm:ss'), ' with ', size(b.held), ' replica(s)',
          CASE WHEN b.until IS NOT NULL THEN concat('; it was restarted and served from ', date_format(b.until, 'yyyy-MM-dd HH:mm:ss'), ' on.')
-              ELSE '; it has not been restarted since.' END) AS detail,
+              ELSE '; no restart of it is logged since.' END) AS detail,
   concat_ws('|', b.node, b.dir, b.first_record) AS same, b.evidence,
   transform(b.held, h -> struct(h.topic, h.partition, b.node AS replica, b.since, b.until)) AS subjects
 FROM back b

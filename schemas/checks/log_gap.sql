@@ -1,6 +1,6 @@
 -- severity: warning
 -- title: Hours missing from a node's log
--- why: A node wrote before and after, was not down, and these logs hold nothing of it for longer than log_gap_minutes, while another node names
+-- why: A node wrote before and after, no outage of it is known, and these logs hold nothing of it for longer than log_gap_minutes, while another node names
 --   it or it must have written. What happened there then is not in the timelines.
 -- do: Look for a rotated file that was not collected; see what the node's log4j keeps (MaxBackupIndex), and whether its disk was full.
 -- same: node, begin

@@ -1,14 +1,22 @@
 -- severity: critical
 -- title: No controller
--- why: The controller was gone and nobody was elected for longer than no_controller_seconds, though brokers were alive. Nothing is
---   repaired meanwhile; no leader is elected, no topic created, no ISR grows.
+-- why: The controller's term ended and no line tells of another one for longer than no_controller_seconds; or two brokers and more could not
+--   reach a controller for as long, and no controller wrote anything. Nothing is repaired meanwhile; no leader is elected, no topic created,
+--   no ISR grows. Where the controller.log of a broker that may have been elected is not at hand there is no such finding (blind_spot).
 -- do: ZooKeeper - is the ensemble up, does /controller exist and whom does it name (deleting it makes the brokers elect anew); KRaft - is a
 --   majority of the quorum's voters up and connected.
 -- same: begin
 -- thresholds: no_controller_seconds=60
 WITH begun AS (
-  SELECT cluster, incarnation, coalesce(controller, node) AS node, ts, record_id FROM audited_events
+  SELECT cluster, incarnation, coalesce(controller, node) AS node, ts, record_id, true AS own FROM audited_events
   WHERE event_type IN ('controller_elected', 'controller_epoch_incremented', 'controller_activated', 'controller_ready', 'raft_leader_elected', 'controller_znode_claimed') AND ts IS NOT NULL
+  UNION ALL
+  -- others name one whose own log is not here; up to the end of its session, the one that is gone, too
+  SELECT cluster, incarnation, coalesce(controller, quorum_node), ts, record_id, false FROM audited_events
+  WHERE event_type IN ('controller_election_lost', 'raft_state_changed', 'quorum_leader_learned') AND coalesce(controller, quorum_node) IS NOT NULL AND ts IS NOT NULL
+  UNION ALL
+  SELECT cluster, incarnation, controller, min(ts), min_by(record_id, ts), true FROM audited_events
+  WHERE controller IS NOT NULL AND controller_epoch IS NOT NULL AND ts IS NOT NULL GROUP BY cluster, incarnation, controller, controller_epoch
 ), ends AS (
   SELECT e.cluster, e.incarnation, e.node, e.ts, e.record_id FROM audited_events e
   WHERE e.event_type IN ('controller_resigned', 'controller_renounced') AND e.ts IS NOT NULL
@@ -20,29 +28,64 @@ WITH begun AS (
   FROM ends e JOIN begun b ON b.cluster = e.cluster AND b.incarnation = e.incarnation AND b.ts <= e.ts
   GROUP BY e.cluster, e.incarnation, e.node, e.ts, e.record_id
   HAVING max_by(b.node, b.ts) = e.node
-), gaps AS (
+), vacant AS (
   SELECT e.cluster, e.incarnation, e.node, min(e.since) AS since, n.until, min_by(e.record_id, e.since) AS record_id, max(n.record_id) AS next_record
   FROM ended e
   LEFT JOIN LATERAL (
     SELECT min(b.ts) AS until, min_by(b.record_id, b.ts) AS record_id FROM begun b
-    WHERE b.cluster = e.cluster AND b.incarnation = e.incarnation AND b.ts > e.since) n
+    WHERE b.cluster = e.cluster AND b.incarnation = e.incarnation AND b.ts > e.since AND (b.own OR b.node <> e.node)) n
   GROUP BY e.cluster, e.incarnation, e.node, n.until
+), logged AS (
+  SELECT DISTINCT cluster, node FROM audited_coverage WHERE logger LIKE 'kafka.controller.%' AND records > 0 AND node IS NOT NULL
+), unheard AS (
+  -- of a ZooKeeper cluster: whoever may have been elected without being heard
+  SELECT DISTINCT l.cluster, l.incarnation, l.broker FROM audited_broker_load l
+  LEFT ANTI JOIN logged g ON g.cluster = l.cluster AND g.node = l.broker
+  WHERE l.valid_to IS NULL AND EXISTS (SELECT 1 FROM logged g WHERE g.cluster = l.cluster)
+), complaints AS (
+  SELECT cluster, incarnation, node, ts, record_id FROM audited_events
+  WHERE node IS NOT NULL AND ts IS NOT NULL AND (event_type = 'broker_heartbeat_failed' AND raw LIKE '%Unable to send %'
+    OR event_type = 'node_unreachable' AND raw LIKE '%ToControllerChannelManager%' OR event_type = 'controlled_shutdown_failed')
+), pauses AS (
+  SELECT b.cluster, b.incarnation, b.ts AS since, lead(b.ts) OVER (PARTITION BY b.cluster, b.incarnation ORDER BY b.ts) AS until, b.record_id,
+    lead(b.record_id) OVER (PARTITION BY b.cluster, b.incarnation ORDER BY b.ts) AS next_record
+  FROM broker_signs b WHERE b.broker IS NULL
+), silent AS (
+  SELECT p.cluster, p.incarnation, p.since AS last_line, p.until, min(c.ts) AS since, max(c.ts) AS last_complaint, count(*) AS times,
+    array_sort(collect_set(c.node)) AS nodes, array_compact(concat(array(p.record_id, p.next_record), slice(array_sort(collect_list(c.record_id)), 1, 10))) AS records,
+    min_by(c.record_id, c.ts) AS record_id
+  FROM (SELECT * FROM pauses WHERE until IS NULL OR until > since + make_dt_interval(0, 0, 0, no_controller_seconds(cluster, NULL))) p
+  JOIN complaints c ON c.cluster = p.cluster AND c.incarnation = p.incarnation AND c.ts > p.since AND coalesce(c.ts < p.until, true)
+  GROUP BY p.cluster, p.incarnation, p.since, p.until, p.record_id, p.next_record
+  HAVING count(DISTINCT c.node) > 1 AND max(c.ts) >= min(c.ts) + make_dt_interval(0, 0, 0, no_controller_seconds(p.cluster, NULL))
+), gaps AS (
+  SELECT g.cluster, g.incarnation, g.node, g.since, g.until, concat('after ', g.node) AS thing,
+    concat('Controller ', g.node, ' ended its term at ', date_format(g.since, 'yyyy-MM-dd HH:mm:ss'),
+           CASE WHEN g.until IS NULL THEN concat('; no line up to the end of the logs, ', date_format(k.now, 'yyyy-MM-dd HH:mm:ss'), ', tells of another one.')
+                ELSE concat('; the next one was elected at ', date_format(g.until, 'yyyy-MM-dd HH:mm:ss'), ' at the latest.') END) AS detail,
+    concat_ws('|', g.node, g.record_id) AS same, array_compact(array(g.record_id, g.next_record)) AS evidence
+  FROM vacant g
+  JOIN clocks k ON k.cluster = g.cluster AND (g.until IS NOT NULL OR k.incarnation = g.incarnation)
+  WHERE coalesce(g.until, k.now) >= g.since + make_dt_interval(0, 0, 0, no_controller_seconds(g.cluster, NULL))
+    AND NOT EXISTS (SELECT 1 FROM unheard u WHERE u.cluster = g.cluster AND u.incarnation = g.incarnation AND u.broker <> g.node)
+  UNION ALL
+  SELECT s.cluster, s.incarnation, CAST(NULL AS INT), s.since, s.until, concat('brokers ', array_join(s.nodes, ', '), ' reach none'),
+    concat('Brokers ', array_join(s.nodes, ', '), ' could not reach a controller ', s.times, ' times from ', date_format(s.since, 'yyyy-MM-dd HH:mm:ss'), ' to ',
+           date_format(s.last_complaint, 'yyyy-MM-dd HH:mm:ss'), '; no controller wrote a line from ', date_format(s.last_line, 'yyyy-MM-dd HH:mm:ss'),
+           coalesce(concat(' to ', date_format(s.until, 'yyyy-MM-dd HH:mm:ss')), ' on'), '.'),
+    concat_ws('|', 'silent', s.record_id), s.records
+  FROM silent s
+  LEFT ANTI JOIN vacant g ON g.cluster = s.cluster AND g.incarnation = s.incarnation AND g.since <= s.last_complaint AND coalesce(g.until >= s.since, true)
 )
 SELECT
   g.cluster, g.incarnation, CASE WHEN g.until IS NULL THEN 'critical' ELSE 'error' END AS severity,
   CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, g.node,
-  g.since AS first_seen, coalesce(g.until, k.now) AS last_seen, g.until IS NOT NULL AS ended,
-  concat('after ', g.node) AS thing,
-  concat('Controller ', g.node, ' ended its term at ', date_format(g.since, 'yyyy-MM-dd HH:mm:ss'),
-         CASE WHEN g.until IS NULL THEN concat('; nobody was elected until the end of the logs, ', date_format(k.now, 'yyyy-MM-dd HH:mm:ss'), '.')
-              ELSE concat('; the next one was elected at ', date_format(g.until, 'yyyy-MM-dd HH:mm:ss'), '.') END) AS detail,
-  concat_ws('|', g.node, g.record_id) AS same,
-  array_compact(array(g.record_id, g.next_record)) AS evidence
+  g.since AS first_seen, coalesce(g.until, k.now) AS last_seen, g.until IS NOT NULL AS ended, g.thing, g.detail, g.same, g.evidence
 FROM gaps g
-JOIN clocks k ON k.cluster = g.cluster AND (g.until IS NOT NULL OR k.incarnation = g.incarnation)
-WHERE coalesce(g.until, k.now) >= g.since + make_dt_interval(0, 0, 0, no_controller_seconds(g.cluster, NULL))
+JOIN clocks k ON k.cluster = g.cluster
+WHERE
   -- a cluster that is shut down needs none
-  AND NOT EXISTS (
+  NOT EXISTS (
     SELECT 1 FROM audited_broker_outages o
     WHERE o.cluster = g.cluster AND o.incarnation = g.incarnation AND o.broker IS NULL
       AND o.since <= coalesce(g.until, k.now) AND coalesce(o.until >= g.since, true))

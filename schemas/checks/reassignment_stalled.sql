@@ -26,7 +26,7 @@ SELECT
               ELSE concat('; not in sync: ', array_join(cast(r.missing AS ARRAY<STRING>), ',')) END,
          CASE WHEN count(o.broker) > 0 THEN concat('; down: ', array_join(array_sort(collect_set(concat(o.broker, ' since ', date_format(o.since, 'yyyy-MM-dd HH:mm:ss')))), ', '))
               ELSE '' END,
-         '; it was not complete at ', date_format(r.now, 'yyyy-MM-dd HH:mm:ss'), '.') AS detail,
+         '; up to ', date_format(r.now, 'yyyy-MM-dd HH:mm:ss'), ' no line says that it is complete.') AS detail,
   concat_ws('|', r.topic, r.partition, r.record_id) AS same,
   array_distinct(concat(array(r.record_id), flatten(collect_set(coalesce(slice(o.evidence, 1, 1), array()))))) AS evidence,
   max(named_struct('node', CASE WHEN o.all_since IS NULL THEN o.broker END, 'since', coalesce(o.all_since, o.since))) AS outage

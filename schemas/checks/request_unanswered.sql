@@ -1,7 +1,7 @@
 -- severity: warning
 -- title: Broker did not do what the controller said
--- why: The controller told a broker to lead, follow or drop a replica, and the broker answered with an error, or took it in and never did it,
---   though it lived. The controller's picture and the broker's part ways.
+-- why: The controller told a broker to lead, follow or drop a replica, and the broker answered with an error, or took it in and wrote on
+--   without doing it. The controller's picture and the broker's part ways.
 -- do: Look in the log of that broker at the same moment for an exception about the partition. Restart the broker if it stands still.
 -- same: broker, request, error
 -- only: request_answered_with_error, request_answered, become_error, become_failed_by_zookeeper, log_not_created, become_started
@@ -15,11 +15,15 @@ WITH refused AS (
   UNION ALL
   SELECT e.cluster, e.incarnation, e.node, 'LEADER_AND_ISR', e.event_type, e.topic, e.partition, e.ts, e.record_id
   FROM audited_events e WHERE e.event_type IN ('become_error', 'become_failed_by_zookeeper', 'log_not_created') AND e.node IS NOT NULL
+), written AS (
+  SELECT cluster, incarnation, node, max(ts) AS until FROM audited_events WHERE logger = 'state.change.logger' GROUP BY cluster, incarnation, node
 ), ignored AS (
   -- TRACE only: a request that says to lead, and neither the role taken nor a newer request afterwards
   SELECT s.cluster, s.incarnation, s.node AS broker, 'LEADER_AND_ISR' AS request, 'never applied' AS error_code, s.topic, s.partition, s.ts, s.record_id
   FROM audited_events s
-  JOIN clocks k ON k.cluster = s.cluster AND s.ts + make_dt_interval(0, 0, 0, request_seconds(s.cluster, s.topic)) <= k.now
+  -- its log goes on: it neither died nor is the rest of the file missing
+  JOIN written w ON w.cluster = s.cluster AND w.incarnation = s.incarnation AND w.node = s.node
+    AND s.ts + make_dt_interval(0, 0, 0, request_seconds(s.cluster, s.topic)) < w.until
   LEFT ANTI JOIN audited_events d ON d.cluster = s.cluster AND d.incarnation = s.incarnation AND d.node = s.node AND d.topic = s.topic AND d.partition = s.partition
     AND d.ts BETWEEN s.ts - INTERVAL 1 SECOND AND s.ts + make_dt_interval(0, 0, 0, request_seconds(s.cluster, s.topic))
     AND d.record_id <> s.record_id
@@ -31,7 +35,7 @@ SELECT
   min(r.ts) AS first_seen, max(r.ts) AS last_seen, max(r.ts) < max(k.now) - INTERVAL 1 HOUR AS ended,
   concat(r.request, ' of broker ', r.broker, ', ', r.error_code) AS thing,
   concat('Broker ', r.broker, ' met ', count(*), ' request(s) ', r.request, ' with ', r.error_code, ', from ', date_format(min(r.ts), 'yyyy-MM-dd HH:mm:ss'), ' to ',
-         date_format(max(r.ts), 'yyyy-MM-dd HH:mm:ss'), coalesce(concat(', ', min(concat(r.topic, '-', r.partition)), ' for one'), ''), '. It was not down.') AS detail,
+         date_format(max(r.ts), 'yyyy-MM-dd HH:mm:ss'), coalesce(concat(', ', min(concat(r.topic, '-', r.partition)), ' for one'), ''), '. It is not known to have been down then.') AS detail,
   concat_ws('|', r.broker, r.request, r.error_code) AS same,
   slice(array_sort(collect_set(r.record_id)), 1, 20) AS evidence,
   array_compact(collect_list(CASE WHEN r.topic IS NOT NULL THEN struct(r.topic, r.partition, r.broker AS replica, r.ts AS since, r.ts AS until) END)) AS subjects

@@ -1,9 +1,9 @@
 -- severity: warning
 -- title: Follower out of sync
--- why: The ISR lacks a replica for longer than under_replicated_minutes, outside of a reassignment, though its broker serves: it is
---   alive and does not fetch, or does not catch up. A further failure has less to fall back on. While its broker is down that is
---   a part of broker_down.
--- do: Look in the log of that broker for its fetchers (marked as failed, Error in response for fetch request), for a full disk or long
+-- why: The ISR lacks a replica for longer than under_replicated_minutes, outside of a reassignment, and no outage of its broker that is
+--   logged explains it. A further failure has less to fall back on. While its broker is known to be down that is a part of broker_down;
+--   where neither its own server.log nor a controller's log is at hand, the finding says that it may have been.
+-- do: See that the broker is up. If it is, look in its log for its fetchers (marked as failed, Error in response for fetch request), for a full disk or long
 --   garbage collections; restart it if it stands still.
 -- same: follower, begin
 -- only: out_of_sync
@@ -17,7 +17,8 @@ WITH late AS (
   SELECT cluster, incarnation, node, max_by(record_id, ts) AS record_id, max(ts) AS at FROM audited_events
   WHERE event_type = 'fetch_stopped' GROUP BY cluster, incarnation, node
 ), failed_dirs AS (
-  SELECT DISTINCT cluster, incarnation, node FROM audited_events WHERE event_type IN ('log_dir_offline', 'replica_offline')
+  SELECT cluster, incarnation, node, min(ts) AS at, min_by(record_id, ts) AS record_id FROM audited_events
+  WHERE event_type IN ('log_dir_offline', 'replica_offline') AND ts IS NOT NULL GROUP BY cluster, incarnation, node
 )
 SELECT
   l.cluster, l.incarnation, CASE WHEN bool_or(NOT l.ended) THEN 'error' ELSE 'warning' END AS severity,
@@ -29,12 +30,14 @@ SELECT
          CASE WHEN bool_and(l.ended) THEN ' to ' ELSE ' to the end of the logs, ' END, date_format(max(l.until), 'yyyy-MM-dd HH:mm:ss'), '. ',
          CASE WHEN max(d.node) IS NOT NULL THEN 'A log directory of its broker has failed.'
               WHEN max(l.cause_until) IS NOT NULL THEN 'Its broker had been down and serves again, but does not catch up.'
-              ELSE 'Its broker was alive and did not fetch.' END) AS detail,
+              ELSE broker_life(array_sort(array_distinct(flatten(collect_list(l.missing)))), array_sort(array_distinct(flatten(collect_list(l.silent)))),
+                               max(l.alive_until), CASE WHEN bool_and(size(l.silent) = 0 OR l.watched_until IS NOT NULL) THEN max(coalesce(l.watched_until, l.alive_until)) END) END) AS detail,
   concat_ws('|', l.replica, min_by(l.record_id, struct(l.begun, l.topic, l.partition))) AS same,
-  slice(array_distinct(array_compact(concat(flatten(collect_list(l.evidence)), array(max(t.record_id))))), 1, 20) AS evidence,
+  array_distinct(array_compact(concat(slice(array_distinct(flatten(collect_list(l.evidence))), 1, 20), array(max(t.record_id), max(d.record_id)),
+                                      slice(array_distinct(flatten(collect_list(l.signs))), 1, 5)))) AS evidence,
   collect_list(struct(l.topic, l.partition, l.replica, l.since, CASE WHEN l.ended THEN l.until END AS until)) AS subjects,
   max(named_struct('node', l.cause_broker, 'since', coalesce(l.cause_all_since, l.cause_since))) AS outage
 FROM late l
 LEFT JOIN stopped t ON t.cluster = l.cluster AND t.incarnation = l.incarnation AND t.node = l.replica AND t.at BETWEEN l.since - INTERVAL 1 MINUTE AND l.until
-LEFT JOIN failed_dirs d ON d.cluster = l.cluster AND d.incarnation = l.incarnation AND d.node = l.replica
+LEFT JOIN failed_dirs d ON d.cluster = l.cluster AND d.incarnation = l.incarnation AND d.node = l.replica AND d.at <= l.until
 GROUP BY l.cluster, l.incarnation, l.replica, l.cause_since, CASE WHEN l.cause_since IS NULL THEN date_trunc('HOUR', l.begun) END

@@ -1,7 +1,9 @@
 -- about: a time in which one thing was wrong with a partition, with the outage of a broker that explains it
 -- kind: leaderless; out_of_sync (replica: the follower); last_in_sync (one replica in sync of several); below_min_isr;
 --   not_preferred (replica: the preferred leader, which is in sync and does not lead).
--- cause_broker, cause_since, cause_all_since: the outage, as in broker_outages; null: no broker was gone that could explain it.
+-- cause_broker, cause_since, cause_all_since: the outage, as in broker_outages; null: the logs name none that could explain it.
+-- missing: the brokers that are blamed, at the begin. Where the logs name no outage: silent, those of them whose own server.log has no record within the spell;
+--   alive_until, the newest of such records of the others; watched_until, of records of the controller; signs: these records.
 WITH stated AS (
   SELECT t.*, row_number() OVER (PARTITION BY t.cluster, t.incarnation, t.topic, t.partition ORDER BY t.step) AS n,
     coalesce(t.state, '') = 'NonExistentPartition' AS gone,
@@ -50,13 +52,37 @@ WITH stated AS (
     AND o.since <= s.since + CASE WHEN o.how IN ('crashed', 'session_lost') THEN INTERVAL 30 SECONDS ELSE INTERVAL 2 SECONDS END
     AND coalesce(o.until + INTERVAL 5 SECONDS >= s.since, true)
   GROUP BY s.cluster, s.incarnation, s.topic, s.partition, s.kind, s.replica, s.island
+), asked AS (
+  -- of each spell without a cause: the brokers that were missing, and the controller (null)
+  SELECT s.cluster, s.incarnation, s.until AS at, explode(concat(s.blamed, array(CAST(NULL AS INT)))) AS broker,
+    named_struct('topic', s.topic, 'partition', s.partition, 'kind', s.kind, 'replica', s.replica, 'island', s.island, 'since', s.since) AS spell
+  FROM spells s
+  LEFT ANTI JOIN causes c ON c.cluster = s.cluster AND c.incarnation = s.incarnation AND c.topic = s.topic AND c.partition = s.partition
+    AND c.kind = s.kind AND c.replica <=> s.replica AND c.island = s.island
+  WHERE s.kind IN ('out_of_sync', 'last_in_sync', 'below_min_isr')
+), signed AS (
+  -- the newest sign up to the end of the spell
+  SELECT *, last(sign, true) OVER (PARTITION BY cluster, incarnation, broker ORDER BY at, spell IS NOT NULL ROWS UNBOUNDED PRECEDING) AS newest
+  FROM (
+    SELECT cluster, incarnation, at, broker, spell, NULL AS sign FROM asked
+    UNION ALL SELECT cluster, incarnation, ts, broker, NULL, struct(ts, record_id) FROM broker_signs)
+), lived AS (
+  SELECT cluster, incarnation, spell.topic, spell.partition, spell.kind, spell.replica, spell.island,
+    array_sort(collect_set(CASE WHEN coalesce(newest.ts < spell.since, true) THEN broker END)) AS silent,
+    max(CASE WHEN broker IS NOT NULL AND newest.ts >= spell.since THEN newest.ts END) AS alive_until,
+    max(CASE WHEN broker IS NULL AND newest.ts >= spell.since THEN newest.ts END) AS watched_until,
+    array_sort(collect_set(CASE WHEN newest.ts >= spell.since THEN newest.record_id END)) AS signs
+  FROM signed WHERE spell IS NOT NULL
+  GROUP BY cluster, incarnation, spell.topic, spell.partition, spell.kind, spell.replica, spell.island
 )
 SELECT s.cluster, s.incarnation, s.topic, s.partition, s.kind, s.replica, s.since, s.until, s.ended, s.leader, s.isr, s.replicas,
-  s.min_isr, s.record_id, s.evidence, c.cause.broker AS cause_broker, c.cause.since AS cause_since, c.cause.until AS cause_until,
-  c.cause.how AS cause_how, c.cause.all_since AS cause_all_since
+  s.min_isr, s.record_id, s.evidence, s.blamed AS missing, l.silent, l.alive_until, l.watched_until, l.signs,
+  c.cause.broker AS cause_broker, c.cause.since AS cause_since, c.cause.until AS cause_until, c.cause.how AS cause_how, c.cause.all_since AS cause_all_since
 FROM spells s
 LEFT JOIN causes c ON c.cluster = s.cluster AND c.incarnation = s.incarnation AND c.topic = s.topic AND c.partition = s.partition
   AND c.kind = s.kind AND c.replica <=> s.replica AND c.island = s.island
+LEFT JOIN lived l ON l.cluster = s.cluster AND l.incarnation = s.incarnation AND l.topic = s.topic AND l.partition = s.partition
+  AND l.kind = s.kind AND l.replica <=> s.replica AND l.island = s.island
 WHERE s.since IS NOT NULL
   -- a topic that is being deleted is not missed
   AND NOT EXISTS (

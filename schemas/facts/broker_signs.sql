@@ -1,0 +1,22 @@
+-- about: that a log which would tell of a broker's end was written in a minute: the first and the last of its records in it
+-- broker: whose server.log it is, which tells when it starts and stops; null: the log of the controller, which tells which brokers come and go.
+WITH terms AS (
+  SELECT cluster, incarnation, node, until, coalesce(elected_at, CASE WHEN n = 1 THEN TIMESTAMP '1970-01-01 00:00:00' END) AS since
+  FROM (
+    SELECT cluster, incarnation, node, elected_at, row_number() OVER w AS n, least(resigned_at, lead(elected_at) OVER w) AS until
+    FROM audited_controllers WINDOW w AS (PARTITION BY cluster, incarnation ORDER BY controller_epoch, elected_at))
+), logged AS (
+  SELECT e.cluster, e.incarnation, CASE WHEN e.logger LIKE 'kafka.server.%' OR e.logger LIKE 'kafka.cluster.%' THEN e.node END AS broker, e.ts, e.record_id
+  FROM audited_events e
+  WHERE e.node IS NOT NULL AND e.ts IS NOT NULL AND e.item = 0
+    -- every controller of a KRaft quorum prints what befalls brokers
+    AND (e.logger LIKE 'kafka.server.%' OR e.logger LIKE 'kafka.cluster.%' OR e.logger LIKE 'org.apache.kafka.controller.%')
+  UNION ALL
+  SELECT e.cluster, e.incarnation, CAST(NULL AS INT), e.ts, e.record_id
+  FROM audited_events e
+  JOIN terms t ON t.cluster = e.cluster AND t.incarnation = e.incarnation AND t.node = e.node AND e.ts >= t.since AND coalesce(e.ts < t.until, true)
+  WHERE e.logger LIKE 'kafka.controller.%' AND e.item = 0
+)
+SELECT cluster, incarnation, broker, inline(array(first, last)) FROM (
+  SELECT cluster, incarnation, broker, min(struct(ts, record_id)) AS first, max(struct(ts, record_id)) AS last
+  FROM logged GROUP BY cluster, incarnation, broker, date_trunc('MINUTE', ts))
