@@ -186,6 +186,8 @@ def _cause(topic: str, one: Break, facts: ClusterFacts, elections: Iterable[int]
     if epoch is not None and held.controller_epoch is not None and epoch > held.controller_epoch:
         return "other_controller"
     # the map that a starting controller prints does not name its epoch
+    if held.controller_epoch is None and None not in (held.node, one.node) and held.node != one.node:
+        return "other_controller"
     if held.controller_epoch is None and at is not None and held.ts is not None and any(held.ts < e <= at for e in elections):
         return "other_controller"
     between = set() if at is None or held.ts is None else set(range(held.ts // HOUR + 1, at // HOUR))

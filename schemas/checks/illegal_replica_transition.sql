@@ -18,4 +18,5 @@ LEFT JOIN kafka_versions v ON v.cluster = e.cluster
 LEFT ANTI JOIN legal_moves m
   ON m.machine = 'replica' AND m.from_state = e.from_state AND m.to_state = e.to_state
   AND (v.version_number IS NULL OR m.since <= v.version_number)
-WHERE e.says = 'happened' AND e.event_type = 'replica_state_changed'
+  -- 0.8.0 does not print the state before
+WHERE e.says = 'happened' AND e.event_type = 'replica_state_changed' AND e.from_state IS NOT NULL
