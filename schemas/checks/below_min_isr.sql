@@ -18,7 +18,8 @@ SELECT
          CASE WHEN bool_and(s.ended) THEN ' to ' ELSE ' to the end of the logs, ' END, date_format(max(s.until), 'yyyy-MM-dd HH:mm:ss'),
          '. ', coalesce(
            concat('Broker ', s.cause_broker, ' was down.'),
-           broker_life(array_sort(array_distinct(flatten(collect_list(s.missing)))), array_sort(array_distinct(flatten(collect_list(s.silent)))),
+           broker_life(array_sort(array_distinct(flatten(collect_list(s.missing)))), array_sort(array_distinct(flatten(collect_list(s.down_meanwhile)))),
+                     array_sort(array_distinct(flatten(collect_list(s.silent)))),
                      max(s.alive_until), CASE WHEN bool_and(size(s.silent) = 0 OR s.watched_until IS NOT NULL) THEN max(coalesce(s.watched_until, s.alive_until)) END))) AS detail,
   concat_ws('|', min_by(s.topic, struct(s.since, s.topic, s.partition)), min_by(s.record_id, struct(s.since, s.topic, s.partition))) AS same,
   array_distinct(concat(slice(array_distinct(flatten(collect_list(s.evidence))), 1, 20), slice(array_distinct(flatten(collect_list(s.signs))), 1, 5))) AS evidence,

@@ -10,7 +10,8 @@ WITH turns AS (
   -- many partitions that fall out at once are one turn
   SELECT cluster, incarnation, replica, date_trunc('HOUR', since) AS hour, count(DISTINCT date_trunc('MINUTE', since)) AS turns,
     count(*) AS spells, min(since) AS since, max(until) AS until,
-    collect_list(struct(topic, partition, replica, since, until)) AS subjects, flatten(collect_list(evidence)) AS evidence
+    collect_list(struct(topic, partition, replica, since, until)) AS subjects, flatten(collect_list(evidence)) AS evidence,
+    array_distinct(flatten(collect_list(down_meanwhile))) AS down
   FROM partition_spells
   WHERE kind = 'out_of_sync' AND ended AND cause_broker IS NULL
   GROUP BY cluster, incarnation, replica, date_trunc('HOUR', since)
@@ -29,7 +30,7 @@ SELECT
   concat('broker ', t.replica) AS thing,
   concat('Replicas of broker ', t.replica, ' left an ISR and came back ', sum(t.spells), ' times on ', date_format(min(t.since), 'yyyy-MM-dd'),
          ', in up to ', max(t.turns), ' different minutes of one hour. ',
-         broker_life(array(t.replica), CASE WHEN bool_and(l.alive_until IS NOT NULL) THEN array() ELSE array(t.replica) END, max(l.alive_until),
+         broker_life(array(t.replica), array_sort(array_distinct(flatten(collect_list(t.down)))), CASE WHEN bool_and(l.alive_until IS NOT NULL) THEN array() ELSE array(t.replica) END, max(l.alive_until),
                      CASE WHEN bool_and(coalesce(l.alive_until, l.watched_until) IS NOT NULL) THEN max(coalesce(l.watched_until, l.alive_until)) END)) AS detail,
   concat_ws('|', t.replica, date_trunc('DAY', min(t.since))) AS same,
   array_distinct(concat(slice(array_distinct(flatten(collect_list(t.evidence))), 1, 20), slice(array_compact(collect_set(l.sign)), 1, 3))) AS evidence,

@@ -30,7 +30,8 @@ SELECT
          CASE WHEN bool_and(l.ended) THEN ' to ' ELSE ' to the end of the logs, ' END, date_format(max(l.until), 'yyyy-MM-dd HH:mm:ss'), '. ',
          CASE WHEN max(d.node) IS NOT NULL THEN 'A log directory of its broker has failed.'
               WHEN max(l.cause_until) IS NOT NULL THEN 'Its broker had been down and serves again, but does not catch up.'
-              ELSE broker_life(array_sort(array_distinct(flatten(collect_list(l.missing)))), array_sort(array_distinct(flatten(collect_list(l.silent)))),
+              ELSE broker_life(array_sort(array_distinct(flatten(collect_list(l.missing)))), array_sort(array_distinct(flatten(collect_list(l.down_meanwhile)))),
+                     array_sort(array_distinct(flatten(collect_list(l.silent)))),
                                max(l.alive_until), CASE WHEN bool_and(size(l.silent) = 0 OR l.watched_until IS NOT NULL) THEN max(coalesce(l.watched_until, l.alive_until)) END) END) AS detail,
   concat_ws('|', l.replica, min_by(l.record_id, struct(l.begun, l.topic, l.partition))) AS same,
   array_distinct(array_compact(concat(slice(array_distinct(flatten(collect_list(l.evidence))), 1, 20), array(max(t.record_id), max(d.record_id)),

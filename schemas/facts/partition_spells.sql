@@ -3,7 +3,7 @@
 --   not_preferred (replica: the preferred leader, which is in sync and does not lead).
 -- cause_broker, cause_since, cause_all_since: the outage, as in broker_outages; null: the logs name none that could explain it.
 -- missing: the brokers that are blamed, at the begin. Where the logs name no outage: silent, those of them whose own server.log has no record within the spell;
---   alive_until, the newest of such records of the others; watched_until, of records of the controller; signs: these records.
+--   down_meanwhile, those that were down for a part of it; alive_until, the newest of such records of the others; watched_until, of records of the controller; signs: these records.
 WITH stated AS (
   SELECT t.*, row_number() OVER (PARTITION BY t.cluster, t.incarnation, t.topic, t.partition ORDER BY t.step) AS n,
     coalesce(t.state, '') = 'NonExistentPartition' AS gone,
@@ -60,6 +60,13 @@ WITH stated AS (
   LEFT ANTI JOIN causes c ON c.cluster = s.cluster AND c.incarnation = s.incarnation AND c.topic = s.topic AND c.partition = s.partition
     AND c.kind = s.kind AND c.replica <=> s.replica AND c.island = s.island
   WHERE s.kind IN ('out_of_sync', 'last_in_sync', 'below_min_isr')
+), interrupted AS (
+  SELECT a.cluster, a.incarnation, a.spell.topic, a.spell.partition, a.spell.kind, a.spell.replica, a.spell.island, array_sort(collect_set(o.broker)) AS brokers,
+    array_sort(collect_set(get(o.evidence, 0))) AS records
+  FROM asked a
+  JOIN audited_broker_outages o ON o.cluster = a.cluster AND o.incarnation = a.incarnation AND o.broker = a.broker AND o.since < a.at
+    AND coalesce(o.until > a.spell.since, true)
+  GROUP BY a.cluster, a.incarnation, a.spell.topic, a.spell.partition, a.spell.kind, a.spell.replica, a.spell.island
 ), signed AS (
   -- the newest sign up to the end of the spell
   SELECT *, last(sign, true) OVER (PARTITION BY cluster, incarnation, broker ORDER BY at, spell IS NOT NULL ROWS UNBOUNDED PRECEDING) AS newest
@@ -76,13 +83,16 @@ WITH stated AS (
   GROUP BY cluster, incarnation, spell.topic, spell.partition, spell.kind, spell.replica, spell.island
 )
 SELECT s.cluster, s.incarnation, s.topic, s.partition, s.kind, s.replica, s.since, s.until, s.ended, s.leader, s.isr, s.replicas,
-  s.min_isr, s.record_id, s.evidence, s.blamed AS missing, l.silent, l.alive_until, l.watched_until, l.signs,
+  s.min_isr, s.record_id, s.evidence, s.blamed AS missing, l.silent, l.alive_until, l.watched_until,
+  concat(coalesce(l.signs, array()), coalesce(i.records, array())) AS signs, i.brokers AS down_meanwhile,
   c.cause.broker AS cause_broker, c.cause.since AS cause_since, c.cause.until AS cause_until, c.cause.how AS cause_how, c.cause.all_since AS cause_all_since
 FROM spells s
 LEFT JOIN causes c ON c.cluster = s.cluster AND c.incarnation = s.incarnation AND c.topic = s.topic AND c.partition = s.partition
   AND c.kind = s.kind AND c.replica <=> s.replica AND c.island = s.island
 LEFT JOIN lived l ON l.cluster = s.cluster AND l.incarnation = s.incarnation AND l.topic = s.topic AND l.partition = s.partition
   AND l.kind = s.kind AND l.replica <=> s.replica AND l.island = s.island
+LEFT JOIN interrupted i ON i.cluster = s.cluster AND i.incarnation = s.incarnation AND i.topic = s.topic AND i.partition = s.partition
+  AND i.kind = s.kind AND i.replica <=> s.replica AND i.island = s.island
 WHERE s.since IS NOT NULL
   -- a topic that is being deleted is not missed
   AND NOT EXISTS (
