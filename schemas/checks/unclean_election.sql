@@ -15,7 +15,7 @@ WITH said AS (
     OR says = 'happened' AND to_state = 'OnlinePartition' AND leader_recovery_state = 'RECOVERING')
 ), steps AS (
   SELECT *, row_number() OVER (PARTITION BY cluster, incarnation, topic, partition ORDER BY step) AS n,
-    lag(leader) OVER w AS leader_before, lag(isr) OVER w AS isr_before, max_by(CASE WHEN leader >= 0 THEN leader END, CASE WHEN leader >= 0 THEN step END)
+    lag(leader) OVER w AS leader_before, lag(leader_epoch) OVER w AS epoch_before, lag(isr) OVER w AS isr_before, max_by(CASE WHEN leader >= 0 THEN leader END, CASE WHEN leader >= 0 THEN step END)
       OVER (PARTITION BY cluster, incarnation, topic, partition ORDER BY step ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS last_leader
   FROM audited_partition_timeline WHERE leader IS NOT NULL AND isr IS NOT NULL
   WINDOW w AS (PARTITION BY cluster, incarnation, topic, partition ORDER BY step)
@@ -23,7 +23,8 @@ WITH said AS (
   -- 1.1 to 3.1 say it nowhere: the partition was offline, and the new leader, alone in the ISR, was not in the one before
   SELECT cluster, incarnation, topic, partition, leader, leader_epoch, valid_from AS ts, record_id FROM steps
   WHERE leader >= 0 AND leader_before = -1 AND size(isr) = 1 AND get(isr, 0) = leader AND size(isr_before) > 0
-    AND NOT array_contains(isr_before, leader) AND NOT inferred AND coalesce(last_leader <> leader, true) AND valid_from IS NOT NULL
+    -- a topic that is created anew begins with epoch 0
+    AND leader_epoch > epoch_before AND NOT array_contains(isr_before, leader) AND NOT inferred AND coalesce(last_leader <> leader, true) AND valid_from IS NOT NULL
 ), elections AS (
   SELECT cluster, incarnation, topic, partition, leader, min(ts) AS at, max(leader_epoch) AS leader_epoch, array_sort(collect_set(record_id)) AS records
   FROM (SELECT * FROM said UNION ALL SELECT * FROM shown)
