@@ -12,6 +12,8 @@ WITH refused AS (
   FROM audited_events e
   WHERE e.broker IS NOT NULL
     AND (e.event_type = 'request_answered_with_error' OR e.event_type = 'request_answered' AND e.error_code NOT IN ('0', 'NONE'))
+    -- whoever refuses a controller that was replaced is right (stale_controller)
+    AND coalesce(e.error_code, '') NOT IN ('11', 'STALE_CONTROLLER_EPOCH')
   UNION ALL
   SELECT e.cluster, e.incarnation, e.node, 'LEADER_AND_ISR', e.event_type, e.topic, e.partition, e.ts, e.record_id
   FROM audited_events e WHERE e.event_type IN ('become_error', 'become_failed_by_zookeeper', 'log_not_created') AND e.node IS NOT NULL
