@@ -10,7 +10,14 @@ WITH written AS (
   FROM audited_events WHERE node IS NOT NULL AND ts IS NOT NULL
   WINDOW w AS (PARTITION BY cluster, incarnation, node ORDER BY ts, record_no)
 ), gaps AS (
-  SELECT * FROM written WHERE ts > before + make_dt_interval(0, 0, log_gap_minutes(cluster, NULL))
+  -- the time in which it was down left out
+  SELECT * FROM (
+    SELECT w.cluster, w.incarnation, w.node, w.ts, w.record_id, w.record_before, greatest(w.before, max(o.until)) AS before
+    FROM written w
+    LEFT JOIN audited_broker_outages o ON o.cluster = w.cluster AND o.incarnation = w.incarnation AND o.broker = w.node AND o.until > w.before AND o.since < w.ts
+    WHERE w.ts > w.before + make_dt_interval(0, 0, log_gap_minutes(w.cluster, NULL))
+    GROUP BY w.cluster, w.incarnation, w.node, w.ts, w.record_id, w.record_before, w.before)
+  WHERE ts > before + make_dt_interval(0, 0, log_gap_minutes(cluster, NULL))
 ), missed AS (
   -- others tell that it took a role or was spoken to meanwhile
   SELECT g.cluster, g.incarnation, g.node, g.before, g.ts, g.record_before, g.record_id, count(*) AS times,
