@@ -5,18 +5,19 @@
 --   no ISR grows. Where the controller.log of a broker that may have been elected is not at hand there is no such finding (blind_spot).
 -- do: ZooKeeper - is the ensemble up, does /controller exist and whom does it name (deleting it makes the brokers elect anew); KRaft - is a
 --   majority of the quorum's voters up and connected.
--- same: begin
+-- same: day, begin of the first
 -- thresholds: no_controller_seconds=60
 WITH begun AS (
   SELECT cluster, incarnation, coalesce(controller, node) AS node, ts, record_id, true AS own FROM audited_events
   WHERE event_type IN ('controller_elected', 'controller_epoch_incremented', 'controller_activated', 'controller_ready', 'raft_leader_elected', 'controller_znode_claimed') AND ts IS NOT NULL
   UNION ALL
   -- others name one whose own log is not here; up to the end of its session, the one that is gone, too
-  SELECT cluster, incarnation, coalesce(controller, quorum_node), ts, record_id, false FROM audited_events
-  WHERE event_type IN ('controller_election_lost', 'raft_state_changed', 'quorum_leader_learned') AND coalesce(controller, quorum_node) IS NOT NULL AND ts IS NOT NULL
+  SELECT cluster, incarnation, CASE WHEN event_type = 'quorum_leader_learned' THEN quorum_node ELSE controller END AS named, ts, record_id, false FROM audited_events
+  WHERE event_type IN ('controller_election_lost', 'raft_state_changed', 'quorum_leader_learned') AND ts IS NOT NULL
+    AND CASE WHEN event_type = 'quorum_leader_learned' THEN quorum_node ELSE controller END IS NOT NULL
   UNION ALL
   SELECT cluster, incarnation, controller, min(ts), min_by(record_id, ts), true FROM audited_events
-  WHERE controller IS NOT NULL AND controller_epoch IS NOT NULL AND ts IS NOT NULL GROUP BY cluster, incarnation, controller, controller_epoch
+  WHERE controller IS NOT NULL AND controller_epoch IS NOT NULL AND ts IS NOT NULL AND says <> 'failed' GROUP BY cluster, incarnation, controller, controller_epoch
 ), ends AS (
   SELECT e.cluster, e.incarnation, e.node, e.ts, e.record_id FROM audited_events e
   WHERE e.event_type IN ('controller_resigned', 'controller_renounced') AND e.ts IS NOT NULL
@@ -39,9 +40,14 @@ WITH begun AS (
   SELECT DISTINCT cluster, node FROM audited_coverage WHERE logger LIKE 'kafka.controller.%' AND records > 0 AND node IS NOT NULL
 ), unheard AS (
   -- of a ZooKeeper cluster: whoever may have been elected without being heard
-  SELECT DISTINCT l.cluster, l.incarnation, l.broker FROM audited_broker_load l
+  SELECT DISTINCT l.cluster, l.incarnation, l.broker
+  FROM (
+    SELECT cluster, incarnation, broker FROM audited_broker_load WHERE valid_to IS NULL
+    UNION ALL SELECT cluster, incarnation, broker FROM audited_broker_outages WHERE broker IS NOT NULL
+    UNION ALL SELECT cluster, incarnation, broker FROM audited_events WHERE event_type = 'broker_started' AND broker IS NOT NULL
+    UNION ALL SELECT cluster, incarnation, explode(brokers) FROM audited_events WHERE event_type = 'active_brokers') l
   LEFT ANTI JOIN logged g ON g.cluster = l.cluster AND g.node = l.broker
-  WHERE l.valid_to IS NULL AND EXISTS (SELECT 1 FROM logged g WHERE g.cluster = l.cluster)
+  WHERE EXISTS (SELECT 1 FROM logged g WHERE g.cluster = l.cluster)
 ), complaints AS (
   SELECT cluster, incarnation, node, ts, record_id FROM audited_events
   WHERE node IS NOT NULL AND ts IS NOT NULL AND (event_type = 'broker_heartbeat_failed' AND raw LIKE '%Unable to send %'
@@ -78,9 +84,13 @@ WITH begun AS (
   LEFT ANTI JOIN vacant g ON g.cluster = s.cluster AND g.incarnation = s.incarnation AND g.since <= s.last_complaint AND coalesce(g.until >= s.since, true)
 )
 SELECT
-  g.cluster, g.incarnation, CASE WHEN g.until IS NULL THEN 'critical' ELSE 'error' END AS severity,
-  CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, g.node,
-  g.since AS first_seen, coalesce(g.until, k.now) AS last_seen, g.until IS NOT NULL AS ended, g.thing, g.detail, g.same, g.evidence
+  g.cluster, g.incarnation, CASE WHEN bool_or(g.until IS NULL) THEN 'critical' ELSE 'error' END AS severity,
+  CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, CASE WHEN count(DISTINCT g.node) = 1 THEN max(g.node) END AS node,
+  min(g.since) AS first_seen, max(coalesce(g.until, k.now)) AS last_seen, bool_and(g.until IS NOT NULL) AS ended,
+  concat(min_by(g.thing, g.since), CASE WHEN count(*) > 1 THEN concat(' and ', count(*) - 1, ' more time(s)') ELSE '' END) AS thing,
+  concat(min_by(g.detail, g.since), CASE WHEN count(*) > 1 THEN concat(' So it was ', count(*), ' times on ', date_format(min(g.since), 'yyyy-MM-dd'), ', for up to ',
+         max(unix_seconds(coalesce(g.until, k.now)) - unix_seconds(g.since)), ' s.') ELSE '' END) AS detail,
+  min_by(g.same, g.since) AS same, slice(array_distinct(flatten(collect_list(g.evidence))), 1, 20) AS evidence
 FROM gaps g
 JOIN clocks k ON k.cluster = g.cluster
 WHERE
@@ -89,3 +99,4 @@ WHERE
     SELECT 1 FROM audited_broker_outages o
     WHERE o.cluster = g.cluster AND o.incarnation = g.incarnation AND o.broker IS NULL
       AND o.since <= coalesce(g.until, k.now) AND coalesce(o.until >= g.since, true))
+GROUP BY g.cluster, g.incarnation, date_trunc('DAY', g.since)
