@@ -1,30 +1,41 @@
 -- severity: critical
 -- title: Cluster without a broker
--- why: No broker was left, so nothing could be written or read. It is critical while it lasts, an error when it is over, and info
---   where every broker had been told to stop.
+-- why: No broker was left, so nothing could be written or read. It is critical while it lasts (a warning for
+--   broker_start_minutes after a start), an error when it is over, and info where every broker had been told to stop.
 -- do: If nobody meant it, look at what the brokers have in common - power, network, disks, ZooKeeper or the quorum. Start the brokers that
 --   went last first - they hold the newest data.
 -- same: begin
 SELECT
   o.cluster, o.incarnation,
-  CASE WHEN o.how = 'shut_down' THEN 'info' WHEN o.until IS NULL THEN 'critical' ELSE 'error' END AS severity,
+  CASE WHEN o.how = 'shut_down' THEN 'info' WHEN o.until IS NULL AND k.now < b.starting_at + make_dt_interval(0, 0, broker_start_minutes(o.cluster, NULL)) THEN 'warning'
+       WHEN o.until IS NULL THEN 'critical' ELSE 'error' END AS severity,
   CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, CAST(NULL AS INT) AS node,
   o.since AS first_seen, coalesce(o.until, k.now) AS last_seen, o.until IS NOT NULL AS ended,
-  CASE WHEN size(b.brokers) = 1 THEN concat('its only broker, ', get(b.brokers, 0)) ELSE concat('all ', size(b.brokers), ' brokers') END AS thing,
+  CASE WHEN size(b.brokers) = 1 THEN concat(CASE WHEN x.others IS NULL THEN 'its only broker, ' ELSE 'the last one was broker ' END, get(b.brokers, 0)) ELSE concat(CASE WHEN x.others IS NULL THEN 'all ' ELSE 'the last ' END, size(b.brokers), ' brokers') END AS thing,
   concat('From ', date_format(o.since, 'yyyy-MM-dd HH:mm:ss'),
          CASE WHEN o.until IS NULL THEN ' on' ELSE concat(' to ', date_format(o.until, 'yyyy-MM-dd HH:mm:ss')) END,
          ' no broker served (', array_join(b.brokers, ', '), '). ',
          CASE WHEN o.how = 'shut_down' AND o.stop_asked THEN 'All were told to stop.'
-              WHEN o.how = 'shut_down' THEN concat('They were told to stop; of ', array_join(b.unasked, ', '), ' the records do not tell it.') ELSE concat('Not told to stop: ', array_join(b.unasked, ', '), '.') END) AS detail,
+              WHEN o.how = 'shut_down' THEN concat('They were told to stop; of ', array_join(b.unasked, ', '), ' the records do not tell it.') WHEN size(b.unasked) = 0 THEN 'Of some of them no line tells that they were told to stop.'
+              ELSE concat('No line tells to stop: ', array_join(b.unasked, ', '), '.') END,
+         CASE WHEN o.until IS NULL THEN coalesce(concat(' The last start began at ', date_format(b.starting_at, 'yyyy-MM-dd HH:mm:ss'), '.'), '') ELSE '' END) AS detail,
   concat_ws('|', o.since, array_join(slice(o.evidence, 1, 1), '')) AS same,
   o.evidence, s.subjects
 FROM audited_broker_outages o
 JOIN clocks k ON k.cluster = o.cluster
 JOIN (
-  SELECT cluster, incarnation, all_since, array_sort(collect_set(broker)) AS brokers,
-    array_sort(collect_set(CASE WHEN how <> 'shut_down' THEN broker END)) AS unasked
-  FROM audited_broker_outages WHERE broker IS NOT NULL AND all_since IS NOT NULL GROUP BY cluster, incarnation, all_since
+  SELECT m.cluster, m.incarnation, m.all_since, array_sort(collect_set(m.broker)) AS brokers, max(m.starting_at) AS starting_at,
+    array_sort(collect_set(CASE WHEN m.how <> 'shut_down' THEN m.broker END)) AS unasked
+  FROM audited_broker_outages m WHERE m.broker IS NOT NULL AND m.all_since IS NOT NULL GROUP BY m.cluster, m.incarnation, m.all_since
 ) b ON b.cluster = o.cluster AND b.incarnation = o.incarnation AND b.all_since = o.since
+LEFT JOIN (
+  -- that had gone long before
+  SELECT w.cluster, w.incarnation, w.since, count(DISTINCT m.broker) AS others
+  FROM audited_broker_outages w
+  JOIN audited_broker_outages m ON m.cluster = w.cluster AND m.incarnation = w.incarnation AND m.since < w.since AND coalesce(m.until > w.since, true)
+    AND m.all_since IS DISTINCT FROM w.since
+  WHERE w.broker IS NULL AND m.broker IS NOT NULL GROUP BY w.cluster, w.incarnation, w.since
+) x ON x.cluster = o.cluster AND x.incarnation = o.incarnation AND x.since = o.since
 LEFT JOIN (
   SELECT cluster, incarnation, cause_all_since,
     collect_list(struct(topic, partition, replica, since, CASE WHEN ended THEN until END AS until)) AS subjects

@@ -18,9 +18,9 @@ SELECT
   m.cluster, m.incarnation, 'warning' AS severity, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,
   CAST(NULL AS INT) AS replica, CAST(NULL AS INT) AS node, m.first_seen, m.last_seen, false AS ended,
   concat_ws(', ', array_sort(collect_set(n.cluster_id))) AS thing,
-  concat('Brokers ', concat_ws(', ', array_sort(collect_set(CASE WHEN n.incarnation = m.incarnation THEN n.node END))),
+  concat('Brokers ', coalesce(nullif(array_join(array_sort(collect_set(CASE WHEN n.incarnation = m.incarnation THEN n.node END)), ', '), ''), '(not named)'),
          ' name another cluster id than brokers ',
-         concat_ws(', ', array_sort(collect_set(CASE WHEN n.incarnation <> m.incarnation THEN n.node END))),
+         coalesce(nullif(array_join(array_sort(collect_set(CASE WHEN n.incarnation <> m.incarnation THEN n.node END)), ', '), ''), '(not named)'),
          ' do at the same time. Incarnation ', m.incarnation, ' is the first cluster here.') AS detail,
   concat(m.incarnation) AS same,
   slice(array_sort(collect_set(n.record_id)), 1, 20) AS evidence
