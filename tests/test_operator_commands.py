@@ -315,3 +315,19 @@ def test_what_is_no_checkpoint_is_one_sentence(audited, tmp_path, capsys):
         assert len(shown) == 1
         assert said in shown[0]
     assert printed(capsys, "sql", tools, "--tables", audited) == before
+
+
+def test_a_partition_of_which_only_a_tool_tells_may_be_without_a_leader(audited, tmp_path, capsys):
+    """It is a finding, with the tool's line as proof; of a moment after the logs have ended it is none yet."""
+    file = tmp_path / "describe.txt"
+    file.write_text("\tTopic: orders\tPartition: 20\tLeader: none\tReplicas: 1,2\tIsr: 1\n")
+    query = (
+        "SELECT f.partition, e.event_type, e.raw FROM (SELECT *, explode(evidence) AS record_id FROM findings WHERE status <> 'resolved') f "
+        "JOIN events e USING (record_id) WHERE check_id = 'partition_leaderless' AND f.partition = 20"
+    )
+    for at, proofs in [("2027-01-01T00:00:00Z", []), ("2026-11-20T10:30:20Z", [{"partition": 20, "event_type": "checkpoint"}])]:
+        code = main(["audit", str(SAMPLE), "--tables", audited, "--checkpoint", str(file), "--at", at])
+        assert code == (errors.FINDINGS if proofs else errors.CLEAN)
+        capsys.readouterr()
+        found = printed(capsys, "sql", query, "--tables", audited)
+        assert found == [one | {"raw": file.read_text().rstrip("\n")} for one in proofs]

@@ -11,9 +11,12 @@ WITH stated AS (
     array_except(array_except(t.replicas, coalesce(t.adding_replicas, array())), coalesce(t.removing_replicas, array())) AS owed,
     coalesce(m.min_isr, d.min_isr) AS min_isr
   FROM audited_partition_timeline t
+  JOIN clocks c ON c.cluster = t.cluster
   LEFT JOIN min_isr m ON m.cluster = t.cluster AND m.incarnation = t.incarnation AND m.topic = t.topic
   LEFT JOIN min_isr d ON d.cluster = t.cluster AND d.incarnation = t.incarnation AND d.topic IS NULL
-  WHERE t.leader IS NOT NULL OR t.state = 'NonExistentPartition'
+  WHERE (t.leader IS NOT NULL OR t.state = 'NonExistentPartition')
+    -- what a tool said after the logs had ended is a matter of the next ones
+    AND (t.source IN ('logs', 'metadata_log') OR t.valid_from <= c.now)
 ), judged AS (
   SELECT *, filter(concat(
     array(
