@@ -9,7 +9,6 @@ import sys
 import tempfile
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
@@ -38,24 +37,6 @@ LONG_LIVED = "KAFKA_AUDIT_LONG_LIVED"
 # of a JVM: it cannot be set once a session runs
 CACHED_CLASSES = "spark.sql.codegen.cache.maxEntries"
 SMALL_INPUT = 64 * 1024 * 1024
-# rules of the optimizer that look through every plan of a run and find nothing to do, or nothing that is worth it for some
-# thousand rows: a sixth of the time that all rules take
-_CATALYST = "org.apache.spark.sql.catalyst.optimizer."
-IDLE_RULES = (
-    "org.apache.spark.sql.delta.metric.OptimizeConditionalIncrementMetric",
-    "org.apache.spark.sql.delta.optimizer.RangePartitionIdRewrite",
-    "org.apache.spark.sql.execution.datasources.PushVariantIntoScan",
-    "org.apache.spark.sql.execution.datasources.SchemaPruning",
-    *(
-        _CATALYST + name
-        for name in (
-            "ConstantPropagation", "FoldablePropagation", "GenerateOptimization", "LimitPushDown", "NullDownPropagation",
-            "OptimizeCsvJsonExprs", "OptimizeOneRowRelationSubquery", "OptimizeUpdateFields", "PushFoldableIntoBranches",
-            "RemoveRedundantAliases", "ReorderAssociativeOperator", "ReplaceNullWithFalseInPredicate", "SimplifyBinaryComparison",
-            "UnwrapCastInBinaryComparison",
-        )
-    ),
-)  # fmt: skip
 # bytes of logs and of `events`, up to which a second partition costs more than a second core gives
 ONE_PARTITION = 8 * 1024 * 1024
 
@@ -149,7 +130,6 @@ def settings(input_bytes: int | None = None, held_bytes: int = 0) -> dict[str, s
             "spark.sql.optimizer.dynamicPartitionPruning.enabled": "false",
             "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
             "spark.sql.exchange.reuse": "false",
-            "spark.sql.optimizer.excludedRules": ",".join(IDLE_RULES),
             # of a few small files all are read, whatever stands in them
             "spark.databricks.delta.stats.collect": "false",
         }
@@ -234,29 +214,7 @@ def start(input_bytes: int | None = None, extra: dict[str, str] | None = None, h
         of_session = ("spark.sql.codegen", "spark.sql.session", "spark.databricks", "spark.sql.sources", "spark.sql.dataFrame")
         if key.startswith(of_session) and key != CACHED_CLASSES:
             session.conf.set(key, value)
-    _remember_functions(session.sparkContext)
     return session
-
-
-def _remember_functions(context: SparkContext) -> None:
-    """Lets classes and functions that columns are made of be looked up once.
-
-    py4j asks the JVM for them each time that a column is named, which looks for some of them in every jar.
-    """
-    from py4j.java_gateway import JavaClass
-
-    class Remembered(JavaClass):
-        def __getattr__(self, name: str) -> Any:
-            found = super().__getattr__(name)
-            setattr(self, name, found)
-            return found
-
-    jvm = context._jvm
-    for name in ("functions", "PythonUtils", "PythonSQLUtils"):
-        known = getattr(jvm, name)
-        remembered = Remembered(known._fqn, known._gateway_client)
-        setattr(jvm, name, remembered)
-        setattr(jvm, known._fqn, remembered)
 
 
 def _launch_quietly(conf: SparkConf) -> None:
