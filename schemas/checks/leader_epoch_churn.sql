@@ -1,22 +1,29 @@
 -- severity: warning
 -- title: Leader epoch climbs in place
--- why: The leader epoch of a partition rises again and again (leader_epochs_per_hour) while leader and replicas stay the same. Something keeps
---   asking the controller for the same change, a reassignment that is repeated for one; every step interrupts producers and followers.
+-- why: The leader epoch of a partition rises again and again (leader_epochs_per_hour) while leader and replicas stay the same, the leader does
+--   not go and no controller starts. Something keeps asking the controller for the same change, a reassignment that is repeated for one;
+--   every step interrupts producers and followers.
 -- do: Look for a tool that submits reassignments or elections in a loop. kafka-reassign-partitions --list shows what is running.
 -- same: topic, partition, day
 -- thresholds: leader_epochs_per_hour=10
 WITH steps AS (
   SELECT t.cluster, t.incarnation, t.topic, t.partition, t.valid_from, t.leader, t.leader_epoch, t.record_id, t.isr,
     lag(t.leader) OVER w AS leader_before, lag(t.leader_epoch) OVER w AS epoch_before, lag(t.replicas) OVER w AS replicas_before, t.replicas,
-    lag(t.isr) OVER w AS isr_before
+    lag(t.isr) OVER w AS isr_before, lag(t.valid_from) OVER w AS before
   FROM audited_partition_timeline t WHERE t.leader IS NOT NULL AND t.leader_epoch IS NOT NULL
   WINDOW w AS (PARTITION BY t.cluster, t.incarnation, t.topic, t.partition ORDER BY t.step)
-), turns AS (
+), rises AS (
   -- before metadata.version 3.6 a shrinking ISR raises the epoch, and so does the controller that takes a replica out
-  SELECT *, count(*) OVER (PARTITION BY cluster, incarnation, topic, partition ORDER BY valid_from RANGE BETWEEN INTERVAL 1 HOUR PRECEDING AND CURRENT ROW) AS within_hour
-  FROM steps
+  SELECT * FROM steps
   WHERE leader >= 0 AND leader = leader_before AND leader_epoch > epoch_before AND array_sort(replicas) = array_sort(replicas_before)
     AND size(array_except(isr_before, isr)) = 0 AND valid_from IS NOT NULL
+), turns AS (
+  -- a controller that starts elects leaders anew, and a leader that was gone is elected again
+  SELECT s.*, count(*) OVER (PARTITION BY s.cluster, s.incarnation, s.topic, s.partition ORDER BY s.valid_from RANGE BETWEEN INTERVAL 1 HOUR PRECEDING AND CURRENT ROW) AS within_hour
+  FROM rises s
+  LEFT ANTI JOIN audited_controllers c ON c.cluster = s.cluster AND c.incarnation = s.incarnation AND c.elected_at > s.before AND c.elected_at <= s.valid_from
+  LEFT ANTI JOIN audited_broker_outages o ON o.cluster = s.cluster AND o.incarnation = s.incarnation AND o.broker = s.leader
+    AND o.since <= s.valid_from AND coalesce(o.until > s.before, true)
 )
 SELECT
   t.cluster, t.incarnation, 'warning' AS severity, t.topic, t.partition, CAST(NULL AS INT) AS replica, max(t.leader) AS node,
