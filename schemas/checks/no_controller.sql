@@ -16,8 +16,10 @@ WITH begun AS (
   WHERE event_type IN ('controller_election_lost', 'raft_state_changed', 'quorum_leader_learned') AND ts IS NOT NULL
     AND CASE WHEN event_type = 'quorum_leader_learned' THEN quorum_node ELSE controller END IS NOT NULL
   UNION ALL
-  SELECT cluster, incarnation, controller, min(ts), min_by(record_id, ts), true FROM audited_events
-  WHERE controller IS NOT NULL AND controller_epoch IS NOT NULL AND ts IS NOT NULL AND says <> 'failed' GROUP BY cluster, incarnation, controller, controller_epoch
+  -- nor the election, and lines in its epoch are
+  SELECT c.cluster, c.incarnation, c.node, e.ts, e.record_id, true
+  FROM audited_controllers c JOIN audited_events e ON e.cluster = c.cluster AND e.record_id = c.record_id AND e.item = 0
+  WHERE c.inferred AND e.ts IS NOT NULL
 ), ends AS (
   SELECT e.cluster, e.incarnation, e.node, e.ts, e.record_id FROM audited_events e
   WHERE e.event_type IN ('controller_resigned', 'controller_renounced') AND e.ts IS NOT NULL
@@ -38,14 +40,14 @@ WITH begun AS (
   GROUP BY e.cluster, e.incarnation, e.node, n.until
 ), logged AS (
   SELECT DISTINCT cluster, node FROM audited_coverage WHERE logger LIKE 'kafka.controller.%' AND records > 0 AND node IS NOT NULL
+), known AS (
+  SELECT cluster, incarnation, broker FROM audited_broker_load WHERE valid_to IS NULL
+  UNION SELECT cluster, incarnation, broker FROM audited_broker_outages WHERE broker IS NOT NULL
+  UNION SELECT cluster, incarnation, broker FROM audited_events WHERE event_type = 'broker_started' AND broker IS NOT NULL
+  UNION SELECT cluster, incarnation, explode(brokers) FROM audited_events WHERE event_type = 'active_brokers'
 ), unheard AS (
   -- of a ZooKeeper cluster: whoever may have been elected without being heard
-  SELECT DISTINCT l.cluster, l.incarnation, l.broker
-  FROM (
-    SELECT cluster, incarnation, broker FROM audited_broker_load WHERE valid_to IS NULL
-    UNION ALL SELECT cluster, incarnation, broker FROM audited_broker_outages WHERE broker IS NOT NULL
-    UNION ALL SELECT cluster, incarnation, broker FROM audited_events WHERE event_type = 'broker_started' AND broker IS NOT NULL
-    UNION ALL SELECT cluster, incarnation, explode(brokers) FROM audited_events WHERE event_type = 'active_brokers') l
+  SELECT l.cluster, l.incarnation, l.broker FROM known l
   LEFT ANTI JOIN logged g ON g.cluster = l.cluster AND g.node = l.broker
   WHERE EXISTS (SELECT 1 FROM logged g WHERE g.cluster = l.cluster)
 ), complaints AS (
@@ -73,6 +75,8 @@ WITH begun AS (
   FROM vacant g
   JOIN clocks k ON k.cluster = g.cluster AND (g.until IS NOT NULL OR k.incarnation = g.incarnation)
   WHERE coalesce(g.until, k.now) >= g.since + make_dt_interval(0, 0, 0, no_controller_seconds(g.cluster, NULL))
+    -- a broker that is alone is missed as a broker
+    AND EXISTS (SELECT 1 FROM known u WHERE u.cluster = g.cluster AND u.incarnation = g.incarnation AND u.broker <> g.node)
     AND NOT EXISTS (SELECT 1 FROM unheard u WHERE u.cluster = g.cluster AND u.incarnation = g.incarnation AND u.broker <> g.node)
   UNION ALL
   SELECT s.cluster, s.incarnation, CAST(NULL AS INT), s.since, s.until, concat('brokers ', array_join(s.nodes, ', '), ' reach none'),
