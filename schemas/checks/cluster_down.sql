@@ -23,6 +23,8 @@ SELECT
   o.evidence, s.subjects
 FROM audited_broker_outages o
 JOIN clocks k ON k.cluster = o.cluster
+  -- the life of an earlier cluster of that name is over
+  AND (o.until IS NOT NULL OR o.incarnation = k.incarnation)
 JOIN (
   SELECT m.cluster, m.incarnation, m.all_since, array_sort(collect_set(m.broker)) AS brokers, max(m.starting_at) AS starting_at,
     array_sort(collect_set(CASE WHEN m.how <> 'shut_down' THEN m.broker END)) AS unasked
