@@ -62,6 +62,12 @@ def test_a_broker_that_dies() -> None:
 def test_a_new_controller_lists_who_is_alive() -> None:
     listed = told(60, "active_brokers", 2, brokers=[2])
     assert brief(outages([*started(1), *started(2), listed])) == [(1, 60, None, "session_lost")]
+    # one that stops is listed until its session is closed, and not for days
+    stop = [told(60, "broker_shutting_down", 2, broker=1)]
+    listed = [told(at, "active_brokers", 2, brokers=[1, 2]) for at in (90, 4000)]
+    assert brief(outages([*started(1), *started(2), *stop, *listed])) == [(1, 60, 4000, "shut_down")]
+    alone = [*stop, told(61, "broker_shutting_down", 2, broker=2), told(4000, "active_brokers", 1, brokers=[1])]
+    assert brief(outages([*started(1), *started(2), *alone]))[0] == (1, 60, 4000, "shut_down")
     # at the first start the others are not up yet, and that is no outage
     early = told(2, "active_brokers", 2, brokers=[2])
     assert brief(outages([*started(2), early, *started(1, 5)])) == []
@@ -71,6 +77,16 @@ def test_kraft_fences_and_unfences() -> None:
     up = [told(0, "server_status_changed"), told(3, "broker_state_changed", by=LIFECYCLE, to_state="RUNNING")][1:]
     fenced = [told(40, "broker_fenced", 101, broker=1), told(45, "broker_unfenced", 101, broker=1)]
     assert brief(outages([*up, told(3, "broker_unfenced", 101, broker=2), *fenced])) == [(1, 40, 45, "session_lost")]
+
+
+def test_a_broker_that_asks_to_stop_has_served() -> None:
+    """No line tells that it was unfenced: the controller that printed it has no log here."""
+    up = [told(3, "broker_unfenced", 101, broker=broker) for broker in (1, 2)]
+    fenced = [told(40, "broker_fenced", 101, broker=1), told(9000, "controlled_shutdown_granted", 102, broker=1)]
+    assert brief(outages([*up, *fenced])) == [(1, 40, 9000, "session_lost"), (1, 9000, None, "shut_down")]
+    # its own log tells first that it stops
+    stop = [told(60, "broker_stop_signal"), told(61, "controlled_shutdown_granted", 101, broker=1)]
+    assert brief(outages([*up, *stop])) == [(1, 60, None, "shut_down")]
 
 
 def test_a_controller_of_a_quorum_is_no_broker() -> None:

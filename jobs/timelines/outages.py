@@ -8,8 +8,11 @@ from jobs.timelines.events import Event
 
 # what an event says about a broker: about its speaker (`node`), or about the one that it names (`broker`, `brokers`)
 STOPPING, STOPPED, FAILED, LOST, STARTING, SERVING = "stopping", "stopped", "failed", "lost", "starting", "serving"
+# it asks to stop, and the controller says that it is unfenced: it served up to then (3.3, BrokerHeartbeatManager)
+SERVED = "served"
 # a record of the metadata log: so is a broker fenced that is lost, and one that asks to stop and leads nothing (3.9, ReplicationControlManager)
 FENCED = "fenced"
+_STOPS = frozenset({STOPPING, STOPPED, SERVED})
 # a list of all live brokers: who stands in it, and who does not; KNOWN: no more than that it is a broker
 LISTED, PRESENT, ABSENT, KNOWN = "listed", "present", "absent", "known"
 
@@ -19,7 +22,7 @@ _SIGNS: dict[str, tuple[str, str, frozenset[str]]] = {
     "broker_stopping": (STOPPING, "node", frozenset({"KafkaServer", "BrokerServer"})),
     "controlled_shutdown_started": (STOPPING, "node", frozenset()),
     "broker_shutting_down": (STOPPING, "broker", frozenset()),
-    "controlled_shutdown_granted": (STOPPING, "broker", frozenset()),
+    "controlled_shutdown_granted": (SERVED, "broker", frozenset()),
     "broker_shutdown_granted": (STOPPING, "broker", frozenset()),
     "broker_stopped": (STOPPED, "node", frozenset({"KafkaServer", "BrokerServer"})),
     "broker_halted": (FAILED, "node", frozenset()),
@@ -58,6 +61,8 @@ FIRST_START = "first_start"  # these logs begin with its start
 
 # brokers of a cluster that is shut down go one after another, within this time
 STOPPING_TOGETHER = 15 * 60 * 1_000_000
+# a broker that stops is in the list of the live ones until its session is closed: three requests to the controller, then its logs
+STILL_LISTED = 5 * 60 * 1_000_000
 
 
 class Outage(NamedTuple):
@@ -86,7 +91,12 @@ class _Open:
         self.since, self.how = first.ts, how
         self.starting_at: int | None = None
         self.stop_asked = None if first.said == FENCED else False
+        self.stopping_at = first.ts
         self.evidence = [first.record_id]
+
+    def is_still_listed(self, at: int) -> bool:
+        """Whether a list of live brokers may name it though it stops."""
+        return self.how == SHUT_DOWN and at < self.stopping_at + STILL_LISTED
 
     def outage(self, broker: int, until: int | None) -> Outage:
         """What it was, all told."""
@@ -94,15 +104,15 @@ class _Open:
 
     def add(self, sign: _Sign) -> None:
         """One more sign of it."""
-        if sign.said in {STOPPING, STOPPED}:
-            self.stop_asked = True
+        if sign.said in _STOPS:
+            self.stop_asked, self.stopping_at = True, sign.ts
         elif self.stop_asked is None and sign.said != FENCED:
             self.stop_asked = False
         if sign.said == STARTING:
             self.starting_at = sign.ts  # the last start: earlier ones came to nothing
             if self.how == SESSION_LOST:
                 self.how = CRASHED
-        elif sign.said in {STOPPING, STOPPED} and self.how == SESSION_LOST:
+        elif sign.said in _STOPS and self.how == SESSION_LOST:
             self.how = SHUT_DOWN
         elif sign.said == FAILED and self.how in {SESSION_LOST, FIRST_START, CRASHED}:
             self.how = BROKE_DOWN
@@ -178,9 +188,14 @@ def _of_broker(broker: int, signs: list[_Sign]) -> Iterator[Outage]:
     known = False
     for sign in signs:
         if now is None:
-            how = {STOPPING: SHUT_DOWN, STOPPED: SHUT_DOWN, FAILED: BROKE_DOWN, LOST: SESSION_LOST, FENCED: SESSION_LOST}.get(
-                sign.said
-            )
+            how = {
+                STOPPING: SHUT_DOWN,
+                STOPPED: SHUT_DOWN,
+                SERVED: SHUT_DOWN,
+                FAILED: BROKE_DOWN,
+                LOST: SESSION_LOST,
+                FENCED: SESSION_LOST,
+            }.get(sign.said)
             if sign.said == STARTING:
                 how = CRASHED if known else FIRST_START
             if sign.said == ABSENT and known:
@@ -188,7 +203,11 @@ def _of_broker(broker: int, signs: list[_Sign]) -> Iterator[Outage]:
             if how is not None:
                 now = _Open(sign, how)
                 now.add(sign)
-        elif sign.said in {SERVING, PRESENT} and not (sign.said == PRESENT and now.how == SHUT_DOWN):
+        elif sign.said == SERVED and not now.stop_asked:
+            yield now.outage(broker, sign.ts)
+            now = _Open(sign, SHUT_DOWN)
+            now.add(sign)
+        elif sign.said in {SERVING, PRESENT} and not (sign.said == PRESENT and now.is_still_listed(sign.ts)):
             now.add(sign)
             yield now.outage(broker, sign.ts)
             now = None
