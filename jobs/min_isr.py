@@ -14,18 +14,19 @@ COLUMNS = ("ts", "topic", "broker", "config", "config_value", "record_no")
 
 @dataclass(frozen=True)
 class MinIsr:
-    """What lines set, in order of time; null: removed. configured: globs of audit.toml, the first that fits counts."""
+    """What lines set, in order of time; null: removed. configured: globs of audit.toml, the first that fits counts where no line is about the topic."""
 
     topics: Mapping[str, tuple[tuple[datetime, int | None], ...]] = field(default_factory=dict)
     default: tuple[tuple[datetime, int | None], ...] = ()
     configured: tuple[tuple[str, int], ...] = ()
 
     def of(self, topic: str, moment: datetime | None = None) -> int:
-        """The setting of a topic then (null: last known): audit.toml, else its override, else the cluster's default, else 1."""
-        for glob, value in self.configured:
-            if fnmatchcase(topic, glob):
-                return value
-        return _at(self.topics.get(topic, ()), moment) or _at(self.default, moment) or DEFAULT
+        """The setting of a topic then (null: last known): by its own lines, else audit.toml, else the cluster's default, else 1."""
+        own = _at(self.topics.get(topic, ()), moment)
+        if own is not None:
+            return own
+        configured = next((value for glob, value in self.configured if fnmatchcase(topic, glob)), None)
+        return configured or _at(self.default, moment) or DEFAULT
 
     def changes(self, topic: str) -> list[datetime]:
         """Moments at which it may change."""
