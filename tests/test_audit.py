@@ -276,6 +276,11 @@ def test_a_reassignment_that_does_not_finish(spark, capsys, tmp_path, monkeypatc
     code, verdict, _ = audit(capsys, [log.parent], tmp_path / "tables", "--cluster", "c")
     assert code == errors.CLEAN
     assert "reassignment_stalled" not in {f["check_id"] for f in verdict["findings"]}
+    with log.open("a") as more:
+        more.write(
+            "[2026-03-01 13:30:00,000] DEBUG [Controller id=1] Topics not in preferred replica for broker 1 Map() "
+            "(kafka.controller.KafkaController)\n"
+        )
     code, verdict, _ = audit(capsys, [log.parent], tmp_path / "tables", "--cluster", "c", "--now", "2026-03-01T14:00:00Z")
     assert code == errors.FINDINGS
     (finding,) = [f for f in verdict["findings"] if f["check_id"] == "reassignment_stalled"]
