@@ -17,8 +17,11 @@ WITH terms AS (
     t.record_id AS election, e.ts, e.record_id
   FROM audited_events e
   JOIN terms t ON t.cluster = e.cluster AND t.incarnation = e.incarnation AND t.controller_epoch = e.controller_epoch + 1 AND t.node <> e.node
+  -- by the clock of the successor, where it is known to differ
+  LEFT JOIN clock_distances d ON d.cluster = e.cluster AND d.incarnation = e.incarnation AND d.node = least(e.node, t.node) AND d.other = greatest(e.node, t.node)
   WHERE e.says = 'happened' AND e.topic IS NOT NULL AND e.node = e.controller
-    AND e.ts > t.elected_at + make_dt_interval(0, 0, 0, stale_controller_seconds(e.cluster, NULL))
+    AND unix_millis(e.ts) - coalesce(CASE WHEN e.node = d.other THEN d.ms ELSE -d.ms END, 0)
+        > unix_millis(t.elected_at) + 1000 * stale_controller_seconds(e.cluster, NULL)
 )
 SELECT
   c.cluster, c.incarnation, 'error' AS severity, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,

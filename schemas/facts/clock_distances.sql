@@ -1,0 +1,31 @@
+-- about: two nodes whose clocks differ: by the changes that both tell, with time stamps that are apart by the same amount every time
+-- ms: by how much the time stamps of `other` are later than those of `node`
+WITH told AS (
+  -- one leader epoch and partition epoch of one partition: its leader, its followers and the controller all print it
+  SELECT cluster, incarnation, node, topic, partition, leader_epoch, coalesce(partition_epoch, -1) AS partition_epoch,
+    max(CASE WHEN event_type = 'leader_started' THEN node ELSE leader END) AS leader, min(ts) AS ts, min_by(record_id, ts) AS record_id, CASE WHEN event_type IN ('leader_started', 'follower_started') THEN 'role' ELSE 'change' END AS kind
+  FROM audited_events
+  WHERE topic IS NOT NULL AND leader_epoch IS NOT NULL AND node IS NOT NULL AND ts IS NOT NULL
+    AND (event_type IN ('leader_started', 'follower_started') OR says = 'happened' AND to_state = 'OnlinePartition')
+  GROUP BY cluster, incarnation, node, topic, partition, leader_epoch, coalesce(partition_epoch, -1),
+    CASE WHEN event_type IN ('leader_started', 'follower_started') THEN 'role' ELSE 'change' END
+), pairs AS (
+  SELECT a.cluster, a.incarnation, least(a.node, b.node) AS node, greatest(a.node, b.node) AS other,
+    CASE WHEN a.node < b.node THEN unix_millis(b.ts) - unix_millis(a.ts) ELSE unix_millis(a.ts) - unix_millis(b.ts) END AS ms,
+    a.ts, a.record_id, b.record_id AS other_record
+  FROM told a
+  JOIN told b ON b.cluster = a.cluster AND b.incarnation = a.incarnation AND b.topic = a.topic AND b.partition = a.partition
+    AND b.leader_epoch = a.leader_epoch AND b.node <> a.node AND coalesce(b.leader = a.leader, true)
+    AND (a.kind = 'change' AND b.kind = 'role' OR a.kind = 'role' AND b.kind = 'role' AND a.node < b.node AND a.partition_epoch = b.partition_epoch)
+), measured AS (
+  SELECT cluster, incarnation, node, other, count(*) AS facts, min(ms) AS least, max(ms) AS most,
+    percentile_approx(ms, array(0.1, 0.5, 0.9)) AS parts, min(ts) AS since, max(ts) AS until,
+    slice(array_distinct(flatten(array_sort(collect_list(array(record_id, other_record))))), 1, 10) AS records
+  FROM pairs GROUP BY cluster, incarnation, node, other
+)
+SELECT cluster, incarnation, node, other, facts, parts[1] AS ms, least, most, since, until, records
+FROM measured m
+WHERE m.facts >= 5 AND abs(m.parts[1]) >= clock_skew_ms(m.cluster, NULL)
+  -- a constant distance, not a slow node: nine tenths lie on one side and close together
+  AND sign(get(m.parts, 0)) = sign(m.parts[2]) AND abs(m.parts[2] - get(m.parts, 0)) <= greatest(1000, abs(m.parts[1]) / 4)
+  AND least(abs(get(m.parts, 0)), abs(m.parts[2])) >= clock_skew_ms(m.cluster, NULL) / 2
