@@ -3,7 +3,7 @@
 import argparse
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,7 @@ from jobs.topic_durability import (
 from parsers.explanation import visible
 
 if TYPE_CHECKING:
-    from jobs.by_topic import Rows
+    from jobs.by_topic import Fold, Rows
 
 EXAMPLES = """\
 examples:
@@ -79,69 +79,86 @@ def write(store: Any, made: Any, anew: Iterable[str], config: Config) -> None:
     from pyspark.sql import functions as F
 
     from jobs.by_topic import KEY, ToldAnew, fold_topics
-    from jobs.store import computed_once, in_clusters, quoted, run_concurrently
+    from jobs.store import computed_once, in_clusters, run_concurrently
 
-    facts, whole = made.facts, set(anew)
-    reset = []
-    for name in facts.keys() - whole:
-        is_default, some = _set_otherwise(made.continued[name].before, facts[name])
-        whole |= {name} if is_default else set()
-        reset += [(name, topic) for topic in some]
-    going_on = {name: made.continued[name] for name in facts if name not in whole}
-    shared = _shared(facts, store.rows_of("topic_deletions", facts), store.rows_of("coverage", facts), config)
+    facts, schema = made.facts, store.table("durability").schema
+    whole, reset = _set_otherwise(made, frozenset(anew))
+    since = {name: made.continued[name].since.date() for name in facts if name not in whole}
     topics = ToldAnew.of_any(store.spark, whole, made.topics, reset)
-    schema = store.table("durability").schema
+    shared = _shared(facts, store.rows_of("topic_deletions", facts), store.rows_of("coverage", facts), config)
     timeline = store.rows_of("partition_timeline", facts).select(*KEY, *TIMELINE_COLUMNS)
-    telling = (
-        (F.col("leader_recovery_state").isin("RECOVERING", "1"))
-        | (F.col("event_type") == TRUNCATED)
-        | F.col("end_offset").isNotNull()
-    )
-    about = store.rows_of("events", facts).filter(telling & F.col("topic").isNotNull() & F.col("partition").isNotNull())
-    about = about.select(*KEY[:2], *EVENT_COLUMNS)
+    about = _about_losses(store.rows_of("events", facts))
 
-    since = {name: one.since.date() for name, one in going_on.items()}
+    def fold_anew() -> Any:
+        return computed_once(fold_topics(topics.of(timeline), topics.of(about), _telling(shared), schema))
+
+    if not since:
+        store.replace("durability", facts, fold_anew())
+        return
+    held = store.rows_of("durability", since)
+    newest = _from_days(since, "day")
+    lasting = f"valid_to IS NULL OR {_from_days(since, 'to_date(valid_to)')}"
+
+    def fold_on() -> Any:
+        going_on = in_clusters(since)
+        some = topics.not_of(timeline.filter(f"{going_on} AND ({lasting})")), topics.not_of(held.filter(newest))
+        return computed_once(fold_topics(*some, _going_on(shared, since), schema))
+
+    told, later = run_concurrently(fold_anew, fold_on)
+    replaced = f"{newest} OR {in_clusters(whole)}" if whole else newest
+    older = told.filter(f"NOT ({replaced})")
+    other = _differing(older, topics.of(held.filter(f"NOT ({newest})")).select(*schema.names), [*KEY, "day"])
+    if not other.isEmpty():
+        # a line that came late, or one that tells what an earlier one meant
+        store.delete_matching("durability", "true", other)
+    corrected = older.join(F.broadcast(other), other.columns, "left_semi")
+    store.replace_where("durability", replaced, told.filter(replaced).unionByName(corrected).unionByName(later))
+
+
+def _telling(shared: Mapping[tuple[str, int], Shared]) -> "Fold":
+    """A topic from its beginning on, from its intervals and what lines tell of losses."""
 
     def told(key: tuple[Any, ...], history: "Rows", said: "Rows") -> Iterable[Mapping[str, Any]]:
         topic, known = key[2], shared.get(key[:2])
         return topic_rows(tally(history, said, topic, known), topic, known) if known else ()
 
+    return told
+
+
+def _going_on(shared: Mapping[tuple[str, int], Shared], since: Mapping[str, date]) -> "Fold":
+    """A topic from a day on, from the intervals that reach into it and the rows that were held of these days."""
+
     def gone_on(key: tuple[Any, ...], history: "Rows", held: "Rows") -> Iterable[Mapping[str, Any]]:
         topic, known = key[2], shared.get(key[:2])
         return continued(topic_rows(tally(history, (), topic, known, since[key[0]]), topic, known), held) if known else ()
 
-    def fold_anew() -> Any:
-        return computed_once(fold_topics(topics.of(timeline), topics.of(about), told, schema))
+    return gone_on
 
-    if not going_on:
-        store.replace("durability", facts, fold_anew())
-        return
-    days = [f"cluster = {quoted(name)} AND day >= DATE '{first}'" for name, first in since.items()]
-    replaced = " OR ".join([*days, *([in_clusters(whole)] if whole else [])])
-    ends = " OR ".join(
-        f"cluster = {quoted(name)} AND (valid_to IS NULL OR to_date(valid_to) >= DATE '{first}')" for name, first in since.items()
+
+def _about_losses(events: Any) -> Any:
+    """The events that tell of unclean elections, and what replicas had and threw away."""
+    from pyspark.sql import functions as F
+
+    telling = (
+        F.col("leader_recovery_state").isin("RECOVERING", "1")
+        | (F.col("event_type") == TRUNCATED)
+        | F.col("end_offset").isNotNull()
     )
-    held = store.rows_of("durability", going_on)
-    new_days = held.filter(replaced)
+    of_partitions = F.col("topic").isNotNull() & F.col("partition").isNotNull()
+    return events.filter(telling & of_partitions).select("cluster", "incarnation", *EVENT_COLUMNS)
 
-    def fold_on() -> Any:
-        return computed_once(fold_topics(topics.not_of(timeline.filter(ends)), topics.not_of(new_days), gone_on, schema))
 
-    anew_rows, later = run_concurrently(fold_anew, fold_on)
-    older, held_older = anew_rows.filter(f"NOT ({replaced})"), topics.of(held.filter(f"NOT ({replaced})")).select(*schema.names)
-    keys = [*KEY, "day"]
-    other = (
-        older.exceptAll(held_older)
-        .select(*keys)
-        .unionByName(held_older.exceptAll(older).select(*keys))
-        .distinct()
-        .localCheckpoint()
-    )
-    if not other.isEmpty():
-        # a line that came late, or one that tells what an earlier one meant
-        store.delete_matching("durability", "true", other)
-    rows = anew_rows.filter(replaced).unionByName(older.join(F.broadcast(other), keys, "left_semi")).unionByName(later)
-    store.replace_where("durability", replaced, rows)
+def _from_days(since: Mapping[str, date], day: str) -> str:
+    """A SQL condition: the day of a row is that of its cluster, or a later one."""
+    from jobs.store import quoted
+
+    return "(" + " OR ".join(f"cluster = {quoted(name)} AND {day} >= DATE '{first}'" for name, first in since.items()) + ")"
+
+
+def _differing(some: Any, others: Any, keys: Sequence[str]) -> Any:
+    """Keys of rows that stand in one of two frames alone, or otherwise."""
+    alone = some.exceptAll(others).unionByName(others.exceptAll(some))
+    return alone.select(*keys).distinct().localCheckpoint()
 
 
 def _settings(facts: ClusterFacts, configured: Iterable[tuple[str, int]] = ()) -> dict[int, min_isr.MinIsr]:
@@ -152,14 +169,17 @@ def _settings(facts: ClusterFacts, configured: Iterable[tuple[str, int]] = ()) -
     return {number: min_isr.from_events(some, given) for number, some in shared_events(facts).items()}
 
 
-def _set_otherwise(before: ClusterFacts, now: ClusterFacts) -> tuple[bool, set[str]]:
-    """Whether lines now tell another default of min.insync.replicas than before, and the topics for which they tell another value."""
-    then, since = _settings(before), _settings(now)
-    pairs = [(then.get(number, min_isr.MinIsr()), since.get(number, min_isr.MinIsr())) for number in then.keys() | since.keys()]
-    topics = {
-        t for one, other in pairs for t in one.topics.keys() | other.topics.keys() if one.topics.get(t) != other.topics.get(t)
-    }
-    return any(one.default != other.default for one, other in pairs), topics
+def _set_otherwise(made: Any, anew: frozenset[str]) -> tuple[frozenset[str], list[tuple[str, str]]]:
+    """(clusters that are told anew, anew or as lines now set another default of min.insync.replicas; cluster and topic where they set another value)"""
+    whole, topics = set(anew), []
+    for name in made.facts.keys() - anew:
+        then, now = _settings(made.continued[name].before), _settings(made.facts[name])
+        for number in then.keys() | now.keys():
+            one, other = then.get(number, min_isr.MinIsr()), now.get(number, min_isr.MinIsr())
+            whole |= {name} if one.default != other.default else set()
+            named = one.topics.keys() | other.topics.keys()
+            topics += [(name, topic) for topic in named if one.topics.get(topic) != other.topics.get(topic)]
+    return frozenset(whole), topics
 
 
 def _shared(facts: Mapping[str, ClusterFacts], deletions: Any, coverage: Any, config: Config) -> dict[tuple[str, int], Shared]:
