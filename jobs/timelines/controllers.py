@@ -1,6 +1,7 @@
 """`controllers`: the terms of controllers."""
 
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 from jobs.timelines.events import Event, with_next
@@ -20,9 +21,7 @@ def controllers(facts: ClusterFacts) -> list[tuple[Any, ...]]:
     stops; it ends a term only of the broker that had one.
     """
     elections, resigned = _elections(facts), _resigned(facts)
-    first = _first_lines(facts)
-    for key, election in elections.items():
-        first[key] = min(first.get(key, election), election, key=_age)
+    first = _begun(facts, elections)
     by_node: dict[tuple[int, int | None], list[TermKey]] = defaultdict(list)
     for key in sorted(first, key=lambda key: (key[0], key[1])):
         by_node[key[0], key[2]].append(key)
@@ -40,10 +39,14 @@ def controllers(facts: ClusterFacts) -> list[tuple[Any, ...]]:
 
 def terms(facts: ClusterFacts) -> list[tuple[int, int, int | None, int | None, str]]:
     """Incarnation, controller epoch, node, time and record of the first line of each term, of whatever log."""
-    found = _first_lines(facts)
-    for key, election in _elections(facts).items():
-        found[key] = min(found.get(key, election), election, key=_age)
+    found = _begun(facts, _elections(facts))
     return [(*key, line.ts, line.record_id) for key, line in sorted(found.items(), key=lambda one: (one[0][0], one[0][1]))]
+
+
+def _begun(facts: ClusterFacts, elections: Mapping[TermKey, Line]) -> dict[TermKey, Line]:
+    """The first line of each term, its election or another one."""
+    first = _first_lines(facts)
+    return first | {key: min(first.get(key, election), election, key=_age) for key, election in elections.items()}
 
 
 def _age(line: Line) -> tuple[Any, ...]:

@@ -1,10 +1,12 @@
 """What timelines are made of: events, their order, and the id lists that they hold. Plain Python: no Spark, no I/O, no clock."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 Ids = Sequence[int]
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # what a tool outside of the logs told of a partition; `logger` names the tool
 CHECKPOINT = "checkpoint"
 
@@ -76,6 +78,11 @@ _OF_PARTITIONS = (
 # the others may be null in events that a partition is folded from, and in those that a summary is made of
 PARTITION_COLUMNS = tuple(name for name in EVENT_COLUMNS if name not in _OF_CLUSTERS)
 SUMMARY_COLUMNS = tuple(name for name in EVENT_COLUMNS if name not in _OF_PARTITIONS)
+
+
+def moment_of(microseconds: int) -> datetime:
+    """Of microseconds since 1970, UTC."""
+    return EPOCH + timedelta(microseconds=microseconds)
 
 
 class PartitionKey(NamedTuple):

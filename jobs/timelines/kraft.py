@@ -14,7 +14,7 @@ from jobs.timelines.events import Event, Ids, with_next, without
 from jobs.timelines.facts import IncarnationFacts
 from jobs.timelines.kraft_assignments import Change, Version, assign, lay_along, place
 from jobs.timelines.kraft_facts import FENCED, LEAVING, NEAR, ONLINE, UNREGISTERED, KRaftFacts, Standing
-from jobs.timelines.rows import Assigned, Final, Reassignment, Row, Rows, changes_of, is_target, phase, reassignment
+from jobs.timelines.rows import Assigned, Final, Reassignment, Row, Rows, is_target, less_repeated, phase, reassignment
 
 REMOVED = "KRaftRemoved"
 STATES = (ONLINE, FENCED, LEAVING, UNREGISTERED, REMOVED)
@@ -333,7 +333,7 @@ def standings(final: Final, rows: Iterable[Row], brokers: Mapping[int, Sequence[
             is_new = final.last is None or final.is_foreign or (ts, kind) >= (final.last.ts or 0, 0)
             if is_new and state is not None:
                 states.append(Standing(one.ts, state, one.record_id))
-        found[replica] = changes_of(states)
+        found[replica] = less_repeated(states, lambda one: one.state)
     return found
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from jobs.timelines.events import Event, Ids, without
 from jobs.timelines.kraft_facts import Standing
-from jobs.timelines.rows import Assigned, changes_of
+from jobs.timelines.rows import Assigned, less_repeated
 
 # what the controller does with the replica that a line names, beside printing the line (kafka.controller.*, 2.6 to 3.9): `after removing
 # replica` is printed while that replica goes offline; the rest is the TopicDeletionManager's
@@ -84,4 +84,4 @@ def states_by_replica(printed: Iterable[ReplicaState], standing: Mapping[int, tu
             # the first line tells what was before it
             states.append(Standing(None, str(one.from_state), one.record_id))
         states.append(Standing(one.ts, one.state, one.record_id, one.inferred))
-    return {replica: changes_of(states) for replica, states in found.items()}
+    return {replica: less_repeated(states, lambda one: one.state) for replica, states in found.items()}

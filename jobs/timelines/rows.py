@@ -4,12 +4,15 @@
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from itertools import groupby
+from typing import Any, NamedTuple, TypeVar
 
 from jobs.timelines.events import Ids, in_any_order, same_set, with_next, without
 from jobs.timelines.kraft_facts import Standing
+
+Item = TypeVar("Item")
 
 
 class Row(NamedTuple):
@@ -100,7 +103,7 @@ class Final:
         told = [row for row in later if row.is_something]
         # where the first row has no time, the logs tell what was before them
         silent = [] if self.last else [row for row in self.before if not told or (row.ts or 0) < (told[0].ts or 0)]
-        kept = _changes(silent) + _changes([*([self.last] if self.last else []), *told])
+        kept = less_repeated(silent, Row.values) + less_repeated([*([self.last] if self.last else []), *told], Row.values)
         return [
             (step, row, end if after is None or after.ts is None else after.ts)
             for step, (row, after) in enumerate(with_next(kept), self.steps + 1)
@@ -131,22 +134,9 @@ class Final:
         self.steps, self.last, self.is_foreign = self.steps + len(kept) - 1, last, False
 
 
-def _changes(rows: Iterable[Row]) -> list[Row]:
-    """Rows less those that repeat the one before."""
-    kept: list[Row] = []
-    for row in rows:
-        if not kept or row.values() != kept[-1].values():
-            kept.append(row)
-    return kept
-
-
-def changes_of(standings: Iterable[Standing]) -> list[Standing]:
-    """States of one replica, less those that repeat the one before."""
-    kept: list[Standing] = []
-    for one in standings:
-        if not kept or one.state != kept[-1].state:
-            kept.append(one)
-    return kept
+def less_repeated(items: Iterable[Item], value: Callable[[Item], Any]) -> list[Item]:
+    """Items less those whose value is that of the one before."""
+    return [next(equal) for _, equal in groupby(items, value)]
 
 
 def phase(adding: Ids | None, removing: Ids | None, *, is_raised: bool, caught_up: bool = False) -> str | None:
