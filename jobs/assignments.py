@@ -79,7 +79,7 @@ def write(store: Any, made: Any, anew: Iterable[str], racks: Mapping[str, Mappin
 
     from jobs.by_topic import KEY, ToldAnew, fold_topics
     from jobs.nights import topic_named
-    from jobs.store import computed_once, quoted
+    from jobs.store import computed_once, moment, quoted
 
     facts, whole = made.facts, set(anew)
     shared = {name: _shared(one, racks.get(name)) for name, one in facts.items()}
@@ -90,8 +90,7 @@ def write(store: Any, made: Any, anew: Iterable[str], racks: Mapping[str, Mappin
     }
     held = {table: store.rows_of(table, facts) for table in ("topic_assignments", "broker_load")}
     recent = " OR ".join(
-        f"cluster = {quoted(name)} AND valid_from >= TIMESTAMP {quoted(str(made.continued[name].since - LAG))}"
-        for name in facts.keys() - whole
+        f"cluster = {quoted(name)} AND valid_from >= {moment(made.continued[name].since - LAG)}" for name in facts.keys() - whole
     )
     as_new = held["topic_assignments"].filter(recent).select("cluster", "topic").distinct().collect() if recent else []
     topics = ToldAnew.of_any(store.spark, whole, made.topics, [tuple(row) for row in as_new])

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -11,10 +10,9 @@ from pyspark.sql import functions as F
 
 from jobs.store import in_clusters, run_concurrently
 from jobs.timelines import ClusterFacts
+from jobs.timelines.events import moment_of
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-# rows take 20 microseconds each and 1 KB; workers are slower up to some 200,000
+# a row takes some 20 microseconds and 1 KB here; workers need seconds before the first one
 MOST_ON_DRIVER = 100_000
 KEY = ("cluster", "incarnation", "topic")
 Rows = list[dict[str, Any]]
@@ -87,16 +85,12 @@ def _by_topic(table: pa.Table) -> dict[tuple[Any, ...], Rows]:
     return found
 
 
-def moment(microseconds: int) -> datetime:
-    """As rows have it, UTC."""
-    return EPOCH + timedelta(microseconds=microseconds)
-
-
 def shared_events(facts: ClusterFacts) -> dict[int, Rows]:
     """Incarnation -> the events that its topics share, as rows of `events`."""
     return {
         number: [
-            {**event._asdict(), "incarnation": number, "ts": None if event.ts is None else moment(event.ts)} for event in events
+            {**event._asdict(), "incarnation": number, "ts": None if event.ts is None else moment_of(event.ts)}
+            for event in events
         ]
         for number, events in facts.events_by_number.items()
     }

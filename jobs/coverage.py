@@ -6,7 +6,7 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from jobs.timelines.events import CHECKPOINT
+from jobs.store import of_logs
 from jobs.timelines.facts import METADATA_LOG
 
 STATE_CHANGE = "state.change.logger"
@@ -47,8 +47,7 @@ class Hours:
 def _counted(events: DataFrame, passed_over: DataFrame) -> DataFrame:
     """Records by node, hour, logger and what became of them, and how many each layout took."""
     layout = F.coalesce("layout", F.lit("-")).alias("layout")
-    of_logs = ~F.col("event_type").eqNullSafe(CHECKPOINT)
-    kept = events.filter("item = 0").filter(of_logs).select(
+    kept = of_logs(events).filter("item = 0").select(
         "cluster", "node", F.date_trunc("hour", "ts").alias("hour"), "logger", layout,
         F.col("event_type").isNotNull().cast("bigint").alias("recognised"),
         (F.col("event_type").isNull() & ~F.col("drifted")).cast("bigint").alias("unrecognised"),

@@ -12,6 +12,7 @@ from jobs.audit import parsed_days
 from jobs.config import Config, Slo, load, matches
 from jobs.errors import UsageError
 from jobs.timelines import ClusterFacts
+from jobs.timelines.events import moment_of
 from jobs.topic_assignments import cluster as cluster_of
 from jobs.topic_durability import (
     EVENT_COLUMNS,
@@ -161,12 +162,11 @@ def _differing(some: Any, others: Any, keys: Sequence[str]) -> Any:
     return alone.select(*keys).distinct().localCheckpoint()
 
 
-def _settings(facts: ClusterFacts, configured: Iterable[tuple[str, int]] = ()) -> dict[int, min_isr.MinIsr]:
-    """Incarnation -> min.insync.replicas."""
+def _settings(facts: ClusterFacts) -> dict[int, min_isr.MinIsr]:
+    """Incarnation -> min.insync.replicas, by lines."""
     from jobs.by_topic import shared_events
 
-    given = list(configured)
-    return {number: min_isr.from_events(some, given) for number, some in shared_events(facts).items()}
+    return {number: min_isr.from_events(some) for number, some in shared_events(facts).items()}
 
 
 def _set_otherwise(made: Any, anew: frozenset[str]) -> tuple[frozenset[str], list[tuple[str, str]]]:
@@ -184,7 +184,7 @@ def _set_otherwise(made: Any, anew: frozenset[str]) -> tuple[frozenset[str], lis
 
 def _shared(facts: Mapping[str, ClusterFacts], deletions: Any, coverage: Any, config: Config) -> dict[tuple[str, int], Shared]:
     """(cluster, incarnation) -> what its topics share; incarnations without a time stamp are left out."""
-    from jobs.by_topic import moment, shared_events
+    from jobs.by_topic import shared_events
 
     pending: dict[tuple[str, int], list[Any]] = {}
     for row in deletions.filter("requested_at IS NOT NULL").collect():
@@ -195,16 +195,17 @@ def _shared(facts: Mapping[str, ClusterFacts], deletions: Any, coverage: Any, co
     found = {}
     for name, one in facts.items():
         configured = [(t.name, t.min_insync_replicas) for t in config.topics if matches([t.cluster], name)]
-        settings, events = _settings(one, configured), shared_events(one)
+        events = shared_events(one)
         for number, newest in one.newest_by_number.items():
-            now = moment(newest)
+            now = moment_of(newest)
             deleted: dict[str, tuple[Span, ...]] = {}
             for row in pending.get((name, number), []):
                 span = _in_utc(row.requested_at), _in_utc(row.completed_at) if row.completed_at else now
                 deleted[row.topic] = (*deleted.get(row.topic, ()), span)
-            brokers = cluster_of(events.get(number, [])).brokers
+            said = events.get(number, [])
+            brokers = cluster_of(said).brokers
             fenced = fenced_spans([(b.since, b.fenced) for b in brokers if b.kraft], now)
-            least = settings.get(number, min_isr.MinIsr(configured=tuple(configured)))
+            least = min_isr.from_events(said, configured)
             found[name, number] = Shared(now, least, silent_spans(hours.get(name, [])), deleted, fenced)
     return found
 

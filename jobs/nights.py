@@ -22,9 +22,8 @@ from pyspark.sql import functions as F
 import schemas
 from jobs import coverage, folding
 from jobs.folding import MOST_ON_DRIVER
-from jobs.store import EVENT, VERSION, Store, computed_once, in_clusters, in_plan, moment, quoted, run_concurrently
+from jobs.store import EVENT, VERSION, Store, computed_once, in_clusters, in_plan, moment, of_logs, quoted, run_concurrently
 from jobs.timelines import (
-    CHECKPOINT,
     CODE_VERSION,
     EVENT_COLUMNS,
     Affected,
@@ -212,7 +211,7 @@ def _update_timelines(store: Store, night: Night) -> tuple[dict[str, ClusterFact
     folded = _fold(store, night, facts, changed, anew)
     touched = _write(store, folded, version, sorted(facts.keys() - anew), sorted(anew))
     run_concurrently(partial(_write_cluster_tables, store, facts), partial(_write_deletions, store, night, facts, anew))
-    return facts, anew, touched.select("cluster", "topic").distinct(), version
+    return facts, anew, computed_once(touched.select("cluster", "topic").distinct()), version
 
 
 def _update_coverage(store: Store, night: Night, facts: Mapping[str, ClusterFacts]) -> int:
@@ -260,7 +259,7 @@ def scope(store: Store, night: Night, made: Made, clusters: Iterable[str]) -> di
     names = sorted(clusters)
     tables = {name: store.rows_of(name, names) for name in schemas.contracts() if name not in {"findings", "finding_subjects"}}
     # checks are about what logs say
-    tables["events"] = tables["events"].filter(~F.col("event_type").eqNullSafe(CHECKPOINT))
+    tables["events"] = of_logs(tables["events"])
     begins = {name: made.continued[name].since - LOOKED_BACK for name in names if name in made.continued}
     if not begins:
         return _read_often(tables)

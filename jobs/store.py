@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 import schemas
 from jobs.errors import UsageError
 from jobs.location import root_of
+from jobs.timelines.events import CHECKPOINT
 
 # rows that stand in a plan as they are
 MOST_IN_PLAN = 10_000
@@ -64,6 +65,11 @@ class Changes:
     inserted: DataFrame
     deleted: DataFrame | None
     version: int
+
+
+def of_logs(events: DataFrame) -> DataFrame:
+    """Events less what tools told of partitions (checkpoints)."""
+    return events.filter(~F.col("event_type").eqNullSafe(CHECKPOINT))
 
 
 def computed_once(rows: DataFrame) -> DataFrame:

@@ -5,7 +5,7 @@ As events they are what a timeline begins with where the logs are silent (`jobs.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from jobs.checkpoints import NEAR, Checkpoint, Term
 from jobs.errors import UsageError
 from jobs.progress import warn
 from jobs.timelines.controllers import terms as controller_terms
-from jobs.timelines.events import CHECKPOINT
+from jobs.timelines.events import CHECKPOINT, EPOCH, moment_of
 from jobs.timelines.incarnations import incarnation
 from parsers.events import ID_BYTES
 from parsers.explanation import visible
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 MAX_BYTES = 256 * 1024 * 1024
 # characters of a line that stand in `events.raw`
 LONGEST_KEPT = 2_000
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 QUORUM = "quorum"
 # columns of `checkpoints` that have a field's values under another name
 COLUMNS = {"adding": "adding_replicas", "removing": "removing_replicas"}
@@ -173,7 +172,7 @@ def write(store: Any, outputs: Sequence[ToolOutput], facts: Mapping[str, "Cluste
         f"(valid_from IS NULL OR valid_from <= taken_at + INTERVAL {seconds} SECONDS)"
         f" AND (valid_to IS NULL OR valid_to >= taken_at - INTERVAL {seconds} SECONDS)"
     )
-    newest = {name: EPOCH + timedelta(microseconds=one.summary.newest) for name, one in facts.items()}
+    newest = {name: moment_of(one.summary.newest) for name, one in facts.items()}
 
     terms = {name: quorum_terms(one) for name, one in facts.items()}
 
@@ -193,13 +192,12 @@ def _of_known_topics(events: Any, states: Any, outputs: Sequence[ToolOutput]) ->
 
     states: partition_states, few rows that know most topics; only others are looked for among all events.
     """
-    from pyspark.sql import functions as F
+
+    from jobs.store import of_logs
 
     known_topics = _known(states, "topic", {topic for output in outputs for topic in output.topics})
     strange = [output.topics for output in outputs if not output.topics & known_topics.get(output.cluster, set())]
-    for name, topics in _known(
-        events.filter(~F.col("event_type").eqNullSafe(CHECKPOINT)), "topic", set().union(*strange)
-    ).items():
+    for name, topics in _known(of_logs(events), "topic", set().union(*strange)).items():
         known_topics.setdefault(name, set()).update(topics)
     known_ids = _known(events, "cluster_id", None) if any(output.cluster_ids for output in outputs) else {}
     found = []
@@ -267,7 +265,7 @@ def quorum_terms(facts: "ClusterFacts") -> dict[int, list[Term]]:
     for number, epoch, node, ts, record_id in controller_terms(facts):
         if not facts[number].is_kraft_at(ts):
             continue
-        begun = None if ts is None else EPOCH + timedelta(microseconds=ts)
+        begun = None if ts is None else moment_of(ts)
         found.setdefault(number, []).append(Term(epoch, node, begun, record_id))
     return found
 
