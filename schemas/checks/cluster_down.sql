@@ -1,14 +1,16 @@
 -- severity: critical
 -- title: Cluster without a broker
--- why: No broker was left, so nothing could be written or read. It is critical while it lasts (a warning for
---   broker_start_minutes after a start), an error when it is over, and info where every broker had been told to stop.
+-- why: No broker was left, so nothing could be written or read. It is critical while it lasts (a warning for broker_start_minutes after
+--   a start), an error when it lasted for broker_down_minutes and is over, a warning when it was shorter, and info where every broker had
+--   been told to stop.
 -- do: If nobody meant it, look at what the brokers have in common - power, network, disks, ZooKeeper or the quorum. Start the brokers that
 --   went last first - they hold the newest data.
 -- same: begin
 SELECT
   o.cluster, o.incarnation,
   CASE WHEN o.how = 'shut_down' THEN 'info' WHEN o.until IS NULL AND k.now < b.starting_at + make_dt_interval(0, 0, broker_start_minutes(o.cluster, NULL)) THEN 'warning'
-       WHEN o.until IS NULL THEN 'critical' ELSE 'error' END AS severity,
+       WHEN o.until IS NULL THEN 'critical'
+       WHEN o.until < o.since + make_dt_interval(0, 0, broker_down_minutes(o.cluster, NULL)) THEN 'warning' ELSE 'error' END AS severity,
   CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, CAST(NULL AS INT) AS node,
   o.since AS first_seen, coalesce(o.until, k.now) AS last_seen, o.until IS NOT NULL AS ended,
   CASE WHEN size(b.brokers) = 1 THEN concat(CASE WHEN x.others IS NULL THEN 'its only broker, ' ELSE 'the last one was broker ' END, get(b.brokers, 0)) ELSE concat(CASE WHEN x.others IS NULL THEN 'all ' ELSE 'the last ' END, size(b.brokers), ' brokers') END AS thing,
