@@ -217,9 +217,8 @@ def _effects(spark: Any, options: argparse.Namespace, down: list[int], at: datet
         raise UsageError(f"--what-if: no partition has a replica on broker {min(unknown)}")
     for name in sorted(last):
         mine = [row for row in rows if row["cluster"] == name]
-        settings = min_isr.from_events(
-            analysis.rows_where(spark, "events", f"cluster = {quoted(name)} AND config = '{min_isr.NAME}'")
-        )
+        (known,) = analysis.rows_where(spark, "cluster_facts", f"cluster = {quoted(name)}")
+        settings = min_isr.from_lines(ClusterFacts.from_json(known["facts"]).settings_by_number.get(last[name], ()))
         effects = what_if(mine, down, {row["topic"]: settings.of(row["topic"]) for row in mine})
         yield from _json_effects(name, effects) if options.json else _text_effects(name, effects, down, len(mine))
 

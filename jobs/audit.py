@@ -291,7 +291,8 @@ class Audit:
         if audited and (made.is_new or reset or night.asked != {asked}):
             with stage("checks, contracts", spark) as doing:
                 facts = {name: made.facts[name] for name in audited}
-                for note in self._check(store, nights.scope(store, night, made, facts), facts, clocks):
+                days = max((slo.days for slo in self.config.slos), default=0)
+                for note in self._check(store, made, nights.scope(store, made, facts, days), clocks):
                     doing.note(note)
             nights.note(store, made, "" if self.failed_checks else asked, configured)
         elif audited:
@@ -315,10 +316,10 @@ class Audit:
             lambda: durability.write(store, made, anew, self.config),
         )
 
-    def _check(self, store: Any, audited: dict[str, Any], facts: Mapping[str, Any], clocks: list[Any]) -> Iterator[str]:
+    def _check(self, store: Any, made: Any, audited: dict[str, Any], clocks: list[Any]) -> Iterator[str]:
         """Writes the findings; raises ContractError where what was written breaks its contract.
 
-        audited: table -> the rows to be looked at. out: what held, for people.
+        made: `nights.Made`; audited: table -> the rows to be looked at. out: what held, for people.
         """
         from pyspark.sql import functions as F
 
@@ -329,30 +330,33 @@ class Audit:
             self.warm_up.join()
             return f"{contracts.guard(store.spark, some, whole)} rules hold for {', '.join(some)}"
 
-        changed, held = run_concurrently(lambda: self._find(store, audited, facts, clocks), partial(guard, audited, audited))
+        changed, held = run_concurrently(lambda: self._find(store, made, audited, clocks), partial(guard, audited, audited))
         yield held
+        names = [clock.cluster for clock in clocks]
         if changed is not None:
             evidence = changed.select(F.explode("evidence").alias("record_id"))
             events = audited["events"]
             if not evidence.join(events, "record_id", "left_anti").isEmpty():
-                events = store.rows_of("events", list(facts))
-            findings, subjects = (store.rows_of(table, list(facts)) for table in ("findings", "finding_subjects"))
+                events = store.rows_of("events", names)
+            findings, subjects = (store.rows_of(table, names) for table in ("findings", "finding_subjects"))
             yield guard({"findings": changed, "finding_subjects": subjects}, {"events": events, "findings": findings})
 
-    def _find(self, store: Any, audited: dict[str, Any], facts: Mapping[str, Any], clocks: list[Any]) -> Any:
+    def _find(self, store: Any, made: Any, audited: dict[str, Any], clocks: list[Any]) -> Any:
         """Writes the findings; returns those that this run has changed, None where there is none."""
         from jobs import checks
 
-        spark, names = store.spark, list(facts)
-        checks.register(spark, audited, clocks, self.config.thresholds, self.config.slos)
+        spark, names = store.spark, [clock.cluster for clock in clocks]
+        facts = {name: made.facts[name] for name in names}
+        checks.register(spark, audited, clocks, facts, thresholds=self.config.thresholds, slos=self.config.slos)
         given = checks.present(spark)
         given |= {"metadata_log"} if any(facts[name].has_metadata_log for name in names) else set()
         given |= {"cluster_ids"} if any(len(facts[name].cluster_ids) > 1 for name in names) else set()
         found = checks.violations(spark, given)
         self.failed_checks = found.failed
-        changed = self._settle(store, found.rows, clocks)
+        news = checks.news(found.rows, store.rows_of("findings", names), made.looked_back(names))
+        changed = self._settle(store, news, clocks)
         if changed is not None:
-            store.replace("finding_subjects", names, checks.subjects(found.rows, store.rows_of("finding_subjects", names)))
+            store.replace("finding_subjects", names, checks.subjects(news, store.rows_of("finding_subjects", names)))
         return changed
 
     def _settle(self, store: Any, found: Any, clocks: list[Any]) -> Any:

@@ -6,14 +6,18 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial, reduce
+from typing import Any
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import schemas
+from jobs import min_isr
 from jobs.config import Silence, Slo, Threshold, glob_pattern
-from jobs.store import computed_once, quoted, run_concurrently
+from jobs.store import computed_once, moment, quoted, run_concurrently
+from jobs.timelines import CONTROLLER_LOG, SERVER_LOG, STATE_CHANGE_LOG, ClusterFacts
 from jobs.tool_outputs import ToolOutput
 
 AUDITED = (
@@ -43,11 +47,13 @@ def register(
     spark: SparkSession,
     audited: Mapping[str, DataFrame],
     clocks: list[Clock],
+    facts: Mapping[str, ClusterFacts],
+    *,
     thresholds: Sequence[Threshold] = (),
     slos: Sequence[Slo] = (),
 ) -> None:
-    """The frames that checks read: audited_<table> (rows of the clusters), clocks, kafka_versions, legal_moves, slos,
-    those of `schemas/facts`.
+    """The frames that checks read: audited_<table> (rows of the clusters), clocks, kafka_versions, legal_moves, slos, logs_seen,
+    logged_min_isr, those of `schemas/facts`.
 
     A threshold is a function of cluster and topic; further functions are those of `schemas/functions`.
     """
@@ -60,6 +66,8 @@ def register(
     known = clock_rows(spark, clocks)
     known.createOrReplaceTempView("clocks")
     known.select("cluster", "kafka_version", "version_number").createOrReplaceTempView("kafka_versions")
+    for name, rows in (("logs_seen", logs_seen(facts)), ("logged_min_isr", logged_min_isr(facts))):
+        spark.createDataFrame(rows).createOrReplaceTempView(name)
     moves = ", ".join(
         f"({quoted(m.machine)}, {quoted(m.from_state)}, {quoted(m.to_state)}, {schemas.version_number(m.since)})"
         for m in schemas.moves()
@@ -69,6 +77,37 @@ def register(
         spark.sql(function.sql)
     for fact in schemas.statements("facts"):  # by name: a later one reads an earlier one
         computed_once(spark.sql(fact.sql)).createOrReplaceTempView(fact.name)
+
+
+def logs_seen(facts: Mapping[str, ClusterFacts]) -> pa.Table:
+    """Which of Kafka's logs there are of each node, of whatever age.
+
+    out: cluster, node (null: lines do not say), kraft, state_change_log, controller_log, server_log; traced: replica states are printed there.
+    """
+    rows = [
+        (name, node, one.kraft_since is not None, *(bool(logs & log) for log in (STATE_CHANGE_LOG, CONTROLLER_LOG, SERVER_LOG)), node in traced)
+        for name, one in facts.items()
+        for traced in [{node for _, node in one.summary.tracers}]
+        for node, logs in one.summary.logs_of_nodes().items()
+    ]  # fmt: skip
+    kinds = {"cluster": pa.string(), "node": pa.int32()}
+    flags = dict.fromkeys(("kraft", "state_change_log", "controller_log", "server_log", "traced"), pa.bool_())
+    return _table(rows, kinds | flags)
+
+
+def logged_min_isr(facts: Mapping[str, ClusterFacts]) -> pa.Table:
+    """out: cluster, incarnation, topic (null: every other one), min_isr: the smallest min.insync.replicas that lines tell."""
+    rows = [
+        (name, number, topic, value)
+        for name, one in facts.items()
+        for number, told in one.settings_by_number.items()
+        for topic, value in min_isr.from_lines(told).smallest().items()
+    ]
+    return _table(rows, {"cluster": pa.string(), "incarnation": pa.int32(), "topic": pa.string(), "min_isr": pa.int32()})
+
+
+def _table(rows: Sequence[tuple[Any, ...]], kinds: Mapping[str, pa.DataType]) -> pa.Table:
+    return pa.Table.from_pylist([dict(zip(kinds, row, strict=True)) for row in rows], schema=pa.schema(list(kinds.items())))
 
 
 def clock_rows(spark: SparkSession, clocks: Sequence[Clock]) -> DataFrame:
@@ -238,10 +277,24 @@ def subjects(found: DataFrame, before: DataFrame) -> DataFrame:
     return each.unionByName(before.join(found.select("fingerprint"), "fingerprint", "left_anti"))
 
 
+def news(found: DataFrame, before: DataFrame, begins: Mapping[str, datetime]) -> DataFrame:
+    """`violations` less what was over before the rows that this run looks at begin: of it too little is seen to tell it anew.
+
+    in: `violations`; the rows of `findings` so far; cluster -> begin of these rows (UTC without a zone), those of which all is seen left out.
+    """
+    if not begins:
+        return found
+    resolved = before.filter("status = 'resolved'").select("fingerprint", F.lit(True).alias("was_over"))
+    since = F.expr(f"CASE cluster {' '.join(f'WHEN {quoted(name)} THEN {moment(at)}' for name, at in begins.items())} END")
+    is_old = F.col("ended") & ((F.col("last_seen") < since) | (F.col("was_over") & (F.col("first_seen") < since)))
+    known = found.join(F.broadcast(resolved), "fingerprint", "left")
+    return known.filter(~F.coalesce(is_old, F.lit(False))).drop("was_over")
+
+
 def settle(found: DataFrame, before: DataFrame, clocks: DataFrame, run_id: str, silences: Sequence[Silence] = ()) -> DataFrame:
     """The findings of clusters after this run.
 
-    in: `violations`; the rows of `findings` of the clusters so far; cluster and now; the silences that have not expired. out: the
+    in: `news`; the rows of `findings` of the clusters so far; cluster and now; the silences that have not expired. out: the
     columns of `findings`, one row a fingerprint.
     new: violated and not known before; open: known before and still violated; resolved: over by the logs, or no longer violated, or
     reported before and not seen in them for QUIET_HOURS; reopened: resolved before, and the logs show it again.

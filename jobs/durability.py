@@ -164,9 +164,7 @@ def _differing(some: Any, others: Any, keys: Sequence[str]) -> Any:
 
 def _settings(facts: ClusterFacts) -> dict[int, min_isr.MinIsr]:
     """Incarnation -> min.insync.replicas, by lines."""
-    from jobs.by_topic import shared_events
-
-    return {number: min_isr.from_events(some) for number, some in shared_events(facts).items()}
+    return {number: min_isr.from_lines(told) for number, told in facts.settings_by_number.items()}
 
 
 def _set_otherwise(made: Any, anew: frozenset[str]) -> tuple[frozenset[str], list[tuple[str, str]]]:
@@ -176,7 +174,7 @@ def _set_otherwise(made: Any, anew: frozenset[str]) -> tuple[frozenset[str], lis
         then, now = _settings(made.continued[name].before), _settings(made.facts[name])
         for number in then.keys() | now.keys():
             one, other = then.get(number, min_isr.MinIsr()), now.get(number, min_isr.MinIsr())
-            whole |= {name} if one.default != other.default else set()
+            whole |= {name} if (one.default, one.of_brokers) != (other.default, other.of_brokers) else set()
             named = one.topics.keys() | other.topics.keys()
             topics += [(name, topic) for topic in named if one.topics.get(topic) != other.topics.get(topic)]
     return frozenset(whole), topics
@@ -205,7 +203,7 @@ def _shared(facts: Mapping[str, ClusterFacts], deletions: Any, coverage: Any, co
             said = events.get(number, [])
             brokers = cluster_of(said).brokers
             fenced = fenced_spans([(b.since, b.fenced) for b in brokers if b.kraft], now)
-            least = min_isr.from_events(said, configured)
+            least = min_isr.from_lines(one.settings_by_number.get(number, ()), configured)
             found[name, number] = Shared(now, least, silent_spans(hours.get(name, [])), deleted, fenced)
     return found
 

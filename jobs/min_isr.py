@@ -5,32 +5,41 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from fnmatch import fnmatchcase
-from typing import Any
 
-NAME = "min.insync.replicas"
+from jobs.timelines import Setting, moment_of
+
 DEFAULT = 1  # Kafka's own
-COLUMNS = ("ts", "topic", "broker", "config", "config_value", "record_no")
 
 
 @dataclass(frozen=True)
 class MinIsr:
-    """What lines set, in order of time; null: removed. configured: globs of audit.toml, the first that fits counts where no line is about the topic."""
+    """What lines set, in order of time; null: removed. default: of the cluster. of_brokers: what brokers were started with, the smallest.
+
+    configured: globs of audit.toml, the first that fits counts where no line is about the topic.
+    """
 
     topics: Mapping[str, tuple[tuple[datetime, int | None], ...]] = field(default_factory=dict)
     default: tuple[tuple[datetime, int | None], ...] = ()
+    of_brokers: int | None = None
     configured: tuple[tuple[str, int], ...] = ()
 
     def of(self, topic: str, moment: datetime | None = None) -> int:
-        """The setting of a topic then (null: last known): by its own lines, else audit.toml, else the cluster's default, else 1."""
+        """The setting of a topic then (null: last known): by its own lines, else audit.toml, else the cluster's, the brokers' or Kafka's default."""
         own = _at(self.topics.get(topic, ()), moment)
         if own is not None:
             return own
         configured = next((value for glob, value in self.configured if fnmatchcase(topic, glob)), None)
-        return configured or _at(self.default, moment) or DEFAULT
+        return configured or _at(self.default, moment) or self.of_brokers or DEFAULT
 
     def changes(self, topic: str) -> list[datetime]:
         """Moments at which it may change."""
         return sorted({ts for ts, _ in (*self.topics.get(topic, ()), *self.default)})
+
+    def smallest(self) -> dict[str | None, int]:
+        """Topic -> the smallest value that lines tell of it, which proves that a smaller ISR was too small; null: of every other topic."""
+        found = {topic: [value for _, value in told if value] for topic, told in self.topics.items()}
+        others = [value for _, value in self.default if value] or ([self.of_brokers] if self.of_brokers else [])
+        return {topic: min(values) for topic, values in [*found.items(), (None, others)] if values}
 
 
 def _at(values: tuple[tuple[datetime, int | None], ...], moment: datetime | None) -> int | None:
@@ -41,15 +50,16 @@ def _at(values: tuple[tuple[datetime, int | None], ...], moment: datetime | None
     return values[max(known, 1) - 1][1]
 
 
-def from_events(events: Iterable[Mapping[str, Any]], configured: Iterable[tuple[str, int]] = ()) -> MinIsr:
-    """in: rows of `events` of one cluster with the columns above."""
+def from_lines(settings: Iterable[Setting], configured: Iterable[tuple[str, int]] = ()) -> MinIsr:
+    """settings: of one incarnation, in order of time."""
     topics: dict[str, list[tuple[datetime, int | None]]] = {}
     default: list[tuple[datetime, int | None]] = []
-    for row in sorted((e for e in events if e["config"] == NAME and e["ts"]), key=lambda e: (e["ts"], e["record_no"])):
-        text = row["config_value"]
-        entry = (row["ts"], int(text) if text and text.isdecimal() else None)
-        if row["topic"]:
-            topics.setdefault(row["topic"], []).append(entry)
-        elif row["broker"] is None:
-            default.append(entry)
-    return MinIsr({topic: tuple(some) for topic, some in topics.items()}, tuple(default), tuple(configured))
+    of_brokers: set[int] = set()
+    for ts, topic, value, of_broker in settings:
+        if of_broker:
+            of_brokers |= {value} if value else set()
+        else:
+            (topics.setdefault(topic, []) if topic else default).append((moment_of(ts), value))
+    return MinIsr(
+        {topic: tuple(some) for topic, some in topics.items()}, tuple(default), min(of_brokers, default=None), tuple(configured)
+    )

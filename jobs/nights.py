@@ -45,7 +45,7 @@ KEY = ("cluster", "topic", "partition")
 # columns of a change data feed
 CHANGE = ("_change_type", "_commit_version", "_commit_timestamp")
 Keeps = Mapping[str, Sequence[str]]
-# so long before the first new event checks look back
+# so long before the first moment that something new is about checks look back
 LOOKED_BACK = timedelta(hours=24)
 TIMELINES = ("partition_timeline", "replica_timeline", "reassignments")
 
@@ -175,6 +175,10 @@ class Made:
     passed_over_version: int
     is_new: bool
 
+    def looked_back(self, clusters: Iterable[str]) -> dict[str, datetime]:
+        """Cluster -> since when checks look at all that there is, UTC without a zone; those of which everything is new are left out."""
+        return {name: self.continued[name].since - LOOKED_BACK for name in clusters if name in self.continued}
+
 
 def update(store: Store, night: Night) -> Made:
     """Brings timelines and coverage of the clusters up to date."""
@@ -249,27 +253,29 @@ def naive(microseconds: int) -> datetime | None:
     return None if microseconds < 0 else datetime(1970, 1, 1) + timedelta(microseconds=microseconds)
 
 
-def scope(store: Store, night: Night, made: Made, clusters: Iterable[str]) -> dict[str, DataFrame]:
+def scope(store: Store, made: Made, clusters: Iterable[str], days: int = 0) -> dict[str, DataFrame]:
     """What checks and contracts look at, by table: what the night has written and what is still so.
 
     Of timelines that is all rows of the time from a day before the first new event on, those that hold still, and of topics that were folded
     those that may have changed; of what findings that are not resolved are about also all from the first of these on. Of clusters that
-    were made anew everything.
+    were made anew everything. days: as many of `durability` more.
     """
     names = sorted(clusters)
     tables = {name: store.rows_of(name, names) for name in schemas.contracts() if name not in {"findings", "finding_subjects"}}
     # checks are about what logs say
     tables["events"] = of_logs(tables["events"])
-    begins = {name: made.continued[name].since - LOOKED_BACK for name in names if name in made.continued}
+    begins = made.looked_back(names)
     if not begins:
         return _read_often(tables)
     whole = [in_clusters(others)] if (others := set(names) - begins.keys()) else []
 
-    def since(end: str) -> str:
-        later = [f"cluster = {quoted(name)} AND {end} >= {moment(at)}" for name, at in begins.items()]
+    def since(end: str, moments: Mapping[str, datetime] = begins) -> str:
+        later = [f"cluster = {quoted(name)} AND {end} >= {moment(at)}" for name, at in moments.items()]
         return " OR ".join([*whole, *later])
 
-    topics = _reported(store, names).withColumn("folded", F.lit(False))
+    reported = _reported(store, names).localCheckpoint()
+    oldest = {row.cluster: row.first for row in reported.groupBy("cluster").agg(F.min("reported").alias("first")).collect()}
+    topics = reported.withColumn("folded", F.lit(False))
     if made.topics is not None:
         folded = made.topics.select(
             "cluster", "topic", F.lit(None).cast("timestamp").alias("reported"), F.lit(True).alias("folded")
@@ -278,6 +284,14 @@ def scope(store: Store, night: Night, made: Made, clusters: Iterable[str]) -> di
     topics = topics.groupBy("cluster", "topic").agg(F.min("reported").alias("reported"), F.max("folded").alias("folded"))
     topics = F.broadcast(topics.localCheckpoint())
     tables["events"] = tables["events"].filter(f"ts IS NULL OR {since('ts')}")
+    tables["coverage"] = tables["coverage"].filter(f"hour IS NULL OR {since('hour')}")
+    tables["durability"] = tables["durability"].filter(since(f"date_add(day, {days + 1})"))
+    for table in ("topic_assignments", "broker_load"):
+        tables[table] = tables[table].filter(f"valid_to IS NULL OR {since('valid_to')}")
+    # what is reported of partitions may have begun with one that is over
+    tables["broker_outages"] = tables["broker_outages"].filter(
+        f"until IS NULL OR {since('until', {name: min(at, oldest.get(name, at)) for name, at in begins.items()})}"
+    )
     for table, end in (
         ("partition_timeline", "valid_to"),
         ("replica_timeline", "valid_to"),
@@ -288,7 +302,7 @@ def scope(store: Store, night: Night, made: Made, clusters: Iterable[str]) -> di
         open_still = "valid_to IS NULL" if end == "valid_to" else "outcome = 'in_progress'"
         some = f"{open_still} OR {end} IS NULL OR {since(end)} OR (folded AND settled = false) OR {end} >= reported"
         tables[table] = known.filter(some).select(*rows.columns)
-    return _read_often(tables, computed=TIMELINES)
+    return _read_often(tables, computed=(*TIMELINES, "events"))
 
 
 def _reported(store: Store, clusters: Iterable[str]) -> DataFrame:

@@ -77,6 +77,27 @@ def test_lives(spark: SparkSession) -> None:
     assert not any(r.silenced for r in settled)
 
 
+def test_what_was_over_before_is_no_news(spark: SparkSession) -> None:
+    # hours ago first and last seen, ended; status of before; whether it is told again by a run that looks back for 24 hours
+    cases = {
+        "still so": ((90, 0, False), "open", True),
+        "over now": ((90, 2, True), "open", True),
+        "long over, never told": ((90, 80, True), None, False),
+        "told as over, and began before": ((30, 20, True), "resolved", False),
+        "told as over, and all of it is seen": ((20, 10, True), "resolved", True),
+        "over, not told yet": ((30, 20, True), None, True),
+    }
+    found = [row(name, seen[0], seen[1], ended=seen[2]) for name, (seen, *_) in cases.items()]
+    before = [row(name, seen[0], seen[1], status=status) for name, (seen, status, _) in cases.items() if status]
+    frames = (
+        spark.createDataFrame(found, f"{FOUND}, ended BOOLEAN"),
+        spark.createDataFrame(before, f"{FOUND}, status STRING"),
+    )
+    news = {r.fingerprint for r in checks.news(*frames, {"payments": NOW - timedelta(hours=24)}).collect()}
+    assert news == {name for name, (*_, again) in cases.items() if again}
+    assert {r.fingerprint for r in checks.news(*frames, {}).collect()} == cases.keys()
+
+
 @pytest.mark.parametrize(
     ("silence", "silenced"),
     [

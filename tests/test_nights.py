@@ -287,3 +287,26 @@ def test_what_an_aborted_run_has_landed_is_still_new(spark, capsys, tmp_path, mo
     audit(tmp_path, tmp_path / "expected", {"c": files})
     capsys.readouterr()
     assert rows(spark, tmp_path / "tables") == rows(spark, tmp_path / "expected")
+
+
+def test_what_is_over_stays_as_it_was_told(spark, capsys, tmp_path):
+    files = whole("2.8.2-default/delete-topic-dead-broker")
+    # up to the end of the scenario: a broker was killed and is back
+    first = {
+        path: b"".join(text for stamp, text in records(content) if stamp < "2026-11-20 10:59:20")
+        for path, content in files.items()
+    }
+    told: list[dict[str, Any]] = []
+    for day in (None, 23, 25):
+        quiet = f"[2026-11-{day} 01:00:00,100] INFO [Controller id=1] Processing automatic preferred replica leader election (kafka.controller.KafkaController)\n"  # fmt: skip
+        audit(tmp_path, tmp_path / "tables", {"c": {"broker-1/controller.log": quiet.encode()} if day else first})
+        found = Store(spark, tmp_path / "tables").table("findings").collect()
+        told.append({row.title: row.asDict() for row in found if row.status == "resolved"})
+    capsys.readouterr()
+    assert "Broker down: broker 3" in told[0]
+    assert "3 were without its replica in the ISR" in told[0]["Broker down: broker 3"]["detail"]
+    assert {title: told[2].get(title) for title in told[0]} == told[0]
+    # the logs showed long ago what they can show
+    details = {row.check_id: row.detail for row in found}
+    assert "no server.log" not in details["blind_spot"]
+    assert "no log of broker" not in details["blind_spot"]

@@ -6,6 +6,7 @@ import pytest
 
 from jobs import min_isr
 from jobs import topic_durability as durability
+from jobs.timelines import Setting
 
 T0 = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)
 DAY = T0.date()
@@ -92,15 +93,14 @@ def test_a_topic_that_is_being_deleted_is_not_missed():
 
 
 def test_min_isr_changes_in_between():
-    events = [
-        {"ts": at(0), "topic": None, "broker": None, "config": min_isr.NAME, "config_value": "1", "record_no": 1},
-        {"ts": at(30), "topic": "orders", "broker": None, "config": min_isr.NAME, "config_value": "2", "record_no": 2},
-    ]
-    settings = min_isr.from_events(events)
+    lines = [Setting(0, None, 1), Setting(30_000_000, "orders", 2), Setting(40_000_000, None, 4, of_broker=True)]
+    settings = min_isr.from_lines(lines)
     assert [settings.of("orders"), settings.of("other")] == [2, 1]
-    # a line about the topic, else audit.toml, else a line about all topics
-    configured = min_isr.from_events(events, [("o*", 3)])
+    # a line about the topic, else audit.toml, else a line about all topics, else what brokers were started with
+    configured = min_isr.from_lines(lines, [("o*", 3)])
     assert [configured.of("orders"), configured.of("other"), configured.of("payments")] == [2, 3, 1]
+    assert min_isr.from_lines(lines[1:]).of("other") == 4
+    assert settings.smallest() == {"orders": 2, None: 1}
     known = durability.Shared(at(100), settings)
     rows = [interval(1, 0, None, 1, [1], replicas=[1])]
     # a topic's first line holds for the time before it, too: a broker that starts prints it again

@@ -8,17 +8,21 @@ told = fold(facts.key_of(event), state, events of that partition, facts)
 from jobs.timelines.controllers import controllers
 from jobs.timelines.deletions import kraft_topic_deletions, tells_deletion, topic_deletions
 from jobs.timelines.discontinuities import Break, discontinuities, wiped
-from jobs.timelines.events import CHECKPOINT, EVENT_COLUMNS, PARTITION_COLUMNS, SUMMARY_COLUMNS, Event, PartitionKey
+from jobs.timelines.events import CHECKPOINT, EVENT_COLUMNS, PARTITION_COLUMNS, SUMMARY_COLUMNS, Event, PartitionKey, moment_of
 from jobs.timelines.facts import Affected, ClusterFacts, affected
 from jobs.timelines.outages import outages
 from jobs.timelines.partition import CODE_VERSION, Folded, fold
-from jobs.timelines.summary import Summary, is_cluster_event
+from jobs.timelines.settings import Setting
+from jobs.timelines.summary import CONTROLLER_LOG, SERVER_LOG, STATE_CHANGE_LOG, Summary, is_cluster_event
 
 __all__ = [
     "CHECKPOINT",
     "CODE_VERSION",
+    "CONTROLLER_LOG",
     "EVENT_COLUMNS",
     "PARTITION_COLUMNS",
+    "SERVER_LOG",
+    "STATE_CHANGE_LOG",
     "SUMMARY_COLUMNS",
     "Affected",
     "Break",
@@ -26,6 +30,7 @@ __all__ = [
     "Event",
     "Folded",
     "PartitionKey",
+    "Setting",
     "Summary",
     "affected",
     "controllers",
@@ -33,6 +38,7 @@ __all__ = [
     "fold",
     "is_cluster_event",
     "kraft_topic_deletions",
+    "moment_of",
     "outages",
     "tells_deletion",
     "topic_deletions",

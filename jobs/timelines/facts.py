@@ -9,6 +9,7 @@ from typing import Any, Self
 from jobs.timelines.events import Event, PartitionKey, with_next
 from jobs.timelines.incarnations import Lineage, Marker, folder_of, incarnation, incarnation_ends, lineages
 from jobs.timelines.kraft_facts import FOREVER, KRaftFacts, Span, kraft_facts
+from jobs.timelines.settings import Setting, setting_of
 from jobs.timelines.summary import (
     CONTROLLER_LOG,
     ELECTED,
@@ -174,6 +175,17 @@ class ClusterFacts:
     def ordered_events(self) -> list[Event]:
         """The cluster events, in order."""
         return sorted(self.summary.cluster_events.values(), key=self.order)
+
+    @cached_property
+    def settings_by_number(self) -> dict[int, list[Setting]]:
+        """Incarnation -> what lines tell of min.insync.replicas, in order of time."""
+        found: dict[int, list[Setting]] = {}
+        for (topic, value, (folder, node)), (ts, _) in self.summary.created.items():
+            number = incarnation(self.of_name, f"{folder}/", node, ts)
+            found.setdefault(number, []).append(Setting(ts, topic, value))
+        for number, events in self.events_by_number.items():
+            found.setdefault(number, []).extend(told for e in events if (told := setting_of(e)))
+        return {number: sorted(told, key=lambda one: one.ts) for number, told in found.items()}
 
     @cached_property
     def events_by_number(self) -> dict[int, list[Event]]:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Self
 from jobs.timelines.events import CHECKPOINT, Event
 from jobs.timelines.incarnations import Place, folder_of
 from jobs.timelines.outages import BROKER_EVENTS
+from jobs.timelines.settings import setting_of
 
 ELECTED = frozenset({"controller_elected", "controller_epoch_incremented"})
 # what only a broker of a KRaft cluster prints, what only a KRaft and what only a ZooKeeper controller does
@@ -40,8 +41,6 @@ PARTITION_RECORDS = frozenset({"partition_record", "partition_change_record"})
 TOPIC_GONE = frozenset({"topic_removed", "remove_topic_record"})
 # lists of the brokers that live, and lines that name one with its rack
 BROKERS_NAMED = frozenset({"active_brokers", "broker_change", "channel_connected"})
-# the setting of a topic or of the cluster that says what in sync is good for
-MIN_ISR = "min.insync.replicas"
 # events of which each is kept
 CLUSTER_EVENTS = (
     ELECTED | REGISTRATION_REPLAYED | REGISTRATION_DECIDED | REGISTRATION_RECORDED | CONTROLLER_RUNS | TOPIC_GONE
@@ -70,7 +69,7 @@ def is_cluster_event(e: Event) -> bool:
     """Whether an event is kept: it tells something that partitions share."""
     if e.event_type in CLUSTER_EVENTS:
         return e.event_type != "assignment_changed" or e.partition_epoch is None
-    return e.cluster_id is not None or e.kafka_version is not None or e.config == MIN_ISR or begins_metadata_log(e)
+    return e.cluster_id is not None or e.kafka_version is not None or begins_metadata_log(e)
 
 
 def begins_metadata_log(e: Event) -> bool:
@@ -134,6 +133,7 @@ class Summary:
     topic_ids: dict[str, dict[str, tuple[int | None, int | None]]] = field(default_factory=dict)
     tracers: set[Place] = field(default_factory=set)
     checkpoints: set[int] = field(default_factory=set)
+    created: dict[tuple[str, int, Place], tuple[int, str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> Self:
@@ -174,7 +174,11 @@ class Summary:
             ids[e.topic_id] = _earlier(first, ts), _later(last, ts)
         if prints_replica_state(e):
             self.tracers.add((folder_of(e.file), e.node))
-        if is_cluster_event(e):
+        setting = setting_of(e)
+        if setting is not None and e.event_type == "log_created" and setting.topic and setting.value:
+            with_it = setting.topic, setting.value, (folder_of(e.file), e.node)
+            self.created[with_it] = min(self.created.get(with_it, (setting.ts, e.record_id)), (setting.ts, e.record_id))
+        elif setting is not None or is_cluster_event(e):
             self.cluster_events[e.record_id, e.item] = e
 
     def _add_spoken(self, e: Event, log: int) -> None:
@@ -203,6 +207,7 @@ class Summary:
             topic_ids=_merged(self.topic_ids, other.topic_ids, lambda a, b: _merged(a, b, _named_from_to)),
             tracers=self.tracers | other.tracers,
             checkpoints=self.checkpoints | other.checkpoints,
+            created=_merged(self.created, other.created, min),
         )
         return both
 
@@ -216,6 +221,13 @@ class Summary:
     def newest(self) -> int:
         """The newest time stamp, -1 where there is none."""
         return max((span.last for span in self.files.values() if span.last is not None), default=-1)
+
+    def logs_of_nodes(self) -> dict[int | None, int]:
+        """Node -> which of Kafka's logs it wrote anything to that a rule reads (bits)."""
+        found: dict[int | None, int] = {}
+        for (node, _), span in self.files.items():
+            found[node] = found.get(node, 0) | span.logs
+        return found
 
     def newest_of_places(self) -> dict[Place, int]:
         """Place -> its newest time stamp."""
@@ -245,6 +257,7 @@ class Summary:
                 "topic_ids": {topic: dict(sorted(ids.items())) for topic, ids in sorted(self.topic_ids.items())},
                 "tracers": _sorted(self.tracers),
                 "checkpoints": sorted(self.checkpoints),
+                "created": _sorted((topic, value, *place, *first) for (topic, value, place), first in self.created.items()),
             },
             separators=(",", ":"),
         )
@@ -271,6 +284,7 @@ class Summary:
             topic_ids={topic: {name: (a, z) for name, (a, z) in ids.items()} for topic, ids in held["topic_ids"].items()},
             tracers={(folder, node) for folder, node in held["tracers"]},
             checkpoints=set(held["checkpoints"]),
+            created={(topic, value, (folder, node)): (ts, record) for topic, value, folder, node, ts, record in held["created"]},
         )
 
 

@@ -6,14 +6,13 @@
 --   state-change.log.
 -- same: cluster
 WITH seen AS (
-  SELECT cluster, bool_or(replica_states = 'observed') AS traced, bool_or(replica_states = 'inferable') AS inferable,
-    bool_or(logger LIKE 'org.apache.kafka.controller.%' AND records > 0) AS quorum, bool_or(logger LIKE 'kafka.server.%' AND records > 0) AS server_log,
-    bool_or(logger = 'state.change.logger' AND records > 0) AS state_change_log,
-    bool_or(logger LIKE 'kafka.controller.%' AND records > 0) AS controller_log
-  FROM audited_coverage GROUP BY cluster
+  -- replica states are a matter of ZooKeeper's controller; in KRaft the controller's log has all that partitions go through
+  SELECT cluster, bool_or(traced OR kraft AND controller_log) AS traced, bool_or(server_log) AS server_log, bool_or(state_change_log) AS state_change_log,
+    bool_or(controller_log) AS controller_log FROM logs_seen GROUP BY cluster
 ), unheard AS (
   -- brokers that hold replicas, and of which there is nothing
   SELECT l.cluster, array_sort(collect_set(l.broker)) AS brokers FROM audited_broker_load l
+  LEFT ANTI JOIN logs_seen c ON c.cluster = l.cluster AND c.node = l.broker
   LEFT ANTI JOIN audited_coverage c ON c.cluster = l.cluster AND c.node = l.broker AND c.records > 0
   WHERE l.valid_to IS NULL GROUP BY l.cluster
 ), unlimited AS (
@@ -23,10 +22,10 @@ WITH seen AS (
   WHERE a.valid_to IS NULL AND a.replication_factor > 1 GROUP BY a.cluster
 ), gaps AS (
   SELECT s.cluster, array_compact(array(
-    CASE WHEN NOT quorum AND NOT traced THEN 'states of replicas are inferred, not printed (state.change.logger is not at TRACE)' END,
+    CASE WHEN NOT traced THEN 'states of replicas are inferred, not printed (state.change.logger is not at TRACE)' END,
     CASE WHEN NOT server_log THEN 'no server.log - when a broker started, stopped or lost a disk, ISR changes by leaders up to 2.6, offsets lost' END,
     CASE WHEN NOT state_change_log THEN 'no state-change.log - elections, roles of brokers, in KRaft most ISR changes' END,
-    CASE WHEN NOT controller_log AND NOT quorum THEN 'no controller.log - who was controller, reassignments, deletions, brokers that fail' END,
+    CASE WHEN NOT controller_log THEN 'no controller.log - who was controller, reassignments, deletions, brokers that fail' END,
     concat('no log of broker ', array_join(slice(u.brokers, 1, 20), ', '), CASE WHEN size(u.brokers) > 20 THEN ', ..' ELSE '' END, ' - what it did, and when it was down'),
     concat('min.insync.replicas of ', n.topics, ' topic(s) is not logged, and audit.toml names none above 1 - whether acks=all was refused'))) AS what
   FROM seen s LEFT JOIN unheard u ON u.cluster = s.cluster

@@ -39,7 +39,7 @@ WITH begun AS (
     WHERE b.cluster = e.cluster AND b.incarnation = e.incarnation AND b.ts > e.since AND (b.own OR b.node <> e.node)) n
   GROUP BY e.cluster, e.incarnation, e.node, n.until
 ), logged AS (
-  SELECT DISTINCT cluster, node FROM audited_coverage WHERE logger LIKE 'kafka.controller.%' AND records > 0 AND node IS NOT NULL
+  SELECT cluster, node FROM logs_seen WHERE controller_log AND NOT kraft AND node IS NOT NULL
 ), known AS (
   SELECT cluster, incarnation, broker FROM audited_broker_load WHERE valid_to IS NULL
   UNION SELECT cluster, incarnation, broker FROM audited_broker_outages WHERE broker IS NOT NULL
