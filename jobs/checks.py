@@ -17,7 +17,7 @@ import schemas
 from jobs import min_isr
 from jobs.config import Silence, Slo, Threshold, glob_pattern
 from jobs.store import computed_once, moment, quoted, run_concurrently
-from jobs.timelines import CONTROLLER_LOG, SERVER_LOG, STATE_CHANGE_LOG, ClusterFacts
+from jobs.timelines import CONTROLLER_LOG, SERVER_LOG, STATE_CHANGE_LOG, ClusterFacts, moment_of, vacancies
 from jobs.tool_outputs import ToolOutput
 
 AUDITED = (
@@ -53,7 +53,7 @@ def register(
     slos: Sequence[Slo] = (),
 ) -> None:
     """The frames that checks read: audited_<table> (rows of the clusters), clocks, kafka_versions, legal_moves, slos, logs_seen,
-    logged_min_isr, those of `schemas/facts`.
+    brokers_named, logged_min_isr, controller_vacancies, those of `schemas/facts`.
 
     A threshold is a function of cluster and topic; further functions are those of `schemas/functions`.
     """
@@ -66,8 +66,8 @@ def register(
     known = clock_rows(spark, clocks)
     known.createOrReplaceTempView("clocks")
     known.select("cluster", "kafka_version", "version_number").createOrReplaceTempView("kafka_versions")
-    for name, rows in (("logs_seen", logs_seen(facts)), ("logged_min_isr", logged_min_isr(facts))):
-        spark.createDataFrame(rows).createOrReplaceTempView(name)
+    for told in (logs_seen, brokers_named, logged_min_isr, controller_vacancies):
+        spark.createDataFrame(told(facts)).createOrReplaceTempView(told.__name__)
     moves = ", ".join(
         f"({quoted(m.machine)}, {quoted(m.from_state)}, {quoted(m.to_state)}, {schemas.version_number(m.since)})"
         for m in schemas.moves()
@@ -95,6 +95,19 @@ def logs_seen(facts: Mapping[str, ClusterFacts]) -> pa.Table:
     return _table(rows, kinds | flags)
 
 
+def brokers_named(facts: Mapping[str, ClusterFacts]) -> pa.Table:
+    """The brokers that a controller has named as started or alive. out: cluster, incarnation, broker."""
+    rows = {
+        (name, number, broker)
+        for name, one in facts.items()
+        for number, events in one.events_by_number.items()
+        for e in events
+        if e.event_type in ("broker_started", "active_brokers")
+        for broker in e.brokers or ([] if e.broker is None else [e.broker])
+    }
+    return _table(sorted(rows), {"cluster": pa.string(), "incarnation": pa.int32(), "broker": pa.int32()})
+
+
 def logged_min_isr(facts: Mapping[str, ClusterFacts]) -> pa.Table:
     """out: cluster, incarnation, topic (null: every other one), min_isr: the smallest min.insync.replicas that lines tell."""
     rows = [
@@ -104,6 +117,18 @@ def logged_min_isr(facts: Mapping[str, ClusterFacts]) -> pa.Table:
         for topic, value in min_isr.from_lines(told).smallest().items()
     ]
     return _table(rows, {"cluster": pa.string(), "incarnation": pa.int32(), "topic": pa.string(), "min_isr": pa.int32()})
+
+
+def controller_vacancies(facts: Mapping[str, ClusterFacts]) -> pa.Table:
+    """out: cluster, incarnation, node (whose term ended), since, until (null: not known), evidence: records."""
+    rows = [
+        (name, one.incarnation, one.node, moment_of(one.since), None if one.until is None else moment_of(one.until), one.evidence)
+        for name, told in facts.items()
+        for one in vacancies(told)
+    ]
+    at = pa.timestamp("us", "UTC")
+    kinds = {"cluster": pa.string(), "incarnation": pa.int32(), "node": pa.int32(), "since": at, "until": at}
+    return _table(rows, kinds | {"evidence": pa.list_(pa.string())})
 
 
 def _table(rows: Sequence[tuple[Any, ...]], kinds: Mapping[str, pa.DataType]) -> pa.Table:

@@ -36,7 +36,11 @@ ARCHIVE_CLASSES = "KAFKA_AUDIT_ARCHIVE_CLASSES"
 LONG_LIVED = "KAFKA_AUDIT_LONG_LIVED"
 # of a JVM: it cannot be set once a session runs
 CACHED_CLASSES = "spark.sql.codegen.cache.maxEntries"
+# of a container's memory, in the second and the first version of cgroups
+CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 SMALL_INPUT = 64 * 1024 * 1024
+# MB that the JVM may take for a small input, and of a quarter of the machine's memory for any other one at most
+SMALL_HEAP, LARGEST_HEAP = 2048, 8192
 # bytes of logs and of `events`, up to which a second partition costs more than a second core gives
 ONE_PARTITION = 8 * 1024 * 1024
 
@@ -146,7 +150,10 @@ def settings(input_bytes: int | None = None, held_bytes: int = 0) -> dict[str, s
             "spark.databricks.delta.snapshotPartitions": "1",
         }
     java_options = f"-Dlog4j2.configurationFile=file:{_log4j2_file()} -Duser.timezone=UTC"
-    memory = os.environ.get("KAFKA_AUDIT_MEMORY", "2g")
+    memory = (
+        os.environ.get("KAFKA_AUDIT_MEMORY")
+        or f"{SMALL_HEAP if small else max(SMALL_HEAP, min(LARGEST_HEAP, memory_mb() // 4))}m"
+    )
     # C1 alone has 48 MB for its code by default, fills them, throws code away and compiles it again
     java_options += " -XX:ReservedCodeCacheSize=240m"
     if small:
@@ -176,6 +183,13 @@ def settings(input_bytes: int | None = None, held_bytes: int = 0) -> dict[str, s
         conf["spark.jars.packages"] = DELTA
         conf["spark.jars.excludes"] = ",".join(DELTA_EXCLUDES)
     return conf
+
+
+def memory_mb() -> int:
+    """MB of this machine, or of the container where that is given less."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limits = [path.read_text().strip() for path in CGROUP_LIMITS if path.is_file()]
+    return min(machine, *(int(limit) for limit in limits if limit.isdecimal()), machine) >> 20
 
 
 def submitted() -> bool:

@@ -14,6 +14,7 @@ from jobs.timelines.outages import outages
 from jobs.timelines.partition import CODE_VERSION, Folded, fold
 from jobs.timelines.settings import Setting
 from jobs.timelines.summary import CONTROLLER_LOG, SERVER_LOG, STATE_CHANGE_LOG, Summary, is_cluster_event
+from jobs.timelines.vacancies import Vacancy, vacancies
 
 __all__ = [
     "CHECKPOINT",
@@ -32,6 +33,7 @@ __all__ = [
     "PartitionKey",
     "Setting",
     "Summary",
+    "Vacancy",
     "affected",
     "controllers",
     "discontinuities",
@@ -42,5 +44,6 @@ __all__ = [
     "outages",
     "tells_deletion",
     "topic_deletions",
+    "vacancies",
     "wiped",
 ]

@@ -15,6 +15,10 @@ from jobs.timelines.outages import BROKER_EVENTS
 from jobs.timelines.settings import setting_of
 
 ELECTED = frozenset({"controller_elected", "controller_epoch_incremented"})
+# a controller's own lines that its term has begun; lines of others that name the one who has it; a term is over
+TERM_BEGUN = ELECTED | {"controller_activated", "controller_ready", "raft_leader_elected", "controller_znode_claimed"}
+ELECTION_HEARD = frozenset({"controller_election_lost", "raft_state_changed", "quorum_leader_learned"})
+TERM_ENDED = frozenset({"controller_resigned", "controller_renounced"})
 # what only a broker of a KRaft cluster prints, what only a KRaft and what only a ZooKeeper controller does
 KRAFT_BROKER = frozenset({"replica_creating", "roles_changing", "broker_state_changed"})
 KRAFT_CONTROLLER = frozenset({
@@ -43,9 +47,9 @@ TOPIC_GONE = frozenset({"topic_removed", "remove_topic_record"})
 BROKERS_NAMED = frozenset({"active_brokers", "broker_change", "channel_connected"})
 # events of which each is kept
 CLUSTER_EVENTS = (
-    ELECTED | REGISTRATION_REPLAYED | REGISTRATION_DECIDED | REGISTRATION_RECORDED | CONTROLLER_RUNS | TOPIC_GONE
+    TERM_BEGUN | ELECTION_HEARD | TERM_ENDED | REGISTRATION_REPLAYED | REGISTRATION_DECIDED | REGISTRATION_RECORDED | CONTROLLER_RUNS | TOPIC_GONE
     | BROKER_EVENTS | BROKERS_NAMED | {
-        "controller_resigned", "broker_started", "deletion_completed", "topic_record", "clear_elr_record", "snapshot_header_record",
+        "broker_started", "deletion_completed", "topic_record", "clear_elr_record", "snapshot_header_record",
         "feature_replayed", "assignment_changed", "topic_deletion_answered",
     }
 )  # fmt: skip

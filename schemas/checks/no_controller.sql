@@ -7,44 +7,12 @@
 --   majority of the quorum's voters up and connected.
 -- same: day, begin of the first
 -- thresholds: no_controller_seconds=60
-WITH begun AS (
-  SELECT cluster, incarnation, coalesce(controller, node) AS node, ts, record_id, true AS own FROM audited_events
-  WHERE event_type IN ('controller_elected', 'controller_epoch_incremented', 'controller_activated', 'controller_ready', 'raft_leader_elected', 'controller_znode_claimed') AND ts IS NOT NULL
-  UNION ALL
-  -- others name one whose own log is not here; up to the end of its session, the one that is gone, too
-  SELECT cluster, incarnation, CASE WHEN event_type = 'quorum_leader_learned' THEN quorum_node ELSE controller END AS named, ts, record_id, false FROM audited_events
-  WHERE event_type IN ('controller_election_lost', 'raft_state_changed', 'quorum_leader_learned') AND ts IS NOT NULL
-    AND CASE WHEN event_type = 'quorum_leader_learned' THEN quorum_node ELSE controller END IS NOT NULL
-  UNION ALL
-  -- nor the election, and lines in its epoch are
-  SELECT c.cluster, c.incarnation, c.node, e.ts, e.record_id, true
-  FROM audited_controllers c JOIN audited_events e ON e.cluster = c.cluster AND e.record_id = c.record_id AND e.item = 0
-  WHERE c.inferred AND e.ts IS NOT NULL
-), ends AS (
-  SELECT e.cluster, e.incarnation, e.node, e.ts, e.record_id FROM audited_events e
-  WHERE e.event_type IN ('controller_resigned', 'controller_renounced') AND e.ts IS NOT NULL
-  UNION ALL
-  SELECT cluster, incarnation, broker, since, get(evidence, 0) FROM audited_broker_outages WHERE broker IS NOT NULL AND how <> 'first_start'
-), ended AS (
-  -- every broker says that it resigns when it stops: it ends a term only of the one that had the last
-  SELECT e.cluster, e.incarnation, e.node, e.ts AS since, e.record_id
-  FROM ends e JOIN begun b ON b.cluster = e.cluster AND b.incarnation = e.incarnation AND b.ts <= e.ts
-  GROUP BY e.cluster, e.incarnation, e.node, e.ts, e.record_id
-  HAVING max_by(b.node, b.ts) = e.node
-), vacant AS (
-  SELECT e.cluster, e.incarnation, e.node, min(e.since) AS since, n.until, min_by(e.record_id, e.since) AS record_id, max(n.record_id) AS next_record
-  FROM ended e
-  LEFT JOIN LATERAL (
-    SELECT min(b.ts) AS until, min_by(b.record_id, b.ts) AS record_id FROM begun b
-    WHERE b.cluster = e.cluster AND b.incarnation = e.incarnation AND b.ts > e.since AND (b.own OR b.node <> e.node)) n
-  GROUP BY e.cluster, e.incarnation, e.node, n.until
-), logged AS (
+WITH logged AS (
   SELECT cluster, node FROM logs_seen WHERE controller_log AND NOT kraft AND node IS NOT NULL
 ), known AS (
   SELECT cluster, incarnation, broker FROM audited_broker_load WHERE valid_to IS NULL
   UNION SELECT cluster, incarnation, broker FROM audited_broker_outages WHERE broker IS NOT NULL
-  UNION SELECT cluster, incarnation, broker FROM audited_events WHERE event_type = 'broker_started' AND broker IS NOT NULL
-  UNION SELECT cluster, incarnation, explode(brokers) FROM audited_events WHERE event_type = 'active_brokers'
+  UNION SELECT cluster, incarnation, broker FROM brokers_named
 ), unheard AS (
   -- of a ZooKeeper cluster: whoever may have been elected without being heard
   SELECT l.cluster, l.incarnation, l.broker FROM known l
@@ -71,8 +39,8 @@ WITH begun AS (
     concat('Controller ', g.node, ' ended its term at ', date_format(g.since, 'yyyy-MM-dd HH:mm:ss'),
            CASE WHEN g.until IS NULL THEN concat('; no line up to the end of the logs, ', date_format(k.now, 'yyyy-MM-dd HH:mm:ss'), ', tells of another one.')
                 ELSE concat('; the next one was elected at ', date_format(g.until, 'yyyy-MM-dd HH:mm:ss'), ' at the latest.') END) AS detail,
-    concat_ws('|', g.node, g.record_id) AS same, array_compact(array(g.record_id, g.next_record)) AS evidence
-  FROM vacant g
+    concat_ws('|', g.node, get(g.evidence, 0)) AS same, g.evidence
+  FROM controller_vacancies g
   JOIN clocks k ON k.cluster = g.cluster AND (g.until IS NOT NULL OR k.incarnation = g.incarnation)
   WHERE coalesce(g.until, k.now) >= g.since + make_dt_interval(0, 0, 0, no_controller_seconds(g.cluster, NULL))
     -- a broker that is alone is missed as a broker
@@ -85,7 +53,7 @@ WITH begun AS (
            coalesce(concat(' to ', date_format(s.until, 'yyyy-MM-dd HH:mm:ss')), ' on'), '.'),
     concat_ws('|', 'silent', s.record_id), s.records
   FROM silent s
-  LEFT ANTI JOIN vacant g ON g.cluster = s.cluster AND g.incarnation = s.incarnation AND g.since <= s.last_complaint AND coalesce(g.until >= s.since, true)
+  LEFT ANTI JOIN controller_vacancies g ON g.cluster = s.cluster AND g.incarnation = s.incarnation AND g.since <= s.last_complaint AND coalesce(g.until >= s.since, true)
 )
 SELECT
   g.cluster, g.incarnation, CASE WHEN bool_or(g.until IS NULL) THEN 'critical' ELSE 'error' END AS severity,

@@ -1,0 +1,87 @@
+"""When a cluster had no controller, from the ends of terms and the elections after them."""
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from itertools import islice
+from typing import NamedTuple
+
+from jobs.timelines.controllers import terms
+from jobs.timelines.events import Event
+from jobs.timelines.facts import ClusterFacts
+from jobs.timelines.outages import FIRST_START, outages
+from jobs.timelines.summary import ELECTION_HEARD, TERM_BEGUN, TERM_ENDED
+
+
+class Vacancy(NamedTuple):
+    """node: whose term ended; since, until: microseconds, until null: no line tells of another controller. evidence: records."""
+
+    incarnation: int
+    node: int
+    since: int
+    until: int | None
+    evidence: list[str]
+
+
+class _Begin(NamedTuple):
+    """own: the controller's own line; else another's, which up to the end of its session may name one that is gone."""
+
+    ts: int
+    node: int
+    record_id: str
+    own: bool
+
+
+def vacancies(facts: ClusterFacts) -> list[Vacancy]:
+    """The times from the end of the last known term to the next one that any line tells of, by the begin.
+
+    A term ends when its controller resigns or renounces, or is gone as a broker. Every broker says that it resigns when it stops: it ends the
+    term only of the one that had the last.
+    """
+    begun: dict[int, list[_Begin]] = {}
+    for number, _, node, ts, record_id in terms(facts):
+        if node is not None and ts is not None:
+            begun.setdefault(number, []).append(_Begin(ts, node, record_id, True))
+    found: list[Vacancy] = []
+    for number, events in facts.events_by_number.items():
+        begins = sorted([*begun.get(number, ()), *_begins(events)])
+        found += _of_incarnation(number, begins, sorted(_ends(events)))
+    return sorted(found)
+
+
+def _begins(events: Iterable[Event]) -> Iterable[_Begin]:
+    for e in events:
+        if e.ts is None:
+            continue
+        if e.event_type in TERM_BEGUN:
+            named, own = e.node if e.controller is None else e.controller, True
+        elif e.event_type in ELECTION_HEARD:
+            named, own = e.quorum_node if e.event_type == "quorum_leader_learned" else e.controller, False
+        else:
+            continue
+        if named is not None:
+            yield _Begin(e.ts, named, e.record_id, own)
+
+
+def _ends(events: Iterable[Event]) -> Iterable[tuple[int, int, str]]:
+    """(when, whose, record)"""
+    events = list(events)
+    for e in events:
+        if e.event_type in TERM_ENDED and e.ts is not None and e.node is not None:
+            yield e.ts, e.node, e.record_id
+    for outage in outages(events):
+        if outage.broker is not None and outage.how != FIRST_START:
+            yield outage.since, outage.broker, outage.evidence[0]
+
+
+def _of_incarnation(number: int, begins: list[_Begin], ends: list[tuple[int, int, str]]) -> Iterable[Vacancy]:
+    vacant: dict[tuple[int, int | None], Vacancy] = {}
+    for since, node, record_id in ends:
+        place = bisect_right(begins, since, key=lambda begin: begin.ts)
+        if not place or begins[place - 1].node != node:
+            continue
+        after = next((begin for begin in islice(begins, place, None) if begin.own or begin.node != node), None)
+        until = after and after.ts
+        evidence = [record_id, *([after.record_id] if after else [])]
+        # it may end in several ways before the next one begins: the first counts
+        vacant.setdefault((node, until), Vacancy(number, node, since, until, evidence))
+    return vacant.values()
