@@ -7,7 +7,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from jobs.store import of_logs
-from jobs.timelines.facts import METADATA_LOG
+from jobs.timelines.summary import METADATA_LOG
 
 STATE_CHANGE = "state.change.logger"
 QUORUM_CONTROLLER = "org.apache.kafka.controller.QuorumController"

@@ -15,7 +15,11 @@ from jobs.timelines.summary import (
     ELECTED,
     KRAFT_BROKER,
     KRAFT_CONTROLLER,
+    METADATA_DUMP,
+    METADATA_LOG,
     PARTITION_RECORDS,
+    SERVER_LOG,
+    STATE_CHANGE_LOG,
     ZOOKEEPER_CONTROLLER,
     Summary,
     begins_metadata_log,
@@ -23,8 +27,6 @@ from jobs.timelines.summary import (
     log_of,
 )
 
-# logger of the records of a dumped metadata log
-METADATA_LOG = "__cluster_metadata"
 Position = tuple[int, int, int, int, int]
 # the span of lines without a time stamp, whose time counts as 0
 UNDATED: Span = (-1, 1)
@@ -329,7 +331,7 @@ def file_ranks(summary: Summary) -> dict[tuple[int | None, str, int], int]:
         merged[node] |= span.logs if span.logs.bit_count() > 1 else 0
     keys = {}
     for (node, file), span in summary.files.items():
-        for log in (1, 2, 4):
+        for log in (STATE_CHANGE_LOG, CONTROLLER_LOG, SERVER_LOG, METADATA_DUMP):
             lowest = merged[node] & -merged[node] if merged[node] & log else log
             keys[node, file, log] = (node is not None, node or 0, lowest, span.first is not None, span.first or 0, file)
     rank = {key: number for number, key in enumerate(sorted(set(keys.values())))}

@@ -56,14 +56,16 @@ CLUSTER_EVENTS = (
 HOUR, DAY = 3_600_000_000, 86_400_000_000
 # of a controller term so many of the newest lines from memory are kept, to count those of a deposed controller
 MOST_FROM_MEMORY = 1000
-STATE_CHANGE_LOG, CONTROLLER_LOG, SERVER_LOG = 1, 2, 4
+STATE_CHANGE_LOG, CONTROLLER_LOG, SERVER_LOG, METADATA_DUMP = 1, 2, 4, 8
+# logger of the records of a dumped metadata log
+METADATA_LOG = "__cluster_metadata"
 
 
 @cache
 def log_of(logger: str | None) -> int:
-    """Which of Kafka's files a logger writes to, as Kafka's own configuration divides them."""
-    if logger is None:
-        return SERVER_LOG
+    """Which of Kafka's files a logger writes to, as Kafka's own configuration divides them; or a dump of the metadata log."""
+    if logger is None or logger == METADATA_LOG:
+        return SERVER_LOG if logger is None else METADATA_DUMP
     return (
         STATE_CHANGE_LOG if logger.endswith("state.change.logger") else CONTROLLER_LOG if ".controller" in logger else SERVER_LOG
     )
