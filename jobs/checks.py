@@ -31,6 +31,7 @@ OUTAGE = "STRUCT<node: INT, since: TIMESTAMP>"
 OUTAGE_CHECKS = ("broker_down", "cluster_down")
 # a finding that was reported is over when the logs have gone on for this long since they last showed it
 QUIET_HOURS = 24
+MOMENT = pa.timestamp("us", "UTC")
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def register(
     slos: Sequence[Slo] = (),
 ) -> None:
     """The frames that checks read: audited_<table> (rows of the clusters), clocks, kafka_versions, legal_moves, slos, logs_seen,
-    brokers_named, logged_min_isr, controller_vacancies, those of `schemas/facts`.
+    brokers_named, ended_incarnations, logged_min_isr, controller_vacancies, those of `schemas/facts`.
 
     A threshold is a function of cluster and topic; further functions are those of `schemas/functions`.
     """
@@ -66,7 +67,7 @@ def register(
     known = clock_rows(spark, clocks)
     known.createOrReplaceTempView("clocks")
     known.select("cluster", "kafka_version", "version_number").createOrReplaceTempView("kafka_versions")
-    for told in (logs_seen, brokers_named, logged_min_isr, controller_vacancies):
+    for told in (logs_seen, brokers_named, ended_incarnations, logged_min_isr, controller_vacancies):
         spark.createDataFrame(told(facts)).createOrReplaceTempView(told.__name__)
     moves = ", ".join(
         f"({quoted(m.machine)}, {quoted(m.from_state)}, {quoted(m.to_state)}, {schemas.version_number(m.since)})"
@@ -96,16 +97,23 @@ def logs_seen(facts: Mapping[str, ClusterFacts]) -> pa.Table:
 
 
 def brokers_named(facts: Mapping[str, ClusterFacts]) -> pa.Table:
-    """The brokers that a controller has named as started or alive. out: cluster, incarnation, broker."""
-    rows = {
-        (name, number, broker)
-        for name, one in facts.items()
-        for number, events in one.events_by_number.items()
-        for e in events
-        if e.event_type in ("broker_started", "active_brokers")
-        for broker in e.brokers or ([] if e.broker is None else [e.broker])
-    }
-    return _table(sorted(rows), {"cluster": pa.string(), "incarnation": pa.int32(), "broker": pa.int32()})
+    """The brokers that a controller has named as started or alive. out: cluster, incarnation, broker, since: the first time."""
+    first: dict[tuple[str, int, int], int] = {}
+    for name, one in facts.items():
+        for number, events in one.events_by_number.items():
+            for e in events:
+                if e.event_type in ("broker_started", "active_brokers") and e.ts is not None:
+                    for broker in e.brokers or ([] if e.broker is None else [e.broker]):
+                        key = name, number, broker
+                        first[key] = min(first.get(key, e.ts), e.ts)
+    rows = [(*key, moment_of(ts)) for key, ts in sorted(first.items())]
+    return _table(rows, {"cluster": pa.string(), "incarnation": pa.int32(), "broker": pa.int32(), "since": MOMENT})
+
+
+def ended_incarnations(facts: Mapping[str, ClusterFacts]) -> pa.Table:
+    """out: cluster, incarnation, heard_until: up to when its lines tell what it had; the next one began later."""
+    rows = [(name, number, moment_of(at)) for name, one in facts.items() for number, at in one.heard_until.items()]
+    return _table(rows, {"cluster": pa.string(), "incarnation": pa.int32(), "heard_until": MOMENT})
 
 
 def logged_min_isr(facts: Mapping[str, ClusterFacts]) -> pa.Table:
@@ -126,8 +134,7 @@ def controller_vacancies(facts: Mapping[str, ClusterFacts]) -> pa.Table:
         for name, told in facts.items()
         for one in vacancies(told)
     ]
-    at = pa.timestamp("us", "UTC")
-    kinds = {"cluster": pa.string(), "incarnation": pa.int32(), "node": pa.int32(), "since": at, "until": at}
+    kinds = {"cluster": pa.string(), "incarnation": pa.int32(), "node": pa.int32(), "since": MOMENT, "until": MOMENT}
     return _table(rows, kinds | {"evidence": pa.list_(pa.string())})
 
 

@@ -124,3 +124,34 @@ def test_what_is_kept_of_all_events_tells_the_same() -> None:
     found = outages(events)
     assert found
     assert outages(facts.events_by_number[1]) == found
+
+
+THREAD = "kafka.controller.ControllerEventManager$ControllerEventThread"
+
+
+def test_controller_log_alone_tells_of_a_restart() -> None:
+    ends, starts = (told(at, "thread_changed", by=THREAD, text=text) for at, text in ((60, "Shutting down"), (75, "Starting")))
+    assert brief(outages([ends, starts]))[:1] == [(1, 60, 75, "shut_down")]
+    assert outages([starts]) == []
+    assert outages([told(60, "thread_changed", by="kafka.server.NodeToControllerRequestThread", text="Shutting down")]) == []
+
+
+def test_who_is_elected_while_it_stops_does_not_serve_again() -> None:
+    stop = [told(60, "broker_stop_signal"), told(63, "controller_elected", by="kafka.controller.KafkaController")]
+    assert brief(outages([*started(1), *stop]))[:1] == [(1, 60, None, "shut_down")]
+    # a new process is another matter, however soon
+    again = [*stop, told(70, "broker_starting"), told(75, "controller_elected", by="kafka.controller.KafkaController")]
+    assert brief(outages([*started(1), *again]))[:1] == [(1, 60, 75, "shut_down")]
+
+
+def test_a_broker_that_nobody_has_seen_yet_is_no_survivor() -> None:
+    lists = [told(at, "active_brokers", 1, brokers=brokers) for at, brokers in ((5, (1,)), (90, (1, 2)))]
+    stop = [told(60, "broker_stop_signal"), *started(1, 80)]
+    found = outages([*started(1), *lists, *stop])
+    assert [(o.since // SECOND, o.until and o.until // SECOND) for o in found if o.broker is None] == [(60, 82)]
+
+
+def test_a_broker_whose_session_ends_twice_served_in_between() -> None:
+    seen = [told(60, "broker_fenced", 9, broker=1), told(90, "broker_process_started"), told(500, "broker_fenced", 9, broker=1)]
+    life = told(2, "broker_unfenced", 9, broker=1)
+    assert brief(outages([life, *seen]))[:2] == [(1, 60, 500, "crashed"), (1, 500, None, "session_lost")]

@@ -47,3 +47,12 @@ def test_what_others_say() -> None:
     assert brief(*ends, told(80, "partition_online", 3, controller=3, controller_epoch=2, topic="a", partition=0)) == [
         (1, 60, 80)
     ]
+
+
+def test_elections_that_nobody_tells() -> None:
+    ends = [elected(10, 1, 1), told(60, "controller_resigned", 1)]
+    # epoch 2 had somebody, too
+    assert brief(*ends, elected(500, 3, 3)) == []
+    # a broker takes in what the next one sends
+    sent = told(63, "become_started", 4, by="state.change.logger", controller=2, controller_epoch=2, topic="a", partition=0)
+    assert brief(*ends, sent, elected(500, 2, 3)) == [(1, 60, 63)]

@@ -222,6 +222,15 @@ class ClusterFacts:
         }
 
     @cached_property
+    def heard_until(self) -> dict[int, int]:
+        """Incarnation that has ended -> the last time stamp of a line of it about the cluster: up to then what it had is known."""
+        ends = incarnation_ends(self.of_name)
+        return {
+            number: max((e.ts for e in self.events_by_number.get(number, ()) if e.ts is not None and e.ts < end), default=end)
+            for number, end in ends.items()
+        }
+
+    @cached_property
     def newest_by_number(self) -> dict[int, int]:
         """Incarnation -> when it ended, or the newest time stamp of its files."""
         found: dict[int, int] = {}

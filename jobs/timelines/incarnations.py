@@ -59,12 +59,13 @@ def incarnation_starts(markers: Iterable[Marker]) -> list[int]:
 
     A cluster that is set up anew has a cluster id that was never seen before, and its metadata log (KRaft) begins with offset 0 once
     more; of the two counts what tells more lives. Where no line names the id, its controller epochs start again: /controller_epoch in
-    ZooKeeper only grows, so an election in an epoch that was reached before, later than clocks can differ, is one of another life.
+    ZooKeeper only grows, so an election in an epoch that was reached before, later than clocks can differ, is one of another life; but a
+    controller that could not write its epoch tries the same one again.
     """
     starts: list[int] = []
     ids: set[str] = set()
     unnamed_start: int | None = None
-    reached, reached_at = 0, None
+    reached, reached_at, reached_by = 0, None, None
     markers = list(markers)
     logs = {marker.ts for marker in markers if marker.begins_log}
     by_log = len(logs) > len({marker.cluster_id for marker in markers} - {None})
@@ -79,14 +80,15 @@ def incarnation_starts(markers: Iterable[Marker]) -> list[int]:
         epoch = marker.controller_epoch
         if epoch is None:
             continue
-        if reached_at is not None and epoch <= reached:
+        is_tried_again = epoch == reached > 1 and marker.node == reached_by is not None
+        if reached_at is not None and epoch <= reached and not is_tried_again:
             later = marker.ts - reached_at
             if later > CLOCK_SKEW or (epoch == 1 and later > FIRST_ELECTION_SKEW):
                 starts.append(marker.ts)
                 unnamed_start = marker.ts
                 reached, reached_at = 0, None
         if epoch > reached:
-            reached, reached_at = epoch, marker.ts
+            reached, reached_at, reached_by = epoch, marker.ts, marker.node
     return starts
 
 

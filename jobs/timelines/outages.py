@@ -39,15 +39,26 @@ _SIGNS: dict[str, tuple[str, str, frozenset[str]]] = {
     "register_broker_record": (KNOWN, "broker", frozenset()),
     "broker_registered": (SERVING, "broker", frozenset({"KafkaZkClient", "ZkUtils", "ZkUtils$"})),
     "broker_running": (SERVING, "node", frozenset({"KafkaServer"})),
+    # a broker that stops may be elected while the others have gone
+    "controller_elected": (PRESENT, "node", frozenset({"KafkaController"})),
     "broker_started": (SERVING, "broker", frozenset()),
     "broker_unfenced": (SERVING, "broker", frozenset()),
     "unfence_broker_record": (SERVING, "broker", frozenset()),
     "broker_unfencing_record": (SERVING, "broker", frozenset()),
     "active_brokers": (LISTED, "brokers", frozenset()),
 }
+# of a ZooKeeper broker: printed once by every process, about when it registers, and when it stops
+CONTROLLER_THREAD = "ControllerEventManager$ControllerEventThread"
 # these say it by the state that the broker goes to
 _CHANGES = frozenset({"broker_state_changed", "registration_change_record"})
 BROKER_EVENTS = _CHANGES.union(_SIGNS)
+
+
+def is_of_broker(e: Event) -> bool:
+    """Whether an event says something about a broker's life."""
+    return e.event_type in BROKER_EVENTS or (e.event_type == "thread_changed" and (e.logger or "").endswith(CONTROLLER_THREAD))
+
+
 # a node that only says these may be a controller of a KRaft quorum, which is no broker
 _OF_ANY_NODE = frozenset({"broker_stop_signal", "broker_process_started", "broker_halted", "broker_shutdown_granted"})
 
@@ -91,12 +102,14 @@ class _Open:
         self.since, self.how = first.ts, how
         self.starting_at: int | None = None
         self.stop_asked = None if first.said == FENCED else False
+        # a process that was told to stop and did not start since
+        self.is_stopping = False
         self.stopping_at = first.ts
         self.evidence = [first.record_id]
 
     def is_still_listed(self, at: int) -> bool:
         """Whether a list of live brokers may name it though it stops."""
-        return self.how == SHUT_DOWN and at < self.stopping_at + STILL_LISTED
+        return self.how == SHUT_DOWN and self.starting_at is None and at < self.stopping_at + STILL_LISTED
 
     def outage(self, broker: int, until: int | None) -> Outage:
         """What it was, all told."""
@@ -105,11 +118,11 @@ class _Open:
     def add(self, sign: _Sign) -> None:
         """One more sign of it."""
         if sign.said in _STOPS:
-            self.stop_asked, self.stopping_at = True, sign.ts
+            self.stop_asked, self.stopping_at, self.is_stopping = True, sign.ts, True
         elif self.stop_asked is None and sign.said != FENCED:
             self.stop_asked = False
         if sign.said == STARTING:
-            self.starting_at = sign.ts  # the last start: earlier ones came to nothing
+            self.starting_at, self.is_stopping = sign.ts, False  # the last start: earlier ones came to nothing
             if self.how == SESSION_LOST:
                 self.how = CRASHED
         elif sign.said in _STOPS and self.how == SESSION_LOST:
@@ -123,13 +136,14 @@ class _Open:
 def outages(events: Iterable[Event], assigned: Iterable[int] = ()) -> list[Outage]:
     """All outages of one incarnation, by broker and time; after them those in which no broker was left (broker None).
 
-    events: in any order; those that are none of BROKER_EVENTS, or have no time stamp, count for nothing. assigned: brokers that hold replicas.
+    events: in any order; those that say nothing of a broker, or have no time stamp, count for nothing. assigned: brokers that hold replicas.
     """
-    signs = _by_broker([e for e in events if e.event_type in BROKER_EVENTS and e.ts is not None])
+    signs = _by_broker([e for e in events if is_of_broker(e) and e.ts is not None])
     found = [outage for broker in sorted(signs) for outage in _of_broker(broker, signs[broker])]
     whole: list[Outage] = []
     if signs.keys() >= set(assigned):  # of a broker that nothing is known about, it is not known that it was gone
-        whole = list(_of_all(found, {broker: min(some).ts for broker, some in signs.items()}))
+        known = {broker: [sign.ts for sign in some if sign.said not in {ABSENT, KNOWN}] for broker, some in signs.items()}
+        whole = list(_of_all(found, {broker: min(times) for broker, times in known.items() if times}))
     return [outage._replace(all_since=_within(outage, whole)) for outage in found] + whole
 
 
@@ -173,6 +187,11 @@ def _about(event: Event) -> Iterator[tuple[str, int]]:
         if said is not None and whose is not None:
             yield said, whose
         return
+    if event.event_type == "thread_changed":
+        said = {"Starting": SERVING, "Shutting down": STOPPING}.get(event.text or "")
+        if said is not None and event.node is not None:
+            yield said, event.node
+        return
     said, whom, loggers = _SIGNS[event.event_type]
     if loggers and (event.logger or "").rsplit(".", 1)[-1] not in loggers:
         return
@@ -203,9 +222,10 @@ def _of_broker(broker: int, signs: list[_Sign]) -> Iterator[Outage]:
             if how is not None:
                 now = _Open(sign, how)
                 now.add(sign)
-        elif sign.said == SERVED and not now.stop_asked:
+        elif (sign.said == SERVED and not now.is_stopping) or (sign.said == LOST and now.starting_at is not None):
+            # it served up to then: nobody else is asked to stop, or loses a session
             yield now.outage(broker, sign.ts)
-            now = _Open(sign, SHUT_DOWN)
+            now = _Open(sign, SHUT_DOWN if sign.said == SERVED else SESSION_LOST)
             now.add(sign)
         elif sign.said in {SERVING, PRESENT} and not (sign.said == PRESENT and now.is_still_listed(sign.ts)):
             now.add(sign)
@@ -244,7 +264,7 @@ def _of_all(outages: list[Outage], known_since: dict[int, int]) -> Iterator[Outa
 
 
 def _together(since: int, members: list[Outage], until: int | None) -> Outage:
-    asked = {member.stop_asked for member in members}
+    asked = {member.stop_asked for member in members if since - member.since <= STOPPING_TOGETHER}
     how = SHUT_DOWN if True in asked and False not in asked else CRASHED
     evidence = list(dict.fromkeys(record for member in members for record in member.evidence[:2]))
     return Outage(None, since, until, how, None, since, asked == {True}, evidence[:20])

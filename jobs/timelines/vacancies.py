@@ -8,6 +8,7 @@ from typing import NamedTuple
 from jobs.timelines.controllers import terms
 from jobs.timelines.events import Event
 from jobs.timelines.facts import ClusterFacts
+from jobs.timelines.incarnations import incarnation
 from jobs.timelines.outages import FIRST_START, outages
 from jobs.timelines.summary import ELECTION_HEARD, TERM_BEGUN, TERM_ENDED
 
@@ -23,12 +24,16 @@ class Vacancy(NamedTuple):
 
 
 class _Begin(NamedTuple):
-    """own: the controller's own line; else another's, which up to the end of its session may name one that is gone."""
+    """own: the controller's own line, or a request of its; else another's word, which up to the end of its session may name one that is gone.
+
+    epoch: controller epoch, -1: not told. record_id: empty: none that is kept.
+    """
 
     ts: int
     node: int
     record_id: str
     own: bool
+    epoch: int = -1
 
 
 def vacancies(facts: ClusterFacts) -> list[Vacancy]:
@@ -38,12 +43,19 @@ def vacancies(facts: ClusterFacts) -> list[Vacancy]:
     term only of the one that had the last.
     """
     begun: dict[int, list[_Begin]] = {}
-    for number, _, node, ts, record_id in terms(facts):
+    for number, epoch, node, ts, record_id in terms(facts):
         if node is not None and ts is not None:
-            begun.setdefault(number, []).append(_Begin(ts, node, record_id, True))
+            begun.setdefault(number, []).append(_Begin(ts, node, record_id, True, epoch))
+    for (epoch, node), places in facts.summary.sent.items():
+        if node is not None:
+            for (folder, of_node), ts in places.items():
+                number = incarnation(facts.of_name, f"{folder}/", of_node, ts)
+                begun.setdefault(number, []).append(_Begin(ts, node, "", True, epoch))
     found: list[Vacancy] = []
     for number, events in facts.events_by_number.items():
-        begins = sorted([*begun.get(number, ()), *_begins(events)])
+        begins = sorted(
+            [*begun.get(number, ()), *_begins(events)], key=lambda begin: (begin.ts, begin.node, not begin.record_id, begin)
+        )
         found += _of_incarnation(number, begins, sorted(_ends(events)))
     return sorted(found)
 
@@ -54,12 +66,14 @@ def _begins(events: Iterable[Event]) -> Iterable[_Begin]:
             continue
         if e.event_type in TERM_BEGUN:
             named, own = e.node if e.controller is None else e.controller, True
+        elif e.event_type == "controller_renounced" and e.quorum_node is not None:
+            named, own = e.quorum_node, True
         elif e.event_type in ELECTION_HEARD:
             named, own = e.quorum_node if e.event_type == "quorum_leader_learned" else e.controller, False
         else:
             continue
         if named is not None:
-            yield _Begin(e.ts, named, e.record_id, own)
+            yield _Begin(e.ts, named, e.record_id, own, -1 if e.controller_epoch is None else e.controller_epoch)
 
 
 def _ends(events: Iterable[Event]) -> Iterable[tuple[int, int, str]]:
@@ -79,9 +93,16 @@ def _of_incarnation(number: int, begins: list[_Begin], ends: list[tuple[int, int
         place = bisect_right(begins, since, key=lambda begin: begin.ts)
         if not place or begins[place - 1].node != node:
             continue
-        after = next((begin for begin in islice(begins, place, None) if begin.own or begin.node != node), None)
+        before = [begin for begin in islice(begins, place) if begin.node == node]
+        reached = max(begin.epoch for begin in before)
+        # what the old one sent may be taken in later
+        after = next(
+            (b for b in islice(begins, place, None) if (b.own or b.node != node) and (b.epoch < 0 or b.epoch > reached)), None
+        )
+        if after is not None and after.epoch > reached + 1 > 0:
+            continue  # others were elected in between, and nobody tells when
         until = after and after.ts
-        evidence = [record_id, *([after.record_id] if after else [])]
+        evidence = [record_id, *([after.record_id] if after and after.record_id else [])]
         # it may end in several ways before the next one begins: the first counts
         vacant.setdefault((node, until), Vacancy(number, node, since, until, evidence))
     return vacant.values()

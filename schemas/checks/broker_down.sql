@@ -27,7 +27,9 @@ WITH hit AS (
     coalesce(h.leaderless_now, 0) AS leaderless_now, coalesce(h.leaderless_long, 0) AS leaderless_long,
     coalesce(h.out_of_sync, 0) AS out_of_sync, coalesce(h.out_of_sync_now, 0) AS out_of_sync_now, h.longest,
     EXISTS (SELECT 1 FROM watched w WHERE w.cluster = o.cluster AND NOT w.node <=> o.broker
-            AND w.hour BETWEEN date_trunc('HOUR', o.since) AND coalesce(o.until, k.now)) AS is_watched,
+            AND w.hour = date_trunc('HOUR', o.since)) AS is_watched,
+    EXISTS (SELECT 1 FROM partition_spells p WHERE p.cluster = o.cluster AND p.incarnation = o.incarnation AND p.kind = 'leaderless' AND p.cause_broker IS NULL
+            AND p.since <= coalesce(o.until, k.now) AND p.until >= o.since) AS others_leaderless,
     coalesce(o.until, k.now) >= o.since + make_dt_interval(0, 0, broker_down_minutes(o.cluster, NULL)) AS long
   FROM audited_broker_outages o
   JOIN clocks k ON k.cluster = o.cluster AND k.now >= o.since
@@ -54,6 +56,7 @@ SELECT
               ELSE ' and is not back in these logs' END,
          CASE WHEN d.how = 'crashed' THEN '; no line tells it to stop. ' ELSE '. ' END,
          CASE WHEN d.leaderless = 0 AND d.out_of_sync = 0 AND NOT d.is_watched THEN 'What became of its partitions these logs do not show'
+              WHEN d.leaderless = 0 AND d.others_leaderless THEN 'Partitions had no leader meanwhile; whether for want of it these logs do not show'
               WHEN d.leaderless = 0 THEN 'No partition lost its leader for want of it'
               ELSE concat(d.leaderless, ' partition(s) had no leader meanwhile, for up to ', round(d.longest / 1000), ' s',
                           CASE WHEN d.leaderless_now > 0 THEN concat('; ', d.leaderless_now, ' still have none') ELSE '' END) END,

@@ -7,7 +7,7 @@
 -- same: broker, begin
 -- thresholds: broker_start_minutes=10
 WITH refused AS (
-  SELECT cluster, incarnation, coalesce(broker, node) AS broker, ts, record_id, event_type, coalesce(error_code, error_class, 'node already exists') AS why
+  SELECT cluster, incarnation, coalesce(broker, node) AS broker, ts, record_id, event_type, coalesce(error_code, error_class, CASE WHEN event_type = 'znode_create_failed' THEN 'node already exists' ELSE 'no answer' END) AS why
   FROM audited_events
   WHERE event_type IN ('broker_registration_failed', 'broker_start_failed') OR event_type = 'znode_create_failed' AND path LIKE '/brokers/ids/%'
 )
@@ -18,7 +18,7 @@ SELECT
   concat('broker ', o.broker) AS thing,
   concat('Broker ', o.broker, ' was started at ', date_format(o.starting_at, 'yyyy-MM-dd HH:mm:ss'),
          CASE WHEN o.until IS NULL THEN concat('; up to ', date_format(max(k.now), 'yyyy-MM-dd HH:mm:ss'), ' no line says that it serves')
-              ELSE concat(' and served from ', date_format(o.until, 'yyyy-MM-dd HH:mm:ss'), ' on') END,
+              ELSE concat(', and the first line that says that it serves is of ', date_format(o.until, 'yyyy-MM-dd HH:mm:ss')) END,
          CASE WHEN count(r.record_id) > 0 THEN concat('; ', count(r.record_id), ' refusal(s), the last: ', max_by(r.why, r.ts)) ELSE '' END, '.') AS detail,
   concat_ws('|', o.broker, o.starting_at) AS same,
   slice(array_distinct(concat(o.evidence, array_sort(collect_set(r.record_id)))), 1, 20) AS evidence

@@ -2,13 +2,13 @@
 -- title: Cluster without a broker
 -- why: No broker was left, so nothing could be written or read. It is critical while it lasts (a warning for broker_start_minutes after
 --   a start), an error when it lasted for broker_down_minutes and is over, a warning when it was shorter, and info where every broker had
---   been told to stop.
+--   been told to stop, or only its session was lost for less than half a minute.
 -- do: If nobody meant it, look at what the brokers have in common - power, network, disks, ZooKeeper or the quorum. Start the brokers that
 --   went last first - they hold the newest data.
 -- same: begin
 SELECT
   o.cluster, o.incarnation,
-  CASE WHEN o.how = 'shut_down' THEN 'info' WHEN o.until IS NULL AND k.now < b.starting_at + make_dt_interval(0, 0, broker_start_minutes(o.cluster, NULL)) THEN 'warning'
+  CASE WHEN o.how = 'shut_down' OR b.sessions AND o.until < o.since + INTERVAL 30 SECONDS THEN 'info' WHEN o.until IS NULL AND k.now < b.starting_at + make_dt_interval(0, 0, broker_start_minutes(o.cluster, NULL)) THEN 'warning'
        WHEN o.until IS NULL THEN 'critical'
        WHEN o.until < o.since + make_dt_interval(0, 0, broker_down_minutes(o.cluster, NULL)) THEN 'warning' ELSE 'error' END AS severity,
   CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, CAST(NULL AS INT) AS node,
@@ -28,7 +28,7 @@ JOIN clocks k ON k.cluster = o.cluster
   -- the life of an earlier cluster of that name is over
   AND (o.until IS NOT NULL OR o.incarnation = k.incarnation)
 JOIN (
-  SELECT m.cluster, m.incarnation, m.all_since, array_sort(collect_set(m.broker)) AS brokers, max(m.starting_at) AS starting_at,
+  SELECT m.cluster, m.incarnation, m.all_since, array_sort(collect_set(m.broker)) AS brokers, max(m.starting_at) AS starting_at, bool_and(m.how = 'session_lost') AS sessions,
     array_sort(collect_set(CASE WHEN m.how <> 'shut_down' THEN m.broker END)) AS unasked
   FROM audited_broker_outages m WHERE m.broker IS NOT NULL AND m.all_since IS NOT NULL GROUP BY m.cluster, m.incarnation, m.all_since
 ) b ON b.cluster = o.cluster AND b.incarnation = o.incarnation AND b.all_since = o.since

@@ -1,7 +1,7 @@
 -- severity: warning
 -- title: Controller changes often
--- why: The controller was elected anew several times within an hour (controllers_per_hour), not counting those that were told to stop. Every
---   change reads the whole state anew; requests wait meanwhile.
+-- why: The controller was elected anew several times within an hour (controllers_per_hour), not counting elections after a controller was told to
+--   stop, or within a minute after the start of the process that was elected. Every change reads the whole state anew; requests wait meanwhile.
 -- do: Look at why each one lost it - session expiry (garbage collection, ZooKeeper latency), fetch timeouts in the quorum, restarts.
 -- same: day
 -- thresholds: controllers_per_hour=5
@@ -10,10 +10,17 @@ WITH terms AS (
   FROM audited_events e
   WHERE e.event_type IN ('controller_elected', 'controller_epoch_incremented', 'controller_activated') AND e.ts IS NOT NULL
   GROUP BY e.cluster, e.incarnation, coalesce(e.controller, e.node), e.controller_epoch
+), started AS (
+  SELECT cluster, incarnation, node, ts FROM audited_events
+  WHERE node IS NOT NULL AND (event_type IN ('broker_starting', 'broker_process_started', 'controller_module_starting', 'quorum_controller_created')
+    OR event_type = 'thread_changed' AND logger LIKE '%$ControllerEventThread' AND raw LIKE '%] Starting%')
 ), unasked AS (
-  SELECT t.* FROM terms t
-  LEFT ANTI JOIN audited_broker_outages o ON o.cluster = t.cluster AND o.incarnation = t.incarnation AND o.how IN ('shut_down', 'first_start')
-    AND t.at BETWEEN o.since AND coalesce(o.until, t.at) + INTERVAL 1 MINUTE
+  SELECT t.* FROM (SELECT *, lag(node) OVER (PARTITION BY cluster, incarnation ORDER BY at) AS before FROM terms) t
+  LEFT ANTI JOIN audited_broker_outages o ON o.cluster = t.cluster AND o.incarnation = t.incarnation AND o.broker = t.before AND o.how = 'shut_down'
+    AND t.at BETWEEN o.since AND o.since + INTERVAL 1 MINUTE
+  LEFT ANTI JOIN started s ON s.cluster = t.cluster AND s.incarnation = t.incarnation AND s.node = t.node AND t.at BETWEEN s.ts AND s.ts + INTERVAL 1 MINUTE
+  -- the first one that is logged changes nothing
+  WHERE t.before IS NOT NULL
 ), counted AS (
   SELECT *, count(*) OVER (PARTITION BY cluster, incarnation ORDER BY at RANGE BETWEEN INTERVAL 1 HOUR PRECEDING AND CURRENT ROW) AS within_hour FROM unasked
 )
@@ -22,7 +29,7 @@ SELECT
   CAST(NULL AS INT) AS replica, CAST(NULL AS INT) AS node, min(c.at) AS first_seen, max(c.at) AS last_seen,
   max(c.at) < max(k.now) - INTERVAL 1 HOUR AS ended,
   concat(count(*), ' elections in a day') AS thing,
-  concat(count(*), ' controllers were elected on ', date_format(min(c.at), 'yyyy-MM-dd'), ', up to ', max(c.within_hour), ' within one hour: nodes ',
+  concat(count(*), ' elections that no stop or start explains on ', date_format(min(c.at), 'yyyy-MM-dd'), ', up to ', max(c.within_hour), ' within one hour: nodes ',
          array_join(array_sort(collect_set(c.node)), ', '), '.') AS detail,
   concat(date_trunc('DAY', c.at)) AS same,
   slice(array_sort(collect_list(c.record_id)), 1, 20) AS evidence

@@ -1,7 +1,7 @@
 -- severity: warning
 -- title: Follower in and out of the ISR
--- why: One follower falls out of the ISR and comes back, several times within an hour (isr_turns_per_hour), and no outage of
---   its broker is logged. It is barely fast enough; under a little more load it stays out, and producers with acks=all wait for it every time.
+-- why: One follower falls out of the ISR, others stay in it, and it comes back, several times within an hour (isr_turns_per_hour); no outage
+--   of its broker is logged. It is barely fast enough; under a little more load it stays out, and producers with acks=all wait for it every time.
 -- do: Look at disk and network of that broker, at garbage collections, and at replica.lag.time.max.ms (10 s before 2.5, 30 s since).
 -- same: follower, day
 -- only: out_of_sync
@@ -13,7 +13,7 @@ WITH turns AS (
     collect_list(struct(topic, partition, replica, since, until)) AS subjects, flatten(collect_list(evidence)) AS evidence,
     array_distinct(flatten(collect_list(down_meanwhile))) AS down
   FROM partition_spells
-  WHERE kind = 'out_of_sync' AND ended AND cause_broker IS NULL
+  WHERE kind = 'out_of_sync' AND ended AND returned AND cause_broker IS NULL
   GROUP BY cluster, incarnation, replica, date_trunc('HOUR', since)
 ), lived AS (
   -- records of its own server.log, and of the controller's, in the same hours

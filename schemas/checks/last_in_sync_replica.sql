@@ -16,7 +16,8 @@ SELECT
          ' for one, from ', date_format(min(s.since), 'yyyy-MM-dd HH:mm:ss'),
          CASE WHEN bool_and(s.ended) THEN ' to ' ELSE ' to the end of the logs, ' END, date_format(max(s.until), 'yyyy-MM-dd HH:mm:ss'),
          '. ', coalesce(
-           concat('Broker ', s.cause_broker, ' was down.'),
+           concat('Broker ', s.cause_broker, ' was down from ', date_format(s.cause_since, 'yyyy-MM-dd HH:mm:ss'),
+                  CASE WHEN max(s.cause_until) IS NULL THEN ' on.' ELSE concat(' to ', date_format(max(s.cause_until), 'yyyy-MM-dd HH:mm:ss'), '.') END),
            broker_life(array_sort(array_distinct(flatten(collect_list(s.missing)))), array_sort(array_distinct(flatten(collect_list(s.down_meanwhile)))),
                      array_sort(array_distinct(flatten(collect_list(s.silent)))),
                      max(s.alive_until), CASE WHEN bool_and(size(s.silent) = 0 OR s.watched_until IS NOT NULL) THEN max(coalesce(s.watched_until, s.alive_until)) END))) AS detail,
@@ -26,4 +27,5 @@ SELECT
   max(named_struct('node', CASE WHEN s.cause_all_since IS NULL THEN s.cause_broker END, 'since', coalesce(s.cause_all_since, s.cause_since))) AS outage
 FROM partition_spells s
 WHERE s.kind = 'last_in_sync' AND s.until >= s.since + make_dt_interval(0, 0, 0, last_in_sync_seconds(s.cluster, s.topic))
-GROUP BY s.cluster, s.incarnation, s.replica, s.cause_broker, s.cause_since, s.cause_all_since, s.cause_how
+GROUP BY s.cluster, s.incarnation, s.replica, s.cause_broker, s.cause_since, s.cause_all_since, s.cause_how,
+  CASE WHEN s.cause_since IS NULL THEN date_trunc('HOUR', s.since) END

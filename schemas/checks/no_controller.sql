@@ -10,9 +10,11 @@
 WITH logged AS (
   SELECT cluster, node FROM logs_seen WHERE controller_log AND NOT kraft AND node IS NOT NULL
 ), known AS (
-  SELECT cluster, incarnation, broker FROM audited_broker_load WHERE valid_to IS NULL
-  UNION SELECT cluster, incarnation, broker FROM audited_broker_outages WHERE broker IS NOT NULL
-  UNION SELECT cluster, incarnation, broker FROM brokers_named
+  -- of which the logs tell since when
+  SELECT cluster, incarnation, broker, min(since) AS since FROM (
+    SELECT cluster, incarnation, broker, valid_from AS since FROM audited_broker_load WHERE valid_to IS NULL AND valid_from IS NOT NULL
+    UNION ALL SELECT cluster, incarnation, broker, since FROM audited_broker_outages WHERE broker IS NOT NULL
+    UNION ALL SELECT cluster, incarnation, broker, since FROM brokers_named) GROUP BY cluster, incarnation, broker
 ), unheard AS (
   -- of a ZooKeeper cluster: whoever may have been elected without being heard
   SELECT l.cluster, l.incarnation, l.broker FROM known l
@@ -44,7 +46,7 @@ WITH logged AS (
   JOIN clocks k ON k.cluster = g.cluster AND (g.until IS NOT NULL OR k.incarnation = g.incarnation)
   WHERE coalesce(g.until, k.now) >= g.since + make_dt_interval(0, 0, 0, no_controller_seconds(g.cluster, NULL))
     -- a broker that is alone is missed as a broker
-    AND EXISTS (SELECT 1 FROM known u WHERE u.cluster = g.cluster AND u.incarnation = g.incarnation AND u.broker <> g.node)
+    AND EXISTS (SELECT 1 FROM known u WHERE u.cluster = g.cluster AND u.incarnation = g.incarnation AND u.broker <> g.node AND u.since <= g.since)
     AND NOT EXISTS (SELECT 1 FROM unheard u WHERE u.cluster = g.cluster AND u.incarnation = g.incarnation AND u.broker <> g.node)
   UNION ALL
   SELECT s.cluster, s.incarnation, CAST(NULL AS INT), s.since, s.until, concat('brokers ', array_join(s.nodes, ', '), ' reach none'),

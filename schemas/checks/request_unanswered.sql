@@ -14,6 +14,10 @@ WITH refused AS (
     AND (e.event_type = 'request_answered_with_error' OR e.event_type = 'request_answered' AND e.error_code NOT IN ('0', 'NONE'))
     -- whoever refuses a controller that was replaced is right (stale_controller)
     AND coalesce(e.error_code, '') NOT IN ('11', 'STALE_CONTROLLER_EPOCH')
+    -- one answer, printed at TRACE and as an error
+    AND NOT (e.event_type = 'request_answered_with_error' AND EXISTS (
+      SELECT 1 FROM audited_events a WHERE a.cluster = e.cluster AND a.incarnation = e.incarnation AND a.node <=> e.node AND a.broker = e.broker
+        AND a.event_type = 'request_answered' AND a.error_code NOT IN ('0', 'NONE') AND a.ts BETWEEN e.ts - INTERVAL 1 SECOND AND e.ts + INTERVAL 1 SECOND))
   UNION ALL
   SELECT e.cluster, e.incarnation, e.node, 'LEADER_AND_ISR', e.event_type, e.topic, e.partition, e.ts, e.record_id
   FROM audited_events e WHERE e.event_type IN ('become_error', 'become_failed_by_zookeeper', 'log_not_created') AND e.node IS NOT NULL

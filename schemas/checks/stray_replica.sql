@@ -30,6 +30,10 @@ SELECT
   slice(array_distinct(flatten(collect_list(s.records))), 1, 20) AS evidence,
   collect_list(struct(s.topic, s.partition, s.node AS replica, s.ts AS since, CAST(NULL AS TIMESTAMP) AS until)) AS subjects
 FROM left_behind s
+-- an earlier cluster of that name is gone
+JOIN clocks k ON k.cluster = s.cluster AND k.incarnation = s.incarnation
+-- what is held up is no secret (topic_deletion_blocked)
+LEFT ANTI JOIN audited_topic_deletions d ON d.cluster = s.cluster AND d.incarnation = s.incarnation AND d.topic = s.topic AND d.outcome <> 'completed'
 LEFT ANTI JOIN removed r ON r.cluster = s.cluster AND r.incarnation = s.incarnation AND r.node = s.node AND r.topic = s.topic AND r.partition = s.partition
   AND r.ts >= s.ts - INTERVAL 1 MINUTE
 -- a replica that the broker was given again since

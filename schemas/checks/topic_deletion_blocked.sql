@@ -26,6 +26,8 @@ SELECT
   o.outage
 FROM audited_topic_deletions d
 JOIN clocks n ON n.cluster = d.cluster
+  -- what an earlier cluster of that name had to delete is gone with it
+  AND (d.outcome = 'completed' OR d.incarnation = n.incarnation)
 LEFT JOIN LATERAL (
   SELECT max_by(named_struct('node', CASE WHEN b.all_since IS NULL THEN b.broker END, 'since', coalesce(b.all_since, b.since)), b.since) AS outage
   FROM audited_broker_outages b

@@ -9,10 +9,11 @@
 -- only: out_of_sync
 -- thresholds: under_replicated_minutes=10
 WITH late AS (
-  SELECT s.*, greatest(s.since, coalesce(s.cause_until, s.since)) AS begun
+  -- since its broker was last back; while it is down that is a matter of broker_down
+  SELECT s.*, greatest(s.since, s.cause_until, s.back_at) AS begun
   FROM partition_spells s
-  WHERE s.kind = 'out_of_sync' AND (s.cause_broker IS NULL OR s.cause_until IS NOT NULL)
-    AND s.until >= greatest(s.since, coalesce(s.cause_until, s.since)) + make_dt_interval(0, 0, under_replicated_minutes(s.cluster, s.topic))
+  WHERE s.kind = 'out_of_sync' AND (s.cause_broker IS NULL OR s.cause_until IS NOT NULL) AND NOT s.down_at_end
+    AND s.until >= greatest(s.since, s.cause_until, s.back_at) + make_dt_interval(0, 0, under_replicated_minutes(s.cluster, s.topic))
 ), stopped AS (
   SELECT cluster, incarnation, node, max_by(record_id, ts) AS record_id, max(ts) AS at FROM audited_events
   WHERE event_type = 'fetch_stopped' GROUP BY cluster, incarnation, node
@@ -29,7 +30,7 @@ SELECT
          ' for one, from ', date_format(min(l.begun), 'yyyy-MM-dd HH:mm:ss'),
          CASE WHEN bool_and(l.ended) THEN ' to ' ELSE ' to the end of the logs, ' END, date_format(max(l.until), 'yyyy-MM-dd HH:mm:ss'), '. ',
          CASE WHEN max(d.node) IS NOT NULL THEN 'A log directory of its broker has failed.'
-              WHEN max(l.cause_until) IS NOT NULL THEN 'Its broker had been down and serves again, but does not catch up.'
+              WHEN max(coalesce(l.cause_until, l.back_at)) IS NOT NULL THEN 'Its broker had been down and serves again, but does not catch up.'
               ELSE broker_life(array_sort(array_distinct(flatten(collect_list(l.missing)))), array_sort(array_distinct(flatten(collect_list(l.down_meanwhile)))),
                      array_sort(array_distinct(flatten(collect_list(l.silent)))),
                                max(l.alive_until), CASE WHEN bool_and(size(l.silent) = 0 OR l.watched_until IS NOT NULL) THEN max(coalesce(l.watched_until, l.alive_until)) END) END) AS detail,

@@ -3,7 +3,7 @@
 WITH told AS (
   -- one leader epoch and partition epoch of one partition: its leader, its followers and the controller all print it
   SELECT cluster, incarnation, node, topic, partition, leader_epoch, coalesce(partition_epoch, -1) AS partition_epoch,
-    max(CASE WHEN event_type = 'leader_started' THEN node ELSE leader END) AS leader, min(ts) AS ts, min_by(record_id, ts) AS record_id, CASE WHEN event_type IN ('leader_started', 'follower_started') THEN 'role' ELSE 'change' END AS kind
+    max(CASE WHEN event_type = 'leader_started' THEN node ELSE leader END) AS leader, min(ts) AS ts, min_by(record_id, ts) AS record_id, min_by(file, ts) AS file, CASE WHEN event_type IN ('leader_started', 'follower_started') THEN 'role' ELSE 'change' END AS kind
   FROM audited_events
   WHERE topic IS NOT NULL AND leader_epoch IS NOT NULL AND node IS NOT NULL AND ts IS NOT NULL
     AND (event_type IN ('leader_started', 'follower_started') OR says = 'happened' AND to_state = 'OnlinePartition')
@@ -15,7 +15,9 @@ WITH told AS (
     a.ts, a.record_id, b.record_id AS other_record
   FROM told a
   JOIN told b ON b.cluster = a.cluster AND b.incarnation = a.incarnation AND b.topic = a.topic AND b.partition = a.partition
-    AND b.leader_epoch = a.leader_epoch AND b.node <> a.node AND coalesce(b.leader = a.leader, true)
+    AND b.leader_epoch = a.leader_epoch AND b.node <> a.node
+    -- who writes to one file has one clock
+    AND b.file <> a.file AND coalesce(b.leader = a.leader, true)
     AND (a.kind = 'change' AND b.kind = 'role' OR a.kind = 'role' AND b.kind = 'role' AND a.node < b.node AND a.partition_epoch = b.partition_epoch)
 ), measured AS (
   SELECT cluster, incarnation, node, other, count(*) AS facts, min(ms) AS least, max(ms) AS most,
