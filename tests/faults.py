@@ -146,7 +146,7 @@ class Case:
 
 
 TRACE, RESTART = "3.3.2-trace/delete-topic-dead-broker", "3.9.1-default/controlled-shutdown"
-STOP = r"SIGTERM|shutting down|[Ss]hut down|controlled shutdown|Shutdown"
+STOP = r"SIGTERM|[Ss]hutting down|[Ss]hut down|controlled shutdown|[Ss]hutdown"
 GONE = frozenset({"broker_down", "last_in_sync_replica", "cluster_down", "partition_leaderless"})
 LOST = frozenset({"history_broken", "log_gap", "blind_spot", "topic_deletion_blocked"})
 FAULTS = (

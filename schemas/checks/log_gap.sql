@@ -1,7 +1,7 @@
 -- severity: warning
 -- title: Hours missing from a node's log
--- why: A node wrote before and after, no outage of it is known, and these logs hold nothing of it for longer than log_gap_minutes, while another node names
---   it over such a time. What happened there then is not in the timelines.
+-- why: A node wrote before and after, no outage of it is known, and these logs hold nothing of it for longer than log_gap_minutes, while others wrote for as
+--   long, and one of them names it. What happened there then is not in the timelines.
 -- do: Look for a rotated file that was not collected; see what the node's log4j keeps (MaxBackupIndex), and whether its disk was full.
 -- same: node, begin
 -- thresholds: log_gap_minutes=90
@@ -29,8 +29,12 @@ WITH written AS (
       OR e.event_type IN ('follower_started', 'fetcher_added', 'fetcher_added_at_offset') AND e.leader = g.node
       OR e.event_type IN ('channel_connected', 'broker_started', 'broker_unfenced', 'leader_and_isr_sending') AND e.broker = g.node)
   GROUP BY g.cluster, g.incarnation, g.node, g.before, g.ts, g.record_before, g.record_id
-  -- time in which no node wrote, as of a machine that sleeps, is no gap of one of them
-  HAVING max(e.ts) >= min(e.ts) + make_dt_interval(0, 0, log_gap_minutes(g.cluster, NULL))
+), awake AS (
+  -- whole hours of it in which others wrote: time in which no node does, as of a machine that sleeps, is no gap of one of them
+  SELECT g.cluster, g.incarnation, g.node, g.ts, count(DISTINCT c.hour) AS hours
+  FROM gaps g
+  JOIN audited_coverage c ON c.cluster = g.cluster AND c.node <> g.node AND c.records > 0 AND c.hour >= g.before AND c.hour + INTERVAL 1 HOUR <= g.ts
+  GROUP BY g.cluster, g.incarnation, g.node, g.ts
 )
 SELECT
   m.cluster, m.incarnation, 'warning' AS severity, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,
@@ -41,5 +45,7 @@ SELECT
   concat_ws('|', m.node, m.record_before) AS same,
   array_distinct(concat(array(m.record_before, m.record_id), m.records)) AS evidence
 FROM missed m
+JOIN awake a ON a.cluster = m.cluster AND a.incarnation = m.incarnation AND a.node = m.node AND a.ts = m.ts
+  AND a.hours * 60 >= log_gap_minutes(m.cluster, NULL)
 LEFT ANTI JOIN audited_broker_outages o ON o.cluster = m.cluster AND o.incarnation = m.incarnation AND o.broker = m.node
   AND o.since <= m.before + INTERVAL 2 MINUTES AND coalesce(o.until >= m.ts - INTERVAL 2 MINUTES, true)
