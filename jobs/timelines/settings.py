@@ -35,4 +35,5 @@ def setting_of(e: Event) -> Setting | None:
 
 
 def _number(text: str | None) -> int | None:
-    return int(text) if text and text.isdecimal() else None
+    # what has ten digits and more is none that a table could hold
+    return int(text) if text and text.isdecimal() and len(text) < 10 else None
