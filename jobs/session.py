@@ -189,7 +189,7 @@ def memory_mb() -> int:
     """MB of this machine, or of the container where that is given less."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limits = [path.read_text().strip() for path in CGROUP_LIMITS if path.is_file()]
-    return min(machine, *(int(limit) for limit in limits if limit.isdecimal()), machine) >> 20
+    return min([machine, *(int(limit) for limit in limits if limit.isdecimal())]) >> 20
 
 
 def submitted() -> bool:

@@ -64,8 +64,10 @@ METADATA_LOG = "__cluster_metadata"
 @cache
 def log_of(logger: str | None) -> int:
     """Which of Kafka's files a logger writes to, as Kafka's own configuration divides them; or a dump of the metadata log."""
-    if logger is None or logger == METADATA_LOG:
-        return SERVER_LOG if logger is None else METADATA_DUMP
+    if logger is None:
+        return SERVER_LOG
+    if logger == METADATA_LOG:
+        return METADATA_DUMP
     return (
         STATE_CHANGE_LOG if logger.endswith("state.change.logger") else CONTROLLER_LOG if ".controller" in logger else SERVER_LOG
     )

@@ -1,7 +1,7 @@
 """When a cluster had no controller, from the ends of terms and the elections after them."""
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -76,9 +76,8 @@ def _begins(events: Iterable[Event]) -> Iterable[_Begin]:
             yield _Begin(e.ts, named, e.record_id, own, -1 if e.controller_epoch is None else e.controller_epoch)
 
 
-def _ends(events: Iterable[Event]) -> Iterable[tuple[int, int, str]]:
+def _ends(events: Sequence[Event]) -> Iterable[tuple[int, int, str]]:
     """(when, whose, record)"""
-    events = list(events)
     for e in events:
         if e.event_type in TERM_ENDED and e.ts is not None and e.node is not None:
             yield e.ts, e.node, e.record_id
@@ -88,13 +87,18 @@ def _ends(events: Iterable[Event]) -> Iterable[tuple[int, int, str]]:
 
 
 def _of_incarnation(number: int, begins: list[_Begin], ends: list[tuple[int, int, str]]) -> Iterable[Vacancy]:
+    highest: dict[int, int] = {}
+    # of each begin: the highest epoch that its node had by then
+    epochs = []
+    for begin in begins:
+        highest[begin.node] = max(highest.get(begin.node, -1), begin.epoch)
+        epochs.append(highest[begin.node])
     vacant: dict[tuple[int, int | None], Vacancy] = {}
     for since, node, record_id in ends:
         place = bisect_right(begins, since, key=lambda begin: begin.ts)
         if not place or begins[place - 1].node != node:
             continue
-        before = [begin for begin in islice(begins, place) if begin.node == node]
-        reached = max(begin.epoch for begin in before)
+        reached = epochs[place - 1]
         # what the old one sent may be taken in later
         after = next(
             (b for b in islice(begins, place, None) if (b.own or b.node != node) and (b.epoch < 0 or b.epoch > reached)), None

@@ -79,7 +79,7 @@ WITH stated AS (
   GROUP BY s.cluster, s.incarnation, s.topic, s.partition, s.kind, s.replica, s.island
 ), asked AS (
   -- of each spell: the brokers that were missing, and the controller (null)
-  SELECT s.cluster, s.incarnation, s.until AS at, explode(concat(s.blamed, array(CAST(NULL AS INT)))) AS broker, s.ended,
+  SELECT s.cluster, s.incarnation, s.until AS at, explode(concat(s.blamed, array(CAST(NULL AS INT)))) AS broker,
     named_struct('topic', s.topic, 'partition', s.partition, 'kind', s.kind, 'replica', s.replica, 'island', s.island, 'since', s.since) AS spell
   FROM spells s
   WHERE s.kind IN ('out_of_sync', 'last_in_sync', 'below_min_isr')
