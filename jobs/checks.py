@@ -128,14 +128,14 @@ def logged_min_isr(facts: Mapping[str, ClusterFacts]) -> pa.Table:
 
 
 def controller_vacancies(facts: Mapping[str, ClusterFacts]) -> pa.Table:
-    """out: cluster, incarnation, node (whose term ended), since, until (null: not known), evidence: records."""
+    """out: cluster, incarnation, node (whose term ended), since, until (null: not known), is_end_seen: until is the election, evidence: records."""
     rows = [
-        (name, one.incarnation, one.node, moment_of(one.since), None if one.until is None else moment_of(one.until), one.evidence)
+        (name, number, node, moment_of(since), None if until is None else moment_of(until), *rest)
         for name, told in facts.items()
-        for one in vacancies(told)
+        for number, node, since, until, *rest in vacancies(told)
     ]
     kinds = {"cluster": pa.string(), "incarnation": pa.int32(), "node": pa.int32(), "since": MOMENT, "until": MOMENT}
-    return _table(rows, kinds | {"evidence": pa.list_(pa.string())})
+    return _table(rows, kinds | {"is_end_seen": pa.bool_(), "evidence": pa.list_(pa.string())})
 
 
 def _table(rows: Sequence[tuple[Any, ...]], kinds: Mapping[str, pa.DataType]) -> pa.Table:

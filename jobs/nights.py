@@ -36,7 +36,6 @@ from jobs.timelines import (
     controllers,
     discontinuities,
     kraft_topic_deletions,
-    outages,
     tells_deletion,
     topic_deletions,
 )
@@ -618,8 +617,8 @@ def _write_cluster_tables(store: Store, facts: Mapping[str, ClusterFacts]) -> No
     gone = [
         (name, number, *outage)
         for name, one in facts.items()
-        for number, events in one.events_by_number.items()
-        for outage in outages(events, brokers.get((name, number), ()))
+        for number in one.events_by_number
+        for outage in one.outages(number, brokers.get((name, number), ()))
     ]
     _replace_few(store, "broker_outages", facts, gone)
 

@@ -154,4 +154,78 @@ def test_a_broker_that_nobody_has_seen_yet_is_no_survivor() -> None:
 def test_a_broker_whose_session_ends_twice_served_in_between() -> None:
     seen = [told(60, "broker_fenced", 9, broker=1), told(90, "broker_process_started"), told(500, "broker_fenced", 9, broker=1)]
     life = told(2, "broker_unfenced", 9, broker=1)
-    assert brief(outages([life, *seen]))[:2] == [(1, 60, 500, "crashed"), (1, 500, None, "session_lost")]
+    first, second = outages([life, *seen])[:2]
+    assert brief([first, second]) == [(1, 60, 500, "crashed"), (1, 500, None, "session_lost")]
+    # it had come back by then; up to its start it was surely gone
+    assert (first.down_until, first.is_end_seen, second.is_end_seen) == (90 * SECOND, False, True)
+
+
+def test_what_only_shows_that_a_broker_had_come_back() -> None:
+    gone = [*started(1), *started(2), told(60, "broker_failed", 2, broker=1)]
+    listed = [told(at, "active_brokers", 2, brokers=brokers) for at, brokers in ((70, [2]), (4000, [1, 2]))]
+    (outage,) = [o for o in outages([*gone, *listed]) if o.how == "session_lost"]
+    assert (outage.until, outage.down_until) == (4000 * SECOND, 70 * SECOND)
+    (outage,) = [o for o in outages([*gone, told(90, "broker_started", 2, broker=1)]) if o.how == "session_lost"]
+    assert (outage.until, outage.down_until) == (90 * SECOND, 90 * SECOND)
+    # that all were gone at once nobody tells: it may have come back long before the other went
+    last = told(3990, "broker_stopping", 2)
+    assert not [o for o in outages([*gone, listed[1], last]) if o.broker is None]
+
+
+def sent(second: float, node: int, epoch: int) -> Event:
+    """A broker takes in what the controller of an epoch, broker 2, sends."""
+    return told(
+        second, "become_started", node, by="state.change.logger", controller=2, controller_epoch=epoch, topic="a", partition=0
+    )
+
+
+def test_a_broker_that_works_for_a_later_controller_is_back() -> None:
+    gone = [*started(1), *started(2), sent(10, 1, 5), sent(10, 2, 5), told(60, "broker_failed", 2, broker=1)]
+
+    def of_facts(*more: Event) -> list[tuple]:
+        return brief(ClusterFacts.of(Summary.of([*gone, *more])).outages(1))
+
+    assert of_facts() == [(1, 60, None, "session_lost")]
+    assert of_facts(sent(500, 2, 6), sent(501, 1, 6)) == [(1, 60, 501, "session_lost")]
+    # a clock that is fast: the term began before the broker was gone
+    assert of_facts(sent(58, 2, 6), sent(62, 1, 6)) == [(1, 60, None, "session_lost")]
+
+
+def test_the_logs_that_a_process_closed() -> None:
+    again = [told(88, "broker_starting"), told(91, "broker_registered", by="kafka.zk.KafkaZkClient", broker=1)]
+    clean, unclean = (told(89, f"log_dir_{how}", by="kafka.log.LogManager") for how in ("clean", "unclean"))
+    assert brief(outages([*started(1), *started(2), *again])) == [(1, 88, 91, "crashed")]
+    assert brief(outages([*started(1), *started(2), *again, clean])) == [(1, 88, 91, "shut_down")]
+    assert brief(outages([*started(1), *started(2), *again, clean, unclean])) == [(1, 88, 91, "crashed")]
+
+
+def test_a_controller_that_fences_and_is_none_any_more() -> None:
+    up = [told(3, "broker_unfenced", 101, broker=broker) for broker in (1, 2)]
+    fence, renounced = told(40, "broker_fenced", 101, broker=1), told(40.3, "controller_renounced", 101)
+    assert brief(outages([*up, fence])) == [(1, 40, None, "session_lost")]
+    assert brief(outages([*up, fence, renounced])) == []
+
+
+def test_what_a_standby_controller_prints() -> None:
+    """The log of the active one is not here."""
+    where = {"by": "org.apache.kafka.controller.ClusterControlManager", "broker": 1, "controller": 102}
+    registered = told(1, "broker_registration_replayed", 102, broker_epoch=5, fenced=True, **where)
+    unfenced = told(2, "broker_unfencing_replayed", 102, broker_epoch=5, fenced=False, **where)
+    fenced = told(60, "broker_fencing_replayed", 102, broker_epoch=5, fenced=True, **where)
+    again = [
+        told(90, "broker_registration_replayed", 102, broker_epoch=9, fenced=True, **where),
+        told(95, "broker_unfencing_replayed", 102, broker_epoch=9, fenced=False, **where),
+    ]
+    mode = told(
+        1, "partition_registered", 102, by="org.apache.kafka.controller.ReplicationControlManager", topic="a", partition=0
+    )
+
+    def of_facts(*events: Event) -> list[Outage]:
+        return [o for o in ClusterFacts.of(Summary.of([mode, *events])).outages(1) if o.broker is not None]
+
+    assert brief(of_facts(registered, unfenced, fenced)) == [(1, 60, None, "session_lost")]
+    assert brief(of_facts(registered, unfenced, fenced, *again)) == [(1, 60, 95, "session_lost")]
+    # what it reads when it starts is history
+    start = told(0, "quorum_controller_created", 102, by="org.apache.kafka.controller.QuorumController")
+    history = [registered, unfenced, fenced._replace(ts=2 * SECOND), *(e._replace(ts=2 * SECOND) for e in again)]
+    assert of_facts(start, *history) == []

@@ -24,6 +24,11 @@ def test_a_term_ends_and_another_begins() -> None:
     assert brief(elected(10, 1, 1), resigned, elected(95, 1, 2)) == [(1, 60, 95)]
     (one,) = vacancies(ClusterFacts.of(Summary.of([elected(10, 1, 1), resigned, elected(90, 2, 2)])))
     assert one.evidence == [resigned.record_id, elected(90, 2, 2).record_id]
+    assert one.is_end_seen
+    # its election is not there, but a line of its term
+    line = told(90, "partition_online", 2, controller=2, controller_epoch=2, topic="a", partition=0)
+    (one,) = vacancies(ClusterFacts.of(Summary.of([elected(10, 1, 1), resigned, line])))
+    assert (one.until, one.is_end_seen) == (90 * SECOND, False)
 
 
 def test_every_broker_says_that_it_resigns() -> None:

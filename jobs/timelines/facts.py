@@ -8,7 +8,8 @@ from typing import Any, Self
 
 from jobs.timelines.events import Event, PartitionKey, with_next
 from jobs.timelines.incarnations import Lineage, Marker, folder_of, incarnation, incarnation_ends, lineages
-from jobs.timelines.kraft_facts import FOREVER, KRaftFacts, Span, kraft_facts
+from jobs.timelines.kraft_facts import FOREVER, KRaftFacts, Span, kraft_facts, registration_signs
+from jobs.timelines.outages import WORKING, Outage, Sign, outages
 from jobs.timelines.settings import Setting, setting_of
 from jobs.timelines.summary import (
     CONTROLLER_LOG,
@@ -221,6 +222,29 @@ class ClusterFacts:
             for number, some in events.items()
         }
 
+    def outages(self, number: int, assigned: Iterable[int] = ()) -> list[Outage]:
+        """The outages of one incarnation. assigned: the brokers that hold replicas."""
+        more = registration_signs(self[number].kraft)
+        for broker, signs in self._work_by_number.get(number, {}).items():
+            more.setdefault(broker, []).extend(signs)
+        return outages(self.events_by_number[number], assigned, more)
+
+    @cached_property
+    def _work_by_number(self) -> dict[int, dict[int, list[Sign]]]:
+        """Incarnation -> broker -> its first lines in terms of ZooKeeper controllers: what it says as one, or is sent by one."""
+        found: dict[int, dict[int, list[Sign]]] = {}
+        begun: dict[tuple[int, int], int] = {}
+        first = []
+        for (epoch, _), places in self.summary.sent.items():
+            for (folder, node), (ts, record_id) in places.items():
+                number = incarnation(self.of_name, f"{folder}/", node, ts)
+                begun[number, epoch] = min(begun.get((number, epoch), ts), ts)
+                if node is not None and not self[number].is_kraft_at(ts):
+                    first.append((number, epoch, node, ts, record_id))
+        for number, epoch, node, ts, record_id in first:
+            found.setdefault(number, {}).setdefault(node, []).append(Sign(ts, WORKING, record_id, begun[number, epoch]))
+        return found
+
     @cached_property
     def heard_until(self) -> dict[int, int]:
         """Incarnation that has ended -> the last time stamp of a line of it about the cluster: up to then what it had is known."""
@@ -266,7 +290,7 @@ class ClusterFacts:
         end = incarnation_ends(self.of_name).get(number, FOREVER)
         begun: dict[tuple[int, int | None], int] = {}
         for term, places in self.summary.sent.items():
-            for (folder, node), ts in places.items():
+            for (folder, node), (ts, _) in places.items():
                 if incarnation(self.of_name, f"{folder}/", node, ts) == number:
                     begun[term] = min(begun.get(term, ts), ts)
         terms = [(epoch, ts, node) for (epoch, node), ts in begun.items()]

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from jobs.timelines.events import Event, with_next
+from jobs.timelines.outages import ABSENT, KNOWN, PRESENT, SERVED, SERVING, Sign
+from jobs.timelines.outages import FENCED as SAID_FENCED
 from jobs.timelines.summary import ACTING, CONTROLLER_RUNS, REGISTRATION_DECIDED, REGISTRATION_RECORDED, REGISTRATION_REPLAYED
 
 FENCED, ONLINE, LEAVING, UNREGISTERED = "KRaftFenced", "KRaftOnline", "KRaftControlledShutdown", "KRaftUnregistered"
@@ -209,6 +211,29 @@ def _once(events: Iterable[Event]) -> list[tuple[int, Event]]:
         later[broker] = min(e.ts or 0, later.get(broker, FOREVER))
         placed.append((epoch * 1000 + number, e._replace(ts=later[broker])))
     return placed
+
+
+def registration_signs(kraft: KRaftFacts) -> dict[int, list[Sign]]:
+    """Broker -> what its registrations say of its outages, where the log of the active controller, which says it itself, is not here.
+
+    Of what a starting controller reads the last word counts; when it came to be so nobody tells.
+    """
+    spans = [span for some in kraft.replays.values() for span in some]
+    found: dict[int, list[Sign]] = {}
+    for broker, standings in kraft.brokers.items():
+        signs = found.setdefault(broker, [])
+        for n, (standing, after) in enumerate(with_next(standings)):
+            if (ts := standing.ts) is None or kraft.hears_controller(ts, ts):
+                continue
+            read = [(since, until) for since, until in spans if since <= ts < until]
+            if any(after is not None and since <= (after.ts or 0) < until for since, until in read):
+                continue
+            told = {ONLINE: PRESENT, FENCED: ABSENT} if read else {ONLINE: SERVING, FENCED: SAID_FENCED, LEAVING: SERVED}
+            if n == 0 and not read:
+                told[FENCED] = KNOWN  # it registers for the first time
+            if (said := told.get(standing.state)) is not None:
+                signs.append(Sign(ts, said, standing.record_id))
+    return found
 
 
 def _registration(e: Event) -> str | None:

@@ -1,7 +1,7 @@
 """`broker_outages`: when each broker did not serve, from what it and the controllers print."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from jobs.timelines.events import Event
@@ -15,6 +15,12 @@ FENCED = "fenced"
 _STOPS = frozenset({STOPPING, STOPPED, SERVED})
 # a list of all live brokers: who stands in it, and who does not; KNOWN: no more than that it is a broker
 LISTED, PRESENT, ABSENT, KNOWN = "listed", "present", "absent", "known"
+# it takes part in a controller's term: the controller counts it among the live ones
+WORKING = "working"
+# of the process that starts: the one before it has closed its logs, or has not
+CLEAN, UNCLEAN = "clean", "unclean"
+# these do not show that its own life was logged by then
+_ASIDE = frozenset({ABSENT, KNOWN, WORKING, CLEAN, UNCLEAN})
 
 # event type -> (what it says, whom it is about, last parts of the loggers that it is taken from; empty: any)
 _SIGNS: dict[str, tuple[str, str, frozenset[str]]] = {
@@ -35,6 +41,8 @@ _SIGNS: dict[str, tuple[str, str, frozenset[str]]] = {
     "zookeeper_session_expired": (LOST, "node", frozenset({"ZooKeeperClient"})),
     "broker_process_started": (STARTING, "node", frozenset()),
     "broker_starting": (STARTING, "node", frozenset({"KafkaServer", "BrokerServer"})),
+    "log_dir_clean": (CLEAN, "node", frozenset()),
+    "log_dir_unclean": (UNCLEAN, "node", frozenset()),
     "broker_incarnated": (KNOWN, "broker", frozenset()),
     "register_broker_record": (KNOWN, "broker", frozenset()),
     "broker_registered": (SERVING, "broker", frozenset({"KafkaZkClient", "ZkUtils", "ZkUtils$"})),
@@ -74,6 +82,8 @@ FIRST_START = "first_start"  # these logs begin with its start
 STOPPING_TOGETHER = 15 * 60 * 1_000_000
 # a broker that stops is in the list of the live ones until its session is closed: three requests to the controller, then its logs
 STILL_LISTED = 5 * 60 * 1_000_000
+# a controller that learns so soon after it fenced a broker that it is none has not written it
+RENOUNCED_AT_ONCE = 1_000_000
 
 
 class Outage(NamedTuple):
@@ -82,67 +92,102 @@ class Outage(NamedTuple):
     broker: int | None
     since: int
     until: int | None
+    down_until: int | None
     how: str
     starting_at: int | None
     all_since: int | None
     stop_asked: bool | None
     evidence: list[str]
 
+    @property
+    def is_end_seen(self) -> bool:
+        """Whether lines tell when it ended, or none does."""
+        return self.until == self.down_until
 
-class _Sign(NamedTuple):
+
+class Sign(NamedTuple):
+    """What a record says of a broker. begun (WORKING): since when the term is known that it takes part in."""
+
     ts: int
     said: str
     record_id: str
+    begun: int = -1
 
 
 class _Open:
     """An outage that goes on."""
 
-    def __init__(self, first: _Sign, how: str) -> None:
+    def __init__(self, first: Sign, how: str) -> None:
         self.since, self.how = first.ts, how
+        self.down_until = first.ts
         self.starting_at: int | None = None
         self.stop_asked = None if first.said == FENCED else False
         # a process that was told to stop and did not start since
         self.is_stopping = False
         self.stopping_at = first.ts
+        self.closed_logs: set[str] = set()
         self.evidence = [first.record_id]
 
-    def is_still_listed(self, at: int) -> bool:
-        """Whether a list of live brokers may name it though it stops."""
-        return self.how == SHUT_DOWN and self.starting_at is None and at < self.stopping_at + STILL_LISTED
+    def is_back(self, sign: Sign) -> bool:
+        """Whether a sign shows that the broker serves. A list of live brokers may name it though it stops, a term that began before goes on."""
+        if sign.said == SERVING:
+            return True
+        if sign.said != PRESENT and not (sign.said == WORKING and sign.begun > self.since):
+            return False
+        return not (self.how == SHUT_DOWN and self.starting_at is None and sign.ts < self.stopping_at + STILL_LISTED)
 
-    def outage(self, broker: int, until: int | None) -> Outage:
+    def outage(self, broker: int, until: int | None, down_until: int | None) -> Outage:
         """What it was, all told."""
-        return Outage(broker, self.since, until, self.how, self.starting_at, None, self.stop_asked, self.evidence)
+        how, asked = self.how, self.stop_asked
+        if how == CRASHED and self.closed_logs == {CLEAN}:
+            how, asked = SHUT_DOWN, True
+        return Outage(broker, self.since, until, down_until, how, self.starting_at, None, asked, self.evidence)
 
-    def add(self, sign: _Sign) -> None:
+    def ended(self, broker: int, sign: Sign) -> Outage:
+        """What it was, with a sign that shows that it is over: that the broker serves now, or that it did up to now."""
+        down_until = sign.ts if sign.said == SERVING else self.down_until
+        if sign.said in {SERVING, PRESENT, WORKING}:
+            self.add(sign)
+        return self.outage(broker, sign.ts, down_until)
+
+    def add(self, sign: Sign) -> None:
         """One more sign of it."""
         if sign.said in _STOPS:
             self.stop_asked, self.stopping_at, self.is_stopping = True, sign.ts, True
         elif self.stop_asked is None and sign.said != FENCED:
             self.stop_asked = False
-        if sign.said == STARTING:
+        if sign.said in {CLEAN, UNCLEAN}:
+            self.closed_logs.add(sign.said)
+        elif sign.said == STARTING:
             self.starting_at, self.is_stopping = sign.ts, False  # the last start: earlier ones came to nothing
+            self.closed_logs.clear()
             if self.how == SESSION_LOST:
                 self.how = CRASHED
         elif sign.said in _STOPS and self.how == SESSION_LOST:
             self.how = SHUT_DOWN
         elif sign.said == FAILED and self.how in {SESSION_LOST, FIRST_START, CRASHED}:
             self.how = BROKE_DOWN
+        self.down_until = sign.ts
         if sign.record_id not in self.evidence and len(self.evidence) < 12:
             self.evidence.append(sign.record_id)
 
 
-def outages(events: Iterable[Event], assigned: Iterable[int] = ()) -> list[Outage]:
+def outages(
+    events: Iterable[Event], assigned: Iterable[int] = (), more: Mapping[int, Sequence[Sign]] | None = None
+) -> list[Outage]:
     """All outages of one incarnation, by broker and time; after them those in which no broker was left (broker None).
 
     events: in any order; those that say nothing of a broker, or have no time stamp, count for nothing. assigned: brokers that hold replicas.
+    more: what was put together from several records; of WORKING those that are known to be brokers otherwise count.
     """
-    signs = _by_broker([e for e in events if is_of_broker(e) and e.ts is not None])
+    signs = _by_broker([e for e in events if e.ts is not None])
+    for broker, some in (more or {}).items():
+        if broker in signs or any(sign.said != WORKING for sign in some):
+            signs[broker] = sorted({*signs.get(broker, ()), *some})
     found = [outage for broker in sorted(signs) for outage in _of_broker(broker, signs[broker])]
     whole: list[Outage] = []
     if signs.keys() >= set(assigned):  # of a broker that nothing is known about, it is not known that it was gone
-        known = {broker: [sign.ts for sign in some if sign.said not in {ABSENT, KNOWN}] for broker, some in signs.items()}
+        known = {broker: [sign.ts for sign in some if sign.said not in _ASIDE] for broker, some in signs.items()}
         whole = list(_of_all(found, {broker: min(times) for broker, times in known.items() if times}))
     return [outage._replace(all_since=_within(outage, whole)) for outage in found] + whole
 
@@ -155,18 +200,27 @@ def _within(outage: Outage, whole: list[Outage]) -> int | None:
     return None
 
 
-def _by_broker(events: list[Event]) -> dict[int, list[_Sign]]:
+def _by_broker(events: list[Event]) -> dict[int, list[Sign]]:
     """What is said about each broker, in the order of time."""
-    signs: dict[int, list[_Sign]] = defaultdict(list)
+    signs: dict[int, list[Sign]] = defaultdict(list)
     brokers: set[int] = set()
     listed: list[Event] = []
+    renounced = sorted(
+        (e.node, e.ts) for e in events if e.event_type == "controller_renounced" and e.ts is not None and e.node is not None
+    )
     for event in events:
+        if not is_of_broker(event):
+            continue
         assert event.ts is not None
+        if event.event_type == "broker_fenced" and any(
+            node == event.node and 0 <= at - event.ts <= RENOUNCED_AT_ONCE for node, at in renounced
+        ):
+            continue
         for said, broker in _about(event):
             if said == LISTED:
                 listed.append(event)
                 break
-            signs[broker].append(_Sign(event.ts, said, event.record_id))
+            signs[broker].append(Sign(event.ts, said, event.record_id))
             if event.event_type not in _OF_ANY_NODE:
                 brokers.add(broker)
     for event in listed:
@@ -174,7 +228,7 @@ def _by_broker(events: list[Event]) -> dict[int, list[_Sign]]:
         present = set(event.brokers or ())
         brokers |= present
         for broker in brokers | present:
-            signs[broker].append(_Sign(event.ts, PRESENT if broker in present else ABSENT, event.record_id))
+            signs[broker].append(Sign(event.ts, PRESENT if broker in present else ABSENT, event.record_id))
     return {broker: sorted(signs[broker]) for broker in brokers if broker in signs}
 
 
@@ -201,7 +255,7 @@ def _about(event: Event) -> Iterator[tuple[str, int]]:
         yield said, broker
 
 
-def _of_broker(broker: int, signs: list[_Sign]) -> Iterator[Outage]:
+def _of_broker(broker: int, signs: list[Sign]) -> Iterator[Outage]:
     """The outages of one broker; signs in the order of time."""
     now: _Open | None = None
     known = False
@@ -224,18 +278,19 @@ def _of_broker(broker: int, signs: list[_Sign]) -> Iterator[Outage]:
                 now.add(sign)
         elif (sign.said == SERVED and not now.is_stopping) or (sign.said == LOST and now.starting_at is not None):
             # it served up to then: nobody else is asked to stop, or loses a session
-            yield now.outage(broker, sign.ts)
+            yield now.ended(broker, sign)
             now = _Open(sign, SHUT_DOWN if sign.said == SERVED else SESSION_LOST)
             now.add(sign)
-        elif sign.said in {SERVING, PRESENT} and not (sign.said == PRESENT and now.is_still_listed(sign.ts)):
-            now.add(sign)
-            yield now.outage(broker, sign.ts)
+        elif now.is_back(sign):
+            yield now.ended(broker, sign)
             now = None
-        elif sign.said not in {PRESENT, ABSENT, KNOWN}:
+        elif sign.said == ABSENT:
+            now.down_until = sign.ts
+        elif sign.said not in {PRESENT, WORKING, KNOWN}:
             now.add(sign)
-        known = known or sign.said not in {ABSENT, KNOWN}
+        known = known or sign.said not in _ASIDE
     if now is not None:
-        yield now.outage(broker, None)
+        yield now.outage(broker, None, None)
 
 
 def _of_all(outages: list[Outage], known_since: dict[int, int]) -> Iterator[Outage]:
@@ -252,7 +307,7 @@ def _of_all(outages: list[Outage], known_since: dict[int, int]) -> Iterator[Outa
         if going:
             gone[outage.broker] = outage
             known = {broker for broker, since in known_since.items() if since <= at}
-            if known <= gone.keys():
+            if known <= gone.keys() and all(_is_gone_at(one, at) for one in gone.values()):
                 begun = at, list(gone.values())
         else:
             if begun is not None:
@@ -263,8 +318,14 @@ def _of_all(outages: list[Outage], known_since: dict[int, int]) -> Iterator[Outa
         yield _together(*begun, None)
 
 
+def _is_gone_at(outage: Outage, at: int) -> bool:
+    """Whether a broker of which nobody saw when it came back was still gone: it went shortly before, or a line says so."""
+    return outage.is_end_seen or at <= max(outage.since + STOPPING_TOGETHER, outage.down_until or 0)
+
+
 def _together(since: int, members: list[Outage], until: int | None) -> Outage:
     asked = {member.stop_asked for member in members if since - member.since <= STOPPING_TOGETHER}
     how = SHUT_DOWN if True in asked and False not in asked else CRASHED
     evidence = list(dict.fromkeys(record for member in members for record in member.evidence[:2]))
-    return Outage(None, since, until, how, None, since, asked == {True}, evidence[:20])
+    seen = [max(since, member.down_until) for member in members if member.down_until is not None]
+    return Outage(None, since, until, None if until is None else min(seen), how, None, since, asked == {True}, evidence[:20])

@@ -125,7 +125,7 @@ class Summary:
     """cluster_events: by record and item. files: (node, file) -> its span. traced_hours, logged_hours: node -> hours since 1970 in which it
     wrote state changes, at TRACE and at all. mode_signs: event type -> its first time stamp. terms: (controller epoch, node) -> by day the
     first line of it. from_memory: (controller epoch, node) -> its newest time stamps. sent: (controller epoch, node)
-    -> place -> the first time stamp of a line of its or of a request that it sent. topic_ids: topic -> id -> first and last time stamp
+    -> place -> the first time stamp, and the record, of a line of its or of a request that it sent. topic_ids: topic -> id -> first and last time stamp
     that names it. tracers: places whose state-change.log is at TRACE:
     as controllers they print all states of replicas. checkpoints: the moments of these, which are no lines of a log.
     """
@@ -137,7 +137,7 @@ class Summary:
     mode_signs: dict[str, int | None] = field(default_factory=dict)
     terms: dict[Term, dict[int, Line]] = field(default_factory=dict)
     from_memory: dict[Term, list[int]] = field(default_factory=dict)
-    sent: dict[Term, dict[Place, int]] = field(default_factory=dict)
+    sent: dict[Term, dict[Place, tuple[int, str]]] = field(default_factory=dict)
     topic_ids: dict[str, dict[str, tuple[int | None, int | None]]] = field(default_factory=dict)
     tracers: set[Place] = field(default_factory=set)
     checkpoints: set[int] = field(default_factory=set)
@@ -171,7 +171,7 @@ class Summary:
         if e.controller_epoch is not None and e.controller is not None:
             if ts is not None:
                 places, place = self.sent.setdefault((e.controller_epoch, e.controller), {}), (folder_of(e.file), e.node)
-                places[place] = min(places.get(place, ts), ts)
+                places[place] = min(places.get(place, (ts, e.record_id)), (ts, e.record_id))
             if e.controller == e.node:
                 self._add_spoken(e, log)
         if e.event_type in OF_MODE:
@@ -261,7 +261,7 @@ class Summary:
                 "mode_signs": dict(sorted(self.mode_signs.items())),
                 "terms": _sorted((*term, day, *line) for term, days in self.terms.items() for day, line in days.items()),
                 "from_memory": _sorted((*term, times) for term, times in self.from_memory.items()),
-                "sent": _sorted((*term, *place, ts) for term, places in self.sent.items() for place, ts in places.items()),
+                "sent": _sorted((*term, *place, *first) for term, places in self.sent.items() for place, first in places.items()),
                 "topic_ids": {topic: dict(sorted(ids.items())) for topic, ids in sorted(self.topic_ids.items())},
                 "tracers": _sorted(self.tracers),
                 "checkpoints": sorted(self.checkpoints),
@@ -277,9 +277,9 @@ class Summary:
         terms: dict[Term, dict[int, Line]] = {}
         for epoch, node, day, *line in held["terms"]:
             terms.setdefault((epoch, node), {})[day] = Line(*line)
-        sent: dict[Term, dict[Place, int]] = {}
-        for epoch, node, folder, of_node, ts in held["sent"]:
-            sent.setdefault((epoch, node), {})[folder, of_node] = ts
+        sent: dict[Term, dict[Place, tuple[int, str]]] = {}
+        for epoch, node, folder, of_node, ts, record_id in held["sent"]:
+            sent.setdefault((epoch, node), {})[folder, of_node] = ts, record_id
         return cls(
             cluster_events={(e["record_id"], e["item"]): Event(**e) for e in held["cluster_events"]},
             files={(node, file): FileSpan(*span) for node, file, *span in held["files"]},

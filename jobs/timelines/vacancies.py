@@ -1,7 +1,7 @@
 """When a cluster had no controller, from the ends of terms and the elections after them."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import islice
 from typing import NamedTuple
 
@@ -9,24 +9,27 @@ from jobs.timelines.controllers import terms
 from jobs.timelines.events import Event
 from jobs.timelines.facts import ClusterFacts
 from jobs.timelines.incarnations import incarnation
-from jobs.timelines.outages import FIRST_START, outages
+from jobs.timelines.outages import FIRST_START, Outage
 from jobs.timelines.summary import ELECTION_HEARD, TERM_BEGUN, TERM_ENDED
 
 
 class Vacancy(NamedTuple):
-    """node: whose term ended; since, until: microseconds, until null: no line tells of another controller. evidence: records."""
+    """node: whose term ended; since, until: microseconds, until null: no line tells of another controller. is_end_seen: until is when the next
+    one was elected, not the first line that tells of it. evidence: records.
+    """
 
     incarnation: int
     node: int
     since: int
     until: int | None
+    is_end_seen: bool
     evidence: list[str]
 
 
 class _Begin(NamedTuple):
     """own: the controller's own line, or a request of its; else another's word, which up to the end of its session may name one that is gone.
 
-    epoch: controller epoch, -1: not told. record_id: empty: none that is kept.
+    elected: its own word that its term begins. epoch: controller epoch, -1: not told.
     """
 
     ts: int
@@ -34,6 +37,7 @@ class _Begin(NamedTuple):
     record_id: str
     own: bool
     epoch: int = -1
+    elected: bool = False
 
 
 def vacancies(facts: ClusterFacts) -> list[Vacancy]:
@@ -48,15 +52,15 @@ def vacancies(facts: ClusterFacts) -> list[Vacancy]:
             begun.setdefault(number, []).append(_Begin(ts, node, record_id, True, epoch))
     for (epoch, node), places in facts.summary.sent.items():
         if node is not None:
-            for (folder, of_node), ts in places.items():
+            for (folder, of_node), (ts, record_id) in places.items():
                 number = incarnation(facts.of_name, f"{folder}/", of_node, ts)
-                begun.setdefault(number, []).append(_Begin(ts, node, "", True, epoch))
+                begun.setdefault(number, []).append(_Begin(ts, node, record_id, True, epoch))
     found: list[Vacancy] = []
     for number, events in facts.events_by_number.items():
         begins = sorted(
-            [*begun.get(number, ()), *_begins(events)], key=lambda begin: (begin.ts, begin.node, not begin.record_id, begin)
+            [*begun.get(number, ()), *_begins(events)], key=lambda begin: (begin.ts, begin.node, not begin.elected, begin)
         )
-        found += _of_incarnation(number, begins, sorted(_ends(events)))
+        found += _of_incarnation(number, begins, sorted(_ends(events, facts.outages(number))))
     return sorted(found)
 
 
@@ -73,15 +77,16 @@ def _begins(events: Iterable[Event]) -> Iterable[_Begin]:
         else:
             continue
         if named is not None:
-            yield _Begin(e.ts, named, e.record_id, own, -1 if e.controller_epoch is None else e.controller_epoch)
+            epoch = -1 if e.controller_epoch is None else e.controller_epoch
+            yield _Begin(e.ts, named, e.record_id, own, epoch, e.event_type in TERM_BEGUN)
 
 
-def _ends(events: Sequence[Event]) -> Iterable[tuple[int, int, str]]:
+def _ends(events: Iterable[Event], outages: Iterable[Outage]) -> Iterable[tuple[int, int, str]]:
     """(when, whose, record)"""
     for e in events:
         if e.event_type in TERM_ENDED and e.ts is not None and e.node is not None:
             yield e.ts, e.node, e.record_id
-    for outage in outages(events):
+    for outage in outages:
         if outage.broker is not None and outage.how != FIRST_START:
             yield outage.since, outage.broker, outage.evidence[0]
 
@@ -105,8 +110,8 @@ def _of_incarnation(number: int, begins: list[_Begin], ends: list[tuple[int, int
         )
         if after is not None and after.epoch > reached + 1 > 0:
             continue  # others were elected in between, and nobody tells when
-        until = after and after.ts
-        evidence = [record_id, *([after.record_id] if after and after.record_id else [])]
+        until, is_seen = after and after.ts, after is None or after.elected
+        evidence = [record_id, *([after.record_id] if after else [])]
         # it may end in several ways before the next one begins: the first counts
-        vacant.setdefault((node, until), Vacancy(number, node, since, until, evidence))
+        vacant.setdefault((node, until), Vacancy(number, node, since, until, is_seen, evidence))
     return vacant.values()

@@ -30,7 +30,7 @@ WITH hit AS (
             AND w.hour = date_trunc('HOUR', o.since)) AS is_watched,
     EXISTS (SELECT 1 FROM partition_spells p WHERE p.cluster = o.cluster AND p.incarnation = o.incarnation AND p.kind = 'leaderless' AND p.cause_broker IS NULL
             AND p.since <= coalesce(o.until, k.now) AND p.until >= o.since) AS others_leaderless,
-    coalesce(o.until, k.now) >= o.since + make_dt_interval(0, 0, broker_down_minutes(o.cluster, NULL)) AS long
+    coalesce(o.down_until, k.now) >= o.since + make_dt_interval(0, 0, broker_down_minutes(o.cluster, NULL)) AS long
   FROM audited_broker_outages o
   JOIN clocks k ON k.cluster = o.cluster AND k.now >= o.since
   LEFT JOIN hit h ON h.cluster = o.cluster AND h.incarnation = o.incarnation AND h.cause_broker = o.broker AND h.cause_since = o.since
@@ -51,7 +51,7 @@ SELECT
   concat('broker ', d.broker) AS thing,
   concat('Broker ', d.broker, CASE d.how WHEN 'shut_down' THEN ' was told to stop at ' WHEN 'crashed' THEN ' died, noticed at '
            WHEN 'session_lost' THEN ' lost its session at ' ELSE ' gave up at ' END, date_format(d.since, 'yyyy-MM-dd HH:mm:ss'),
-         CASE WHEN d.until IS NOT NULL THEN concat(' and served again at ', date_format(d.until, 'yyyy-MM-dd HH:mm:ss'))
+         CASE WHEN d.until IS NOT NULL THEN concat(CASE WHEN d.until = d.down_until THEN ' and served again at ' ELSE ' and was back by ' END, date_format(d.until, 'yyyy-MM-dd HH:mm:ss'))
               WHEN d.starting_at IS NOT NULL THEN concat('; it was started at ', date_format(d.starting_at, 'yyyy-MM-dd HH:mm:ss'), ' and no line says that it serves')
               ELSE ' and is not back in these logs' END,
          CASE WHEN d.how = 'crashed' THEN '; no line tells it to stop. ' ELSE '. ' END,

@@ -1,7 +1,7 @@
 -- severity: warning
 -- title: Clocks of two nodes differ
--- why: Two nodes tell the same changes with time stamps that are apart by the same amount every time (clock_skew_ms and more), which processing
---   does not do. What happened first on which node is then uncertain, and times of these logs are off by so much.
+-- why: Two nodes tell the same changes with time stamps that are apart by the same amount every time (clock_skew_ms and more), at
+--   three moments and more, which processing does not do. What happened first on which node is then uncertain, and times of these logs are off by so much.
 -- do: Check NTP on the node, and the time zone that its logs are given with (timezone in audit.toml).
 -- same: pair of nodes, half hours of difference
 -- only: leader_started, follower_started

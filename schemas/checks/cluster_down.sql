@@ -10,12 +10,12 @@ SELECT
   o.cluster, o.incarnation,
   CASE WHEN o.how = 'shut_down' OR b.sessions AND o.until < o.since + INTERVAL 30 SECONDS THEN 'info' WHEN o.until IS NULL AND k.now < b.starting_at + make_dt_interval(0, 0, broker_start_minutes(o.cluster, NULL)) THEN 'warning'
        WHEN o.until IS NULL THEN 'critical'
-       WHEN o.until < o.since + make_dt_interval(0, 0, broker_down_minutes(o.cluster, NULL)) THEN 'warning' ELSE 'error' END AS severity,
+       WHEN o.down_until < o.since + make_dt_interval(0, 0, broker_down_minutes(o.cluster, NULL)) THEN 'warning' ELSE 'error' END AS severity,
   CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, CAST(NULL AS INT) AS node,
   o.since AS first_seen, coalesce(o.until, k.now) AS last_seen, o.until IS NOT NULL AS ended,
   CASE WHEN size(b.brokers) = 1 THEN concat(CASE WHEN x.others IS NULL THEN 'its only broker, ' ELSE 'the last one was broker ' END, get(b.brokers, 0)) ELSE concat(CASE WHEN x.others IS NULL THEN 'all ' ELSE 'the last ' END, size(b.brokers), ' brokers') END AS thing,
   concat('From ', date_format(o.since, 'yyyy-MM-dd HH:mm:ss'),
-         CASE WHEN o.until IS NULL THEN ' on' ELSE concat(' to ', date_format(o.until, 'yyyy-MM-dd HH:mm:ss')) END,
+         CASE WHEN o.until IS NULL THEN ' on' ELSE concat(CASE WHEN o.until = o.down_until THEN ' to ' ELSE ' and not after ' END, date_format(o.until, 'yyyy-MM-dd HH:mm:ss')) END,
          ' no broker served (', array_join(b.brokers, ', '), '). ',
          CASE WHEN o.how = 'shut_down' AND o.stop_asked THEN 'All were told to stop.'
               WHEN o.how = 'shut_down' THEN concat('They were told to stop; of ', array_join(b.unasked, ', '), ' the records do not tell it.') WHEN size(b.unasked) = 0 THEN 'Of some of them no line tells that they were told to stop.'

@@ -40,11 +40,11 @@ WITH logged AS (
   SELECT g.cluster, g.incarnation, g.node, g.since, g.until, concat('after ', g.node) AS thing,
     concat('Controller ', g.node, ' ended its term at ', date_format(g.since, 'yyyy-MM-dd HH:mm:ss'),
            CASE WHEN g.until IS NULL THEN concat('; no line up to the end of the logs, ', date_format(k.now, 'yyyy-MM-dd HH:mm:ss'), ', tells of another one.')
-                ELSE concat('; the next one was elected at ', date_format(g.until, 'yyyy-MM-dd HH:mm:ss'), ' at the latest.') END) AS detail,
+                ELSE concat('; the next one was elected at ', date_format(g.until, 'yyyy-MM-dd HH:mm:ss'), '.') END) AS detail,
     concat_ws('|', g.node, get(g.evidence, 0)) AS same, g.evidence
   FROM controller_vacancies g
   JOIN clocks k ON k.cluster = g.cluster AND (g.until IS NOT NULL OR k.incarnation = g.incarnation)
-  WHERE coalesce(g.until, k.now) >= g.since + make_dt_interval(0, 0, 0, no_controller_seconds(g.cluster, NULL))
+  WHERE g.is_end_seen AND coalesce(g.until, k.now) >= g.since + make_dt_interval(0, 0, 0, no_controller_seconds(g.cluster, NULL))
     -- a broker that is alone is missed as a broker
     AND EXISTS (SELECT 1 FROM known u WHERE u.cluster = g.cluster AND u.incarnation = g.incarnation AND u.broker <> g.node AND u.since <= g.since)
     AND NOT EXISTS (SELECT 1 FROM unheard u WHERE u.cluster = g.cluster AND u.incarnation = g.incarnation AND u.broker <> g.node)

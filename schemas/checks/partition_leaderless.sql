@@ -1,6 +1,6 @@
 -- severity: critical
 -- title: Partition without a leader
--- why: No replica that may lead is alive, so nobody can write to or read from the partition. What follows from one broker that is down
+-- why: No replica that may lead is alive, so nobody can write to or read from the partition; an error when it is over. What follows from one broker that is down
 --   stands there (broker_down); these are the others. Interruptions shorter than leaderless_seconds are not reported.
 -- do: Start a broker of the last ISR. If none can come back, electing a replica that is not in sync loses what it had not copied
 --   (kafka-leader-election --election-type UNCLEAN).
@@ -11,7 +11,11 @@ WITH unexplained AS (
   SELECT s.*, array_sort(s.isr) AS last_isr,
     lag(s.since) OVER (PARTITION BY s.cluster, s.incarnation, array_sort(s.isr) ORDER BY s.since, s.topic, s.partition) AS before
   FROM partition_spells s
-  WHERE s.kind = 'leaderless' AND s.cause_broker IS NULL
+  WHERE s.kind = 'leaderless' AND s.cause_since IS NULL
+    -- where no line names its replicas, whoever was gone may be one
+    AND (size(coalesce(s.missing, array())) > 0 OR NOT EXISTS (
+      SELECT 1 FROM audited_broker_outages o
+      WHERE o.cluster = s.cluster AND o.incarnation = s.incarnation AND o.since <= s.until AND coalesce(o.until >= s.since - INTERVAL 5 SECONDS, true)))
     AND s.until >= s.since + make_dt_interval(0, 0, 0, leaderless_seconds(s.cluster, s.topic))
 ), together AS (
   -- partitions that lost the same replicas within ten minutes of one another are one thing
@@ -26,7 +30,7 @@ WITH unexplained AS (
   FROM together GROUP BY cluster, incarnation, last_isr, episode
 )
 SELECT
-  f.cluster, f.incarnation, 'critical' AS severity,
+  f.cluster, f.incarnation, CASE WHEN f.ended THEN 'error' ELSE 'critical' END AS severity,
   CASE WHEN f.partitions = 1 THEN f.first.topic END AS topic, CASE WHEN f.partitions = 1 THEN f.first.partition END AS partition,
   CAST(NULL AS INT) AS replica, CASE WHEN size(f.last_isr) = 1 THEN get(f.last_isr, 0) END AS node,
   f.since AS first_seen, f.until AS last_seen, f.ended,

@@ -14,6 +14,14 @@ WITH late AS (
   FROM partition_spells s
   WHERE s.kind = 'out_of_sync' AND (s.cause_broker IS NULL OR s.cause_until IS NOT NULL) AND NOT s.down_at_end
     AND s.until >= greatest(s.since, s.cause_until, s.back_at) + make_dt_interval(0, 0, under_replicated_minutes(s.cluster, s.topic))
+), heard AS (
+  -- the time of it in hours in which any node wrote: a machine that sleeps misses nobody
+  SELECT s.cluster, s.begun, s.until,
+    sum(unix_seconds(least(s.until, c.hour + INTERVAL 1 HOUR)) - unix_seconds(greatest(s.begun, c.hour))) AS seconds
+  FROM (SELECT DISTINCT cluster, begun, until FROM late) s
+  JOIN (SELECT DISTINCT cluster, hour FROM audited_coverage WHERE records > 0 AND hour IS NOT NULL) c
+    ON c.cluster = s.cluster AND c.hour > s.begun - INTERVAL 1 HOUR AND c.hour < s.until
+  GROUP BY s.cluster, s.begun, s.until
 ), stopped AS (
   SELECT cluster, incarnation, node, max_by(record_id, ts) AS record_id, max(ts) AS at FROM audited_events
   WHERE event_type = 'fetch_stopped' GROUP BY cluster, incarnation, node
@@ -40,6 +48,7 @@ SELECT
   collect_list(struct(l.topic, l.partition, l.replica, l.since, CASE WHEN l.ended THEN l.until END AS until)) AS subjects,
   max(named_struct('node', l.cause_broker, 'since', coalesce(l.cause_all_since, l.cause_since))) AS outage
 FROM late l
+JOIN heard h ON h.cluster = l.cluster AND h.begun = l.begun AND h.until = l.until AND h.seconds >= 60 * under_replicated_minutes(l.cluster, l.topic)
 LEFT JOIN stopped t ON t.cluster = l.cluster AND t.incarnation = l.incarnation AND t.node = l.replica AND t.at BETWEEN l.since - INTERVAL 1 MINUTE AND l.until
 LEFT JOIN failed_dirs d ON d.cluster = l.cluster AND d.incarnation = l.incarnation AND d.node = l.replica AND d.at <= l.until
 GROUP BY l.cluster, l.incarnation, l.replica, l.cause_since, CASE WHEN l.cause_since IS NULL THEN date_trunc('HOUR', l.begun) END

@@ -2,12 +2,12 @@
 -- ms: by how much the time stamps of `other` are later than those of `node`
 WITH told AS (
   -- one leader epoch and partition epoch of one partition: its leader, its followers and the controller all print it
-  SELECT cluster, incarnation, node, topic, partition, leader_epoch, coalesce(partition_epoch, -1) AS partition_epoch,
+  SELECT cluster, incarnation, node, topic, partition, leader_epoch, coalesce(partition_epoch, -1) AS partition_epoch, controller_epoch,
     max(CASE WHEN event_type = 'leader_started' THEN node ELSE leader END) AS leader, min(ts) AS ts, min_by(record_id, ts) AS record_id, min_by(file, ts) AS file, CASE WHEN event_type IN ('leader_started', 'follower_started') THEN 'role' ELSE 'change' END AS kind
   FROM audited_events
   WHERE topic IS NOT NULL AND leader_epoch IS NOT NULL AND node IS NOT NULL AND ts IS NOT NULL
     AND (event_type IN ('leader_started', 'follower_started') OR says = 'happened' AND to_state = 'OnlinePartition')
-  GROUP BY cluster, incarnation, node, topic, partition, leader_epoch, coalesce(partition_epoch, -1),
+  GROUP BY cluster, incarnation, node, topic, partition, leader_epoch, coalesce(partition_epoch, -1), controller_epoch,
     CASE WHEN event_type IN ('leader_started', 'follower_started') THEN 'role' ELSE 'change' END
 ), pairs AS (
   SELECT a.cluster, a.incarnation, least(a.node, b.node) AS node, greatest(a.node, b.node) AS other,
@@ -16,18 +16,20 @@ WITH told AS (
   FROM told a
   JOIN told b ON b.cluster = a.cluster AND b.incarnation = a.incarnation AND b.topic = a.topic AND b.partition = a.partition
     AND b.leader_epoch = a.leader_epoch AND b.node <> a.node
+    -- a topic that is created anew begins with the same leader epoch
+    AND coalesce(b.controller_epoch = a.controller_epoch, true)
     -- who writes to one file has one clock
     AND b.file <> a.file AND coalesce(b.leader = a.leader, true)
     AND (a.kind = 'change' AND b.kind = 'role' OR a.kind = 'role' AND b.kind = 'role' AND a.node < b.node AND a.partition_epoch = b.partition_epoch)
 ), measured AS (
-  SELECT cluster, incarnation, node, other, count(*) AS facts, min(ms) AS least, max(ms) AS most,
+  SELECT cluster, incarnation, node, other, count(*) AS facts, count(DISTINCT floor(unix_seconds(ts) / 10)) AS moments, min(ms) AS least, max(ms) AS most,
     percentile_approx(ms, array(0.1, 0.5, 0.9)) AS parts, min(ts) AS since, max(ts) AS until,
     slice(array_distinct(flatten(array_sort(collect_list(array(record_id, other_record))))), 1, 10) AS records
   FROM pairs GROUP BY cluster, incarnation, node, other
 )
 SELECT cluster, incarnation, node, other, facts, parts[1] AS ms, least, most, since, until, records
 FROM measured m
-WHERE m.facts >= 5 AND abs(m.parts[1]) >= clock_skew_ms(m.cluster, NULL)
+WHERE m.facts >= 5 AND m.moments >= 3 AND abs(m.parts[1]) >= clock_skew_ms(m.cluster, NULL)
   -- a constant distance, not a slow node: nine tenths lie on one side and close together
   AND sign(get(m.parts, 0)) = sign(m.parts[2]) AND abs(m.parts[2] - get(m.parts, 0)) <= greatest(1000, abs(m.parts[1]) / 4)
   AND least(abs(get(m.parts, 0)), abs(m.parts[2])) >= clock_skew_ms(m.cluster, NULL) / 2

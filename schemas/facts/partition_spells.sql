@@ -1,30 +1,37 @@
 -- about: a time in which one thing was wrong with a partition, with the outage of a broker that explains it
--- until: when it was over, or the last moment that the logs tell of it: its begin where leader epochs are missing, the last line of an incarnation that ended, the begin of an outage of all
+-- until: when it was over, or the last moment that the logs tell of it: its begin where leader or partition epochs are missing, the last line of an incarnation that ended, the begin of an outage of all
 --   brokers or, for last_in_sync, of that one.
 -- returned (out_of_sync): the replica is in the next ISR that is known, and others had stayed in it.
 -- kind: leaderless; out_of_sync (replica: the follower); last_in_sync (one replica in sync of several); below_min_isr;
 --   not_preferred (replica: the preferred leader, which is in sync and does not lead).
--- cause_broker, cause_since, cause_all_since: the outage, as in broker_outages; null: the logs name none that could explain it.
+-- cause_broker (null: all of them), cause_since, cause_all_since: the outage, as in broker_outages; null: the logs name none that could explain it.
 -- back_at, down_at_end: the last end of an outage of a broker that is blamed within the spell; whether one goes on at its end.
 -- missing: the brokers that are blamed, at the begin. Where the logs name no outage: silent, those of them whose own server.log has no record within the spell;
 --   down_meanwhile, those that were down for a part of it; alive_until, the newest of such records of the others; watched_until, of records of the controller; signs: these records.
-WITH stated AS (
-  SELECT t.* EXCEPT (valid_to), row_number() OVER life AS n, lead(t.isr) OVER life AS next_isr, lag(t.isr) OVER life AS isr_before,
-    -- what is known next is further than one change of leaders away: what was in between nobody tells
-    CASE WHEN lead(t.leader_epoch) OVER life > t.leader_epoch + 2 THEN t.valid_from WHEN t.valid_to > i.heard_until THEN greatest(t.valid_from, i.heard_until) ELSE t.valid_to END AS valid_to,
-    coalesce(t.state, '') = 'NonExistentPartition' AS gone,
-    -- a replica that a reassignment adds or removes need not be in sync
-    array_except(array_except(t.replicas, coalesce(t.adding_replicas, array())), coalesce(t.removing_replicas, array())) AS owed,
-    coalesce(m.min_isr, d.min_isr) AS min_isr
+WITH steps AS (
+  -- what is known next may be further than one change away: what was in between nobody tells
+  SELECT t.*, row_number() OVER life AS number, lag(t.isr) OVER life AS isr_before, lead(t.isr) OVER life AS next_isr,
+    coalesce(lead(t.leader_epoch) OVER life > t.leader_epoch + 2, false) OR coalesce(lead(t.partition_epoch) OVER life > t.partition_epoch + 1, false) AS is_gap
   FROM audited_partition_timeline t
   JOIN clocks c ON c.cluster = t.cluster
-  LEFT JOIN ended_incarnations i ON i.cluster = t.cluster AND i.incarnation = t.incarnation
-  LEFT JOIN min_isr m ON m.cluster = t.cluster AND m.incarnation = t.incarnation AND m.topic = t.topic
-  LEFT JOIN min_isr d ON d.cluster = t.cluster AND d.incarnation = t.incarnation AND d.topic IS NULL
   WHERE (t.leader IS NOT NULL OR t.state = 'NonExistentPartition')
     -- what a tool said after the logs had ended is a matter of the next ones
     AND (t.source IN ('logs', 'metadata_log') OR t.valid_from <= c.now)
   WINDOW life AS (PARTITION BY t.cluster, t.incarnation, t.topic, t.partition ORDER BY t.step)
+), stated AS (
+  SELECT t.* EXCEPT (valid_to, next_isr, number),
+    -- numbered through, but for these gaps
+    t.number + count_if(t.is_gap) OVER (PARTITION BY t.cluster, t.incarnation, t.topic, t.partition ORDER BY t.number) - CAST(t.is_gap AS INT) AS n,
+    CASE WHEN t.is_gap THEN t.valid_from WHEN t.valid_to > i.heard_until THEN greatest(t.valid_from, i.heard_until) ELSE t.valid_to END AS valid_to,
+    CASE WHEN NOT t.is_gap THEN t.next_isr END AS next_isr,
+    coalesce(t.state, '') = 'NonExistentPartition' AS gone,
+    -- a replica that a reassignment adds or removes need not be in sync
+    array_except(array_except(t.replicas, coalesce(t.adding_replicas, array())), coalesce(t.removing_replicas, array())) AS owed,
+    coalesce(m.min_isr, d.min_isr) AS min_isr
+  FROM steps t
+  LEFT JOIN ended_incarnations i ON i.cluster = t.cluster AND i.incarnation = t.incarnation
+  LEFT JOIN min_isr m ON m.cluster = t.cluster AND m.incarnation = t.incarnation AND m.topic = t.topic
+  LEFT JOIN min_isr d ON d.cluster = t.cluster AND d.incarnation = t.incarnation AND d.topic IS NULL
 ), judged AS (
   SELECT *, filter(concat(
     array(
@@ -71,10 +78,13 @@ WITH stated AS (
   -- the last of the brokers that went, lines that come late included; else one whose session ended soon afterwards
   SELECT s.cluster, s.incarnation, s.topic, s.partition, s.kind, s.replica, s.island,
     max_by(struct(o.broker, o.since, o.until, o.how, o.all_since),
-           struct(o.since <= s.since + INTERVAL 2 SECONDS AS before, abs(unix_millis(o.since) - unix_millis(s.since)) * -1 AS near, o.broker)) AS cause
+           struct(o.broker IS NOT NULL AS named, o.since <= s.since + INTERVAL 2 SECONDS AS before, abs(unix_millis(o.since) - unix_millis(s.since)) * -1 AS near, o.broker)) AS cause
   FROM spells s
-  JOIN audited_broker_outages o ON o.cluster = s.cluster AND o.incarnation = s.incarnation AND array_contains(s.blamed, o.broker)
-    AND o.since <= s.since + CASE WHEN o.how IN ('crashed', 'session_lost') THEN INTERVAL 30 SECONDS ELSE INTERVAL 2 SECONDS END
+  JOIN audited_broker_outages o ON o.cluster = s.cluster AND o.incarnation = s.incarnation
+    -- a cluster that is shut down loses its leaders first
+    AND (o.broker IS NULL AND s.kind = 'leaderless' AND o.since <= s.until AND o.since <= s.since + INTERVAL 15 MINUTES
+      OR array_contains(s.blamed, o.broker)
+        AND o.since <= s.since + CASE WHEN o.how IN ('crashed', 'session_lost') THEN INTERVAL 30 SECONDS ELSE INTERVAL 2 SECONDS END)
     AND coalesce(o.until + INTERVAL 5 SECONDS >= s.since, true)
   GROUP BY s.cluster, s.incarnation, s.topic, s.partition, s.kind, s.replica, s.island
 ), asked AS (
