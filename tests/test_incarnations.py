@@ -95,3 +95,16 @@ def test_two_clusters_under_one_name() -> None:
     assert (one.folders, other.folders) == ({"a"}, {"b"})
     wiped = lineages(told, newest | {("a", 1): at(HOUR)})
     assert [found.numbers for found in wiped] == [(1, 2)]
+
+
+def test_a_life_goes_back_to_the_first_line_of_a_term_of_its() -> None:
+    """The election of epoch 2 after the wipe is in no log, the one of epoch 3 is."""
+    old, new = markers((0, 4), (60, 5)), markers((3 * HOUR, 3))
+    assert incarnation_starts([*old, *new]) == [at(3 * HOUR)]
+    line = Marker(at(2 * HOUR), 2, node=7, heard=True)
+    assert incarnation_starts([*old, line, *new]) == [at(2 * HOUR)]
+    # by itself it is the word of a controller that does not know that it was deposed
+    assert incarnation_starts([*old, line]) == []
+    assert incarnation_starts([*old, line, *markers((3 * HOUR, 6), (9 * HOUR, 3))]) == [at(9 * HOUR)]
+    # of a term that began just before its successor's
+    assert incarnation_starts([*old, Marker(at(61), 4, node=7, heard=True), *new]) == [at(3 * HOUR)]

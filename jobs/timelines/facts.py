@@ -116,7 +116,12 @@ class ClusterFacts:
         return ClusterFacts(self.summary + Summary.of(events), self.keeps)
 
     def _markers(self) -> list[Marker]:
-        return [
+        heard = [
+            Marker(ts, epoch, folder=folder, node=node, heard=True)
+            for (epoch, _), places in self.summary.sent.items()
+            for (folder, node), (ts, _) in sorted(places.items(), key=lambda one: one[1])[:1]
+        ]
+        return heard + [
             Marker(e.ts, e.controller_epoch if e.event_type in ELECTED else None, e.cluster_id, begins_metadata_log(e), folder_of(e.file), e.node)
             for e in self.summary.cluster_events.values()
             if e.ts is not None and (e.event_type in ELECTED or e.cluster_id is not None or begins_metadata_log(e))

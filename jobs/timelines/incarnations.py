@@ -12,7 +12,8 @@ FIRST_ELECTION_SKEW = CLOCK_SKEW // 12
 
 class Marker(NamedTuple):
     """A record that tells which life a cluster is in: an election with its controller epoch, a node that names the cluster id, or the
-    first record of a metadata log. ts: microseconds."""
+    first record of a metadata log; or (heard) the first line of a controller's term, which may be long after its election. ts: microseconds.
+    """
 
     ts: int
     controller_epoch: int | None = None
@@ -20,6 +21,7 @@ class Marker(NamedTuple):
     begins_log: bool = False
     folder: str = ""
     node: int | None = None
+    heard: bool = False
 
     @property
     def place(self) -> "Place":
@@ -60,12 +62,14 @@ def incarnation_starts(markers: Iterable[Marker]) -> list[int]:
     A cluster that is set up anew has a cluster id that was never seen before, and its metadata log (KRaft) begins with offset 0 once
     more; of the two counts what tells more lives. Where no line names the id, its controller epochs start again: /controller_epoch in
     ZooKeeper only grows, so an election in an epoch that was reached before, later than clocks can differ, is one of another life; but a
-    controller that could not write its epoch tries the same one again.
+    controller that could not write its epoch tries the same one again. Its first election need not be logged: that life goes back to the
+    first line of a term that was never heard of and is older than what had been reached.
     """
     starts: list[int] = []
     ids: set[str] = set()
     unnamed_start: int | None = None
     reached, reached_at, reached_by = 0, None, None
+    older: list[tuple[int, int]] = []
     markers = list(markers)
     logs = {marker.ts for marker in markers if marker.begins_log}
     by_log = len(logs) > len({marker.cluster_id for marker in markers} - {None})
@@ -80,14 +84,19 @@ def incarnation_starts(markers: Iterable[Marker]) -> list[int]:
         epoch = marker.controller_epoch
         if epoch is None:
             continue
+        if marker.heard:
+            if reached_at is not None and epoch < reached and marker.ts > reached_at + CLOCK_SKEW:
+                older.append((marker.ts, epoch))
+            continue
         is_tried_again = epoch == reached > 1 and marker.node == reached_by is not None
         if reached_at is not None and epoch <= reached and not is_tried_again:
             later = marker.ts - reached_at
             if later > CLOCK_SKEW or (epoch == 1 and later > FIRST_ELECTION_SKEW):
-                starts.append(marker.ts)
+                starts.append(min([marker.ts, *(ts for ts, term in older if term < epoch)]))
                 unnamed_start = marker.ts
                 reached, reached_at = 0, None
         if epoch > reached:
+            older.clear()
             reached, reached_at, reached_by = epoch, marker.ts, marker.node
     return starts
 

@@ -58,7 +58,7 @@ SELECT
          CASE WHEN d.leaderless = 0 AND d.out_of_sync = 0 AND NOT d.is_watched THEN 'What became of its partitions these logs do not show'
               WHEN d.leaderless = 0 AND d.others_leaderless THEN 'Partitions had no leader meanwhile; whether for want of it these logs do not show'
               WHEN d.leaderless = 0 THEN 'No partition lost its leader for want of it'
-              ELSE concat(d.leaderless, ' partition(s) had no leader meanwhile, for up to ', round(d.longest / 1000), ' s',
+              ELSE concat(d.leaderless, ' partition(s) had no leader meanwhile', CASE WHEN d.longest >= 1000 THEN concat(', for up to ', round(d.longest / 1000), ' s') ELSE '' END,
                           CASE WHEN d.leaderless_now > 0 THEN concat('; ', d.leaderless_now, ' still have none') ELSE '' END) END,
          CASE WHEN d.out_of_sync = 0 THEN '.'
               ELSE concat('; ', d.out_of_sync, ' were without its replica in the ISR',

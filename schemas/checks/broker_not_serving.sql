@@ -28,9 +28,12 @@ LEFT JOIN refused r ON r.cluster = o.cluster AND r.incarnation = o.incarnation A
   AND r.ts >= o.starting_at AND coalesce(r.ts <= o.until, true)
 WHERE o.broker IS NOT NULL AND o.starting_at IS NOT NULL
   AND coalesce(o.down_until, k.now) >= o.starting_at + make_dt_interval(0, 0, broker_start_minutes(o.cluster, NULL))
-  -- a log that would tell goes on for so long
+  -- a log that would tell, its own or a controller's, goes on for so long
   AND (o.until IS NOT NULL OR EXISTS (
-    SELECT 1 FROM broker_signs g
+    SELECT 1 FROM (
+      SELECT cluster, incarnation, CAST(NULL AS INT) AS broker, ts FROM broker_signs WHERE broker IS NULL
+      UNION ALL SELECT cluster, incarnation, node, ts FROM audited_events
+      WHERE node IS NOT NULL AND logger NOT LIKE '%state.change.logger' AND logger NOT LIKE '%.controller.%') g
     WHERE g.cluster = o.cluster AND g.incarnation = o.incarnation AND coalesce(g.broker = o.broker, true)
       AND g.ts >= o.starting_at + make_dt_interval(0, 0, broker_start_minutes(o.cluster, NULL))))
 GROUP BY o.cluster, o.incarnation, o.broker, o.since, o.until, o.starting_at, o.evidence
