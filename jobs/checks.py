@@ -1,23 +1,20 @@
 """Findings: every check of `schemas/checks` is a query that returns the violating rows, with its proof."""
 
 import hashlib
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial, reduce
-from typing import Any
 
-import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import schemas
-from jobs import min_isr
+from jobs import fact_frames
 from jobs.config import Silence, Slo, Threshold, glob_pattern
 from jobs.store import computed_once, moment, quoted, run_concurrently
-from jobs.timelines import CONTROLLER_LOG, SERVER_LOG, STATE_CHANGE_LOG, ClusterFacts, moment_of, vacancies
+from jobs.timelines import ClusterFacts
 from jobs.tool_outputs import ToolOutput
 
 AUDITED = (
@@ -31,7 +28,6 @@ OUTAGE = "STRUCT<node: INT, since: TIMESTAMP>"
 OUTAGE_CHECKS = ("broker_down", "cluster_down")
 # a finding that was reported is over when the logs have gone on for this long since they last showed it
 QUIET_HOURS = 24
-MOMENT = pa.timestamp("us", "UTC")
 
 
 @dataclass(frozen=True)
@@ -53,8 +49,8 @@ def register(
     thresholds: Sequence[Threshold] = (),
     slos: Sequence[Slo] = (),
 ) -> None:
-    """The frames that checks read: audited_<table> (rows of the clusters), clocks, kafka_versions, legal_moves, slos, logs_seen,
-    brokers_named, ended_incarnations, logged_min_isr, controller_vacancies, those of `schemas/facts`.
+    """The frames that checks read: audited_<table> (rows of the clusters), clocks, kafka_versions, legal_moves, slos, those of
+    `fact_frames` and of `schemas/facts`.
 
     A threshold is a function of cluster and topic; further functions are those of `schemas/functions`.
     """
@@ -67,7 +63,7 @@ def register(
     known = clock_rows(spark, clocks)
     known.createOrReplaceTempView("clocks")
     known.select("cluster", "kafka_version", "version_number").createOrReplaceTempView("kafka_versions")
-    for told in (logs_seen, brokers_named, ended_incarnations, logged_min_isr, controller_vacancies):
+    for told in fact_frames.FRAMES:
         spark.createDataFrame(told(facts)).createOrReplaceTempView(told.__name__)
     moves = ", ".join(
         f"({quoted(m.machine)}, {quoted(m.from_state)}, {quoted(m.to_state)}, {schemas.version_number(m.since)})"
@@ -78,68 +74,6 @@ def register(
         spark.sql(function.sql)
     for fact in schemas.statements("facts"):  # by name: a later one reads an earlier one
         computed_once(spark.sql(fact.sql)).createOrReplaceTempView(fact.name)
-
-
-def logs_seen(facts: Mapping[str, ClusterFacts]) -> pa.Table:
-    """Which of Kafka's logs there are of each node, of whatever age.
-
-    out: cluster, node (null: lines do not say), kraft, state_change_log, controller_log, server_log; traced: replica states are printed there.
-    """
-    rows = [
-        (name, node, one.kraft_since is not None, *(bool(logs & log) for log in (STATE_CHANGE_LOG, CONTROLLER_LOG, SERVER_LOG)), node in traced)
-        for name, one in facts.items()
-        for traced in [{node for _, node in one.summary.tracers}]
-        for node, logs in one.summary.logs_of_nodes().items()
-    ]  # fmt: skip
-    kinds = {"cluster": pa.string(), "node": pa.int32()}
-    flags = dict.fromkeys(("kraft", "state_change_log", "controller_log", "server_log", "traced"), pa.bool_())
-    return _table(rows, kinds | flags)
-
-
-def brokers_named(facts: Mapping[str, ClusterFacts]) -> pa.Table:
-    """The brokers that a controller has named as started or alive. out: cluster, incarnation, broker, since: the first time."""
-    first: dict[tuple[str, int, int], int] = {}
-    for name, one in facts.items():
-        for number, events in one.events_by_number.items():
-            for e in events:
-                if e.event_type in ("broker_started", "active_brokers") and e.ts is not None:
-                    for broker in e.brokers or ([] if e.broker is None else [e.broker]):
-                        key = name, number, broker
-                        first[key] = min(first.get(key, e.ts), e.ts)
-    rows = [(*key, moment_of(ts)) for key, ts in sorted(first.items())]
-    return _table(rows, {"cluster": pa.string(), "incarnation": pa.int32(), "broker": pa.int32(), "since": MOMENT})
-
-
-def ended_incarnations(facts: Mapping[str, ClusterFacts]) -> pa.Table:
-    """out: cluster, incarnation, heard_until: up to when its lines tell what it had; the next one began later."""
-    rows = [(name, number, moment_of(at)) for name, one in facts.items() for number, at in one.heard_until.items()]
-    return _table(rows, {"cluster": pa.string(), "incarnation": pa.int32(), "heard_until": MOMENT})
-
-
-def logged_min_isr(facts: Mapping[str, ClusterFacts]) -> pa.Table:
-    """out: cluster, incarnation, topic (null: every other one), min_isr: the smallest min.insync.replicas that lines tell."""
-    rows = [
-        (name, number, topic, value)
-        for name, one in facts.items()
-        for number, told in one.settings_by_number.items()
-        for topic, value in min_isr.from_lines(told).smallest().items()
-    ]
-    return _table(rows, {"cluster": pa.string(), "incarnation": pa.int32(), "topic": pa.string(), "min_isr": pa.int32()})
-
-
-def controller_vacancies(facts: Mapping[str, ClusterFacts]) -> pa.Table:
-    """out: cluster, incarnation, node (whose term ended), since, until (null: not known), is_end_seen: until is the election, evidence: records."""
-    rows = [
-        (name, number, node, moment_of(since), None if until is None else moment_of(until), *rest)
-        for name, told in facts.items()
-        for number, node, since, until, *rest in vacancies(told)
-    ]
-    kinds = {"cluster": pa.string(), "incarnation": pa.int32(), "node": pa.int32(), "since": MOMENT, "until": MOMENT}
-    return _table(rows, kinds | {"is_end_seen": pa.bool_(), "evidence": pa.list_(pa.string())})
-
-
-def _table(rows: Sequence[tuple[Any, ...]], kinds: Mapping[str, pa.DataType]) -> pa.Table:
-    return pa.Table.from_pylist([dict(zip(kinds, row, strict=True)) for row in rows], schema=pa.schema(list(kinds.items())))
 
 
 def clock_rows(spark: SparkSession, clocks: Sequence[Clock]) -> DataFrame:
@@ -285,17 +219,16 @@ def _select(check: schemas.Statement) -> str:
     return f"""SELECT cluster, incarnation, {name} AS check_id, severity, topic, partition, replica, node, first_seen, last_seen,
       concat({quoted(check.header["title"])}, coalesce(concat(': ', thing), '')) AS title, detail,
       sha2(concat_ws('|', {name}, cluster, incarnation, same), 256) AS fingerprint, evidence, ended,
-      {_given_or_null("subjects", SUBJECTS, check.sql)}, {_given_or_null("outage", OUTAGE, check.sql)}
+      {_also(check, "subjects", SUBJECTS)}, {_also(check, "outage", OUTAGE)}
     FROM (
     {check.sql}
     )"""
 
 
-def _given_or_null(column: str, kind: str, sql: str) -> str:
-    """A column that a check need not have."""
-    body = re.sub(r"--[^\n]*", "", sql)
-    value = column if re.search(rf"\b{column}\b", body) else "NULL"
-    return f"CAST({value} AS {kind}) AS {column}"
+def _also(check: schemas.Statement, column: str, kind: str) -> str:
+    """A column that a check need not have; its head names those that it has."""
+    given = column in {name.strip() for name in check.header.get("also", "").split(",")}
+    return f"CAST({column if given else 'NULL'} AS {kind}) AS {column}"
 
 
 def subjects(found: DataFrame, before: DataFrame) -> DataFrame:

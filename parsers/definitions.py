@@ -17,6 +17,8 @@ CHECK_COLUMNS = (
     "cluster", "incarnation", "severity", "topic", "partition", "replica", "node",
     "first_seen", "last_seen", "ended", "thing", "detail", "same", "evidence",
 )  # fmt: skip
+# what a check may give besides, named `also`
+CHECK_ALSO = ("subjects", "outage")
 # what a check may be about `only`, beside event types: kinds of spells of schemas/facts/partition_spells.sql, kinds of input
 SPELLS = ("leaderless", "out_of_sync", "last_in_sync", "below_min_isr", "not_preferred")
 INPUTS = ("metadata_log", "cluster_ids")
@@ -177,9 +179,12 @@ def check_problems(checks: Iterable[schemas.Statement], known: list[str]) -> lis
         about = {name.strip() for name in check.header.get("only", "").split(",")} - {""}
         if nothing := about - {*SPELLS, *INPUTS, *(rule.name for rule in built_in().rules)}:
             found.append(f"{where}: only: no event type, spell or kind of input is called {', '.join(sorted(nothing))}")
-        if unknown := set(check.header) - {*CHECK_HEADER, "only", "thresholds"}:
+        if unknown := set(check.header) - {*CHECK_HEADER, "also", "only", "thresholds"}:
             found.append(f"{where}: unknown header {', '.join(sorted(unknown))}")
         body = re.sub(r"--[^\n]*", "", check.sql)
+        given = {name for name in CHECK_ALSO if re.search(rf"(?:\bAS |\w\.){name}\b", body)}
+        if {name.strip() for name in check.header.get("also", "").split(",")} - {""} != given:
+            found.append(f"{where}: also: names those of {', '.join(CHECK_ALSO)} that the query gives")
         absent = [name for name in CHECK_COLUMNS if not re.search(rf"\b{name}\b", body)]
         if absent:
             found.append(f"{where}: the query does not give {', '.join(absent)}")

@@ -5,6 +5,7 @@
 --   finding (blind_spot).
 -- do: Bring back the brokers that are missing from the ISR. Lowering min.insync.replicas trades safety for availability.
 -- same: cause, begin
+-- also: subjects, outage
 -- only: below_min_isr
 -- thresholds: below_min_isr_seconds=60
 SELECT
@@ -17,8 +18,7 @@ SELECT
          min(s.min_isr), ') from ', date_format(min(s.since), 'yyyy-MM-dd HH:mm:ss'),
          CASE WHEN bool_and(s.ended) THEN ' to ' ELSE ' to the end of the logs, ' END, date_format(max(s.until), 'yyyy-MM-dd HH:mm:ss'),
          '. ', coalesce(
-           concat('Broker ', s.cause_broker, ' was down from ', date_format(s.cause_since, 'yyyy-MM-dd HH:mm:ss'),
-                  CASE WHEN max(s.cause_until) IS NULL THEN ' on.' ELSE concat(' to ', date_format(max(s.cause_until), 'yyyy-MM-dd HH:mm:ss'), '.') END),
+           outage_told(s.cause_broker, s.cause_since, max(s.cause_until)),
            broker_life(array_sort(array_distinct(flatten(collect_list(s.missing)))), array_sort(array_distinct(flatten(collect_list(s.down_meanwhile)))),
                      array_sort(array_distinct(flatten(collect_list(s.silent)))),
                      max(s.alive_until), CASE WHEN bool_and(size(s.silent) = 0 OR s.watched_until IS NOT NULL) THEN max(coalesce(s.watched_until, s.alive_until)) END))) AS detail,
@@ -28,4 +28,4 @@ SELECT
   max(named_struct('node', CASE WHEN s.cause_all_since IS NULL THEN s.cause_broker END, 'since', coalesce(s.cause_all_since, s.cause_since))) AS outage
 FROM partition_spells s
 WHERE s.kind = 'below_min_isr' AND s.until >= s.since + make_dt_interval(0, 0, 0, below_min_isr_seconds(s.cluster, s.topic))
-GROUP BY s.cluster, s.incarnation, s.cause_broker, s.cause_since, s.cause_all_since, CASE WHEN s.cause_since IS NULL THEN date_trunc('HOUR', s.since) END
+GROUP BY s.cluster, s.incarnation, s.cause_broker, s.cause_since, s.cause_all_since, unexplained_hour(s.cause_since, s.since)

@@ -7,6 +7,7 @@
 -- do: Start the broker, or look in its own log for why its process or its session ended. The partitions that it led and held are in table
 --   finding_subjects.
 -- same: broker, begin
+-- also: subjects
 -- thresholds: broker_down_minutes=5, leaderless_seconds=30
 WITH hit AS (
   SELECT cluster, incarnation, cause_broker, cause_since,

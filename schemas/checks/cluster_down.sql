@@ -6,6 +6,7 @@
 -- do: If nobody meant it, look at what the brokers have in common - power, network, disks, ZooKeeper or the quorum. Start the brokers that
 --   went last first - they hold the newest data.
 -- same: begin
+-- also: subjects
 SELECT
   o.cluster, o.incarnation,
   CASE WHEN o.how = 'shut_down' OR b.sessions AND o.until < o.since + INTERVAL 30 SECONDS THEN 'info' WHEN o.until IS NULL AND k.now < b.starting_at + make_dt_interval(0, 0, broker_start_minutes(o.cluster, NULL)) THEN 'warning'

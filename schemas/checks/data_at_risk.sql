@@ -5,6 +5,7 @@
 -- do: Ask the producers of the topic for their acks. With acks=all this is harmless; with acks=1 replay what was sent in the last seconds before
 --   the broker died.
 -- same: topic, partition, broker, begin
+-- also: subjects, outage
 -- only: log_truncated
 WITH loaded AS (
   SELECT cluster, incarnation, node, topic, partition, ts, end_offset, record_id FROM audited_events

@@ -4,6 +4,7 @@
 --   of its broker is logged. It is barely fast enough; under a little more load it stays out, and producers with acks=all wait for it every time.
 -- do: Look at disk and network of that broker, at garbage collections, and at replica.lag.time.max.ms (10 s before 2.5, 30 s since).
 -- same: follower, day
+-- also: subjects
 -- only: out_of_sync
 -- thresholds: isr_turns_per_hour=4
 WITH turns AS (

@@ -4,6 +4,7 @@
 --   unavailable, and what only this replica has is lost if another one is elected. Info while another broker is restarted on purpose, an error after five minutes.
 -- do: Do not restart that broker. Bring the others back first, and see below which they are.
 -- same: broker that is left, cause
+-- also: subjects, outage
 -- only: last_in_sync
 -- thresholds: last_in_sync_seconds=30
 SELECT
@@ -16,8 +17,7 @@ SELECT
          ' for one, from ', date_format(min(s.since), 'yyyy-MM-dd HH:mm:ss'),
          CASE WHEN bool_and(s.ended) THEN ' to ' ELSE ' to the end of the logs, ' END, date_format(max(s.until), 'yyyy-MM-dd HH:mm:ss'),
          '. ', coalesce(
-           concat('Broker ', s.cause_broker, ' was down from ', date_format(s.cause_since, 'yyyy-MM-dd HH:mm:ss'),
-                  CASE WHEN max(s.cause_until) IS NULL THEN ' on.' ELSE concat(' to ', date_format(max(s.cause_until), 'yyyy-MM-dd HH:mm:ss'), '.') END),
+           outage_told(s.cause_broker, s.cause_since, max(s.cause_until)),
            broker_life(array_sort(array_distinct(flatten(collect_list(s.missing)))), array_sort(array_distinct(flatten(collect_list(s.down_meanwhile)))),
                      array_sort(array_distinct(flatten(collect_list(s.silent)))),
                      max(s.alive_until), CASE WHEN bool_and(size(s.silent) = 0 OR s.watched_until IS NOT NULL) THEN max(coalesce(s.watched_until, s.alive_until)) END))) AS detail,
@@ -28,4 +28,4 @@ SELECT
 FROM partition_spells s
 WHERE s.kind = 'last_in_sync' AND s.until >= s.since + make_dt_interval(0, 0, 0, last_in_sync_seconds(s.cluster, s.topic))
 GROUP BY s.cluster, s.incarnation, s.replica, s.cause_broker, s.cause_since, s.cause_all_since, s.cause_how,
-  CASE WHEN s.cause_since IS NULL THEN date_trunc('HOUR', s.since) END
+  unexplained_hour(s.cause_since, s.since)

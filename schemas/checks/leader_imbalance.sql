@@ -5,6 +5,7 @@
 -- do: kafka-leader-election --election-type PREFERRED --all-topic-partitions, or auto.leader.rebalance.enable=true; its threshold of
 --   10 percent a broker may never be reached.
 -- same: broker
+-- also: subjects
 -- only: not_preferred
 -- thresholds: leader_imbalance_minutes=60
 WITH preferred AS (

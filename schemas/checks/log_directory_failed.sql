@@ -4,6 +4,7 @@
 --   restarted; before Kafka 3.7 a KRaft controller is not even told. When the last directory fails, the broker stops.
 -- do: Look at the disk (kernel log, SMART, free space), mend or replace it, restart the broker; it copies the replicas anew.
 -- same: broker, directory, begin
+-- also: subjects
 -- only: log_dir_offline, replica_offline, log_offline, log_dirs_all_failed
 WITH signs AS (
   SELECT *, CASE WHEN event_type = 'log_dirs_all_failed' THEN 'all directories' ELSE path END AS dir FROM audited_events

@@ -5,6 +5,7 @@
 -- do: Start a broker of the last ISR. If none can come back, electing a replica that is not in sync loses what it had not copied
 --   (kafka-leader-election --election-type UNCLEAN).
 -- same: last ISR, begin
+-- also: subjects
 -- only: leaderless
 -- thresholds: leaderless_seconds=30
 WITH unexplained AS (

@@ -6,6 +6,7 @@
 -- do: See whether a throttle is too low for the traffic, whether an added broker is down or its disk full; cancel the reassignment if
 --   it is not wanted.
 -- same: topic, partition, begin of the reassignment
+-- also: outage
 -- thresholds: reassignment_minutes=60
 WITH watched AS (
   -- the last hour in which a node prints what becomes of partitions

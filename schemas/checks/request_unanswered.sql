@@ -4,6 +4,7 @@
 --   without doing it. The controller's picture and the broker's part ways.
 -- do: Look in the log of that broker at the same moment for an exception about the partition. Restart the broker if it stands still.
 -- same: broker, request, error
+-- also: subjects
 -- only: request_answered_with_error, request_answered, become_error, become_failed_by_zookeeper, log_not_created, become_started
 -- thresholds: request_seconds=60
 WITH refused AS (

@@ -4,6 +4,7 @@
 --   zkVersion not equal, INVALID_UPDATE_VERSION, FENCED_LEADER_EPOCH). It looks alive and serves what may be old.
 -- do: Restart that broker; waiting does not help (KAFKA-2729, KAFKA-14154).
 -- same: broker, begin
+-- also: subjects
 -- only: isr_write_refused, isr_update_failed
 -- thresholds: stale_epoch_seconds=60
 WITH refused AS (

@@ -6,6 +6,7 @@
 -- do: See that the partition is healthy elsewhere, then remove the folder while the broker is stopped; folders that end with -stray are not
 --   used by Kafka any more.
 -- same: broker, topic, partition
+-- also: subjects
 -- only: stray_log_found, stray_log_renamed, stray_partitions_found, log_delete_failed, stop_replica_ignored
 WITH left_behind AS (
   SELECT cluster, incarnation, node, topic, partition, max(ts) AS ts, array_sort(collect_set(record_id)) AS records

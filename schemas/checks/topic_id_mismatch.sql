@@ -5,6 +5,7 @@
 -- do: Find out which id is right (kafka-topics --describe). Move the wrong folder (see partition.metadata in it) away while the broker is
 --   stopped.
 -- same: broker, topic
+-- also: subjects
 -- only: topic_id_mismatched, fetch_refused
 -- thresholds: topic_id_seconds=120
 WITH said AS (

@@ -6,6 +6,7 @@
 -- do: Compare offsets with what producers and consumers know; replay from the source if there is one. Find out who enabled
 --   unclean.leader.election.enable, or ran the election.
 -- same: new leader, moment
+-- also: subjects
 -- only: unclean_leader_elected, unclean_leader_selected, leader_recovering, leaderless
 WITH said AS (
   SELECT cluster, incarnation, topic, partition, leader, leader_epoch, ts, record_id FROM audited_events

@@ -6,6 +6,7 @@
 -- do: See that the broker is up. If it is, look in its log for its fetchers (marked as failed, Error in response for fetch request), for a full disk or long
 --   garbage collections; restart it if it stands still.
 -- same: follower, begin
+-- also: subjects, outage
 -- only: out_of_sync
 -- thresholds: under_replicated_minutes=10
 WITH late AS (
@@ -51,4 +52,4 @@ FROM late l
 JOIN heard h ON h.cluster = l.cluster AND h.begun = l.begun AND h.until = l.until AND h.seconds >= 60 * under_replicated_minutes(l.cluster, l.topic)
 LEFT JOIN stopped t ON t.cluster = l.cluster AND t.incarnation = l.incarnation AND t.node = l.replica AND t.at BETWEEN l.since - INTERVAL 1 MINUTE AND l.until
 LEFT JOIN failed_dirs d ON d.cluster = l.cluster AND d.incarnation = l.incarnation AND d.node = l.replica AND d.at <= l.until
-GROUP BY l.cluster, l.incarnation, l.replica, l.cause_since, CASE WHEN l.cause_since IS NULL THEN date_trunc('HOUR', l.begun) END
+GROUP BY l.cluster, l.incarnation, l.replica, l.cause_since, unexplained_hour(l.cause_since, l.begun)

@@ -1,0 +1,76 @@
+"""What checks read of the facts of clusters: small tables, told by plain Python."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from jobs import min_isr
+from jobs.timelines import CONTROLLER_LOG, SERVER_LOG, STATE_CHANGE_LOG, ClusterFacts, moment_of, vacancies
+
+MOMENT = pa.timestamp("us", "UTC")
+
+
+def logs_seen(facts: Mapping[str, ClusterFacts]) -> pa.Table:
+    """Which of Kafka's logs there are of each node, of whatever age.
+
+    out: cluster, node (null: lines do not say), kraft, state_change_log, controller_log, server_log; traced: replica states are printed there.
+    """
+    rows = [
+        (name, node, one.kraft_since is not None, *(bool(logs & log) for log in (STATE_CHANGE_LOG, CONTROLLER_LOG, SERVER_LOG)), node in traced)
+        for name, one in facts.items()
+        for traced in [{node for _, node in one.summary.tracers}]
+        for node, logs in one.summary.logs_of_nodes().items()
+    ]  # fmt: skip
+    kinds = {"cluster": pa.string(), "node": pa.int32()}
+    flags = dict.fromkeys(("kraft", "state_change_log", "controller_log", "server_log", "traced"), pa.bool_())
+    return _table(rows, kinds | flags)
+
+
+def brokers_named(facts: Mapping[str, ClusterFacts]) -> pa.Table:
+    """The brokers that a controller has named as started or alive. out: cluster, incarnation, broker, since: the first time."""
+    first: dict[tuple[str, int, int], int] = {}
+    for name, one in facts.items():
+        for number, events in one.events_by_number.items():
+            for e in events:
+                if e.event_type in ("broker_started", "active_brokers") and e.ts is not None:
+                    for broker in e.brokers or ([] if e.broker is None else [e.broker]):
+                        key = name, number, broker
+                        first[key] = min(first.get(key, e.ts), e.ts)
+    rows = [(*key, moment_of(ts)) for key, ts in sorted(first.items())]
+    return _table(rows, {"cluster": pa.string(), "incarnation": pa.int32(), "broker": pa.int32(), "since": MOMENT})
+
+
+def ended_incarnations(facts: Mapping[str, ClusterFacts]) -> pa.Table:
+    """out: cluster, incarnation, heard_until: up to when its lines tell what it had; the next one began later."""
+    rows = [(name, number, moment_of(at)) for name, one in facts.items() for number, at in one.heard_until.items()]
+    return _table(rows, {"cluster": pa.string(), "incarnation": pa.int32(), "heard_until": MOMENT})
+
+
+def logged_min_isr(facts: Mapping[str, ClusterFacts]) -> pa.Table:
+    """out: cluster, incarnation, topic (null: every other one), min_isr: the smallest min.insync.replicas that lines tell."""
+    rows = [
+        (name, number, topic, value)
+        for name, one in facts.items()
+        for number, told in one.settings_by_number.items()
+        for topic, value in min_isr.from_lines(told).smallest().items()
+    ]
+    return _table(rows, {"cluster": pa.string(), "incarnation": pa.int32(), "topic": pa.string(), "min_isr": pa.int32()})
+
+
+def controller_vacancies(facts: Mapping[str, ClusterFacts]) -> pa.Table:
+    """out: cluster, incarnation, node (whose term ended), since, until (null: not known), is_end_seen: until is the election, evidence: records."""
+    rows = [
+        (name, number, node, moment_of(since), None if until is None else moment_of(until), *rest)
+        for name, told in facts.items()
+        for number, node, since, until, *rest in vacancies(told)
+    ]
+    kinds = {"cluster": pa.string(), "incarnation": pa.int32(), "node": pa.int32(), "since": MOMENT, "until": MOMENT}
+    return _table(rows, kinds | {"is_end_seen": pa.bool_(), "evidence": pa.list_(pa.string())})
+
+
+def _table(rows: Sequence[tuple[Any, ...]], kinds: Mapping[str, pa.DataType]) -> pa.Table:
+    return pa.Table.from_pylist([dict(zip(kinds, row, strict=True)) for row in rows], schema=pa.schema(list(kinds.items())))
+
+
+FRAMES = (logs_seen, brokers_named, ended_incarnations, logged_min_isr, controller_vacancies)
