@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 import schemas
 from jobs import fact_frames
 from jobs.config import Silence, Slo, Threshold, glob_pattern
+from jobs.partition_spells import partition_spells
 from jobs.store import computed_once, moment, quoted, run_concurrently
 from jobs.timelines import ClusterFacts
 from jobs.tool_outputs import ToolOutput
@@ -50,7 +51,7 @@ def register(
     slos: Sequence[Slo] = (),
 ) -> None:
     """The frames that checks read: audited_<table> (rows of the clusters), clocks, kafka_versions, legal_moves, slos, those of
-    `fact_frames` and of `schemas/facts`.
+    `fact_frames` and of `schemas/facts`, partition_spells.
 
     A threshold is a function of cluster and topic; further functions are those of `schemas/functions`.
     """
@@ -74,6 +75,7 @@ def register(
         spark.sql(function.sql)
     for fact in schemas.statements("facts"):  # by name: a later one reads an earlier one
         computed_once(spark.sql(fact.sql)).createOrReplaceTempView(fact.name)
+    computed_once(partition_spells(spark, facts)).createOrReplaceTempView("partition_spells")
 
 
 def clock_rows(spark: SparkSession, clocks: Sequence[Clock]) -> DataFrame:

@@ -19,7 +19,7 @@ CHECK_COLUMNS = (
 )  # fmt: skip
 # what a check may give besides, named `also`
 CHECK_ALSO = ("subjects", "outage")
-# what a check may be about `only`, beside event types: kinds of spells of schemas/facts/partition_spells.sql, kinds of input
+# what a check may be about `only`, beside event types: kinds of spells (jobs.timelines.spells), kinds of input
 SPELLS = ("leaderless", "out_of_sync", "last_in_sync", "below_min_isr", "not_preferred")
 INPUTS = ("metadata_log", "cluster_ids")
 CONTRACT_KEYS = {"unique", "one_of", "never"}

@@ -1,0 +1,302 @@
+"""Spells: times in which one thing was wrong with a partition, with the outage of a broker that explains it. Times are microseconds."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from jobs.timelines.outages import CRASHED, FIRST_START, SESSION_LOST, STOPPING_TOGETHER, Outage
+
+LEADERLESS = "leaderless"
+OUT_OF_SYNC = "out_of_sync"  # of one follower
+LAST_IN_SYNC = "last_in_sync"  # one replica in sync of several
+BELOW_MIN_ISR = "below_min_isr"
+NOT_PREFERRED = "not_preferred"  # the preferred leader is in sync and does not lead
+KINDS = (LEADERLESS, OUT_OF_SYNC, LAST_IN_SYNC, BELOW_MIN_ISR, NOT_PREFERRED)
+# of these it is asked whether the brokers that are missing lived
+_OF_MISSING = frozenset({OUT_OF_SYNC, LAST_IN_SYNC, BELOW_MIN_ISR})
+
+SECOND = 1_000_000
+# an outage is told so long after the first change that follows from it, one that a session's end tells later
+TOLD_LATE, SESSION_ENDS_LATE = 2 * SECOND, 30 * SECOND
+# and a change that follows from it so long after it is over
+FOLLOWS_LATE = 5 * SECOND
+# a deletion is told so long after the first change that follows from it
+DELETION_TOLD_LATE = 10 * SECOND
+MOST_RECORDS = 10
+
+
+class Step(NamedTuple):
+    """A row of `partition_timeline`, in the order of its steps."""
+
+    valid_from: int | None
+    valid_to: int | None
+    state: str | None
+    leader: int | None
+    leader_epoch: int | None
+    partition_epoch: int | None
+    isr: list[int] | None
+    replicas: list[int] | None
+    adding_replicas: list[int] | None
+    removing_replicas: list[int] | None
+    record_id: str | None
+
+    @property
+    def owed(self) -> list[int] | None:
+        """The replicas that have to be in sync: one that a reassignment adds or removes need not."""
+        moving = {*(self.adding_replicas or ()), *(self.removing_replicas or ())}
+        return None if self.replicas is None else [broker for broker in dict.fromkeys(self.replicas) if broker not in moving]
+
+    def is_followed_by(self, after: "Step") -> bool:
+        """Whether nothing was in between, by the epochs: else nobody tells what it was."""
+        return _next_to(self.leader_epoch, after.leader_epoch, 2) and _next_to(self.partition_epoch, after.partition_epoch, 1)
+
+
+def _next_to(epoch: int | None, after: int | None, most: int) -> bool:
+    return epoch is None or after is None or after <= epoch + most
+
+
+class Spell(NamedTuple):
+    """until: when it was over, or the last moment that the logs tell of it: its begin where epochs are missing, the last line of an incarnation that
+    ended, the begin of an outage of all brokers or, of the last replica in sync, of its own. returned (out_of_sync): the replica is in the next ISR
+    that is known, and others had stayed in it. missing: the brokers that are blamed, at the begin.
+
+    cause_broker (null: all of them), cause_since, cause_until, cause_how, cause_all_since: the outage that explains it, as in broker_outages; null:
+    the logs name none. back_at, down_at_end: the last end of an outage of a broker that is blamed within the spell; whether one goes on at its end.
+    Where no outage explains it: silent, those of the missing whose own server.log has no record within the spell; alive_until, the newest such
+    record of the others; watched_until, of the controller's log. down_meanwhile: those that were down for a part of it; signs: these records.
+    """
+
+    kind: str
+    replica: int | None
+    since: int
+    until: int
+    ended: bool
+    leader: int | None
+    isr: list[int] | None
+    replicas: list[int] | None
+    min_isr: int | None
+    record_id: str | None
+    evidence: list[str]
+    returned: bool = False
+    missing: list[int] | None = None
+    silent: list[int] | None = None
+    alive_until: int | None = None
+    watched_until: int | None = None
+    back_at: int | None = None
+    down_at_end: bool = False
+    down_meanwhile: list[int] | None = None
+    signs: list[str] | None = None
+    cause_broker: int | None = None
+    cause_since: int | None = None
+    cause_until: int | None = None
+    cause_how: str | None = None
+    cause_all_since: int | None = None
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What the spells of one incarnation are judged by.
+
+    now: the newest moment of the logs. heard_until: the last line of an incarnation that ended. named: the brokers that a controller has named:
+    of others its log tells nothing. signs: broker -> (time, record) in order of time at which its own server.log was written; null: the
+    controller's log.
+    """
+
+    now: int
+    heard_until: int | None = None
+    outages: Sequence[Outage] = ()
+    named: frozenset[int] = frozenset()
+    signs: Mapping[int | None, Sequence[tuple[int, str]]] = field(default_factory=dict)
+
+    def newest_sign(self, broker: int | None, at: int) -> tuple[int, str] | None:
+        """The newest one up to a moment."""
+        signs = self.signs.get(broker, ())
+        place = bisect_right(signs, at, key=lambda sign: sign[0])
+        return signs[place - 1] if place else None
+
+
+class Deletion(NamedTuple):
+    """A deletion of the partition's topic. requested_at, completed_at: null: not known, not yet."""
+
+    requested_at: int | None
+    completed_at: int | None
+
+    def explains(self, since: int) -> bool:
+        """Whether what is wrong from a moment on is so because the topic goes."""
+        begun = self.requested_at is None or self.requested_at <= since + DELETION_TOLD_LATE
+        return begun and (self.completed_at is None or since <= self.completed_at)
+
+
+def spells(
+    steps: Sequence[Step], around: Surroundings, min_isr: int | None = None, deletions: Iterable[Deletion] = ()
+) -> Iterator[Spell]:
+    """The spells of one partition of one incarnation; those that a deletion explains are left out. min_isr: its min.insync.replicas."""
+    told = [step for step in steps if step.leader is not None or step.state == "NonExistentPartition"]
+    goes = list(deletions)
+    for held in _held(told, min_isr):
+        spell = _spell(told, held, around)
+        if spell is None or any(one.explains(spell.since) for one in goes):
+            continue
+        explained = _with_cause(_cut(spell._replace(min_isr=min_isr), around), around)
+        yield _with_life(explained, around) if spell.kind in _OF_MISSING else explained
+
+
+class _Held(NamedTuple):
+    """A condition that held from one step to another; their numbers."""
+
+    kind: str
+    replica: int | None
+    first: int
+    last: int
+
+
+def _conditions(step: Step, min_isr: int | None) -> list[tuple[str, int | None]]:
+    """What is wrong: kind and, where it is about one, the replica."""
+    if step.state == "NonExistentPartition" or step.leader is None:
+        return []
+    owed, isr, replicas = step.owed, step.isr, step.replicas
+    found: list[tuple[str, int | None]] = []
+    if step.leader == -1:
+        found.append((LEADERLESS, None))
+    elif isr is not None:
+        if len(isr) == 1 and owed is not None and len(owed) > 1:
+            found.append((LAST_IN_SYNC, isr[0]))
+        if min_isr is not None and len(isr) < (min_isr if owed is None else min(min_isr, len(owed))):
+            found.append((BELOW_MIN_ISR, None))
+        if replicas and step.leader != replicas[0] and replicas[0] in isr and len(owed or ()) == len(replicas):
+            found.append((NOT_PREFERRED, replicas[0]))
+    return found + [(OUT_OF_SYNC, broker) for broker in owed or () if isr is not None and broker not in isr]
+
+
+def _held(steps: Sequence[Step], min_isr: int | None) -> Iterator[_Held]:
+    """Each time in which a condition held from step to step."""
+    begun: dict[tuple[str, int | None], int] = {}
+    for n, step in enumerate(steps):
+        conditions = _conditions(step, min_isr)
+        goes_on = n > 0 and steps[n - 1].is_followed_by(step)
+        for key in [key for key in begun if not goes_on or key not in conditions]:
+            yield _Held(*key, begun.pop(key), n - 1)
+        for key in conditions:
+            begun.setdefault(key, n)
+    for key, first in begun.items():
+        yield _Held(*key, first, len(steps) - 1)
+
+
+def _spell(steps: Sequence[Step], held: _Held, around: Surroundings) -> Spell | None:
+    """What steps say of it; null where they do not say when it began."""
+    first, last = steps[held.first], steps[held.last]
+    if first.valid_from is None:
+        return None
+    after = steps[held.last + 1] if held.last + 1 < len(steps) else None
+    is_gap = after is not None and not last.is_followed_by(after)
+    until = last.valid_from if is_gap else last.valid_to
+    if not is_gap and until is not None and around.heard_until is not None and until > around.heard_until:
+        until = max(around.heard_until, last.valid_from or 0)
+    owed, stayed = first.owed or [], first.isr or []
+    missing: list[int] | None = [broker for broker in owed if broker not in stayed]
+    if held.kind == LEADERLESS:
+        before = steps[held.first - 1].isr if held.first else None
+        missing = first.isr or before or first.replicas
+    elif held.replica is not None and held.kind != LAST_IN_SYNC:
+        missing = [held.replica]
+    is_next = after is not None and not is_gap and held.replica in (after.isr or ())
+    records = dict.fromkeys(step.record_id for step in steps[held.first : held.last + 1] if step.record_id)
+    return Spell(
+        kind=held.kind,
+        replica=held.replica,
+        since=first.valid_from,
+        until=around.now if until is None else max(until, first.valid_from),
+        ended=until is not None,
+        leader=last.leader,
+        isr=last.isr,
+        replicas=last.replicas,
+        min_isr=None,
+        record_id=first.record_id,
+        evidence=list(records)[:MOST_RECORDS],
+        returned=is_next and (len(stayed) > 1 or len(owed) == 2),
+        missing=missing,
+    )
+
+
+def _cut(spell: Spell, around: Surroundings) -> Spell:
+    """It, up to the moment at which nobody is left who would know."""
+    if spell.kind == LEADERLESS:
+        return spell
+    ends = [
+        outage.since
+        for outage in around.outages
+        if spell.since < outage.since < spell.until
+        and (
+            outage.broker is None or (spell.kind == LAST_IN_SYNC and outage.broker == spell.replica and outage.how != FIRST_START)
+        )
+    ]
+    return spell._replace(until=min(ends), ended=True) if ends else spell
+
+
+def _with_cause(spell: Spell, around: Surroundings) -> Spell:
+    """It, with the last of the brokers that went, lines that come late included; else one whose session ended soon afterwards."""
+    found = [outage for outage in around.outages if _explains(outage, spell)]
+    if not found:
+        return spell
+    cause = max(
+        found,
+        key=lambda o: (
+            o.broker is not None,
+            o.since <= spell.since + TOLD_LATE,
+            -abs(o.since - spell.since),
+            -1 if o.broker is None else o.broker,
+        ),
+    )
+    return spell._replace(
+        cause_broker=cause.broker,
+        cause_since=cause.since,
+        cause_until=cause.until,
+        cause_how=cause.how,
+        cause_all_since=cause.all_since,
+    )
+
+
+def _explains(outage: Outage, spell: Spell) -> bool:
+    if outage.until is not None and outage.until + FOLLOWS_LATE < spell.since:
+        return False
+    if outage.broker is None:
+        # a cluster that is shut down loses its leaders first
+        return spell.kind == LEADERLESS and outage.since <= min(spell.until, spell.since + STOPPING_TOGETHER)
+    late = SESSION_ENDS_LATE if outage.how in (CRASHED, SESSION_LOST) else TOLD_LATE
+    return outage.broker in (spell.missing or ()) and outage.since <= spell.since + late
+
+
+def _with_life(spell: Spell, around: Surroundings) -> Spell:
+    """It, with what is known of the life of the brokers that were missing."""
+    missing = spell.missing or []
+    down = [
+        outage
+        for outage in around.outages
+        if outage.broker in missing
+        and outage.how != FIRST_START
+        and outage.since < spell.until
+        and (outage.until is None or outage.until > spell.since)
+    ]
+    back = [outage.until for outage in down if outage.until is not None and outage.until < spell.until]
+    records = sorted({outage.evidence[0] for outage in down if outage.evidence})
+    told = spell._replace(
+        back_at=max(back, default=None),
+        down_at_end=any(outage.until is None or outage.until >= spell.until for outage in down),
+        down_meanwhile=sorted({outage.broker for outage in down if outage.broker is not None}) if down else None,
+        signs=records,
+    )
+    if spell.cause_since is not None:
+        return told
+    newest = {
+        broker: sign
+        for broker in (*missing, None)
+        if (sign := around.newest_sign(broker, spell.until)) and sign[0] >= spell.since
+    }
+    watched = newest.get(None) if around.named.issuperset(missing) else None
+    return told._replace(
+        silent=sorted(broker for broker in set(missing) if broker not in newest),
+        alive_until=max((at for broker, (at, _) in newest.items() if broker is not None), default=None),
+        watched_until=watched and watched[0],
+        signs=sorted({record for _, record in newest.values()}) + records,
+    )

@@ -1,0 +1,241 @@
+"""What was wrong with a partition and which outage explains it: rows of a timeline of a few seconds, and the spells that they give."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobs.timelines.outages import CRASHED, FIRST_START, SESSION_LOST, SHUT_DOWN, Outage
+from jobs.timelines.spells import KINDS, Deletion, Spell, Step, Surroundings, spells
+from parsers.definitions import SPELLS
+
+SECOND = 1_000_000
+NOW = 1000
+
+
+def micros(second: float | None) -> int | None:
+    """Of a second."""
+    return None if second is None else int(second * SECOND)
+
+
+def steps(
+    *rows: tuple[float, int, list[int]],
+    replicas: list[int] | None = None,
+    epochs: list[int] | None = None,
+    end: float | None = None,
+) -> list[Step]:
+    """(second, leader, ISR) each; epochs: partition epochs, one after the other where not given; end: of the last row."""
+    ends = [row[0] for row in rows[1:]] + [end]
+    told = epochs or list(range(len(rows)))
+    return [
+        Step(
+            valid_from=micros(second),
+            valid_to=micros(until),
+            state="OnlinePartition" if leader >= 0 else "OfflinePartition",
+            leader=leader,
+            leader_epoch=None,
+            partition_epoch=epoch,
+            isr=isr,
+            replicas=[1, 2, 3] if replicas is None else replicas or None,
+            adding_replicas=None,
+            removing_replicas=None,
+            record_id=f"r{n}",
+        )
+        for n, ((second, leader, isr), until, epoch) in enumerate(zip(rows, ends, told, strict=True))
+    ]
+
+
+def gone(broker: int | None, since: float, until: float | None, how: str = SHUT_DOWN) -> Outage:
+    """An outage of a broker, of all where null."""
+    back = micros(until)
+    return Outage(
+        broker,
+        int(since * SECOND),
+        back,
+        back,
+        how,
+        None,
+        int(since * SECOND) if broker is None else None,
+        None,
+        [f"o{broker}-{since}"],
+    )
+
+
+def around(*outages: Outage, **known: Any) -> Surroundings:
+    """What they are judged by."""
+    return Surroundings(now=NOW * SECOND, outages=outages, **known)
+
+
+def found(kind: str, told: list[Step], by: Surroundings | None = None, **more: Any) -> list[Spell]:
+    """The spells of a kind."""
+    return [spell for spell in spells(told, by or around(), **more) if spell.kind == kind]
+
+
+def brief(some: list[Spell]) -> list[tuple[Any, ...]]:
+    """(replica, since, until, ended) in seconds."""
+    return [(spell.replica, spell.since / SECOND, spell.until / SECOND, spell.ended) for spell in some]
+
+
+ALL = [1, 2, 3]
+
+
+def test_the_kinds_that_a_check_may_be_about() -> None:
+    assert set(SPELLS) == set(KINDS)
+
+
+def test_a_follower_falls_out_and_comes_back() -> None:
+    told = steps((0, 1, ALL), (10, 1, [1, 2]), (40, 1, ALL))
+    (spell,) = found("out_of_sync", told)
+    assert brief([spell]) == [(3, 10, 40, True)]
+    assert (spell.returned, spell.missing, spell.record_id, spell.evidence) == (True, [3], "r1", ["r1"])
+    assert brief(found("out_of_sync", told[:2])) == [(3, 10, 40, True)]
+    assert brief(found("out_of_sync", steps((0, 1, ALL), (10, 1, [1, 2])))) == [(3, 10, NOW, False)]
+    # the leader alone has stayed: nobody would know whether it was the follower
+    assert [one.returned for one in found("out_of_sync", steps((0, 1, ALL), (10, 1, [1]), (40, 1, ALL)))] == [False, False]
+    # one that is added need not be in sync
+    assert not found("out_of_sync", [told[1]._replace(adding_replicas=[3])])
+
+
+def test_a_spell_goes_on_from_row_to_row() -> None:
+    told = steps((0, 1, ALL), (10, 1, [1, 2]), (20, 1, [1]), (30, 1, [1, 2]), (40, 1, ALL))
+    assert brief(found("out_of_sync", told)) == [(2, 20, 30, True), (3, 10, 40, True)]
+    assert brief(found("last_in_sync", told)) == [(1, 20, 30, True)]
+    (three,) = [spell for spell in found("out_of_sync", told) if spell.replica == 3]
+    assert three.evidence == ["r1", "r2", "r3"]
+
+
+def test_what_was_in_between_nobody_tells() -> None:
+    told = steps((0, 1, ALL), (10, 1, [1, 2]), (40, 1, [1, 2]), (70, 1, ALL), epochs=[4, 5, 9, 10])
+    assert brief(found("out_of_sync", told)) == [(3, 10, 10, True), (3, 40, 70, True)]
+    told = steps((0, 1, ALL), (10, -1, [1]), (40, -1, [1]), (70, 1, [1]), epochs=[4, 5, 7, 8])
+    assert brief(found("leaderless", told)) == [(None, 10, 10, True), (None, 40, 70, True)]
+    # leader epochs, too: two more than one change of leaders
+    far = [step._replace(partition_epoch=None, leader_epoch=epoch) for step, epoch in zip(told, (4, 5, 9, 10), strict=True)]
+    assert brief(found("leaderless", far)) == [(None, 10, 10, True), (None, 40, 70, True)]
+
+
+def test_the_last_line_of_a_life_ends_it() -> None:
+    told = steps((0, 1, ALL), (10, 1, [1, 2]), end=500)
+    assert brief(found("out_of_sync", told, around(heard_until=60 * SECOND))) == [(3, 10, 60, True)]
+    assert brief(found("out_of_sync", told, around(heard_until=5 * SECOND))) == [(3, 10, 10, True)]
+
+
+def test_min_isr() -> None:
+    told = steps((0, 1, ALL), (10, 1, [1]), (20, 1, ALL))
+    assert brief(found("below_min_isr", told, min_isr=2)) == [(None, 10, 20, True)]
+    assert not found("below_min_isr", told)
+    assert not found("below_min_isr", told, min_isr=1)
+    # a topic of one replica has all of them
+    assert not found("below_min_isr", steps((0, 1, [1]), replicas=[1]), min_isr=2)
+    assert brief(found("below_min_isr", steps((0, 1, [1]), replicas=[]), min_isr=2)) == [(None, 0, NOW, False)]
+
+
+def test_the_preferred_leader() -> None:
+    assert brief(found("not_preferred", steps((0, 1, ALL), (10, 2, ALL), (30, 1, ALL)))) == [(1, 10, 30, True)]
+    assert not found("not_preferred", steps((0, 2, [2, 3])))
+
+
+def test_the_outage_that_explains_it() -> None:
+    told = steps((0, 1, ALL), (10, 2, [2, 3]), (90, 2, ALL))
+    (spell,) = found("out_of_sync", told, around(gone(1, 8, 80), gone(1, 300, 310), gone(3, 9, 80)))
+    assert (spell.cause_broker, spell.cause_since, spell.cause_how) == (1, 8 * SECOND, SHUT_DOWN)
+    # its session's end is told later than what follows from it, that somebody told it to stop is not
+    assert [one.cause_broker for one in found("out_of_sync", told, around(gone(1, 30, 80, SESSION_LOST)))] == [1]
+    assert [one.cause_broker for one in found("out_of_sync", told, around(gone(1, 30, 80, SHUT_DOWN)))] == [None]
+    # long over
+    assert [one.cause_broker for one in found("out_of_sync", told, around(gone(1, 1, 4)))] == [None]
+
+
+def test_the_last_one_that_went_is_the_cause() -> None:
+    told = steps((0, 1, [1, 2]), (10, -1, [1]), (90, 1, [1]), replicas=[1, 2])
+    (spell,) = found("leaderless", told, around(gone(1, 9, 80), gone(2, 2, 80)))
+    assert (spell.missing, spell.cause_broker) == ([1], 1)
+    # an empty ISR: those of the one before
+    (spell,) = found("leaderless", [told[0], told[1]._replace(isr=[]), told[2]], around(gone(1, 4, 80), gone(2, 9, 80)))
+    assert (spell.missing, spell.cause_broker) == ([1, 2], 2)
+
+
+def test_a_cluster_that_is_shut_down_loses_its_leaders_first() -> None:
+    told = steps((0, 1, [1]), (10, -1, [1]), (900, 1, [1]), replicas=[1])
+    (spell,) = found("leaderless", told, around(gone(None, 30, 800)))
+    assert (spell.cause_broker, spell.cause_since, spell.cause_all_since) == (None, 30 * SECOND, 30 * SECOND)
+    assert [one.cause_since for one in found("leaderless", told, around(gone(None, 950, 990)))] == [None]
+
+
+def test_nobody_is_left_who_would_know() -> None:
+    told = steps((0, 1, ALL), (10, 1, [1]), (90, 1, ALL))
+    assert brief(found("last_in_sync", told, around(gone(1, 50, 80)))) == [(1, 10, 50, True)]
+    assert brief(found("last_in_sync", told, around(gone(1, 50, 80, FIRST_START)))) == [(1, 10, 90, True)]
+    assert brief(found("last_in_sync", told, around(gone(2, 50, 80)))) == [(1, 10, 90, True)]
+    assert brief(found("out_of_sync", told, around(gone(None, 50, 80)))) == [(2, 10, 50, True), (3, 10, 50, True)]
+
+
+def test_a_broker_that_was_down_for_a_part_of_it() -> None:
+    told = steps((0, 1, ALL), (10, 1, [1, 2]), (400, 1, ALL))
+    (spell,) = found("out_of_sync", told, around(gone(3, 60, 90, CRASHED), gone(3, 200, 210, CRASHED)))
+    assert (spell.cause_broker, spell.back_at, spell.down_at_end, spell.down_meanwhile) == (None, 210 * SECOND, False, [3])
+    (spell,) = found("out_of_sync", told, around(gone(3, 60, None, CRASHED)))
+    assert (spell.back_at, spell.down_at_end) == (None, True)
+
+
+def test_signs_of_life() -> None:
+    told = steps((0, 1, ALL), (10, 1, [1, 2]), (400, 1, ALL))
+    own = {3: [(5 * SECOND, "early"), (60 * SECOND, "own"), (500 * SECOND, "late")], None: [(70 * SECOND, "controller")]}
+    (spell,) = found("out_of_sync", told, around(signs=own, named=frozenset([3])))
+    assert (spell.silent, spell.alive_until, spell.watched_until) == ([], 60 * SECOND, 70 * SECOND)
+    assert spell.signs == ["controller", "own"]
+    # of a broker that no controller has named the controller's log tells nothing
+    (spell,) = found("out_of_sync", told, around(signs={None: own[None]}))
+    assert (spell.silent, spell.alive_until, spell.watched_until) == ([3], None, None)
+
+
+def test_a_topic_that_is_deleted_is_not_missed() -> None:
+    told = steps((0, 1, ALL), (10, -1, [1]), (400, 1, ALL))
+    for deletion, left in (
+        (Deletion(5 * SECOND, 30 * SECOND), 0),
+        (Deletion(15 * SECOND, None), 0),
+        (Deletion(None, None), 0),
+        (Deletion(60 * SECOND, None), 1),
+        (Deletion(2 * SECOND, 8 * SECOND), 1),
+    ):
+        assert len(found("leaderless", told, deletions=[deletion])) == left
+
+
+def test_rows_that_say_nothing() -> None:
+    (step,) = steps((0, -1, [1]))
+    assert list(spells([step._replace(leader=None)], around())) == []
+    assert list(spells([step._replace(valid_from=None)], around())) == []
+    assert list(spells([step._replace(state="NonExistentPartition")], around())) == []
+    # a topic that is gone ends what was wrong with it
+    end = step._replace(valid_from=60 * SECOND, state="NonExistentPartition", leader=None, isr=None, partition_epoch=None)
+    assert brief(found("leaderless", [step._replace(valid_to=60 * SECOND), end])) == [(None, 0, 60, True)]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([-1, 1, 2]), st.lists(st.sampled_from(ALL), unique=True, min_size=1), st.integers(1, 2)),
+        min_size=1,
+        max_size=8,
+    ),
+    st.lists(st.tuples(st.sampled_from([1, 2, 3, None]), st.integers(0, 90), st.integers(1, 30)), max_size=4),
+)
+def test_whatever_happens(rows: list[tuple[int, list[int], int]], outages: list[tuple[int | None, int, int]]) -> None:
+    """Every spell lies within the rows that show it, no two of one kind and replica overlap, and each has a record."""
+    epochs = [sum(far for _, _, far in rows[: n + 1]) for n in range(len(rows))]
+    told = steps(*[(10 * n, leader, isr) for n, (leader, isr, _) in enumerate(rows)], epochs=epochs)
+    some = list(spells(told, around(*(gone(broker, since, since + long) for broker, since, long in outages)), min_isr=2))
+    by_key: dict[tuple[str, int | None], list[Spell]] = {}
+    for spell in some:
+        assert 0 <= spell.since <= spell.until <= NOW * SECOND
+        assert spell.record_id in spell.evidence
+        assert told[spell.since // (10 * SECOND)].record_id == spell.record_id
+        by_key.setdefault((spell.kind, spell.replica), []).append(spell)
+    for these in by_key.values():
+        assert all(one.until <= other.since for one, other in pairwise(these))
+    is_leaderless = {n for n, (leader, _, _) in enumerate(rows) if leader == -1}
+    begun = {spell.since // (10 * SECOND) for spell in some if spell.kind == "leaderless"}
+    assert begun <= is_leaderless
+    assert all(n in begun or n - 1 in is_leaderless for n in is_leaderless)
