@@ -54,7 +54,7 @@ def partition_spells(spark: SparkSession, facts: Mapping[str, ClusterFacts]) -> 
         least = smallest.get(key, smallest.get((*key[:2], None)))
         gone = [Deletion(row["requested_at"], row["completed_at"]) for row in deleted]
         for partition, some in _by_partition(rows).items():
-            for spell in spells(some, judged_by, least, gone):
+            for spell in spells(some, judged_by, topic=key[2], min_isr=least, deletions=gone):
                 yield {"partition": partition, **spell._asdict()}
 
     return fold_topics(steps, deletions, fold, StructType.fromDDL(_COLUMNS))
@@ -82,6 +82,12 @@ def _surroundings(spark: SparkSession, facts: Mapping[str, ClusterFacts]) -> dic
     named: dict[tuple[str, int], set[int]] = {}
     for row in fact_frames.brokers_named(facts).to_pylist():
         named.setdefault((row["cluster"], row["incarnation"]), set()).add(row["broker"])
+    listed: dict[tuple[str, int], list[tuple[int, frozenset[str]]]] = {}
+    lists = """
+        SELECT cluster, incarnation, ts, collect_set(topic) FROM audited_events WHERE event_type = 'topics' AND ts IS NOT NULL
+        GROUP BY cluster, incarnation, ts ORDER BY ts"""
+    for cluster, number, at, topics in _rows(spark, lists):
+        listed.setdefault((cluster, number), []).append((at, frozenset(topics)))
     known = {(cluster, number) for cluster, one in facts.items() for number in one.by_number}
     return {
         (cluster, number): Surroundings(
@@ -90,6 +96,7 @@ def _surroundings(spark: SparkSession, facts: Mapping[str, ClusterFacts]) -> dic
             outages=outages.get((cluster, number), []),
             named=frozenset(named.get((cluster, number), ())),
             signs=signs.get((cluster, number), {}),
+            topics_listed=listed.get((cluster, number), ()),
         )
         for cluster, now in _rows(spark, "SELECT cluster, now FROM clocks WHERE now IS NOT NULL")
         for name, number in {*known, *outages, *signs}

@@ -389,6 +389,7 @@ HOW = {
     "crashed": "crashed",
     "session_lost": "session lost",
     "broke_down": "gave up",
+    "absent": "not there",
     "first_start": "starting",
 }
 

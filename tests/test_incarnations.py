@@ -108,3 +108,20 @@ def test_a_life_goes_back_to_the_first_line_of_a_term_of_its() -> None:
     assert incarnation_starts([*old, line, *markers((3 * HOUR, 6), (9 * HOUR, 3))]) == [at(9 * HOUR)]
     # of a term that began just before its successor's
     assert incarnation_starts([*old, Marker(at(61), 4, node=7, heard=True), *new]) == [at(3 * HOUR)]
+
+
+def test_a_life_goes_back_to_the_start_of_who_is_elected_first() -> None:
+    old, new = markers((0, 4), (60, 5)), markers((3 * HOUR, 1))
+    start = Marker(at(3 * HOUR - 20), started=True)
+    assert incarnation_starts([*old, start, *new]) == [at(3 * HOUR - 20)]
+    # another process, or the same one long before
+    assert incarnation_starts([*old, start._replace(node=9), *new]) == [at(3 * HOUR)]
+    assert incarnation_starts([*old, start._replace(ts=at(2 * HOUR)), *new]) == [at(3 * HOUR)]
+
+
+def test_two_clusters_that_take_turns() -> None:
+    told = markers((0, 6), (60, 8), (2 * HOUR, 1), (3 * HOUR, 9), (4 * HOUR, 10), (5 * HOUR, 2))
+    assert incarnation_starts(told) == [at(hours * HOUR) for hours in (2, 3, 5)]
+    # elections that no log holds
+    assert incarnation_starts(markers((0, 2), (60, 3), (2 * HOUR, 1), (3 * HOUR, 4))) == [at(2 * HOUR)]
+    assert incarnation_starts(markers((0, 2), (60, 3), (2 * HOUR, 1), (3 * HOUR, 90))) == [at(2 * HOUR)]

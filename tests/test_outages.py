@@ -152,8 +152,9 @@ def test_a_broker_that_nobody_has_seen_yet_is_no_survivor() -> None:
 
 
 def test_a_broker_whose_session_ends_twice_served_in_between() -> None:
-    seen = [told(60, "broker_fenced", 9, broker=1), told(90, "broker_process_started"), told(500, "broker_fenced", 9, broker=1)]
-    life = told(2, "broker_unfenced", 9, broker=1)
+    seen = [told(60, "broker_fenced", 9, broker=1, broker_epoch=5), told(90, "broker_process_started")]
+    seen.append(told(500, "broker_fenced", 9, broker=1, broker_epoch=80))
+    life = told(2, "broker_unfenced", 9, broker=1, broker_epoch=5)
     first, second = outages([life, *seen])[:2]
     assert brief([first, second]) == [(1, 60, 500, "crashed"), (1, 500, None, "session_lost")]
     # it had come back by then; up to its start it was surely gone
@@ -179,7 +180,7 @@ def sent(second: float, node: int, epoch: int) -> Event:
     )
 
 
-def test_a_broker_that_works_for_a_later_controller_is_back() -> None:
+def test_a_broker_that_works_is_back() -> None:
     gone = [*started(1), *started(2), sent(10, 1, 5), sent(10, 2, 5), told(60, "broker_failed", 2, broker=1)]
 
     def of_facts(*more: Event) -> list[tuple]:
@@ -187,7 +188,7 @@ def test_a_broker_that_works_for_a_later_controller_is_back() -> None:
 
     assert of_facts() == [(1, 60, None, "session_lost")]
     assert of_facts(sent(500, 2, 6), sent(501, 1, 6)) == [(1, 60, 501, "session_lost")]
-    # a clock that is fast: the term began before the broker was gone
+    # its clock may be fast
     assert of_facts(sent(58, 2, 6), sent(62, 1, 6)) == [(1, 60, None, "session_lost")]
 
 
@@ -229,3 +230,61 @@ def test_what_a_standby_controller_prints() -> None:
     start = told(0, "quorum_controller_created", 102, by="org.apache.kafka.controller.QuorumController")
     history = [registered, unfenced, fenced._replace(ts=2 * SECOND), *(e._replace(ts=2 * SECOND) for e in again)]
     assert of_facts(start, *history) == []
+
+
+def test_the_first_list_of_a_controller_that_has_just_started() -> None:
+    """Who is not in it may have gone long before; who goes while it serves is in a list that changes."""
+    up = [*started(1), *started(2), *started(2, 5000)]
+    listed = told(5003, "active_brokers", 2, brokers=[2])
+    (outage,) = [o for o in outages([*up, listed]) if o.broker == 1 and o.how != "first_start"]
+    assert (outage.since, outage.how) == (5003 * SECOND, "absent")
+    later = told(6000, "active_brokers", 2, brokers=[2])
+    (outage,) = [o for o in outages([*up, later]) if o.broker == 1 and o.how != "first_start"]
+    assert (outage.since, outage.how) == (6000 * SECOND, "session_lost")
+
+
+def test_a_controller_that_is_not_in_its_own_list() -> None:
+    """It was elected before it registered again."""
+    listed = told(60, "active_brokers", 2, brokers=[1])
+    assert brief(outages([*started(1), *started(2), listed])) == []
+
+
+def test_a_list_that_changes() -> None:
+    up = [*started(1), *started(2)]
+    lists = [told(at, "broker_change", 2, brokers=brokers) for at, brokers in ((60, [2]), (90, [1, 2]))]
+    assert brief(outages([*up, *lists])) == [(1, 60, 90, "session_lost")]
+    # the lines that tell it themselves follow at once
+    lines = [told(60.02, "broker_failed", 2, broker=1), told(90.02, "broker_started", 2, broker=1)]
+    assert brief(outages([*up, *lists, *lines])) == [(1, 60.02, 90.02, "session_lost")]
+
+
+def test_a_broker_that_registers_is_listed_a_little_later() -> None:
+    assert brief(outages([*started(1), *started(2), told(3, "active_brokers", 2, brokers=[2])])) == []
+
+
+def test_a_second_process_is_started() -> None:
+    """It fails, and the first one goes on."""
+    again = [told(60, "broker_starting"), told(62, "broker_start_failed")]
+    assert brief(outages([*started(1), *started(2), *again]))[:1] == [(1, 60, None, "broke_down")]
+    assert brief(outages([*started(1), *started(2), *again, told(80, "active_brokers", 2, brokers=[1, 2])])) == []
+    # its session had ended before
+    lost = told(50, "broker_failed", 2, broker=1)
+    told_back = told(80, "active_brokers", 2, brokers=[1, 2])
+    assert brief(outages([*started(1), *started(2), lost, *again, told_back])) == [(1, 50, 80, "broke_down")]
+
+
+def test_a_broker_that_stops_its_fetchers() -> None:
+    stops = told(60, "fetchers_stopped_by_shutdown", by="state.change.logger", partitions_named=5)
+    assert brief(outages([*started(1), *started(2), stops])) == [(1, 60, None, "shut_down")]
+
+
+def test_what_is_kept_of_work_is_the_first_and_the_last_line_of_an_hour() -> None:
+    some = [sent(at, 1, 5) for at in (10, 500, 900, 3700)]
+    kept = Summary.of(some[:2]) + Summary.of(some[2:])
+    assert kept == Summary.of(some)
+    assert Summary.from_json(kept.to_json()) == kept
+    (hours,) = kept.worked.values()
+    assert {hour: (first[0] // SECOND, last[0] // SECOND) for hour, (first, last) in hours.items()} == {
+        0: (10, 900),
+        1: (3700, 3700),
+    }

@@ -198,10 +198,36 @@ def test_a_topic_that_is_deleted_is_not_missed() -> None:
         (Deletion(5 * SECOND, 30 * SECOND), 0),
         (Deletion(15 * SECOND, None), 0),
         (Deletion(None, None), 0),
-        (Deletion(60 * SECOND, None), 1),
+        (Deletion(60 * SECOND, None), 0),
+        (Deletion(500 * SECOND, None), 1),
         (Deletion(2 * SECOND, 8 * SECOND), 1),
     ):
         assert len(found("leaderless", told, deletions=[deletion])) == left
+    # a follower that is out of sync may be so for other reasons
+    assert len(found("out_of_sync", steps((0, 1, ALL), (10, 1, [1, 2])), deletions=[Deletion(60 * SECOND, None)])) == 1
+    assert not found("out_of_sync", steps((0, 1, ALL), (10, 1, [1, 2])), deletions=[Deletion(15 * SECOND, None)])
+
+
+def test_a_topic_that_is_in_no_later_list_has_gone() -> None:
+    told = steps((0, 1, ALL), (10, 1, [1, 2]), (20, 1, [1, 2]))
+    lists = [(5 * SECOND, frozenset({"a"})), (60 * SECOND, frozenset({"b"}))]
+    assert brief(found("out_of_sync", told, around(topics_listed=lists), topic="a")) == [(3, 10, 20, True)]
+    assert brief(found("out_of_sync", told, around(topics_listed=lists[:1]), topic="a")) == [(3, 10, NOW, False)]
+
+
+def test_an_isr_that_grew_with_an_election_had_grown_before() -> None:
+    rows = steps((0, 1, ALL), (10, 1, [1]), (90, 2, [1, 2]))
+    told = [step._replace(partition_epoch=None, leader_epoch=epoch) for step, epoch in zip(rows, (4, 5, 6), strict=True)]
+    assert brief(found("last_in_sync", told)) == [(1, 10, 10, True)]
+    # the leader tells when it does
+    assert brief(found("last_in_sync", [*told[:2], told[2]._replace(leader=1, leader_epoch=5)])) == [(1, 10, 90, True)]
+
+
+def test_a_follower_of_a_broker_that_is_gone() -> None:
+    told = steps((0, 1, ALL), (10, 1, [1, 2]), (400, 1, ALL))
+    assert brief(found("out_of_sync", told, around(gone(1, 30, 60)))) == [(3, 10, 30, True)]
+    leaderless = steps((0, 1, ALL), (10, -1, [1]), (60, 1, [1]), (90, 1, ALL))
+    assert brief(found("out_of_sync", leaderless)) == [(2, 60, 90, True), (3, 60, 90, True)]
 
 
 def test_rows_that_say_nothing() -> None:

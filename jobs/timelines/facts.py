@@ -121,7 +121,12 @@ class ClusterFacts:
             for (epoch, _), places in self.summary.sent.items()
             for (folder, node), (ts, _) in sorted(places.items(), key=lambda one: one[1])[:1]
         ]
-        return heard + [
+        begun = [
+            Marker(e.ts, folder=folder_of(e.file), node=e.node, started=True)
+            for e in self.summary.cluster_events.values()
+            if e.ts is not None and e.event_type in ("broker_process_started", "broker_starting")
+        ]
+        return heard + begun + [
             Marker(e.ts, e.controller_epoch if e.event_type in ELECTED else None, e.cluster_id, begins_metadata_log(e), folder_of(e.file), e.node)
             for e in self.summary.cluster_events.values()
             if e.ts is not None and (e.event_type in ELECTED or e.cluster_id is not None or begins_metadata_log(e))
@@ -236,18 +241,13 @@ class ClusterFacts:
 
     @cached_property
     def _work_by_number(self) -> dict[int, dict[int, list[Sign]]]:
-        """Incarnation -> broker -> its first lines in terms of ZooKeeper controllers: what it says as one, or is sent by one."""
+        """Incarnation -> broker -> lines by which it takes part, the first and the last of an hour."""
         found: dict[int, dict[int, list[Sign]]] = {}
-        begun: dict[tuple[int, int], int] = {}
-        first = []
-        for (epoch, _), places in self.summary.sent.items():
-            for (folder, node), (ts, record_id) in places.items():
-                number = incarnation(self.of_name, f"{folder}/", node, ts)
-                begun[number, epoch] = min(begun.get((number, epoch), ts), ts)
-                if node is not None and not self[number].is_kraft_at(ts):
-                    first.append((number, epoch, node, ts, record_id))
-        for number, epoch, node, ts, record_id in first:
-            found.setdefault(number, {}).setdefault(node, []).append(Sign(ts, WORKING, record_id, begun[number, epoch]))
+        for (folder, node), hours in self.summary.worked.items():
+            for ts, record_id in sorted({told for both in hours.values() for told in both}):
+                if node is not None:
+                    number = incarnation(self.of_name, f"{folder}/", node, ts)
+                    found.setdefault(number, {}).setdefault(node, []).append(Sign(ts, WORKING, record_id))
         return found
 
     @cached_property

@@ -6,13 +6,18 @@ from typing import Any, NamedTuple
 
 # clocks of two brokers may differ by this much (microseconds) before an epoch that falls back counts as a wiped cluster
 CLOCK_SKEW = 60_000_000
+# a controller is elected within this time from its start, where there is none (microseconds)
+ELECTED_AT_START = 2 * CLOCK_SKEW
+# an epoch that goes so far beyond the one before goes on with what another cluster had reached, where that fits better
+FAR = 4
 # an election in epoch 1 is a first one: copies of its line lie no further apart (microseconds)
 FIRST_ELECTION_SKEW = CLOCK_SKEW // 12
 
 
 class Marker(NamedTuple):
     """A record that tells which life a cluster is in: an election with its controller epoch, a node that names the cluster id, or the
-    first record of a metadata log; or (heard) the first line of a controller's term, which may be long after its election. ts: microseconds.
+    first record of a metadata log; or (heard) the first line of a controller's term, which may be long after its election; or (started) the
+    start of a process. ts: microseconds.
     """
 
     ts: int
@@ -22,6 +27,7 @@ class Marker(NamedTuple):
     folder: str = ""
     node: int | None = None
     heard: bool = False
+    started: bool = False
 
     @property
     def place(self) -> "Place":
@@ -63,13 +69,16 @@ def incarnation_starts(markers: Iterable[Marker]) -> list[int]:
     more; of the two counts what tells more lives. Where no line names the id, its controller epochs start again: /controller_epoch in
     ZooKeeper only grows, so an election in an epoch that was reached before, later than clocks can differ, is one of another life; but a
     controller that could not write its epoch tries the same one again. Its first election need not be logged: that life goes back to the
-    first line of a term that was never heard of and is older than what had been reached.
+    first line of a term that was never heard of and is older than what had been reached, and to the start of the process that is elected. Two
+    clusters that write to one place take turns: where the epochs of the one before go on, so does it, as a life of its own.
     """
     starts: list[int] = []
     ids: set[str] = set()
     unnamed_start: int | None = None
     reached, reached_at, reached_by = 0, None, None
     older: list[tuple[int, int]] = []
+    started: dict[Place, int] = {}
+    reached_before = 0
     markers = list(markers)
     logs = {marker.ts for marker in markers if marker.begins_log}
     by_log = len(logs) > len({marker.cluster_id for marker in markers} - {None})
@@ -82,6 +91,8 @@ def incarnation_starts(markers: Iterable[Marker]) -> list[int]:
             unnamed_start = None
             ids.add(life)
         epoch = marker.controller_epoch
+        if marker.started:
+            started[marker.place] = marker.ts
         if epoch is None:
             continue
         if marker.heard:
@@ -92,9 +103,15 @@ def incarnation_starts(markers: Iterable[Marker]) -> list[int]:
         if reached_at is not None and epoch <= reached and not is_tried_again:
             later = marker.ts - reached_at
             if later > CLOCK_SKEW or (epoch == 1 and later > FIRST_ELECTION_SKEW):
-                starts.append(min([marker.ts, *(ts for ts, term in older if term < epoch)]))
+                own = started.get(marker.place, marker.ts)
+                begun = own if max(marker.ts - ELECTED_AT_START, reached_at) < own else marker.ts
+                starts.append(min([begun, *(ts for ts, term in older if term < epoch)]))
                 unnamed_start = marker.ts
-                reached, reached_at = 0, None
+                reached_before, reached, reached_at = reached, 0, None
+        elif reached_at is not None and epoch - reached > FAR > epoch - reached_before > 0:
+            starts.append(marker.ts)
+            unnamed_start = marker.ts
+            reached_before, reached = reached, 0
         if epoch > reached:
             older.clear()
             reached, reached_at, reached_by = epoch, marker.ts, marker.node

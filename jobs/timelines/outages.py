@@ -15,12 +15,14 @@ FENCED = "fenced"
 _STOPS = frozenset({STOPPING, STOPPED, SERVED})
 # a list of all live brokers: who stands in it, and who does not; KNOWN: no more than that it is a broker
 LISTED, PRESENT, ABSENT, KNOWN = "listed", "present", "absent", "known"
-# it takes part in a controller's term: the controller counts it among the live ones
+# the first list of a controller that has started just now: who is not in it may have gone long before
+UNSEEN = "unseen"
+# it takes part: it is controller, takes in what a controller sends, or leads (KRaft)
 WORKING = "working"
 # of the process that starts: the one before it has closed its logs, or has not
 CLEAN, UNCLEAN = "clean", "unclean"
 # these do not show that its own life was logged by then
-_ASIDE = frozenset({ABSENT, KNOWN, WORKING, CLEAN, UNCLEAN})
+_ASIDE = frozenset({ABSENT, UNSEEN, KNOWN, WORKING, CLEAN, UNCLEAN})
 
 # event type -> (what it says, whom it is about, last parts of the loggers that it is taken from; empty: any)
 _SIGNS: dict[str, tuple[str, str, frozenset[str]]] = {
@@ -30,6 +32,7 @@ _SIGNS: dict[str, tuple[str, str, frozenset[str]]] = {
     "broker_shutting_down": (STOPPING, "broker", frozenset()),
     "controlled_shutdown_granted": (SERVED, "broker", frozenset()),
     "broker_shutdown_granted": (STOPPING, "broker", frozenset()),
+    "fetchers_stopped_by_shutdown": (STOPPING, "node", frozenset()),
     "broker_stopped": (STOPPED, "node", frozenset({"KafkaServer", "BrokerServer"})),
     "broker_halted": (FAILED, "node", frozenset()),
     "broker_start_failed": (FAILED, "node", frozenset({"KafkaServer", "BrokerServer"})),
@@ -45,6 +48,7 @@ _SIGNS: dict[str, tuple[str, str, frozenset[str]]] = {
     "log_dir_unclean": (UNCLEAN, "node", frozenset()),
     "broker_incarnated": (KNOWN, "broker", frozenset()),
     "register_broker_record": (KNOWN, "broker", frozenset()),
+    "broker_registration_replayed": (KNOWN, "broker", frozenset()),
     "broker_registered": (SERVING, "broker", frozenset({"KafkaZkClient", "ZkUtils", "ZkUtils$"})),
     "broker_running": (SERVING, "node", frozenset({"KafkaServer"})),
     # a broker that stops may be elected while the others have gone
@@ -54,6 +58,7 @@ _SIGNS: dict[str, tuple[str, str, frozenset[str]]] = {
     "unfence_broker_record": (SERVING, "broker", frozenset()),
     "broker_unfencing_record": (SERVING, "broker", frozenset()),
     "active_brokers": (LISTED, "brokers", frozenset()),
+    "broker_change": (LISTED, "brokers", frozenset()),
 }
 # of a ZooKeeper broker: printed once by every process, about when it registers, and when it stops
 CONTROLLER_THREAD = "ControllerEventManager$ControllerEventThread"
@@ -75,6 +80,7 @@ SHUT_DOWN = "shut_down"  # it was told to stop, or asked the controller for it
 CRASHED = "crashed"  # its session ended, or it started anew, and nothing told it to stop
 SESSION_LOST = "session_lost"  # its session ended (KRaft: it was fenced); nothing shows that the process ended
 BROKE_DOWN = "broke_down"  # it gave up by itself: all log directories failed, an error at the start
+ABSENT_AT_START = "absent"  # a controller that had just started did not find it; nobody tells since when
 FIRST_START = "first_start"  # these logs begin with its start
 
 
@@ -84,6 +90,16 @@ STOPPING_TOGETHER = 15 * 60 * 1_000_000
 STILL_LISTED = 5 * 60 * 1_000_000
 # a controller that learns so soon after it fenced a broker that it is none has not written it
 RENOUNCED_AT_ONCE = 1_000_000
+# by its own clock a broker that works so long after it was told to be gone is back
+CLOCK_SKEW = 60_000_000
+# the session of a process that has died ends within this time
+SESSION_ENDS = 60_000_000
+# who is elected so soon after its start takes over what others left; later, it has seen them go
+FIRST_LIST = 15_000_000
+# a broker that registers is in the list of the live ones so much later
+LISTED_LATE = 10_000_000
+# a list that changes is told so long before the change itself
+CHANGE_TOLD_LATE = 1_000_000
 
 
 class Outage(NamedTuple):
@@ -106,19 +122,23 @@ class Outage(NamedTuple):
 
 
 class Sign(NamedTuple):
-    """What a record says of a broker. begun (WORKING): since when the term is known that it takes part in."""
+    """What a record says of a broker. epoch: its broker epoch; -1: not told."""
 
     ts: int
     said: str
     record_id: str
-    begun: int = -1
+    epoch: int = -1
 
 
 class _Open:
     """An outage that goes on."""
 
-    def __init__(self, first: Sign, how: str) -> None:
+    def __init__(self, first: Sign, how: str, epoch: int) -> None:
         self.since, self.how = first.ts, how
+        # the newest broker epoch that it had
+        self.epoch = epoch
+        # a start is all that tells that the process before it has ended
+        self.is_by_start = first.said == STARTING
         self.down_until = first.ts
         self.starting_at: int | None = None
         self.stop_asked = None if first.said == FENCED else False
@@ -129,10 +149,10 @@ class _Open:
         self.evidence = [first.record_id]
 
     def is_back(self, sign: Sign) -> bool:
-        """Whether a sign shows that the broker serves. A list of live brokers may name it though it stops, a term that began before goes on."""
+        """Whether a sign shows that the broker serves. A list of live brokers may name it though it stops."""
         if sign.said == SERVING:
             return True
-        if sign.said != PRESENT and not (sign.said == WORKING and sign.begun > self.since):
+        if sign.said != PRESENT and not (sign.said == WORKING and sign.ts > self.down_until + CLOCK_SKEW):
             return False
         return not (self.how == SHUT_DOWN and self.starting_at is None and sign.ts < self.stopping_at + STILL_LISTED)
 
@@ -142,6 +162,18 @@ class _Open:
         if how == CRASHED and self.closed_logs == {CLEAN}:
             how, asked = SHUT_DOWN, True
         return Outage(broker, self.since, until, down_until, how, self.starting_at, None, asked, self.evidence)
+
+    def has_served_since(self, lost: Sign) -> bool:
+        """Whether it is the session of the process that was started last, and not an older one, that was lost."""
+        if self.starting_at is None:
+            return False
+        if self.how == FIRST_START or lost.epoch < 0 or self.epoch < 0:
+            return self.how == FIRST_START or lost.ts > self.starting_at + SESSION_ENDS
+        return lost.epoch > self.epoch
+
+    def is_of_another_process(self, sign: Sign) -> bool:
+        """Whether a second process was started, and failed, while the first one went on."""
+        return self.is_by_start and self.how == BROKE_DOWN and sign.said in {PRESENT, WORKING, SERVED}
 
     def ended(self, broker: int, sign: Sign) -> Outage:
         """What it was, with a sign that shows that it is over: that the broker serves now, or that it did up to now."""
@@ -167,6 +199,8 @@ class _Open:
             self.how = SHUT_DOWN
         elif sign.said == FAILED and self.how in {SESSION_LOST, FIRST_START, CRASHED}:
             self.how = BROKE_DOWN
+        if sign.said in {LOST, FENCED}:
+            self.is_by_start = False
         self.down_until = sign.ts
         if sign.record_id not in self.evidence and len(self.evidence) < 12:
             self.evidence.append(sign.record_id)
@@ -220,15 +254,30 @@ def _by_broker(events: list[Event]) -> dict[int, list[Sign]]:
             if said == LISTED:
                 listed.append(event)
                 break
-            signs[broker].append(Sign(event.ts, said, event.record_id))
+            signs[broker].append(Sign(event.ts, said, event.record_id, -1 if event.broker_epoch is None else event.broker_epoch))
             if event.event_type not in _OF_ANY_NODE:
                 brokers.add(broker)
     for event in listed:
         assert event.ts is not None
         present = set(event.brokers or ())
         brokers |= present
+        begun = (
+            [sign.ts for sign in signs.get(event.node or 0, ()) if sign.said in {STARTING, SERVING}]
+            if event.node is not None
+            else []
+        )
+        is_first = any(0 <= event.ts - at <= FIRST_LIST for at in begun)
         for broker in brokers | present:
-            signs[broker].append(Sign(event.ts, PRESENT if broker in present else ABSENT, event.record_id))
+            told = signs.get(broker, ())
+            if event.event_type == "broker_change" and any(
+                sign.said in {LOST, SERVING} and 0 <= sign.ts - event.ts <= CHANGE_TOLD_LATE for sign in told
+            ):
+                continue
+            # whoever is controller may not have registered again after its session had ended
+            if broker in present or broker != event.node:
+                signs[broker].append(
+                    Sign(event.ts, PRESENT if broker in present else UNSEEN if is_first else ABSENT, event.record_id)
+                )
     return {broker: sorted(signs[broker]) for broker in brokers if broker in signs}
 
 
@@ -258,39 +307,48 @@ def _about(event: Event) -> Iterator[tuple[str, int]]:
 def _of_broker(broker: int, signs: list[Sign]) -> Iterator[Outage]:
     """The outages of one broker; signs in the order of time."""
     now: _Open | None = None
-    known = False
+    known, epoch, served_at = False, -1, -LISTED_LATE
     for sign in signs:
+        if sign.said in {ABSENT, UNSEEN} and sign.ts < served_at + LISTED_LATE:
+            continue
         if now is None:
-            how = {
-                STOPPING: SHUT_DOWN,
-                STOPPED: SHUT_DOWN,
-                SERVED: SHUT_DOWN,
-                FAILED: BROKE_DOWN,
-                LOST: SESSION_LOST,
-                FENCED: SESSION_LOST,
-            }.get(sign.said)
+            how = _OPENS.get(sign.said)
             if sign.said == STARTING:
                 how = CRASHED if known else FIRST_START
-            if sign.said == ABSENT and known:
-                how = SESSION_LOST
+            elif sign.said in {ABSENT, UNSEEN} and known:
+                how = SESSION_LOST if sign.said == ABSENT else ABSENT_AT_START
             if how is not None:
-                now = _Open(sign, how)
+                now = _Open(sign, how, epoch)
                 now.add(sign)
-        elif (sign.said == SERVED and not now.is_stopping) or (sign.said == LOST and now.starting_at is not None):
-            # it served up to then: nobody else is asked to stop, or loses a session
-            yield now.ended(broker, sign)
-            now = _Open(sign, SHUT_DOWN if sign.said == SERVED else SESSION_LOST)
+        elif (sign.said == SERVED and not now.is_stopping) or (sign.said == LOST and now.has_served_since(sign)):
+            # it served up to then: nobody else is asked to stop, or loses the session of a newer registration
+            if not now.is_of_another_process(sign):
+                yield now.ended(broker, sign)
+            now = _Open(sign, SHUT_DOWN if sign.said == SERVED else SESSION_LOST, epoch)
             now.add(sign)
         elif now.is_back(sign):
-            yield now.ended(broker, sign)
+            if not now.is_of_another_process(sign):
+                yield now.ended(broker, sign)
             now = None
-        elif sign.said == ABSENT:
+        elif sign.said in {ABSENT, UNSEEN}:
             now.down_until = sign.ts
         elif sign.said not in {PRESENT, WORKING, KNOWN}:
             now.add(sign)
         known = known or sign.said not in _ASIDE
+        epoch = max(epoch, sign.epoch)
+        served_at = sign.ts if sign.said == SERVING else served_at
     if now is not None:
         yield now.outage(broker, None, None)
+
+
+_OPENS = {
+    STOPPING: SHUT_DOWN,
+    STOPPED: SHUT_DOWN,
+    SERVED: SHUT_DOWN,
+    FAILED: BROKE_DOWN,
+    LOST: SESSION_LOST,
+    FENCED: SESSION_LOST,
+}
 
 
 def _of_all(outages: list[Outage], known_since: dict[int, int]) -> Iterator[Outage]:

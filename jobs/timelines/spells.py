@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from jobs.timelines.outages import CRASHED, FIRST_START, SESSION_LOST, STOPPING_TOGETHER, Outage
+from jobs.timelines.outages import ABSENT_AT_START, CRASHED, FIRST_START, SESSION_LOST, STOPPING_TOGETHER, Outage
 
 LEADERLESS = "leaderless"
 OUT_OF_SYNC = "out_of_sync"  # of one follower
@@ -48,7 +48,14 @@ class Step(NamedTuple):
         return None if self.replicas is None else [broker for broker in dict.fromkeys(self.replicas) if broker not in moving]
 
     def is_followed_by(self, after: "Step") -> bool:
-        """Whether nothing was in between, by the epochs: else nobody tells what it was."""
+        """Whether nothing was in between, by the epochs: else nobody tells what it was.
+
+        Where partition epochs are not told: an election adds nobody to an ISR, so one that grew with it had grown before.
+        """
+        if self.partition_epoch is None or after.partition_epoch is None:
+            has_grown = bool(self.isr and after.isr) and set(self.isr or ()) < set(after.isr or ())
+            if has_grown and (self.leader_epoch or 0) < (after.leader_epoch or 0):
+                return False
         return _next_to(self.leader_epoch, after.leader_epoch, 2) and _next_to(self.partition_epoch, after.partition_epoch, 1)
 
 
@@ -58,7 +65,7 @@ def _next_to(epoch: int | None, after: int | None, most: int) -> bool:
 
 class Spell(NamedTuple):
     """until: when it was over, or the last moment that the logs tell of it: its begin where epochs are missing, the last line of an incarnation that
-    ended, the begin of an outage of all brokers or, of the last replica in sync, of its own. returned (out_of_sync): the replica is in the next ISR
+    ended, the begin of an outage of all brokers or of the leader. returned (out_of_sync): the replica is in the next ISR
     that is known, and others had stayed in it. missing: the brokers that are blamed, at the begin.
 
     cause_broker (null: all of them), cause_since, cause_until, cause_how, cause_all_since: the outage that explains it, as in broker_outages; null:
@@ -98,7 +105,7 @@ class Spell(NamedTuple):
 class Surroundings:
     """What the spells of one incarnation are judged by.
 
-    now: the newest moment of the logs. heard_until: the last line of an incarnation that ended. named: the brokers that a controller has named:
+    now: the newest moment of the logs. topics_listed: when a controller told all topics that there are, in order of time. heard_until: the last line of an incarnation that ended. named: the brokers that a controller has named:
     of others its log tells nothing. signs: broker -> (time, record) in order of time at which its own server.log was written; null: the
     controller's log.
     """
@@ -108,6 +115,7 @@ class Surroundings:
     outages: Sequence[Outage] = ()
     named: frozenset[int] = frozenset()
     signs: Mapping[int | None, Sequence[tuple[int, str]]] = field(default_factory=dict)
+    topics_listed: Sequence[tuple[int, frozenset[str]]] = ()
 
     def newest_sign(self, broker: int | None, at: int) -> tuple[int, str] | None:
         """The newest one up to a moment."""
@@ -122,22 +130,32 @@ class Deletion(NamedTuple):
     requested_at: int | None
     completed_at: int | None
 
-    def explains(self, since: int) -> bool:
-        """Whether what is wrong from a moment on is so because the topic goes."""
-        begun = self.requested_at is None or self.requested_at <= since + DELETION_TOLD_LATE
-        return begun and (self.completed_at is None or since <= self.completed_at)
+    def explains(self, spell: Spell) -> bool:
+        """Whether something is wrong because the topic goes. A deletion that waits may be told long after it took the leader away."""
+        until = spell.until if spell.kind == LEADERLESS else spell.since + DELETION_TOLD_LATE
+        begun = self.requested_at is None or self.requested_at <= until
+        return begun and (self.completed_at is None or spell.since <= self.completed_at)
 
 
 def spells(
-    steps: Sequence[Step], around: Surroundings, min_isr: int | None = None, deletions: Iterable[Deletion] = ()
+    steps: Sequence[Step],
+    around: Surroundings,
+    *,
+    topic: str = "",
+    min_isr: int | None = None,
+    deletions: Iterable[Deletion] = (),
 ) -> Iterator[Spell]:
     """The spells of one partition of one incarnation; those that a deletion explains are left out. min_isr: its min.insync.replicas."""
+    gone_at = [at for at, topics in around.topics_listed if topic not in topics]
     told = [step for step in steps if step.leader is not None or step.state == "NonExistentPartition"]
     goes = list(deletions)
     for held in _held(told, min_isr):
         spell = _spell(told, held, around)
-        if spell is None or any(one.explains(spell.since) for one in goes):
+        if spell is None or any(one.explains(spell) for one in goes):
             continue
+        if any(spell.since < at <= spell.until for at in gone_at):
+            # the topic went in the meantime
+            spell = spell._replace(until=max(spell.since, told[held.last].valid_from or 0), ended=True)
         explained = _with_cause(_cut(spell._replace(min_isr=min_isr), around), around)
         yield _with_life(explained, around) if spell.kind in _OF_MISSING else explained
 
@@ -166,7 +184,8 @@ def _conditions(step: Step, min_isr: int | None) -> list[tuple[str, int | None]]
             found.append((BELOW_MIN_ISR, None))
         if replicas and step.leader != replicas[0] and replicas[0] in isr and len(owed or ()) == len(replicas):
             found.append((NOT_PREFERRED, replicas[0]))
-    return found + [(OUT_OF_SYNC, broker) for broker in owed or () if isr is not None and broker not in isr]
+    # without a leader there is nobody to follow
+    return found + [(OUT_OF_SYNC, broker) for broker in owed or () if step.leader >= 0 and isr is not None and broker not in isr]
 
 
 def _held(steps: Sequence[Step], min_isr: int | None) -> Iterator[_Held]:
@@ -228,7 +247,8 @@ def _cut(spell: Spell, around: Surroundings) -> Spell:
         for outage in around.outages
         if spell.since < outage.since < spell.until
         and (
-            outage.broker is None or (spell.kind == LAST_IN_SYNC and outage.broker == spell.replica and outage.how != FIRST_START)
+            outage.broker is None
+            or (spell.kind in {LAST_IN_SYNC, OUT_OF_SYNC} and outage.broker == spell.leader and outage.how != FIRST_START)
         )
     ]
     return spell._replace(until=min(ends), ended=True) if ends else spell
@@ -263,7 +283,7 @@ def _explains(outage: Outage, spell: Spell) -> bool:
     if outage.broker is None:
         # a cluster that is shut down loses its leaders first
         return spell.kind == LEADERLESS and outage.since <= min(spell.until, spell.since + STOPPING_TOGETHER)
-    late = SESSION_ENDS_LATE if outage.how in (CRASHED, SESSION_LOST) else TOLD_LATE
+    late = SESSION_ENDS_LATE if outage.how in (CRASHED, SESSION_LOST, ABSENT_AT_START) else TOLD_LATE
     return outage.broker in (spell.missing or ()) and outage.since <= spell.since + late
 
 

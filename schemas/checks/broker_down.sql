@@ -3,7 +3,7 @@
 -- why: The broker did not serve. It is critical while partitions have no leader because of it, an error while it stays away or when
 --   partitions were without a leader for longer than the threshold, a warning when it is over. A broker that was told to stop is
 --   no more than info for as long as a restart may take, and no finding if it took no partition down; a session that is back within half
---   a minute is info.
+--   a minute is info. Of a broker that a controller did not find when it had just started nobody knows since when: a warning when it is over.
 -- do: Start the broker, or look in its own log for why its process or its session ended. The partitions that it led and held are in table
 --   finding_subjects.
 -- same: broker, begin
@@ -23,6 +23,7 @@ WITH hit AS (
 ), watched AS (
   -- hours in which a node prints what becomes of partitions
   SELECT DISTINCT cluster, node, hour FROM audited_coverage WHERE partition_changes = 'observed' AND records > 0 AND hour IS NOT NULL
+    AND (logger LIKE '%state.change.logger' OR logger LIKE 'org.apache.kafka.controller.%')
 ), down AS (
   SELECT o.*, k.now, coalesce(o.until, k.now) AS last_seen, h.subjects, h.records, coalesce(h.leaderless, 0) AS leaderless,
     coalesce(h.leaderless_now, 0) AS leaderless_now, coalesce(h.leaderless_long, 0) AS leaderless_long,
@@ -45,13 +46,13 @@ SELECT
        WHEN d.how = 'shut_down' AND NOT d.long THEN 'info'
        WHEN d.how = 'session_lost' AND d.until < d.since + INTERVAL 30 SECONDS AND d.leaderless_long = 0 THEN 'info'
        WHEN d.how = 'shut_down' THEN 'warning'
-       WHEN d.leaderless_long > 0 OR d.until IS NULL AND d.long THEN 'error'
+       WHEN d.leaderless_long > 0 AND d.how <> 'absent' OR d.until IS NULL AND d.long THEN 'error'
        ELSE 'warning' END AS severity,
   CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, d.broker AS node,
   d.since AS first_seen, d.last_seen, d.until IS NOT NULL AS ended,
   concat('broker ', d.broker) AS thing,
   concat('Broker ', d.broker, CASE d.how WHEN 'shut_down' THEN ' was told to stop at ' WHEN 'crashed' THEN ' died, noticed at '
-           WHEN 'session_lost' THEN ' lost its session at ' ELSE ' gave up at ' END, date_format(d.since, 'yyyy-MM-dd HH:mm:ss'),
+           WHEN 'session_lost' THEN ' lost its session at ' WHEN 'absent' THEN ' was not there when a controller took over at ' ELSE ' gave up at ' END, date_format(d.since, 'yyyy-MM-dd HH:mm:ss'),
          CASE WHEN d.until IS NOT NULL THEN concat(CASE WHEN d.until = d.down_until THEN ' and served again at ' ELSE ' and was back by ' END, date_format(d.until, 'yyyy-MM-dd HH:mm:ss'))
               WHEN d.starting_at IS NOT NULL THEN concat('; it was started at ', date_format(d.starting_at, 'yyyy-MM-dd HH:mm:ss'), ' and no line says that it serves')
               ELSE ' and is not back in these logs' END,

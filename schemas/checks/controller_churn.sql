@@ -6,10 +6,13 @@
 -- same: day
 -- thresholds: controllers_per_hour=5
 WITH terms AS (
-  SELECT e.cluster, e.incarnation, coalesce(e.controller, e.node) AS node, e.controller_epoch, min(e.ts) AS at, min_by(e.record_id, e.ts) AS record_id
+  -- every node of a quorum tells who leads it
+  SELECT e.cluster, e.incarnation, coalesce(e.quorum_node, e.controller, e.node) AS node, coalesce(e.controller_epoch, e.raft_epoch) AS epoch,
+    min(e.ts) AS at, min_by(e.record_id, e.ts) AS record_id
   FROM audited_events e
-  WHERE e.event_type IN ('controller_elected', 'controller_epoch_incremented', 'controller_activated') AND e.ts IS NOT NULL
-  GROUP BY e.cluster, e.incarnation, coalesce(e.controller, e.node), e.controller_epoch
+  WHERE e.ts IS NOT NULL AND (e.event_type IN ('controller_elected', 'controller_epoch_incremented', 'controller_activated')
+    OR e.event_type = 'quorum_leader_learned' AND e.quorum_node IS NOT NULL)
+  GROUP BY ALL
 ), started AS (
   SELECT cluster, incarnation, node, ts FROM audited_events
   WHERE node IS NOT NULL AND (event_type IN ('broker_starting', 'broker_process_started', 'controller_module_starting', 'quorum_controller_created')
@@ -25,7 +28,7 @@ WITH terms AS (
   SELECT *, count(*) OVER (PARTITION BY cluster, incarnation ORDER BY at RANGE BETWEEN INTERVAL 1 HOUR PRECEDING AND CURRENT ROW) AS within_hour FROM unasked
 )
 SELECT
-  c.cluster, c.incarnation, 'warning' AS severity, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,
+  c.cluster, c.incarnation, CASE WHEN max(c.within_hour) >= 10 * controllers_per_hour(c.cluster, NULL) THEN 'error' ELSE 'warning' END AS severity, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,
   CAST(NULL AS INT) AS replica, CAST(NULL AS INT) AS node, min(c.at) AS first_seen, max(c.at) AS last_seen,
   max(c.at) < max(k.now) - INTERVAL 1 HOUR AS ended,
   concat(count(*), ' elections in a day') AS thing,

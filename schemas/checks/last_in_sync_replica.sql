@@ -1,7 +1,7 @@
 -- severity: warning
 -- title: One replica left in sync
 -- why: Of several replicas one alone is in sync, for longer than last_in_sync_seconds. If its broker or disk fails, the partition is
---   unavailable, and what only this replica has is lost if another one is elected. Info while another broker is restarted on purpose, an error after five minutes.
+--   unavailable, and what only this replica has is lost if another one is elected. Info while another broker is restarted on purpose, an error where it goes on after five minutes.
 -- do: Do not restart that broker. Bring the others back first, and see below which they are.
 -- same: broker that is left, cause
 -- also: subjects, outage
@@ -16,7 +16,7 @@ SELECT
   concat('Broker ', s.replica, ' held the only replica in sync of ', count(*), ' partition(s), ', min(concat(s.topic, '-', s.partition)),
          ' for one, from ', date_format(min(s.since), 'yyyy-MM-dd HH:mm:ss'),
          CASE WHEN bool_and(s.ended) THEN ' to ' ELSE ' to the end of the logs, ' END, date_format(max(s.until), 'yyyy-MM-dd HH:mm:ss'),
-         '. ', coalesce(
+         '; not in sync: ', array_join(array_sort(array_distinct(flatten(collect_list(s.missing)))), ', '), '. ', coalesce(
            outage_told(s.cause_broker, s.cause_since, max(s.cause_until)),
            broker_life(array_sort(array_distinct(flatten(collect_list(s.missing)))), array_sort(array_distinct(flatten(collect_list(s.down_meanwhile)))),
                      array_sort(array_distinct(flatten(collect_list(s.silent)))),

@@ -3,6 +3,7 @@
 -- why: A node wrote before and after, no outage of it is known, and these logs hold nothing of it for longer than log_gap_minutes, while others wrote for as
 --   long, and one of them names it. What happened there then is not in the timelines.
 -- do: Look for a rotated file that was not collected; see what the node's log4j keeps (MaxBackupIndex), and whether its disk was full.
+--   Brokers that share one log folder overwrite what the others have rotated; each needs its own (LOG_DIR).
 -- same: node, begin
 -- thresholds: log_gap_minutes=90
 WITH written AS (
@@ -30,22 +31,25 @@ WITH written AS (
       OR e.event_type IN ('channel_connected', 'broker_started', 'broker_unfenced', 'leader_and_isr_sending') AND e.broker = g.node)
   GROUP BY g.cluster, g.incarnation, g.node, g.before, g.ts, g.record_before, g.record_id
 ), awake AS (
-  -- whole hours of it in which others wrote: time in which no node does, as of a machine that sleeps, is no gap of one of them
-  SELECT g.cluster, g.incarnation, g.node, g.ts, count(DISTINCT c.hour) AS hours
-  FROM gaps g
-  JOIN audited_coverage c ON c.cluster = g.cluster AND c.node <> g.node AND c.records > 0 AND c.hour >= g.before AND c.hour + INTERVAL 1 HOUR <= g.ts
-  GROUP BY g.cluster, g.incarnation, g.node, g.ts
+  -- the time of it in which others wrote, pauses of six minutes included: a controller writes every five; when nobody does, that is no gap of one of them
+  SELECT cluster, incarnation, node, ts, sum(CASE WHEN minute <= last + INTERVAL 6 MINUTES THEN unix_seconds(minute) - unix_seconds(last) END) / 60 AS minutes
+  FROM (
+    SELECT g.cluster, g.incarnation, g.node, g.ts, m.minute, lag(m.minute) OVER (PARTITION BY g.cluster, g.incarnation, g.node, g.ts ORDER BY m.minute) AS last
+    FROM gaps g
+    JOIN (SELECT DISTINCT cluster, node, date_trunc('MINUTE', ts) AS minute FROM audited_events WHERE node IS NOT NULL AND ts IS NOT NULL) m
+      ON m.cluster = g.cluster AND m.node <> g.node AND m.minute > g.before AND m.minute < g.ts)
+  GROUP BY cluster, incarnation, node, ts
 )
 SELECT
   m.cluster, m.incarnation, 'warning' AS severity, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,
   CAST(NULL AS INT) AS replica, m.node, m.before AS first_seen, m.ts AS last_seen, false AS ended,
   concat('node ', m.node) AS thing,
   concat('Nothing of node ', m.node, ' is in these logs between ', date_format(m.before, 'yyyy-MM-dd HH:mm:ss'), ' and ', date_format(m.ts, 'yyyy-MM-dd HH:mm:ss'),
-         ', though other nodes tell ', m.times, ' time(s) that it led or was spoken to then.') AS detail,
+         ', though other nodes wrote for ', floor(a.minutes), ' minutes of it and tell ', m.times, ' time(s) that it led or was spoken to then.') AS detail,
   concat_ws('|', m.node, m.record_before) AS same,
   array_distinct(concat(array(m.record_before, m.record_id), m.records)) AS evidence
 FROM missed m
 JOIN awake a ON a.cluster = m.cluster AND a.incarnation = m.incarnation AND a.node = m.node AND a.ts = m.ts
-  AND a.hours * 60 >= log_gap_minutes(m.cluster, NULL)
+  AND a.minutes >= log_gap_minutes(m.cluster, NULL)
 LEFT ANTI JOIN audited_broker_outages o ON o.cluster = m.cluster AND o.incarnation = m.incarnation AND o.broker = m.node
   AND o.since <= m.before + INTERVAL 2 MINUTES AND coalesce(o.until >= m.ts - INTERVAL 2 MINUTES, true)

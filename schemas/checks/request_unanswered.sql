@@ -7,10 +7,20 @@
 -- also: subjects
 -- only: request_answered_with_error, request_answered, become_error, become_failed_by_zookeeper, log_not_created, become_started
 -- thresholds: request_seconds=60
-WITH refused AS (
+WITH addresses AS (
+  -- brokers that registered at one address: which of them answered nobody knows
+  SELECT a.cluster, a.incarnation, a.broker, min(a.address) AS address, array_join(array_sort(collect_set(b.broker)), ', ') AS others
+  FROM (SELECT DISTINCT cluster, incarnation, broker, regexp_extract(raw, '([^ ]+:[0-9]+) [(]id: ', 1) AS address FROM audited_events WHERE event_type = 'channel_connected') a
+  JOIN (SELECT DISTINCT cluster, incarnation, broker, regexp_extract(raw, '([^ ]+:[0-9]+) [(]id: ', 1) AS address FROM audited_events WHERE event_type = 'channel_connected') b
+    ON b.cluster = a.cluster AND b.incarnation = a.incarnation AND b.address = a.address AND b.broker <> a.broker
+  WHERE a.address <> ''
+  GROUP BY a.cluster, a.incarnation, a.broker
+), refused AS (
   SELECT e.cluster, e.incarnation, e.broker, coalesce(e.request, e.event_type) AS request, coalesce(nullif(e.error_code, '0'), 'error') AS error_code,
     e.topic, e.partition, e.ts, e.record_id
   FROM audited_events e
+  LEFT ANTI JOIN audited_broker_outages o ON o.cluster = e.cluster AND o.incarnation = e.incarnation AND o.broker = e.broker
+    AND e.ts BETWEEN o.since - INTERVAL 1 MINUTE AND coalesce(o.until, e.ts) + INTERVAL 1 MINUTE
   WHERE e.broker IS NOT NULL
     AND (e.event_type = 'request_answered_with_error' OR e.event_type = 'request_answered' AND e.error_code NOT IN ('0', 'NONE'))
     -- whoever refuses a controller that was replaced is right (stale_controller)
@@ -41,13 +51,13 @@ SELECT
   CASE WHEN count(DISTINCT r.topic, r.partition) = 1 THEN min(r.partition) END AS partition, CAST(NULL AS INT) AS replica, r.broker AS node,
   min(r.ts) AS first_seen, max(r.ts) AS last_seen, max(r.ts) < max(k.now) - INTERVAL 1 HOUR AS ended,
   concat(r.request, ' of broker ', r.broker, ', ', r.error_code) AS thing,
-  concat('Broker ', r.broker, ' met ', count(*), ' request(s) ', r.request, ' with ', r.error_code, ', from ', date_format(min(r.ts), 'yyyy-MM-dd HH:mm:ss'), ' to ',
-         date_format(max(r.ts), 'yyyy-MM-dd HH:mm:ss'), coalesce(concat(', ', min(concat(r.topic, '-', r.partition)), ' for one'), ''), '. It is not known to have been down then.') AS detail,
+  concat('Broker ', r.broker, coalesce(concat(', or broker ', max(a.others), ', which registered at the same address (', max(a.address), '),'), ''), ' met ', count(*), ' request(s) ', r.request, ' with ', r.error_code, ', from ', date_format(min(r.ts), 'yyyy-MM-dd HH:mm:ss'), ' to ',
+         date_format(max(r.ts), 'yyyy-MM-dd HH:mm:ss'), coalesce(concat(', ', min(concat(r.topic, '-', r.partition)), ' for one'), ''), '. It is not known to have been down then.',
+         CASE WHEN max(a.others) IS NULL THEN '' ELSE ' Two brokers at one address is a fault by itself: what is meant for one reaches the other.' END) AS detail,
   concat_ws('|', r.broker, r.request, r.error_code) AS same,
   slice(array_sort(collect_set(r.record_id)), 1, 20) AS evidence,
   array_compact(collect_list(CASE WHEN r.topic IS NOT NULL THEN struct(r.topic, r.partition, r.broker AS replica, r.ts AS since, r.ts AS until) END)) AS subjects
 FROM (SELECT * FROM refused UNION ALL SELECT * FROM ignored) r
 JOIN clocks k ON k.cluster = r.cluster
-LEFT ANTI JOIN audited_broker_outages o ON o.cluster = r.cluster AND o.incarnation = r.incarnation AND o.broker = r.broker
-  AND r.ts BETWEEN o.since - INTERVAL 1 MINUTE AND coalesce(o.until, r.ts) + INTERVAL 1 MINUTE
+LEFT JOIN addresses a ON a.cluster = r.cluster AND a.incarnation = r.incarnation AND a.broker = r.broker
 GROUP BY r.cluster, r.incarnation, r.broker, r.request, r.error_code

@@ -5,7 +5,7 @@
 --   the return of the last leader by KIP-966 (it lacks nothing).
 -- do: Compare offsets with what producers and consumers know; replay from the source if there is one. Find out who enabled
 --   unclean.leader.election.enable, or ran the election.
--- same: new leader, moment
+-- same: moment
 -- also: subjects
 -- only: unclean_leader_elected, unclean_leader_selected, leader_recovering, leaderless
 WITH said AS (
@@ -58,16 +58,16 @@ WITH said AS (
 )
 SELECT
   t.cluster, t.incarnation, 'error' AS severity, CASE WHEN count(DISTINCT t.topic) = 1 THEN min(t.topic) END AS topic,
-  CASE WHEN count(*) = 1 THEN min(t.partition) END AS partition, CAST(NULL AS INT) AS replica, t.leader AS node,
+  CASE WHEN count(*) = 1 THEN min(t.partition) END AS partition, CAST(NULL AS INT) AS replica, CASE WHEN count(DISTINCT t.leader) = 1 THEN min(t.leader) END AS node,
   min(t.at) AS first_seen, max(t.at) AS last_seen, false AS ended,
   concat(min(concat(t.topic, '-', t.partition)), CASE WHEN count(*) > 1 THEN concat(' and ', count(*) - 1, ' more') ELSE '' END) AS thing,
-  concat('Broker ', t.leader, ' became leader of ', count(*), ' partition(s) at ', date_format(min(t.at), 'yyyy-MM-dd HH:mm:ss'),
-         ' though it was not in sync: ', array_join(slice(array_sort(collect_list(concat(t.topic, '-', t.partition))), 1, 10), ', '),
+  concat('Broker ', array_join(array_sort(collect_set(t.leader)), ', '), ' became leader of ', count(*), ' partition(s) at ', date_format(min(t.at), 'yyyy-MM-dd HH:mm:ss'),
+         ' without being in sync: ', array_join(slice(array_sort(collect_list(concat(t.topic, '-', t.partition))), 1, 10), ', '),
          CASE WHEN count(*) > 10 THEN ', ..' ELSE '' END,
          CASE WHEN sum(t.records_lost) > 0 THEN concat('. At least ', sum(t.records_lost), ' committed record(s) are lost.')
               ELSE '. The logs do not tell how much is lost.' END) AS detail,
-  concat_ws('|', t.leader, min_by(get(t.records, 0), struct(t.at, t.topic, t.partition))) AS same,
+  min_by(get(t.records, 0), struct(t.at, t.topic, t.partition)) AS same,
   slice(array_distinct(flatten(collect_list(t.evidence))), 1, 20) AS evidence,
   collect_list(struct(t.topic, t.partition, t.leader AS replica, t.at AS since, t.at AS until)) AS subjects
 FROM told t
-GROUP BY t.cluster, t.incarnation, t.leader, floor(unix_seconds(t.at) / 300)
+GROUP BY t.cluster, t.incarnation, floor(unix_seconds(t.at) / 300)

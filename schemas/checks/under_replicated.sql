@@ -16,12 +16,11 @@ WITH late AS (
   WHERE s.kind = 'out_of_sync' AND (s.cause_broker IS NULL OR s.cause_until IS NOT NULL) AND NOT s.down_at_end
     AND s.until >= greatest(s.since, s.cause_until, s.back_at) + make_dt_interval(0, 0, under_replicated_minutes(s.cluster, s.topic))
 ), heard AS (
-  -- the time of it in hours in which any node wrote: a machine that sleeps misses nobody
-  SELECT s.cluster, s.begun, s.until,
-    sum(unix_seconds(least(s.until, c.hour + INTERVAL 1 HOUR)) - unix_seconds(greatest(s.begun, c.hour))) AS seconds
+  -- the time of it in which anybody wrote
+  SELECT s.cluster, s.begun, s.until, unix_seconds(s.until) - unix_seconds(s.begun)
+      - coalesce(sum(CASE WHEN p.since IS NOT NULL THEN unix_seconds(least(s.until, p.until)) - unix_seconds(greatest(s.begun, p.since)) END), 0) AS seconds
   FROM (SELECT DISTINCT cluster, begun, until FROM late) s
-  JOIN (SELECT DISTINCT cluster, hour FROM audited_coverage WHERE records > 0 AND hour IS NOT NULL) c
-    ON c.cluster = s.cluster AND c.hour > s.begun - INTERVAL 1 HOUR AND c.hour < s.until
+  LEFT JOIN pauses p ON p.cluster = s.cluster AND p.since < s.until AND p.until > s.begun
   GROUP BY s.cluster, s.begun, s.until
 ), stopped AS (
   SELECT cluster, incarnation, node, max_by(record_id, ts) AS record_id, max(ts) AS at FROM audited_events

@@ -1,0 +1,7 @@
+-- about: a time in which no node of a cluster wrote for more than an hour, as of a machine that sleeps: nobody can say what was so meanwhile
+-- A ZooKeeper controller writes every five minutes.
+SELECT cluster, minute + INTERVAL 1 MINUTE AS since, next AS until
+FROM (
+  SELECT cluster, minute, lead(minute) OVER (PARTITION BY cluster ORDER BY minute) AS next
+  FROM (SELECT DISTINCT cluster, date_trunc('MINUTE', ts) AS minute FROM audited_events WHERE ts IS NOT NULL))
+WHERE next > minute + INTERVAL 1 HOUR
