@@ -42,6 +42,13 @@ def test_the_controller_dies() -> None:
     assert brief(alive, elected(10, 2, 1), died, told(61, "controller_resigned", 2), elected(70, 3, 2)) == [(2, 60, 70)]
 
 
+def test_one_that_is_told_to_stop_is_controller_until_it_resigns() -> None:
+    alive = told(2, "broker_registered", 2, by="kafka.zk.KafkaZkClient", broker=2)
+    stops = told(60, "broker_stop_signal", 2)
+    assert brief(alive, elected(10, 2, 1), stops, elected(90, 3, 2)) == [(2, 60, 90)]
+    assert brief(alive, elected(10, 2, 1), stops, told(70, "controller_resigned", 2), elected(90, 3, 2)) == [(2, 70, 90)]
+
+
 def test_what_others_say() -> None:
     ends = [elected(10, 1, 1), told(60, "controller_resigned", 1)]
     # up to the end of its session the one that is gone may be named

@@ -9,7 +9,8 @@ from jobs.timelines.controllers import terms
 from jobs.timelines.events import Event
 from jobs.timelines.facts import ClusterFacts
 from jobs.timelines.incarnations import incarnation
-from jobs.timelines.outages import FIRST_START, Outage
+from jobs.timelines.kraft_facts import FOREVER
+from jobs.timelines.outages import FIRST_START, SHUT_DOWN, Outage
 from jobs.timelines.summary import ELECTION_HEARD, TERM_BEGUN, TERM_ENDED
 
 
@@ -83,11 +84,16 @@ def _begins(events: Iterable[Event]) -> Iterable[_Begin]:
 
 def _ends(events: Iterable[Event], outages: Iterable[Outage]) -> Iterable[tuple[int, int, str]]:
     """(when, whose, record)"""
-    for e in events:
-        if e.event_type in TERM_ENDED and e.ts is not None and e.node is not None:
-            yield e.ts, e.node, e.record_id
+    resigned = [
+        (e.ts, e.node, e.record_id) for e in events if e.event_type in TERM_ENDED and e.ts is not None and e.node is not None
+    ]
+    yield from resigned
     for outage in outages:
-        if outage.broker is not None and outage.how != FIRST_START:
+        if outage.broker is None or outage.how == FIRST_START:
+            continue
+        # one that is told to stop is controller until it resigns
+        until = outage.since if outage.how != SHUT_DOWN else outage.until or FOREVER
+        if not any(node == outage.broker and outage.since <= at <= until for at, node, _ in resigned):
             yield outage.since, outage.broker, outage.evidence[0]
 
 
