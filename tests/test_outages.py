@@ -267,10 +267,19 @@ def test_a_second_process_is_started() -> None:
     again = [told(60, "broker_starting"), told(62, "broker_start_failed")]
     assert brief(outages([*started(1), *started(2), *again]))[:1] == [(1, 60, None, "broke_down")]
     assert brief(outages([*started(1), *started(2), *again, told(80, "active_brokers", 2, brokers=[1, 2])])) == []
+    # whoever serves now is not the process that failed
+    assert brief(outages([*started(1), *started(2), *again, told(80, "broker_started", 2, broker=1)])) == []
+    assert brief(outages([*started(1), *started(2), *again, *started(1, 80)]))[:1] == [(1, 60, 82, "broke_down")]
     # its session had ended before
     lost = told(50, "broker_failed", 2, broker=1)
     told_back = told(80, "active_brokers", 2, brokers=[1, 2])
     assert brief(outages([*started(1), *started(2), lost, *again, told_back])) == [(1, 50, 80, "broke_down")]
+
+
+def test_a_start_that_is_stopped() -> None:
+    stopped = [told(60, "broker_stop_signal"), told(70, "broker_starting"), told(75, "broker_stopped")]
+    (outage,) = [o for o in outages([*started(1), *started(2), *stopped]) if o.broker == 1 and o.how != "first_start"]
+    assert (outage.since, outage.starting_at) == (60 * SECOND, None)
 
 
 def test_a_broker_that_stops_its_fetchers() -> None:

@@ -123,6 +123,12 @@ def test_the_last_line_of_a_life_ends_it() -> None:
     assert brief(found("out_of_sync", told, around(heard_until=5 * SECOND))) == [(3, 10, 10, True)]
 
 
+def test_replicas_that_are_others_now() -> None:
+    """Somebody is in sync who is none of them."""
+    assert not found("out_of_sync", steps((0, 4, [4, 1])))
+    assert not found("last_in_sync", steps((0, 4, [4])))
+
+
 def test_min_isr() -> None:
     told = steps((0, 1, ALL), (10, 1, [1]), (20, 1, ALL))
     assert brief(found("below_min_isr", told, min_isr=2)) == [(None, 10, 20, True)]

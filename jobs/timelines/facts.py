@@ -9,7 +9,7 @@ from typing import Any, Self
 from jobs.timelines.events import Event, PartitionKey, with_next
 from jobs.timelines.incarnations import Lineage, Marker, folder_of, incarnation, incarnation_ends, lineages
 from jobs.timelines.kraft_facts import FOREVER, KRaftFacts, Span, kraft_facts, registration_signs
-from jobs.timelines.outages import WORKING, Outage, Sign, outages
+from jobs.timelines.outages import WORKING, Outage, Sign, is_start, outages
 from jobs.timelines.settings import Setting, setting_of
 from jobs.timelines.summary import (
     CONTROLLER_LOG,
@@ -124,7 +124,7 @@ class ClusterFacts:
         begun = [
             Marker(e.ts, folder=folder_of(e.file), node=e.node, started=True)
             for e in self.summary.cluster_events.values()
-            if e.ts is not None and e.event_type in ("broker_process_started", "broker_starting")
+            if e.ts is not None and is_start(e)
         ]
         return heard + begun + [
             Marker(e.ts, e.controller_epoch if e.event_type in ELECTED else None, e.cluster_id, begins_metadata_log(e), folder_of(e.file), e.node)

@@ -72,6 +72,13 @@ def is_of_broker(e: Event) -> bool:
     return e.event_type in BROKER_EVENTS or (e.event_type == "thread_changed" and (e.logger or "").endswith(CONTROLLER_THREAD))
 
 
+def is_start(e: Event) -> bool:
+    """Whether a process says that it starts."""
+    return e.event_type in ("broker_process_started", "broker_starting") or (
+        is_of_broker(e) and e.event_type == "thread_changed" and e.text == "Starting"
+    )
+
+
 # a node that only says these may be a controller of a KRaft quorum, which is no broker
 _OF_ANY_NODE = frozenset({"broker_stop_signal", "broker_process_started", "broker_halted", "broker_shutdown_granted"})
 
@@ -139,6 +146,8 @@ class _Open:
         self.epoch = epoch
         # a start is all that tells that the process before it has ended
         self.is_by_start = first.said == STARTING
+        # the last start came to nothing
+        self.has_failed = False
         self.down_until = first.ts
         self.starting_at: int | None = None
         self.stop_asked = None if first.said == FENCED else False
@@ -173,7 +182,7 @@ class _Open:
 
     def is_of_another_process(self, sign: Sign) -> bool:
         """Whether a second process was started, and failed, while the first one went on."""
-        return self.is_by_start and self.how == BROKE_DOWN and sign.said in {PRESENT, WORKING, SERVED}
+        return self.is_by_start and self.has_failed and sign.said in {PRESENT, WORKING, SERVED, SERVING}
 
     def ended(self, broker: int, sign: Sign) -> Outage:
         """What it was, with a sign that shows that it is over: that the broker serves now, or that it did up to now."""
@@ -191,7 +200,11 @@ class _Open:
         if sign.said in {CLEAN, UNCLEAN}:
             self.closed_logs.add(sign.said)
         elif sign.said == STARTING:
-            self.starting_at, self.is_stopping = sign.ts, False  # the last start: earlier ones came to nothing
+            self.starting_at, self.is_stopping, self.has_failed = (
+                sign.ts,
+                False,
+                False,
+            )  # the last start: earlier ones came to nothing
             self.closed_logs.clear()
             if self.how == SESSION_LOST:
                 self.how = CRASHED
@@ -199,7 +212,11 @@ class _Open:
             self.how = SHUT_DOWN
         elif sign.said == FAILED and self.how in {SESSION_LOST, FIRST_START, CRASHED}:
             self.how = BROKE_DOWN
-        if sign.said in {LOST, FENCED}:
+        if sign.said == FAILED:
+            self.has_failed = True
+        elif sign.said == STOPPED:
+            self.starting_at = None
+        elif sign.said in {LOST, FENCED}:
             self.is_by_start = False
         self.down_until = sign.ts
         if sign.record_id not in self.evidence and len(self.evidence) < 12:

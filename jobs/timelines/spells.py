@@ -43,7 +43,9 @@ class Step(NamedTuple):
 
     @property
     def owed(self) -> list[int] | None:
-        """The replicas that have to be in sync: one that a reassignment adds or removes need not."""
+        """The replicas that have to be in sync: one that a reassignment adds or removes need not. Null where the ISR shows that they are others now."""
+        if not set(self.isr or ()).issubset(self.replicas or ()):
+            return None
         moving = {*(self.adding_replicas or ()), *(self.removing_replicas or ())}
         return None if self.replicas is None else [broker for broker in dict.fromkeys(self.replicas) if broker not in moving]
 

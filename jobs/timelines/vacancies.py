@@ -10,7 +10,7 @@ from jobs.timelines.events import Event
 from jobs.timelines.facts import ClusterFacts
 from jobs.timelines.incarnations import incarnation
 from jobs.timelines.kraft_facts import FOREVER
-from jobs.timelines.outages import FIRST_START, SHUT_DOWN, Outage
+from jobs.timelines.outages import CLOCK_SKEW, FIRST_START, SHUT_DOWN, Outage
 from jobs.timelines.summary import ELECTION_HEARD, TERM_BEGUN, TERM_ENDED
 
 
@@ -92,7 +92,7 @@ def _ends(events: Iterable[Event], outages: Iterable[Outage]) -> Iterable[tuple[
         if outage.broker is None or outage.how == FIRST_START:
             continue
         # one that is told to stop is controller until it resigns
-        until = outage.since if outage.how != SHUT_DOWN else outage.until or FOREVER
+        until = outage.since if outage.how != SHUT_DOWN else (outage.until or FOREVER) + CLOCK_SKEW
         if not any(node == outage.broker and outage.since <= at <= until for at, node, _ in resigned):
             yield outage.since, outage.broker, outage.evidence[0]
 

@@ -3,7 +3,8 @@
 -- why: The broker did not serve. It is critical while partitions have no leader because of it, an error while it stays away or when
 --   partitions were without a leader for longer than the threshold, a warning when it is over. A broker that was told to stop is
 --   no more than info for as long as a restart may take, and no finding if it took no partition down; a session that is back within half
---   a minute is info. Of a broker that a controller did not find when it had just started nobody knows since when: a warning when it is over.
+--   a minute is info. Of a broker that a controller did not find when it had just started nobody knows since when:
+--   info where it was back within broker_down_minutes, else a warning when it is over.
 -- do: Start the broker, or look in its own log for why its process or its session ended. The partitions that it led and held are in table
 --   finding_subjects.
 -- same: broker, begin
@@ -43,7 +44,7 @@ WITH hit AS (
 SELECT
   d.cluster, d.incarnation,
   CASE WHEN d.leaderless_now > 0 AND d.until IS NULL THEN 'critical'
-       WHEN d.how = 'shut_down' AND NOT d.long THEN 'info'
+       WHEN d.how IN ('shut_down', 'absent') AND NOT d.long THEN 'info'
        WHEN d.how = 'session_lost' AND d.until < d.since + INTERVAL 30 SECONDS AND d.leaderless_long = 0 THEN 'info'
        WHEN d.how = 'shut_down' THEN 'warning'
        WHEN d.leaderless_long > 0 AND d.how <> 'absent' OR d.until IS NULL AND d.long THEN 'error'

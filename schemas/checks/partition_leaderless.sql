@@ -41,7 +41,7 @@ SELECT
          CASE WHEN f.ended THEN ' to ' ELSE ' to the end of the logs, ' END, date_format(f.until, 'yyyy-MM-dd HH:mm:ss'),
          coalesce(concat('; replicas ', array_join(cast(f.first.replicas AS ARRAY<STRING>), ',')), ''),
          CASE WHEN size(f.last_isr) > 0 THEN concat('; last in sync: ', array_join(cast(f.last_isr AS ARRAY<STRING>), ',')) ELSE '' END,
-         '. Nothing in these logs explains it.') AS detail,
+         '. No outage of a broker that would explain it is logged.') AS detail,
   concat_ws('|', f.first.topic, f.first.partition, f.first.record_id) AS same,
   f.evidence, f.subjects
 FROM found f
