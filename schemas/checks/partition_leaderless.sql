@@ -37,7 +37,7 @@ SELECT
   f.since AS first_seen, f.until AS last_seen, f.ended,
   concat(f.first.topic, '-', f.first.partition, CASE WHEN f.partitions > 1 THEN concat(' and ', f.partitions - 1, ' more') ELSE '' END) AS thing,
   concat(f.first.topic, '-', f.first.partition, CASE WHEN f.partitions > 1 THEN concat(' and ', f.partitions - 1, ' more') ELSE '' END,
-         CASE WHEN f.ended THEN ' had' ELSE ' have' END, ' no leader', CASE WHEN f.times > f.partitions THEN concat(', ', f.times, ' times,') ELSE '' END, ' from ', date_format(f.since, 'yyyy-MM-dd HH:mm:ss'),
+         CASE WHEN f.ended THEN ' had' WHEN f.partitions = 1 THEN ' has' ELSE ' have' END, ' no leader', CASE WHEN f.times > f.partitions THEN concat(', ', f.times, ' times,') ELSE '' END, ' from ', date_format(f.since, 'yyyy-MM-dd HH:mm:ss'),
          CASE WHEN f.ended THEN ' to ' ELSE ' to the end of the logs, ' END, date_format(f.until, 'yyyy-MM-dd HH:mm:ss'),
          coalesce(concat('; replicas ', array_join(cast(f.first.replicas AS ARRAY<STRING>), ',')), ''),
          CASE WHEN size(f.last_isr) > 0 THEN concat('; last in sync: ', array_join(cast(f.last_isr AS ARRAY<STRING>), ',')) ELSE '' END,
