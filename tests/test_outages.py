@@ -276,6 +276,24 @@ def test_a_second_process_is_started() -> None:
     assert brief(outages([*started(1), *started(2), lost, *again, told_back])) == [(1, 50, 80, "broke_down")]
 
 
+def test_a_start_in_vain() -> None:
+    """Its address is taken: it shuts itself down, and the broker that was there serves on."""
+    up = [*started(1), *started(2)]
+    taken = told(61, "broker_start_failed", text="all of the SocketServer Acceptors to be started")
+    vain = [told(60, "broker_starting"), taken, told(62, "broker_stopping"), told(63, "broker_stopped")]
+    assert brief(outages([*up, *vain])) == []
+    # its session had ended before
+    lost = told(50, "broker_failed", 2, broker=1)
+    assert brief(outages([*up, lost, *vain]))[:1] == [(1, 50, None, "crashed")]
+
+
+def test_a_controller_that_is_elected_again_after_its_session() -> None:
+    up = [*started(1), *started(2)]
+    listed = told(5003, "active_brokers", 2, brokers=[2])
+    resigned = told(5001, "controller_resigned", 2)
+    assert [o.how for o in outages([*up, resigned, listed]) if o.since == 5003 * SECOND] == ["absent"]
+
+
 def test_a_start_that_is_stopped() -> None:
     stopped = [told(60, "broker_stop_signal"), told(70, "broker_starting"), told(75, "broker_stopped")]
     (outage,) = [o for o in outages([*started(1), *started(2), *stopped]) if o.broker == 1 and o.how != "first_start"]

@@ -229,6 +229,13 @@ def test_an_isr_that_grew_with_an_election_had_grown_before() -> None:
     assert brief(found("last_in_sync", [*told[:2], told[2]._replace(leader=1, leader_epoch=5)])) == [(1, 10, 90, True)]
 
 
+def test_the_last_one_in_sync_is_gone() -> None:
+    told = steps((0, 1, ALL), (100, 1, [1]), (400, 1, ALL))
+    assert brief(found("last_in_sync", told, around(gone(1, 60, 300)))) == [(1, 100, 100, True)]
+    # it comes back, and leads
+    assert brief(found("last_in_sync", told, around(gone(1, 60, 102)))) == [(1, 100, 400, True)]
+
+
 def test_a_follower_of_a_broker_that_is_gone() -> None:
     told = steps((0, 1, ALL), (10, 1, [1, 2]), (400, 1, ALL))
     assert brief(found("out_of_sync", told, around(gone(1, 30, 60)))) == [(3, 10, 30, True)]

@@ -214,7 +214,8 @@ def _once(events: Iterable[Event]) -> list[tuple[int, Event]]:
 
 
 def registration_signs(kraft: KRaftFacts) -> dict[int, list[Sign]]:
-    """Broker -> what its registrations say of its outages, where the log of the active controller, which says it itself, is not here.
+    """Broker -> what its registrations say of its outages, where the log of the active controller, which says it itself, is not here; that it
+    is told to stop in any case: files of the active one may be missing.
 
     Of what a starting controller reads the last word counts; when it came to be so nobody tells.
     """
@@ -223,7 +224,7 @@ def registration_signs(kraft: KRaftFacts) -> dict[int, list[Sign]]:
     for broker, standings in kraft.brokers.items():
         signs = found.setdefault(broker, [])
         for n, (standing, after) in enumerate(with_next(standings)):
-            if (ts := standing.ts) is None or kraft.hears_controller(ts, ts):
+            if (ts := standing.ts) is None or (standing.state != LEAVING and kraft.hears_controller(ts, ts)):
                 continue
             read = [(since, until) for since, until in spans if since <= ts < until]
             if any(after is not None and since <= (after.ts or 0) < until for since, until in read):

@@ -21,8 +21,11 @@ UNSEEN = "unseen"
 WORKING = "working"
 # of the process that starts: the one before it has closed its logs, or has not
 CLEAN, UNCLEAN = "clean", "unclean"
+# its address is taken: it never was the broker
+IN_VAIN = "in_vain"
+_TAKEN = "all of the SocketServer Acceptors"
 # these do not show that its own life was logged by then
-_ASIDE = frozenset({ABSENT, UNSEEN, KNOWN, WORKING, CLEAN, UNCLEAN})
+_ASIDE = frozenset({ABSENT, UNSEEN, KNOWN, WORKING, CLEAN, UNCLEAN, IN_VAIN})
 
 # event type -> (what it says, whom it is about, last parts of the loggers that it is taken from; empty: any)
 _SIGNS: dict[str, tuple[str, str, frozenset[str]]] = {
@@ -95,12 +98,15 @@ FIRST_START = "first_start"  # these logs begin with its start
 STOPPING_TOGETHER = 15 * 60 * 1_000_000
 # a broker that stops is in the list of the live ones until its session is closed: three requests to the controller, then its logs
 STILL_LISTED = 5 * 60 * 1_000_000
+_RENOUNCED = frozenset({"controller_renounced", "active_controller_failed"})
 # a controller that learns so soon after it fenced a broker that it is none has not written it
 RENOUNCED_AT_ONCE = 1_000_000
 # by its own clock a broker that works so long after it was told to be gone is back
 CLOCK_SKEW = 60_000_000
 # the session of a process that has died ends within this time
 SESSION_ENDS = 60_000_000
+# what a process that was started in vain says within this time is about itself
+ENDS_IN_VAIN = 30_000_000
 # who is elected so soon after its start takes over what others left; later, it has seen them go
 FIRST_LIST = 15_000_000
 # a broker that registers is in the list of the live ones so much later
@@ -256,9 +262,7 @@ def _by_broker(events: list[Event]) -> dict[int, list[Sign]]:
     signs: dict[int, list[Sign]] = defaultdict(list)
     brokers: set[int] = set()
     listed: list[Event] = []
-    renounced = sorted(
-        (e.node, e.ts) for e in events if e.event_type == "controller_renounced" and e.ts is not None and e.node is not None
-    )
+    renounced = sorted((e.node, e.ts) for e in events if e.event_type in _RENOUNCED and e.ts is not None and e.node is not None)
     for event in events:
         if not is_of_broker(event):
             continue
@@ -278,11 +282,10 @@ def _by_broker(events: list[Event]) -> dict[int, list[Sign]]:
         assert event.ts is not None
         present = set(event.brokers or ())
         brokers |= present
-        begun = (
-            [sign.ts for sign in signs.get(event.node or 0, ()) if sign.said in {STARTING, SERVING}]
-            if event.node is not None
-            else []
-        )
+        # of one that is elected again after its own session had ended, too
+        begun = [e.ts for e in events if e.node == event.node and e.event_type == "controller_resigned" and e.ts is not None]
+        if event.node is not None:
+            begun += [sign.ts for sign in signs.get(event.node, ()) if sign.said in {STARTING, SERVING}]
         is_first = any(0 <= event.ts - at <= FIRST_LIST for at in begun)
         for broker in brokers | present:
             told = signs.get(broker, ())
@@ -313,6 +316,8 @@ def _about(event: Event) -> Iterator[tuple[str, int]]:
             yield said, event.node
         return
     said, whom, loggers = _SIGNS[event.event_type]
+    if event.event_type == "broker_start_failed" and (event.text or "").startswith(_TAKEN):
+        said, loggers = IN_VAIN, frozenset()
     if loggers and (event.logger or "").rsplit(".", 1)[-1] not in loggers:
         return
     if whom == "brokers":
@@ -325,7 +330,15 @@ def _of_broker(broker: int, signs: list[Sign]) -> Iterator[Outage]:
     """The outages of one broker; signs in the order of time."""
     now: _Open | None = None
     known, epoch, served_at = False, -1, -LISTED_LATE
+    in_vain = -ENDS_IN_VAIN
     for sign in signs:
+        if sign.said == IN_VAIN:
+            in_vain = sign.ts
+            if now is not None and now.is_by_start:
+                now = None
+            continue
+        if sign.said in {FAILED, STOPPING, STOPPED} and sign.ts < in_vain + ENDS_IN_VAIN:
+            continue
         if sign.said in {ABSENT, UNSEEN} and sign.ts < served_at + LISTED_LATE:
             continue
         if now is None:

@@ -244,6 +244,10 @@ def _cut(spell: Spell, around: Surroundings) -> Spell:
     """It, up to the moment at which nobody is left who would know."""
     if spell.kind == LEADERLESS:
         return spell
+    if spell.kind in {LAST_IN_SYNC, OUT_OF_SYNC} and any(
+        _is_down(outage, spell.leader, spell.since) for outage in around.outages
+    ):
+        return spell._replace(until=spell.since, ended=True)
     ends = [
         outage.since
         for outage in around.outages
@@ -254,6 +258,13 @@ def _cut(spell: Spell, around: Surroundings) -> Spell:
         )
     ]
     return spell._replace(until=min(ends), ended=True) if ends else spell
+
+
+def _is_down(outage: Outage, broker: int | None, at: int) -> bool:
+    """Whether lines show that a broker was gone at a moment, and not only about to come or to go."""
+    if outage.broker != broker or outage.how == FIRST_START:
+        return False
+    return outage.since + TOLD_LATE < at and (outage.down_until is None or at + FOLLOWS_LATE < outage.down_until)
 
 
 def _with_cause(spell: Spell, around: Surroundings) -> Spell:

@@ -49,7 +49,7 @@ BROKERS_NAMED = frozenset({"active_brokers", "broker_change", "channel_connected
 CLUSTER_EVENTS = (
     TERM_BEGUN | ELECTION_HEARD | TERM_ENDED | REGISTRATION_REPLAYED | REGISTRATION_DECIDED | REGISTRATION_RECORDED | CONTROLLER_RUNS | TOPIC_GONE
     | BROKER_EVENTS | BROKERS_NAMED | {
-        "broker_started", "deletion_completed", "topic_record", "clear_elr_record", "snapshot_header_record",
+        "broker_started", "deletion_completed", "active_controller_failed", "topic_record", "clear_elr_record", "snapshot_header_record",
         "feature_replayed", "assignment_changed", "topic_deletion_answered",
     }
 )  # fmt: skip
