@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from jobs.timelines.outages import ABSENT_AT_START, CRASHED, FIRST_START, SESSION_LOST, STOPPING_TOGETHER, Outage
+from jobs.timelines.outages import ABSENT_AT_START, CRASHED, FIRST_START, SESSION_LOST, Outage
 
 LEADERLESS = "leaderless"
 OUT_OF_SYNC = "out_of_sync"  # of one follower
@@ -21,6 +21,8 @@ SECOND = 1_000_000
 TOLD_LATE, SESSION_ENDS_LATE = 2 * SECOND, 30 * SECOND
 # and a change that follows from it so long after it is over
 FOLLOWS_LATE = 5 * SECOND
+# a cluster that is shut down loses leaders so long before its last broker
+GOES_FIRST = 10 * SECOND
 # a deletion is told so long after the first change that follows from it
 DELETION_TOLD_LATE = 10 * SECOND
 MOST_RECORDS = 10
@@ -295,7 +297,7 @@ def _explains(outage: Outage, spell: Spell) -> bool:
         return False
     if outage.broker is None:
         # a cluster that is shut down loses its leaders first
-        return spell.kind == LEADERLESS and outage.since <= min(spell.until, spell.since + STOPPING_TOGETHER)
+        return spell.kind == LEADERLESS and outage.since <= min(spell.until, spell.since + GOES_FIRST)
     late = SESSION_ENDS_LATE if outage.how in (CRASHED, SESSION_LOST, ABSENT_AT_START) else TOLD_LATE
     return outage.broker in (spell.missing or ()) and outage.since <= spell.since + late
 
