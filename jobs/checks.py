@@ -211,8 +211,8 @@ def violations(spark: SparkSession, given: Collection[str] = ()) -> Violations:
 
 
 def _is_given(check: schemas.Statement, given: Collection[str]) -> bool:
-    about = check.header.get("only")
-    return not about or not {name.strip() for name in about.split(",")}.isdisjoint(given)
+    about = check.listed("only")
+    return not about or not about.isdisjoint(given)
 
 
 def _select(check: schemas.Statement) -> str:
@@ -229,8 +229,7 @@ def _select(check: schemas.Statement) -> str:
 
 def _also(check: schemas.Statement, column: str, kind: str) -> str:
     """A column that a check need not have; its head names those that it has."""
-    given = column in {name.strip() for name in check.header.get("also", "").split(",")}
-    return f"CAST({column if given else 'NULL'} AS {kind}) AS {column}"
+    return f"CAST({column if column in check.listed('also') else 'NULL'} AS {kind}) AS {column}"
 
 
 def subjects(found: DataFrame, before: DataFrame) -> DataFrame:

@@ -41,12 +41,6 @@ def brokers_named(facts: Mapping[str, ClusterFacts]) -> pa.Table:
     return _table(rows, {"cluster": pa.string(), "incarnation": pa.int32(), "broker": pa.int32(), "since": MOMENT})
 
 
-def ended_incarnations(facts: Mapping[str, ClusterFacts]) -> pa.Table:
-    """out: cluster, incarnation, heard_until: up to when its lines tell what it had; the next one began later."""
-    rows = [(name, number, moment_of(at)) for name, one in facts.items() for number, at in one.heard_until.items()]
-    return _table(rows, {"cluster": pa.string(), "incarnation": pa.int32(), "heard_until": MOMENT})
-
-
 def logged_min_isr(facts: Mapping[str, ClusterFacts]) -> pa.Table:
     """out: cluster, incarnation, topic (null: every other one), min_isr: the smallest min.insync.replicas that lines tell."""
     rows = [
@@ -73,4 +67,4 @@ def _table(rows: Sequence[tuple[Any, ...]], kinds: Mapping[str, pa.DataType]) ->
     return pa.Table.from_pylist([dict(zip(kinds, row, strict=True)) for row in rows], schema=pa.schema(list(kinds.items())))
 
 
-FRAMES = (logs_seen, brokers_named, ended_incarnations, logged_min_isr, controller_vacancies)
+FRAMES = (logs_seen, brokers_named, logged_min_isr, controller_vacancies)

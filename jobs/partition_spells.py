@@ -26,7 +26,7 @@ _COLUMNS = """cluster STRING, incarnation INT, topic STRING, partition INT, kind
 def partition_spells(spark: SparkSession, facts: Mapping[str, ClusterFacts]) -> DataFrame:
     """The spells of partitions, of the rows that checks look at.
 
-    Reads clocks, audited_partition_timeline, audited_topic_deletions, audited_broker_outages, broker_signs, min_isr. out: cluster,
+    Reads clocks, audited_events, audited_partition_timeline, audited_topic_deletions, audited_broker_outages, broker_signs, min_isr. out: cluster,
     incarnation, topic, partition and the fields of `Spell`.
     """
     around = _surroundings(spark, facts)
@@ -88,19 +88,19 @@ def _surroundings(spark: SparkSession, facts: Mapping[str, ClusterFacts]) -> dic
         GROUP BY cluster, incarnation, ts ORDER BY ts"""
     for cluster, number, at, topics in _rows(spark, lists):
         listed.setdefault((cluster, number), []).append((at, frozenset(topics)))
+    now = dict(_rows(spark, "SELECT cluster, now FROM clocks WHERE now IS NOT NULL"))
     known = {(cluster, number) for cluster, one in facts.items() for number in one.by_number}
     return {
         (cluster, number): Surroundings(
-            now=now,
+            now=now[cluster],
             heard_until=facts[cluster].heard_until.get(number),
             outages=outages.get((cluster, number), []),
             named=frozenset(named.get((cluster, number), ())),
             signs=signs.get((cluster, number), {}),
             topics_listed=listed.get((cluster, number), ()),
         )
-        for cluster, now in _rows(spark, "SELECT cluster, now FROM clocks WHERE now IS NOT NULL")
-        for name, number in {*known, *outages, *signs}
-        if name == cluster
+        for cluster, number in {*known, *outages, *signs}
+        if cluster in now
     }
 
 

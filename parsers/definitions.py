@@ -176,14 +176,13 @@ def check_problems(checks: Iterable[schemas.Statement], known: list[str]) -> lis
         declared = check.header.get("thresholds")
         if declared is not None and not re.fullmatch(r"[a-z_]+=\d+(, [a-z_]+=\d+)*", declared):
             found.append(f"{where}: thresholds are written name=number, with commas between them")
-        about = {name.strip() for name in check.header.get("only", "").split(",")} - {""}
-        if nothing := about - {*SPELLS, *INPUTS, *(rule.name for rule in built_in().rules)}:
+        if nothing := check.listed("only") - {*SPELLS, *INPUTS, *(rule.name for rule in built_in().rules)}:
             found.append(f"{where}: only: no event type, spell or kind of input is called {', '.join(sorted(nothing))}")
         if unknown := set(check.header) - {*CHECK_HEADER, "also", "only", "thresholds"}:
             found.append(f"{where}: unknown header {', '.join(sorted(unknown))}")
         body = re.sub(r"--[^\n]*", "", check.sql)
         given = {name for name in CHECK_ALSO if re.search(rf"(?:\bAS |\w\.){name}\b", body)}
-        if {name.strip() for name in check.header.get("also", "").split(",")} - {""} != given:
+        if check.listed("also") != given:
             found.append(f"{where}: also: names those of {', '.join(CHECK_ALSO)} that the query gives")
         absent = [name for name in CHECK_COLUMNS if not re.search(rf"\b{name}\b", body)]
         if absent:

@@ -35,6 +35,10 @@ class Statement:
     header: dict[str, str]
     sql: str
 
+    def listed(self, key: str) -> set[str]:
+        """The names that a head line lists, with commas between them."""
+        return {name.strip() for name in self.header.get(key, "").split(",")} - {""}
+
 
 @cache
 def statements(kind: str) -> tuple[Statement, ...]:

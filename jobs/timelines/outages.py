@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from jobs.timelines.events import Event
+from jobs.timelines.incarnations import CLOCK_SKEW
 
 # what an event says about a broker: about its speaker (`node`), or about the one that it names (`broker`, `brokers`)
 STOPPING, STOPPED, FAILED, LOST, STARTING, SERVING = "stopping", "stopped", "failed", "lost", "starting", "serving"
@@ -101,8 +102,6 @@ STILL_LISTED = 5 * 60 * 1_000_000
 _RENOUNCED = frozenset({"controller_renounced", "active_controller_failed"})
 # a controller that learns so soon after it fenced a broker that it is none has not written it
 RENOUNCED_AT_ONCE = 1_000_000
-# by its own clock a broker that works so long after it was told to be gone is back
-CLOCK_SKEW = 60_000_000
 # the session of a process that has died ends within this time
 SESSION_ENDS = 60_000_000
 # what a process that was started in vain says within this time is about itself
@@ -167,6 +166,7 @@ class _Open:
         """Whether a sign shows that the broker serves. A list of live brokers may name it though it stops."""
         if sign.said == SERVING:
             return True
+        # by its own clock, it works
         if sign.said != PRESENT and not (sign.said == WORKING and sign.ts > self.down_until + CLOCK_SKEW):
             return False
         return not (self.how == SHUT_DOWN and self.starting_at is None and sign.ts < self.stopping_at + STILL_LISTED)
@@ -206,11 +206,9 @@ class _Open:
         if sign.said in {CLEAN, UNCLEAN}:
             self.closed_logs.add(sign.said)
         elif sign.said == STARTING:
-            self.starting_at, self.is_stopping, self.has_failed = (
-                sign.ts,
-                False,
-                False,
-            )  # the last start: earlier ones came to nothing
+            # the last start: earlier ones came to nothing
+            self.starting_at = sign.ts
+            self.is_stopping = self.has_failed = False
             self.closed_logs.clear()
             if self.how == SESSION_LOST:
                 self.how = CRASHED
@@ -278,19 +276,22 @@ def _by_broker(events: list[Event]) -> dict[int, list[Sign]]:
             signs[broker].append(Sign(event.ts, said, event.record_id, -1 if event.broker_epoch is None else event.broker_epoch))
             if event.event_type not in _OF_ANY_NODE:
                 brokers.add(broker)
+    begun: dict[int | None, list[int]] = defaultdict(list)
+    for node, some in signs.items():
+        begun[node] = [sign.ts for sign in some if sign.said in {STARTING, SERVING}]
+    for event in events:
+        # of one that is elected again after its own session had ended, too
+        if event.event_type == "controller_resigned" and event.ts is not None:
+            begun[event.node].append(event.ts)
+    changed = {broker: [sign.ts for sign in some if sign.said in {LOST, SERVING}] for broker, some in signs.items()}
     for event in listed:
         assert event.ts is not None
         present = set(event.brokers or ())
         brokers |= present
-        # of one that is elected again after its own session had ended, too
-        begun = [e.ts for e in events if e.node == event.node and e.event_type == "controller_resigned" and e.ts is not None]
-        if event.node is not None:
-            begun += [sign.ts for sign in signs.get(event.node, ()) if sign.said in {STARTING, SERVING}]
-        is_first = any(0 <= event.ts - at <= FIRST_LIST for at in begun)
-        for broker in brokers | present:
-            told = signs.get(broker, ())
+        is_first = any(0 <= event.ts - at <= FIRST_LIST for at in begun[event.node])
+        for broker in brokers:
             if event.event_type == "broker_change" and any(
-                sign.said in {LOST, SERVING} and 0 <= sign.ts - event.ts <= CHANGE_TOLD_LATE for sign in told
+                0 <= at - event.ts <= CHANGE_TOLD_LATE for at in changed.get(broker, ())
             ):
                 continue
             # whoever is controller may not have registered again after its session had ended

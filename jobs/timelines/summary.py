@@ -140,7 +140,7 @@ class Summary:
     mode_signs: dict[str, int | None] = field(default_factory=dict)
     terms: dict[Term, dict[int, Line]] = field(default_factory=dict)
     from_memory: dict[Term, list[int]] = field(default_factory=dict)
-    sent: dict[Term, dict[Place, tuple[int, str]]] = field(default_factory=dict)
+    sent: dict[Term, dict[Place, Mention]] = field(default_factory=dict)
     topic_ids: dict[str, dict[str, tuple[int | None, int | None]]] = field(default_factory=dict)
     worked: dict[Place, dict[int, tuple[Mention, Mention]]] = field(default_factory=dict)
     tracers: set[Place] = field(default_factory=set)
@@ -206,7 +206,7 @@ class Summary:
         if known is None:
             hours[hour] = told, told
         elif not known[0] <= told <= known[1]:
-            hours[hour] = min(known[0], told), max(known[1], told)
+            hours[hour] = _first_and_last(known, (told, told))
 
     def _add_spoken(self, e: Event, log: int) -> None:
         """Adds a line that a controller prints in a term of its own."""
@@ -300,7 +300,7 @@ class Summary:
         terms: dict[Term, dict[int, Line]] = {}
         for epoch, node, day, *line in held["terms"]:
             terms.setdefault((epoch, node), {})[day] = Line(*line)
-        sent: dict[Term, dict[Place, tuple[int, str]]] = {}
+        sent: dict[Term, dict[Place, Mention]] = {}
         for epoch, node, folder, of_node, ts, record_id in held["sent"]:
             sent.setdefault((epoch, node), {})[folder, of_node] = ts, record_id
         worked: dict[Place, dict[int, tuple[Mention, Mention]]] = {}

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from jobs.timelines.controllers import terms
 from jobs.timelines.events import Event
 from jobs.timelines.facts import ClusterFacts
-from jobs.timelines.incarnations import incarnation
+from jobs.timelines.incarnations import CLOCK_SKEW, incarnation
 from jobs.timelines.kraft_facts import FOREVER
-from jobs.timelines.outages import CLOCK_SKEW, FIRST_START, SHUT_DOWN, Outage
+from jobs.timelines.outages import FIRST_START, SHUT_DOWN, Outage
 from jobs.timelines.summary import ELECTION_HEARD, TERM_BEGUN, TERM_ENDED
 
 

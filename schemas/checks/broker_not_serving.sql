@@ -18,7 +18,7 @@ SELECT
   concat('broker ', o.broker) AS thing,
   concat('Broker ', o.broker, ' was started at ', date_format(o.starting_at, 'yyyy-MM-dd HH:mm:ss'),
          CASE WHEN o.until IS NULL THEN concat('; up to ', date_format(max(k.now), 'yyyy-MM-dd HH:mm:ss'), ' no line says that it serves')
-              ELSE concat(CASE WHEN o.until = any_value(o.down_until) THEN ' and served only from ' ELSE ' and was seen serving at ' END, date_format(o.until, 'yyyy-MM-dd HH:mm:ss'), CASE WHEN o.until = any_value(o.down_until) THEN ' on' ELSE concat('; a line of ', date_format(any_value(o.down_until), 'yyyy-MM-dd HH:mm:ss'), ' still tells that it does not') END) END,
+              ELSE concat(CASE WHEN o.until = o.down_until THEN ' and served only from ' ELSE ' and was seen serving at ' END, date_format(o.until, 'yyyy-MM-dd HH:mm:ss'), CASE WHEN o.until = o.down_until THEN ' on' ELSE concat('; a line of ', date_format(o.down_until, 'yyyy-MM-dd HH:mm:ss'), ' still tells that it does not') END) END,
          CASE WHEN count(r.record_id) > 0 THEN concat('; ', count(r.record_id), ' refusal(s), the last: ', max_by(r.why, r.ts)) ELSE '' END, '.') AS detail,
   concat_ws('|', o.broker, o.starting_at) AS same,
   slice(array_distinct(concat(o.evidence, array_sort(collect_set(r.record_id)))), 1, 20) AS evidence
@@ -36,4 +36,4 @@ WHERE o.broker IS NOT NULL AND o.starting_at IS NOT NULL
       WHERE node IS NOT NULL AND logger NOT LIKE '%state.change.logger' AND logger NOT LIKE '%.controller.%') g
     WHERE g.cluster = o.cluster AND g.incarnation = o.incarnation AND coalesce(g.broker = o.broker, true)
       AND g.ts >= o.starting_at + make_dt_interval(0, 0, broker_start_minutes(o.cluster, NULL))))
-GROUP BY o.cluster, o.incarnation, o.broker, o.since, o.until, o.starting_at, o.evidence
+GROUP BY o.cluster, o.incarnation, o.broker, o.since, o.until, o.down_until, o.starting_at, o.evidence

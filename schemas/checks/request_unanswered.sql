@@ -7,12 +7,14 @@
 -- also: subjects
 -- only: request_answered_with_error, request_answered, become_error, become_failed_by_zookeeper, log_not_created, become_started
 -- thresholds: request_seconds=60
-WITH addresses AS (
+WITH connected AS (
+  SELECT DISTINCT cluster, incarnation, broker, regexp_extract(raw, '([^ ]+:[0-9]+) [(]id: ', 1) AS address
+  FROM audited_events WHERE event_type = 'channel_connected'
+), addresses AS (
   -- brokers that registered at one address: which of them answered nobody knows
   SELECT a.cluster, a.incarnation, a.broker, min(a.address) AS address, array_join(array_sort(collect_set(b.broker)), ', ') AS others
-  FROM (SELECT DISTINCT cluster, incarnation, broker, regexp_extract(raw, '([^ ]+:[0-9]+) [(]id: ', 1) AS address FROM audited_events WHERE event_type = 'channel_connected') a
-  JOIN (SELECT DISTINCT cluster, incarnation, broker, regexp_extract(raw, '([^ ]+:[0-9]+) [(]id: ', 1) AS address FROM audited_events WHERE event_type = 'channel_connected') b
-    ON b.cluster = a.cluster AND b.incarnation = a.incarnation AND b.address = a.address AND b.broker <> a.broker
+  FROM connected a
+  JOIN connected b ON b.cluster = a.cluster AND b.incarnation = a.incarnation AND b.address = a.address AND b.broker <> a.broker
   WHERE a.address <> ''
   GROUP BY a.cluster, a.incarnation, a.broker
 ), refused AS (
