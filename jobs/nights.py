@@ -610,17 +610,33 @@ def _write_cluster_tables(store: Store, facts: Mapping[str, ClusterFacts]) -> No
     _replace_few(store, "controllers", facts, [(name, *row) for name, one in facts.items() for row in controllers(one)])
     found = [(name, *row) for name, one in facts.items() for row in discontinuities(breaks.get(name, []), one)]
     _replace_few(store, "discontinuities", facts, found)
-    brokers: dict[tuple[str, int], set[int]] = {}
-    assigned = store.rows_of("partition_states", facts).select("cluster", "incarnation", F.explode("brokers").alias("broker"))
-    for cluster, number, broker in assigned.distinct().collect():
-        brokers.setdefault((cluster, number), set()).add(broker)
+    assigned = _assigned_brokers(store, facts)
     gone = [
         (name, number, *outage)
         for name, one in facts.items()
         for number in one.events_by_number
-        for outage in one.outages(number, brokers.get((name, number), ()))
+        for outage in one.outages(number, assigned.get((name, number)))
     ]
     _replace_few(store, "broker_outages", facts, gone)
+
+
+def _assigned_brokers(store: Store, facts: Mapping[str, ClusterFacts]) -> dict[tuple[str, int], dict[int, int | None]]:
+    """Cluster and incarnation -> the brokers that hold replicas, and since when (microseconds) where that matters."""
+    found: dict[tuple[str, int], dict[int, int | None]] = {}
+    held = store.rows_of("partition_states", facts).select("cluster", "incarnation", F.explode("brokers").alias("broker"))
+    for cluster, number, broker in held.distinct().collect():
+        found.setdefault((cluster, number), {})[broker] = None
+    asked = [
+        (*key, broker) for key, brokers in found.items() if key[0] in facts for broker in facts[key[0]].left_out(key[1], brokers)
+    ]
+    if asked:
+        frame = store.spark.createDataFrame(asked, "cluster STRING, incarnation INT, replica INT")
+        names = ["cluster", "incarnation", "replica"]
+        rows = store.rows_of("replica_timeline", facts).join(F.broadcast(frame), names)
+        first = F.when(F.count("*") == F.count("valid_from"), F.unix_micros(F.min("valid_from"))).alias("since")
+        for cluster, number, broker, since in rows.groupBy(*names).agg(first).collect():
+            found[cluster, number][broker] = since
+    return found
 
 
 def _replace_few(

@@ -125,3 +125,22 @@ def test_two_clusters_that_take_turns() -> None:
     # elections that no log holds
     assert incarnation_starts(markers((0, 2), (60, 3), (2 * HOUR, 1), (3 * HOUR, 4))) == [at(2 * HOUR)]
     assert incarnation_starts(markers((0, 2), (60, 3), (2 * HOUR, 1), (3 * HOUR, 90))) == [at(2 * HOUR)]
+
+
+def test_a_broker_epoch_that_falls_is_of_another_zookeeper() -> None:
+    def registered(second: float, broker: int, epoch: int) -> Marker:
+        return Marker(at(second), folder="broker-1", node=1, registered=(broker, epoch))
+
+    old = [registered(0, 1, 24), registered(0, 2, 40), registered(HOUR, 1, 70)]
+    assert incarnation_starts([*old, registered(2 * HOUR, 2, 90)]) == []
+    new = [registered(3 * HOUR, 1, 24), registered(3 * HOUR + 5, 2, 30)]
+    assert incarnation_starts([*old, *new]) == [at(3 * HOUR)]
+    assert incarnation_starts([*old, *new, registered(5 * HOUR, 2, 28)]) == [at(3 * HOUR), at(5 * HOUR)]
+    # its controller is elected in the same life, before or after; the process that registers has started before
+    for second in (3 * HOUR - 1, 3 * HOUR + 1):
+        elected = [Marker(at(60), 4), Marker(at(second), 1)]
+        assert incarnation_starts([*old, *elected, *new]) == [min(at(second), at(3 * HOUR))]
+    start = Marker(at(3 * HOUR - 20), folder="broker-1", node=1, started=True)
+    assert incarnation_starts([*old, start, *new]) == [at(3 * HOUR - 20)]
+    # two clocks
+    assert incarnation_starts([*old, registered(HOUR + 30, 1, 24)]) == []

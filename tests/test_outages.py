@@ -107,7 +107,7 @@ def test_all_of_them() -> None:
     died = [told(60, "broker_failed", 2, broker=1), told(80, "broker_stopping", 2)]
     assert brief(outages([*up, *died]))[-1] == (None, 80, None, "crashed")
     # a broker that assignments name and no line tells of may have served on
-    assert brief(outages([*up, *stop], assigned=[3])) == [(1, 60, None, "shut_down"), (2, 80, None, "shut_down")]
+    assert brief(outages([*up, *stop], assigned={3: None})) == [(1, 60, None, "shut_down"), (2, 80, None, "shut_down")]
 
 
 def test_the_order_of_delivery_does_not_matter() -> None:
@@ -205,6 +205,10 @@ def test_a_controller_that_fences_and_is_none_any_more() -> None:
     fence, renounced = told(40, "broker_fenced", 101, broker=1), told(40.3, "controller_renounced", 101)
     assert brief(outages([*up, fence])) == [(1, 40, None, "session_lost")]
     assert brief(outages([*up, fence, renounced])) == []
+    # this is what it fails in
+    failed = told(60, "active_controller_failed", 101, request="maybeFenceReplicas")
+    assert brief(outages([*up, fence, failed])) == []
+    assert brief(outages([*up, fence, failed._replace(request="writeNoOpRecord")])) == [(1, 40, None, "session_lost")]
 
 
 def test_what_a_standby_controller_prints() -> None:
@@ -315,3 +319,23 @@ def test_what_is_kept_of_work_is_the_first_and_the_last_line_of_an_hour() -> Non
         0: (10, 900),
         1: (3700, 3700),
     }
+
+
+def test_a_broker_with_replicas_that_the_first_list_leaves_out() -> None:
+    """Nothing was told of it before."""
+    seen = [*started(2), told(60, "active_brokers", 2, brokers=[2])]
+    assert brief(outages(seen)) == []
+    assert brief(outages(seen, {1: None, 2: None}))[:1] == [(1, 60, None, "absent")]
+    back = told(90, "broker_started", 2, broker=1)
+    assert brief(outages([*seen, back], {1: 50 * SECOND})) == [(1, 60, 90, "absent")]
+    # it was given replicas later, it has been heard of before, it is the one that speaks
+    assert brief(outages(seen, {1: 70 * SECOND})) == []
+    assert brief(outages([*seen, *started(1)], {1: None}))[0][3] == "session_lost"
+    assert brief(outages([seen[-1]._replace(brokers=[])], {2: None})) == []
+
+
+def test_a_first_start_that_takes_several_attempts() -> None:
+    failed = told(5, "broker_start_failed")
+    again = [told(30, "broker_starting"), told(32, "broker_registered", by="kafka.zk.KafkaZkClient", broker=1)]
+    assert [o.how for o in outages([told(0, "broker_starting"), failed, *again]) if o.broker == 1] == ["first_start"]
+    assert [o.how for o in outages([told(0, "broker_starting"), failed]) if o.broker == 1] == ["broke_down"]

@@ -59,6 +59,7 @@ class Event(NamedTuple):
     rack: str | None = None
     config: str | None = None
     config_value: str | None = None
+    request: str | None = None
 
     @property
     def is_present(self) -> bool:
@@ -70,6 +71,7 @@ EVENT_COLUMNS: tuple[str, ...] = Event._fields
 _OF_CLUSTERS = (
     "broker_epoch", "partitions_named", "error_code", "cluster_id", "kafka_version", "fenced", "in_controlled_shutdown", "quorum_node",
     "raft_epoch", "brokers", "rack", "config", "config_value",
+    "request",
 )  # fmt: skip
 _OF_PARTITIONS = (
     "leader", "leader_epoch", "isr", "replicas", "adding_replicas", "removing_replicas", "target_replicas", "previous_isr", "elr",

@@ -9,7 +9,7 @@ from typing import Any, Self
 from jobs.timelines.events import Event, PartitionKey, with_next
 from jobs.timelines.incarnations import Lineage, Marker, folder_of, incarnation, incarnation_ends, lineages
 from jobs.timelines.kraft_facts import FOREVER, KRaftFacts, Span, kraft_facts, registration_signs
-from jobs.timelines.outages import WORKING, Outage, Sign, is_start, outages
+from jobs.timelines.outages import WORKING, Outage, Sign, is_start, left_out, outages
 from jobs.timelines.settings import Setting, setting_of
 from jobs.timelines.summary import (
     CONTROLLER_LOG,
@@ -19,6 +19,7 @@ from jobs.timelines.summary import (
     METADATA_DUMP,
     METADATA_LOG,
     PARTITION_RECORDS,
+    REGISTERED_BY_ZOOKEEPER,
     SERVER_LOG,
     STATE_CHANGE_LOG,
     ZOOKEEPER_CONTROLLER,
@@ -126,7 +127,17 @@ class ClusterFacts:
             for e in self.summary.cluster_events.values()
             if e.ts is not None and is_start(e)
         ]
-        return heard + begun + [
+        registered = [
+            Marker(e.ts, folder=folder_of(e.file), node=e.node, registered=(e.broker, e.broker_epoch))
+            for e in self.summary.cluster_events.values()
+            if e.event_type in REGISTERED_BY_ZOOKEEPER
+            and e.ts is not None
+            and e.broker is not None
+            and e.broker_epoch is not None
+            # KRaft counts them anew
+            and (e.logger or "").startswith(("kafka.zk.", "kafka.controller."))
+        ]
+        return heard + begun + registered + [
             Marker(e.ts, e.controller_epoch if e.event_type in ELECTED else None, e.cluster_id, begins_metadata_log(e), folder_of(e.file), e.node)
             for e in self.summary.cluster_events.values()
             if e.ts is not None and (e.event_type in ELECTED or e.cluster_id is not None or begins_metadata_log(e))
@@ -232,15 +243,19 @@ class ClusterFacts:
             for number, some in events.items()
         }
 
-    def outages(self, number: int, assigned: Iterable[int] = ()) -> list[Outage]:
-        """The outages of one incarnation. assigned: the brokers that hold replicas."""
+    def left_out(self, number: int, assigned: Iterable[int]) -> set[int]:
+        """Of the brokers that hold replicas of one incarnation those of which it matters since when, to `outages`."""
+        return left_out(self.events_by_number.get(number, ()), assigned)
+
+    def outages(self, number: int, assigned: Mapping[int, int | None] | None = None) -> list[Outage]:
+        """The outages of one incarnation. assigned: the brokers that hold replicas, since when; null: not known, or of no importance."""
         more = registration_signs(self[number].kraft)
-        for broker, signs in self._work_by_number.get(number, {}).items():
+        for broker, signs in self.work_by_number.get(number, {}).items():
             more.setdefault(broker, []).extend(signs)
         return outages(self.events_by_number[number], assigned, more)
 
     @cached_property
-    def _work_by_number(self) -> dict[int, dict[int, list[Sign]]]:
+    def work_by_number(self) -> dict[int, dict[int, list[Sign]]]:
         """Incarnation -> broker -> lines by which it takes part, the first and the last of an hour."""
         found: dict[int, dict[int, list[Sign]]] = {}
         for (folder, node), hours in self.summary.worked.items():

@@ -17,7 +17,7 @@ FIRST_ELECTION_SKEW = CLOCK_SKEW // 12
 class Marker(NamedTuple):
     """A record that tells which life a cluster is in: an election with its controller epoch, a node that names the cluster id, or the
     first record of a metadata log; or (heard) the first line of a controller's term, which may be long after its election; or (started) the
-    start of a process. ts: microseconds.
+    start of a process; or (registered) a broker and its broker epoch. ts: microseconds.
     """
 
     ts: int
@@ -28,6 +28,7 @@ class Marker(NamedTuple):
     node: int | None = None
     heard: bool = False
     started: bool = False
+    registered: tuple[int, int] | None = None
 
     @property
     def place(self) -> "Place":
@@ -69,7 +70,8 @@ def incarnation_starts(markers: Iterable[Marker]) -> list[int]:
     more; of the two counts what tells more lives. Where no line names the id, its controller epochs start again: /controller_epoch in
     ZooKeeper only grows, so an election in an epoch that was reached before, later than clocks can differ, is one of another life; but a
     controller that could not write its epoch tries the same one again. Its first election need not be logged: that life goes back to the
-    first line of a term that was never heard of and is older than what had been reached, and to the start of the process that is elected. Two
+    first line of a term that was never heard of and is older than what had been reached, and to the start of the process that is elected. A
+    broker epoch is the transaction of ZooKeeper that made the broker's node (KIP-380), so one that falls is of another ZooKeeper, too. Two
     clusters that write to one place take turns: where the epochs of the one before go on, so does it, as a life of its own.
     """
     starts: list[int] = []
@@ -78,7 +80,14 @@ def incarnation_starts(markers: Iterable[Marker]) -> list[int]:
     reached, reached_at, reached_by = 0, None, None
     older: list[tuple[int, int]] = []
     started: dict[Place, int] = {}
+    newest: dict[int, tuple[int, int]] = {}
     reached_before = 0
+
+    def begun_by(marker: Marker, not_before: int) -> int:
+        """When the process started that is elected, or registers."""
+        own = started.get(marker.place, marker.ts)
+        return own if max(marker.ts - ELECTED_AT_START, not_before) < own else marker.ts
+
     markers = list(markers)
     logs = {marker.ts for marker in markers if marker.begins_log}
     by_log = len(logs) > len({marker.cluster_id for marker in markers} - {None})
@@ -93,6 +102,19 @@ def incarnation_starts(markers: Iterable[Marker]) -> list[int]:
         epoch = marker.controller_epoch
         if marker.started:
             started[marker.place] = marker.ts
+        if marker.registered is not None:
+            broker, broker_epoch = marker.registered
+            known, known_at = newest.get(broker, (-1, marker.ts))
+            if broker_epoch < known and marker.ts > known_at + CLOCK_SKEW:
+                # what is elected in this life may have been logged before it
+                if not starts or starts[-1] < known_at:
+                    starts.append(begun_by(marker, known_at))
+                    reached_before, reached, reached_at = reached, 0, None
+                    unnamed_start = marker.ts
+                newest.clear()
+            if broker_epoch >= known or not newest:
+                newest[broker] = broker_epoch, marker.ts
+            continue
         if epoch is None:
             continue
         if marker.heard:
@@ -103,9 +125,7 @@ def incarnation_starts(markers: Iterable[Marker]) -> list[int]:
         if reached_at is not None and epoch <= reached and not is_tried_again:
             later = marker.ts - reached_at
             if later > CLOCK_SKEW or (epoch == 1 and later > FIRST_ELECTION_SKEW):
-                own = started.get(marker.place, marker.ts)
-                begun = own if max(marker.ts - ELECTED_AT_START, reached_at) < own else marker.ts
-                starts.append(min([begun, *(ts for ts, term in older if term < epoch)]))
+                starts.append(min([begun_by(marker, reached_at), *(ts for ts, term in older if term < epoch)]))
                 unnamed_start = marker.ts
                 reached_before, reached, reached_at = reached, 0, None
         elif reached_at is not None and epoch - reached > FAR > epoch - reached_before > 0:

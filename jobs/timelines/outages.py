@@ -18,6 +18,9 @@ _STOPS = frozenset({STOPPING, STOPPED, SERVED})
 LISTED, PRESENT, ABSENT, KNOWN = "listed", "present", "absent", "known"
 # the first list of a controller that has started just now: who is not in it may have gone long before
 UNSEEN = "unseen"
+# it holds replicas, and a list leaves it out before anything else is told of it
+LEFT_OUT = "left_out"
+_MISSING = frozenset({ABSENT, UNSEEN, LEFT_OUT})
 # it takes part: it is controller, takes in what a controller sends, or leads (KRaft)
 WORKING = "working"
 # of the process that starts: the one before it has closed its logs, or has not
@@ -26,7 +29,7 @@ CLEAN, UNCLEAN = "clean", "unclean"
 IN_VAIN = "in_vain"
 _TAKEN = "all of the SocketServer Acceptors"
 # these do not show that its own life was logged by then
-_ASIDE = frozenset({ABSENT, UNSEEN, KNOWN, WORKING, CLEAN, UNCLEAN, IN_VAIN})
+_ASIDE = _MISSING | frozenset({KNOWN, WORKING, CLEAN, UNCLEAN, IN_VAIN})
 
 # event type -> (what it says, whom it is about, last parts of the loggers that it is taken from; empty: any)
 _SIGNS: dict[str, tuple[str, str, frozenset[str]]] = {
@@ -100,8 +103,9 @@ STOPPING_TOGETHER = 15 * 60 * 1_000_000
 # a broker that stops is in the list of the live ones until its session is closed: three requests to the controller, then its logs
 STILL_LISTED = 5 * 60 * 1_000_000
 _RENOUNCED = frozenset({"controller_renounced", "active_controller_failed"})
-# a controller that learns so soon after it fenced a broker that it is none has not written it
-RENOUNCED_AT_ONCE = 1_000_000
+# a controller that learns so soon after it fenced a broker that it is none has not written it; or this is what it fails in
+RENOUNCED_AT_ONCE, FENCE_FAILS = 1_000_000, 30_000_000
+_FENCING = frozenset({"maybeFenceReplicas", "maybeFenceStaleBroker"})
 # the session of a process that has died ends within this time
 SESSION_ENDS = 60_000_000
 # what a process that was started in vain says within this time is about itself
@@ -149,6 +153,7 @@ class _Open:
         self.since, self.how = first.ts, how
         # the newest broker epoch that it had
         self.epoch = epoch
+        self.is_first_start = how == FIRST_START
         # a start is all that tells that the process before it has ended
         self.is_by_start = first.said == STARTING
         # the last start came to nothing
@@ -176,6 +181,8 @@ class _Open:
         how, asked = self.how, self.stop_asked
         if how == CRASHED and self.closed_logs == {CLEAN}:
             how, asked = SHUT_DOWN, True
+        elif how == BROKE_DOWN and self.is_first_start and until is not None:
+            how = FIRST_START  # it took several attempts
         return Outage(broker, self.since, until, down_until, how, self.starting_at, None, asked, self.evidence)
 
     def has_served_since(self, lost: Sign) -> bool:
@@ -228,23 +235,51 @@ class _Open:
 
 
 def outages(
-    events: Iterable[Event], assigned: Iterable[int] = (), more: Mapping[int, Sequence[Sign]] | None = None
+    events: Iterable[Event],
+    assigned: Mapping[int, int | None] | None = None,
+    more: Mapping[int, Sequence[Sign]] | None = None,
 ) -> list[Outage]:
     """All outages of one incarnation, by broker and time; after them those in which no broker was left (broker None).
 
-    events: in any order; those that say nothing of a broker, or have no time stamp, count for nothing. assigned: brokers that hold replicas.
-    more: what was put together from several records; of WORKING those that are known to be brokers otherwise count.
+    events: in any order; those that say nothing of a broker, or have no time stamp, count for nothing. assigned: brokers that hold replicas,
+    since when; null: since before the logs. more: what was put together from several records; of WORKING those that are known to be brokers otherwise count.
     """
-    signs = _by_broker([e for e in events if e.ts is not None])
+    told = [e for e in events if e.ts is not None]
+    signs = _by_broker(told)
+    for broker, sign in _left_out(told, signs, assigned or {}):
+        signs[broker] = sorted([sign, *signs.get(broker, ())])
     for broker, some in (more or {}).items():
         if broker in signs or any(sign.said != WORKING for sign in some):
             signs[broker] = sorted({*signs.get(broker, ()), *some})
     found = [outage for broker in sorted(signs) for outage in _of_broker(broker, signs[broker])]
     whole: list[Outage] = []
-    if signs.keys() >= set(assigned):  # of a broker that nothing is known about, it is not known that it was gone
+    if signs.keys() >= (assigned or {}).keys():  # of a broker that nothing is known about, it is not known that it was gone
         known = {broker: [sign.ts for sign in some if sign.said not in _ASIDE] for broker, some in signs.items()}
         whole = list(_of_all(found, {broker: min(times) for broker, times in known.items() if times}))
     return [outage._replace(all_since=_within(outage, whole)) for outage in found] + whole
+
+
+def left_out(events: Iterable[Event], assigned: Iterable[int]) -> set[int]:
+    """Those of the brokers that hold replicas that a ZooKeeper controller's list leaves out before any line tells of them."""
+    told = [e for e in events if e.ts is not None]
+    return {broker for broker, _ in _left_out(told, _by_broker(told), dict.fromkeys(assigned))}
+
+
+def _left_out(
+    events: Iterable[Event], signs: Mapping[int, Sequence[Sign]], assigned: Mapping[int, int | None]
+) -> Iterator[tuple[int, Sign]]:
+    """What the first list says of a broker that it leaves out, where nothing was told of it before and it held replicas."""
+    lists = sorted(
+        (e.ts, e.record_id, frozenset((*(e.brokers or ()), e.node)))
+        for e in events
+        if e.event_type == "active_brokers" and e.ts is not None
+    )
+    for broker, since in sorted(assigned.items()):
+        first = min((sign.ts for sign in signs.get(broker, ()) if sign.said not in _MISSING), default=None)
+        for ts, record_id, present in lists:
+            if broker not in present and (first is None or ts < first) and (since is None or since <= ts):
+                yield broker, Sign(ts, LEFT_OUT, record_id)
+                break
 
 
 def _within(outage: Outage, whole: list[Outage]) -> int | None:
@@ -260,13 +295,17 @@ def _by_broker(events: list[Event]) -> dict[int, list[Sign]]:
     signs: dict[int, list[Sign]] = defaultdict(list)
     brokers: set[int] = set()
     listed: list[Event] = []
-    renounced = sorted((e.node, e.ts) for e in events if e.event_type in _RENOUNCED and e.ts is not None and e.node is not None)
+    renounced = [
+        (e.node, e.ts, FENCE_FAILS if e.request in _FENCING else RENOUNCED_AT_ONCE)
+        for e in events
+        if e.event_type in _RENOUNCED and e.ts is not None
+    ]
     for event in events:
         if not is_of_broker(event):
             continue
         assert event.ts is not None
         if event.event_type == "broker_fenced" and any(
-            node == event.node and 0 <= at - event.ts <= RENOUNCED_AT_ONCE for node, at in renounced
+            node == event.node and 0 <= at - event.ts <= within for node, at, within in renounced
         ):
             continue
         for said, broker in _about(event):
@@ -340,7 +379,7 @@ def _of_broker(broker: int, signs: list[Sign]) -> Iterator[Outage]:
             continue
         if sign.said in {FAILED, STOPPING, STOPPED} and sign.ts < in_vain + ENDS_IN_VAIN:
             continue
-        if sign.said in {ABSENT, UNSEEN} and sign.ts < served_at + LISTED_LATE:
+        if sign.said in _MISSING and sign.ts < served_at + LISTED_LATE:
             continue
         if now is None:
             how = _OPENS.get(sign.said)
@@ -348,6 +387,8 @@ def _of_broker(broker: int, signs: list[Sign]) -> Iterator[Outage]:
                 how = CRASHED if known else FIRST_START
             elif sign.said in {ABSENT, UNSEEN} and known:
                 how = SESSION_LOST if sign.said == ABSENT else ABSENT_AT_START
+            elif sign.said == LEFT_OUT:
+                how = ABSENT_AT_START
             if how is not None:
                 now = _Open(sign, how, epoch)
                 now.add(sign)
@@ -361,7 +402,7 @@ def _of_broker(broker: int, signs: list[Sign]) -> Iterator[Outage]:
             if not now.is_of_another_process(sign):
                 yield now.ended(broker, sign)
             now = None
-        elif sign.said in {ABSENT, UNSEEN}:
+        elif sign.said in _MISSING:
             now.down_until = sign.ts
         elif sign.said not in {PRESENT, WORKING, KNOWN}:
             now.add(sign)
@@ -413,7 +454,8 @@ def _is_gone_at(outage: Outage, at: int) -> bool:
 
 
 def _together(since: int, members: list[Outage], until: int | None) -> Outage:
-    asked = {member.stop_asked for member in members if since - member.since <= STOPPING_TOGETHER}
+    # of one that was gone when somebody looked for the first time nobody knows how it went
+    asked = {m.stop_asked for m in members if since - m.since <= STOPPING_TOGETHER and m.how != ABSENT_AT_START}
     how = SHUT_DOWN if True in asked and False not in asked else CRASHED
     evidence = list(dict.fromkeys(record for member in members for record in member.evidence[:2]))
     seen = [max(since, member.down_until) for member in members if member.down_until is not None]

@@ -45,10 +45,12 @@ PARTITION_RECORDS = frozenset({"partition_record", "partition_change_record"})
 TOPIC_GONE = frozenset({"topic_removed", "remove_topic_record"})
 # lists of the brokers that live, and lines that name one with its rack
 BROKERS_NAMED = frozenset({"active_brokers", "broker_change", "channel_connected"})
+# broker epochs as ZooKeeper gives them
+REGISTERED_BY_ZOOKEEPER = frozenset({"broker_registered", "broker_epochs"})
 # events of which each is kept
 CLUSTER_EVENTS = (
     TERM_BEGUN | ELECTION_HEARD | TERM_ENDED | REGISTRATION_REPLAYED | REGISTRATION_DECIDED | REGISTRATION_RECORDED | CONTROLLER_RUNS | TOPIC_GONE
-    | BROKER_EVENTS | BROKERS_NAMED | {
+    | BROKER_EVENTS | BROKERS_NAMED | REGISTERED_BY_ZOOKEEPER | {
         "broker_started", "deletion_completed", "active_controller_failed", "topic_record", "clear_elr_record", "snapshot_header_record",
         "feature_replayed", "assignment_changed", "topic_deletion_answered",
     }
