@@ -17,7 +17,7 @@ from jobs.timelines.spells import Deletion, Step, Surroundings, spells
 _IS_WRONG = "leader = -1 OR replicas IS NULL OR size(isr) < size(replicas) OR leader <> get(replicas, 0)"
 # the fields of `Spell`
 _COLUMNS = """cluster STRING, incarnation INT, topic STRING, partition INT, kind STRING, replica INT, since TIMESTAMP, until TIMESTAMP,
-  ended BOOLEAN, leader INT, isr ARRAY<INT>, replicas ARRAY<INT>, min_isr INT, record_id STRING, evidence ARRAY<STRING>, returned BOOLEAN,
+  ended BOOLEAN, is_end_seen BOOLEAN, leader INT, isr ARRAY<INT>, replicas ARRAY<INT>, min_isr INT, record_id STRING, evidence ARRAY<STRING>, returned BOOLEAN,
   missing ARRAY<INT>, silent ARRAY<INT>, alive_until TIMESTAMP, watched_until TIMESTAMP, back_at TIMESTAMP, down_at_end BOOLEAN,
   down_meanwhile ARRAY<INT>, signs ARRAY<STRING>, cause_broker INT, cause_since TIMESTAMP, cause_until TIMESTAMP, cause_how STRING,
   cause_all_since TIMESTAMP"""
@@ -79,6 +79,11 @@ def _surroundings(spark: SparkSession, facts: Mapping[str, ClusterFacts]) -> dic
         spark, "SELECT cluster, incarnation, broker, ts, record_id FROM broker_signs ORDER BY ts, record_id"
     ):
         signs.setdefault((cluster, number), {}).setdefault(broker, []).append((sign[0], sign[1]))
+    for cluster, one in facts.items():
+        for number, worked in one.work_by_number.items():
+            for broker, some in worked.items():
+                own = signs.setdefault((cluster, number), {}).setdefault(broker, [])
+                own[:] = sorted({*own, *((sign.ts, sign.record_id) for sign in some)})
     named: dict[tuple[str, int], set[int]] = {}
     for row in fact_frames.brokers_named(facts).to_pylist():
         named.setdefault((row["cluster"], row["incarnation"]), set()).add(row["broker"])

@@ -129,6 +129,19 @@ def test_replicas_that_are_others_now() -> None:
     assert not found("last_in_sync", steps((0, 4, [4])))
 
 
+def test_whether_the_end_is_seen() -> None:
+    told = steps((0, 1, ALL), (10, 1, [1, 2]), (40, 1, ALL))
+    assert [one.is_end_seen for one in found("out_of_sync", told)] == [True]
+    # up to then nobody tells of another one, or the leader goes, or nothing comes after
+    for some, by in (
+        (steps((0, 1, ALL), (10, 1, [1, 2]), (40, 1, [1, 2]), epochs=[1, 2, 9]), around()),
+        (told, around(gone(1, 30, 60))),
+        (told[:2], around(heard_until=20 * SECOND)),
+        (steps((0, 1, ALL), (10, 1, [1, 2])), around()),
+    ):
+        assert not found("out_of_sync", some, by)[0].is_end_seen
+
+
 def test_min_isr() -> None:
     told = steps((0, 1, ALL), (10, 1, [1]), (20, 1, ALL))
     assert brief(found("below_min_isr", told, min_isr=2)) == [(None, 10, 20, True)]
@@ -186,6 +199,9 @@ def test_a_broker_that_was_down_for_a_part_of_it() -> None:
     assert (spell.cause_broker, spell.back_at, spell.down_at_end, spell.down_meanwhile) == (None, 210 * SECOND, False, [3])
     (spell,) = found("out_of_sync", told, around(gone(3, 60, None, CRASHED)))
     assert (spell.back_at, spell.down_at_end) == (None, True)
+    # what goes at its end has nothing to do with it
+    (spell,) = found("out_of_sync", told, around(gone(3, 399, 450, CRASHED)))
+    assert (spell.down_meanwhile, spell.down_at_end) == (None, False)
 
 
 def test_signs_of_life() -> None:

@@ -69,7 +69,7 @@ def _next_to(epoch: int | None, after: int | None, most: int) -> bool:
 
 class Spell(NamedTuple):
     """until: when it was over, or the last moment that the logs tell of it: its begin where epochs are missing, the last line of an incarnation that
-    ended, the begin of an outage of all brokers or of the leader. returned (out_of_sync): the replica is in the next ISR
+    ended, the begin of an outage of all brokers or of the leader. is_end_seen: lines tell that it was over then. returned (out_of_sync): the replica is in the next ISR
     that is known, and others had stayed in it. missing: the brokers that are blamed, at the begin.
 
     cause_broker (null: all of them), cause_since, cause_until, cause_how, cause_all_since: the outage that explains it, as in broker_outages; null:
@@ -83,6 +83,7 @@ class Spell(NamedTuple):
     since: int
     until: int
     ended: bool
+    is_end_seen: bool
     leader: int | None
     isr: list[int] | None
     replicas: list[int] | None
@@ -159,7 +160,7 @@ def spells(
             continue
         if any(spell.since < at <= spell.until for at in gone_at):
             # the topic went in the meantime
-            spell = spell._replace(until=max(spell.since, told[held.last].valid_from or 0), ended=True)
+            spell = spell._replace(until=max(spell.since, told[held.last].valid_from or 0), ended=True, is_end_seen=False)
         explained = _with_cause(_cut(spell._replace(min_isr=min_isr), around), around)
         yield _with_life(explained, around) if spell.kind in _OF_MISSING else explained
 
@@ -214,8 +215,9 @@ def _spell(steps: Sequence[Step], held: _Held, around: Surroundings) -> Spell | 
     after = steps[held.last + 1] if held.last + 1 < len(steps) else None
     is_gap = after is not None and not last.is_followed_by(after)
     until = last.valid_from if is_gap else last.valid_to
-    if not is_gap and until is not None and around.heard_until is not None and until > around.heard_until:
-        until = max(around.heard_until, last.valid_from or 0)
+    is_end_seen = not is_gap and until is not None
+    if is_end_seen and until is not None and around.heard_until is not None and until > around.heard_until:
+        until, is_end_seen = max(around.heard_until, last.valid_from or 0), False
     owed, stayed = first.owed or [], first.isr or []
     missing: list[int] | None = [broker for broker in owed if broker not in stayed]
     if held.kind == LEADERLESS:
@@ -231,6 +233,7 @@ def _spell(steps: Sequence[Step], held: _Held, around: Surroundings) -> Spell | 
         since=first.valid_from,
         until=around.now if until is None else max(until, first.valid_from),
         ended=until is not None,
+        is_end_seen=is_end_seen,
         leader=last.leader,
         isr=last.isr,
         replicas=last.replicas,
@@ -249,7 +252,7 @@ def _cut(spell: Spell, around: Surroundings) -> Spell:
     if spell.kind in {LAST_IN_SYNC, OUT_OF_SYNC} and any(
         _is_down(outage, spell.leader, spell.since) for outage in around.outages
     ):
-        return spell._replace(until=spell.since, ended=True)
+        return spell._replace(until=spell.since, ended=True, is_end_seen=False)
     ends = [
         outage.since
         for outage in around.outages
@@ -259,7 +262,7 @@ def _cut(spell: Spell, around: Surroundings) -> Spell:
             or (spell.kind in {LAST_IN_SYNC, OUT_OF_SYNC} and outage.broker == spell.leader and outage.how != FIRST_START)
         )
     ]
-    return spell._replace(until=min(ends), ended=True) if ends else spell
+    return spell._replace(until=min(ends), ended=True, is_end_seen=False) if ends else spell
 
 
 def _is_down(outage: Outage, broker: int | None, at: int) -> bool:
@@ -310,7 +313,8 @@ def _with_life(spell: Spell, around: Surroundings) -> Spell:
         for outage in around.outages
         if outage.broker in missing
         and outage.how != FIRST_START
-        and outage.since < spell.until
+        # what goes at its end has nothing to do with it
+        and (outage.since + TOLD_LATE < spell.until or outage.since <= spell.since)
         and (outage.until is None or outage.until > spell.since)
     ]
     back = [outage.until for outage in down if outage.until is not None and outage.until < spell.until]

@@ -16,7 +16,7 @@ SELECT
   concat(min(concat(s.topic, '-', s.partition)), CASE WHEN count(*) > 1 THEN concat(' and ', count(*) - 1, ' more') ELSE '' END) AS thing,
   concat(count(*), ' partition(s), ', min(concat(s.topic, '-', s.partition)), ' for one, had fewer replicas in sync than min.insync.replicas (',
          min(s.min_isr), ') from ', date_format(min(s.since), 'yyyy-MM-dd HH:mm:ss'),
-         CASE WHEN bool_and(s.ended) THEN ' to ' ELSE ' to the end of the logs, ' END, date_format(max(s.until), 'yyyy-MM-dd HH:mm:ss'),
+         until_told(bool_and(s.ended), bool_and(s.is_end_seen), max(s.until)),
          '. ', coalesce(
            outage_told(s.cause_broker, s.cause_since, max(s.cause_until)),
            broker_life(array_sort(array_distinct(flatten(collect_list(s.missing)))), array_sort(array_distinct(flatten(collect_list(s.down_meanwhile)))),

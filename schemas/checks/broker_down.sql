@@ -58,13 +58,13 @@ SELECT
               WHEN d.starting_at IS NOT NULL THEN concat('; it was started at ', date_format(d.starting_at, 'yyyy-MM-dd HH:mm:ss'), ' and no line says that it serves')
               ELSE ' and is not back in these logs' END,
          CASE WHEN d.how = 'crashed' THEN '; no line tells it to stop. ' ELSE '. ' END,
-         CASE WHEN d.leaderless = 0 AND d.out_of_sync = 0 AND NOT d.is_watched THEN 'What became of its partitions these logs do not show'
-              WHEN d.leaderless = 0 AND d.others_leaderless THEN 'Partitions had no leader meanwhile; whether for want of it these logs do not show'
-              WHEN d.leaderless = 0 THEN 'No partition lost its leader for want of it'
-              ELSE concat(d.leaderless, ' partition(s) had no leader meanwhile', CASE WHEN d.longest >= 1000 THEN concat(', for up to ', round(d.longest / 1000), ' s') ELSE '' END,
+         CASE WHEN d.leaderless = 0 AND d.out_of_sync = 0 AND NOT d.is_watched THEN 'What became of its partitions is not known'
+              WHEN d.leaderless = 0 AND d.others_leaderless THEN 'Partitions had no leader meanwhile; whether for want of it is not known'
+              WHEN d.leaderless = 0 THEN 'No partition is known to have lost its leader for want of it'
+              ELSE concat('At least ', d.leaderless, ' partition(s) had no leader meanwhile', CASE WHEN d.longest >= 1000 THEN concat(', for up to ', round(d.longest / 1000), ' s') ELSE '' END,
                           CASE WHEN d.leaderless_now > 0 THEN concat('; ', d.leaderless_now, ' still have none') ELSE '' END) END,
          CASE WHEN d.out_of_sync = 0 THEN '.'
-              ELSE concat('; ', d.out_of_sync, ' were without its replica in the ISR',
+              ELSE concat('; at least ', d.out_of_sync, ' were without its replica in the ISR',
                           CASE WHEN d.out_of_sync_now > 0 THEN concat(', ', d.out_of_sync_now, ' still are.') ELSE '.' END) END) AS detail,
   concat_ws('|', d.broker, get(d.evidence, 0)) AS same,
   array_distinct(concat(d.evidence, coalesce(d.records, array()))) AS evidence, d.subjects

@@ -30,7 +30,7 @@ JOIN clocks k ON k.cluster = o.cluster
   AND (o.until IS NOT NULL OR o.incarnation = k.incarnation)
 JOIN (
   SELECT m.cluster, m.incarnation, m.all_since, array_sort(collect_set(m.broker)) AS brokers, max(m.starting_at) AS starting_at, bool_and(m.how = 'session_lost') AS sessions,
-    array_sort(collect_set(CASE WHEN m.how <> 'shut_down' THEN m.broker END)) AS unasked
+    array_sort(collect_set(CASE WHEN m.how NOT IN ('shut_down', 'absent') THEN m.broker END)) AS unasked
   FROM audited_broker_outages m WHERE m.broker IS NOT NULL AND m.all_since IS NOT NULL GROUP BY m.cluster, m.incarnation, m.all_since
 ) b ON b.cluster = o.cluster AND b.incarnation = o.incarnation AND b.all_since = o.since
 LEFT JOIN (

@@ -15,7 +15,7 @@ SELECT
   concat(count(*), ' partition(s) on broker ', s.replica, ' alone') AS thing,
   concat('Broker ', s.replica, ' held the only replica in sync of ', count(*), ' partition(s), ', min(concat(s.topic, '-', s.partition)),
          ' for one, from ', date_format(min(s.since), 'yyyy-MM-dd HH:mm:ss'),
-         CASE WHEN bool_and(s.ended) THEN ' to ' ELSE ' to the end of the logs, ' END, date_format(max(s.until), 'yyyy-MM-dd HH:mm:ss'),
+         until_told(bool_and(s.ended), bool_and(s.is_end_seen), max(s.until)),
          '; not in sync: ', array_join(array_sort(array_distinct(flatten(collect_list(s.missing)))), ', '), '. ', coalesce(
            outage_told(s.cause_broker, s.cause_since, max(s.cause_until)),
            broker_life(array_sort(array_distinct(flatten(collect_list(s.missing)))), array_sort(array_distinct(flatten(collect_list(s.down_meanwhile)))),

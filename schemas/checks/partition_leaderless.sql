@@ -24,7 +24,7 @@ WITH unexplained AS (
       PARTITION BY cluster, incarnation, last_isr ORDER BY since, topic, partition ROWS UNBOUNDED PRECEDING) AS episode
   FROM unexplained
 ), found AS (
-  SELECT cluster, incarnation, last_isr, episode, min(since) AS since, max(until) AS until, bool_and(ended) AS ended, count(DISTINCT topic, partition) AS partitions, count(*) AS times,
+  SELECT cluster, incarnation, last_isr, episode, min(since) AS since, max(until) AS until, bool_and(ended) AS ended, bool_and(is_end_seen) AS is_end_seen, count(DISTINCT topic, partition) AS partitions, count(*) AS times,
     min_by(struct(topic, partition, replicas, record_id), struct(since, topic, partition)) AS first,
     collect_list(struct(topic, partition, replica, since, CASE WHEN ended THEN until END AS until)) AS subjects,
     slice(array_distinct(flatten(collect_list(evidence))), 1, 20) AS evidence
@@ -38,10 +38,10 @@ SELECT
   concat(f.first.topic, '-', f.first.partition, CASE WHEN f.partitions > 1 THEN concat(' and ', f.partitions - 1, ' more') ELSE '' END) AS thing,
   concat(f.first.topic, '-', f.first.partition, CASE WHEN f.partitions > 1 THEN concat(' and ', f.partitions - 1, ' more') ELSE '' END,
          CASE WHEN f.ended THEN ' had' WHEN f.partitions = 1 THEN ' has' ELSE ' have' END, ' no leader', CASE WHEN f.times > f.partitions THEN concat(', ', f.times, ' times,') ELSE '' END, ' from ', date_format(f.since, 'yyyy-MM-dd HH:mm:ss'),
-         CASE WHEN f.ended THEN ' to ' ELSE ' to the end of the logs, ' END, date_format(f.until, 'yyyy-MM-dd HH:mm:ss'),
+         until_told(f.ended, f.is_end_seen, f.until),
          coalesce(concat('; replicas ', array_join(cast(f.first.replicas AS ARRAY<STRING>), ',')), ''),
          CASE WHEN size(f.last_isr) > 0 THEN concat('; last in sync: ', array_join(cast(f.last_isr AS ARRAY<STRING>), ',')) ELSE '' END,
-         '. No outage of a broker that would explain it is logged.') AS detail,
+         '. No outage of a broker that would explain it was found.') AS detail,
   concat_ws('|', f.first.topic, f.first.partition, f.first.record_id) AS same,
   f.evidence, f.subjects
 FROM found f

@@ -29,7 +29,7 @@ SELECT
          ' to ', array_join(cast(r.target_replicas AS ARRAY<STRING>), ','), ' began at ',
          date_format(r.started_at, 'yyyy-MM-dd HH:mm:ss'),
          CASE WHEN r.caught_up_at IS NOT NULL THEN concat('; its replicas had caught up at ', date_format(r.caught_up_at, 'yyyy-MM-dd HH:mm:ss'))
-              WHEN r.isr IS NULL OR size(r.missing) = 0 THEN '; the logs do not show that the added replicas caught up'
+              WHEN r.isr IS NULL OR size(r.missing) = 0 THEN '; that the added replicas caught up is not known'
               ELSE concat('; not in sync: ', array_join(cast(r.missing AS ARRAY<STRING>), ',')) END,
          CASE WHEN count(o.broker) > 0 THEN concat('; down: ', array_join(array_sort(collect_set(concat(o.broker, ' since ', date_format(o.since, 'yyyy-MM-dd HH:mm:ss')))), ', '))
               ELSE '' END,

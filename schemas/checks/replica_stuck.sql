@@ -20,7 +20,7 @@ SELECT
   concat(count(*), ' replica(s) of broker ', s.replica, ' in ', s.state) AS thing,
   concat('Since ', date_format(min(s.valid_from), 'yyyy-MM-dd HH:mm:ss'), ' (', round(max(unix_seconds(s.now) - unix_seconds(s.valid_from)) / 60),
          ' minutes) the controller holds ', count(*), ' replica(s) of broker ', s.replica, ' in ', s.state, ', ',
-         min(concat(s.topic, '-', s.partition)), ' for one. These logs do not show the broker down.') AS detail,
+         min(concat(s.topic, '-', s.partition)), ' for one. No outage of the broker was found.') AS detail,
   concat_ws('|', s.replica, s.state, min_by(s.record_id, struct(s.valid_from, s.topic, s.partition))) AS same,
   slice(array_sort(collect_set(s.record_id)), 1, 20) AS evidence,
   collect_list(struct(s.topic, s.partition, s.replica, s.valid_from AS since, CAST(NULL AS TIMESTAMP) AS until)) AS subjects

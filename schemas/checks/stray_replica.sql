@@ -26,7 +26,7 @@ SELECT
   concat(min(concat(s.topic, '-', s.partition)), CASE WHEN count(*) > 1 THEN concat(' and ', count(*) - 1, ' more') ELSE '' END, ' on broker ', s.node) AS thing,
   concat('Broker ', s.node, ' still held ', count(*), ' replica(s) that it had found to be stray, could not delete, or was told in vain to delete, at ', date_format(max(s.ts), 'yyyy-MM-dd HH:mm:ss'), ': ',
          array_join(slice(array_sort(collect_list(concat(s.topic, '-', s.partition))), 1, 10), ', '),
-         CASE WHEN count(*) > 10 THEN ', ..' ELSE '' END, '. These logs do not show that their files were deleted.') AS detail,
+         CASE WHEN count(*) > 10 THEN ', ..' ELSE '' END, '. That their files were deleted no line was found to tell.') AS detail,
   concat_ws('|', s.node, min(concat(s.topic, '-', s.partition))) AS same,
   slice(array_distinct(flatten(collect_list(s.records))), 1, 20) AS evidence,
   collect_list(struct(s.topic, s.partition, s.node AS replica, s.ts AS since, CAST(NULL AS TIMESTAMP) AS until)) AS subjects

@@ -1,7 +1,7 @@
 -- severity: warning
 -- title: Follower out of sync
--- why: The ISR lacks a replica for longer than under_replicated_minutes, outside of a reassignment, and no outage of its broker that is
---   logged explains it. A further failure has less to fall back on. While its broker is known to be down that is a part of broker_down;
+-- why: The ISR lacks a replica for longer than under_replicated_minutes, outside of a reassignment, and no outage of its broker that was
+--   found explains it. A further failure has less to fall back on. While its broker is known to be down that is a part of broker_down;
 --   where neither its own server.log nor a controller's log is at hand, the finding says that it may have been.
 -- do: See that the broker is up. If it is, look in its log for its fetchers (marked as failed, Error in response for fetch request), for a full disk or long
 --   garbage collections; restart it if it stands still.
@@ -36,7 +36,7 @@ SELECT
   concat('broker ', l.replica, ' in ', count(*), ' partition(s)') AS thing,
   concat('Replica ', l.replica, ' was missing from the ISR of ', count(*), ' partition(s), ', min(concat(l.topic, '-', l.partition)),
          ' for one, from ', date_format(min(l.begun), 'yyyy-MM-dd HH:mm:ss'),
-         CASE WHEN bool_and(l.ended) THEN ' to ' ELSE ' to the end of the logs, ' END, date_format(max(l.until), 'yyyy-MM-dd HH:mm:ss'), '. ',
+         until_told(bool_and(l.ended), bool_and(l.is_end_seen), max(l.until)), '. ',
          CASE WHEN max(d.node) IS NOT NULL THEN 'A log directory of its broker has failed.'
               WHEN max(coalesce(l.cause_until, l.back_at)) IS NOT NULL THEN 'Its broker had been down and serves again, but does not catch up.'
               ELSE broker_life(array_sort(array_distinct(flatten(collect_list(l.missing)))), array_sort(array_distinct(flatten(collect_list(l.down_meanwhile)))),
