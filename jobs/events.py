@@ -126,7 +126,7 @@ def parse(split: Split, parser: Parser, days: tuple[date, date] | None = None) -
         rows = {"events": parser.table(batch, source, last_line), "passed_over": passed_over(batch, source)}
         others = [record_id[:8] for _, _, record_id in batch.out_of_scope]
         ids = {"events": batch.record_ids(), "passed_over": others}
-        counts = Counter(records=batch.records, in_scope=batch.in_scope)
+        counts = Counter(records=batch.records, in_scope=len(ids["events"]))
         counts.update(out_of_scope=len(others), other_days=batch.other_days)
         number = (split.number << 40) + 2 * line_no + ends
         times = [rows[table][name].combine_chunks() for table, name in TIMES.items() if name in rows[table].column_names]
@@ -273,12 +273,14 @@ class OnWorkers:
 
     def copies(self, table: str, known: Any) -> Any:
         """number BIGINT, places ARRAY<INT>: as `Here.copies`; None where there are none."""
+        from pyspark.sql import Window
         from pyspark.sql import functions as F
 
         ids = self._blocks.select("number", F.posexplode(f"{table}_ids").alias("place", "id"))
-        first = F.min(F.struct("number", "place")).alias("first")
-        repeated = ids.groupBy("id").agg(F.count("*").alias("count"), first).filter("count > 1").persist()
-        again = ids.join(repeated, "id").filter(F.struct("number", "place") != F.col("first")).select("number", "place")
+        # few are: only of these it is asked which one is the first
+        repeated = ids.groupBy("id").count().filter("count > 1").select("id").persist()
+        nth = F.row_number().over(Window.partitionBy("id").orderBy("number", "place"))
+        again = ids.join(repeated, "id").withColumn("nth", nth).filter("nth > 1").select("number", "place")
         if known is not None:
             again = again.unionByName(ids.join(known, "id", "left_semi").select("number", "place"))
         elif repeated.isEmpty():

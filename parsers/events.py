@@ -195,15 +195,11 @@ class Identity:
     def __call__(self, node: int | None, raw: str) -> bytes:
         """The id of the next record, 16 bytes."""
         first = self.of_text(node, raw)
-        counts = self._counts
-        if first in counts or first in self._older:
-            number = counts[first] = (counts.get(first) or self._older[first]) + 1
-            return numbered(first, number)
-        if len(counts) >= self.REMEMBERED:
-            self._older, counts = counts, {}
-            self._counts = counts
-        counts[first] = 1
-        return first
+        number = self._counts.setdefault(first, 0) or self._older.get(first, 0)
+        self._counts[first] = number + 1
+        if len(self._counts) > self.REMEMBERED:
+            self._older, self._counts = self._counts, {}
+        return first if number == 0 else numbered(first, number + 1)
 
 
 def numbered(first: bytes, number: int) -> bytes:
@@ -216,7 +212,8 @@ class _Rule:
 
     def __init__(self, rule: Rule) -> None:
         pattern = compiled(rule.pattern)
-        self.rule, self.starts, self.contains, self.fullmatch = rule, rule.starts, rule.contains, pattern.fullmatch
+        self.rule, self.name, self.each = rule, rule.name, rule.each
+        self.starts, self.contains, self.fullmatch = rule.starts, rule.contains, pattern.fullmatch
         self.items_at = pattern.groupindex.get(ITEMS, 0) - 1
         self.groups = {name: at - 1 for name, at in pattern.groupindex.items() if name != ITEMS}
         self.item_groups: dict[str, int] = {}
@@ -251,14 +248,14 @@ class Batch:
     def __init__(self) -> None:
         self.claimed: dict[str, _Claimed] = defaultdict(_Claimed)
         self.out_of_scope: list[tuple[Record, int | None, bytes]] = []
-        self.records = self.in_scope = self.other_days = 0
+        self.records = self.other_days = 0
 
     def record_ids(self) -> list[bytes]:
         """Of the records in scope, in the order of their events in `Parser.table`."""
         return [
-            record_id
+            row[1]
             for claimed in self.claimed.values()
-            for (_, record_id, *_), item in zip(claimed.rows, claimed.items or repeat(0), strict=False)
+            for row, item in zip(claimed.rows, claimed.items or repeat(0), strict=False)
             if item == 0
         ]
 
@@ -392,8 +389,8 @@ class Parser:
         claimed, that_may_claim, idents, in_scope = batch.claimed, self._candidates.get, self._idents, self._in_scope
         of_cluster = {name for name, layout in self._layouts.items() if layout.of_cluster}
         default_node = source.node
-        for record in records:
-            batch.records += 1
+        number = 0
+        for number, record in enumerate(records, 1):  # noqa: B007
             _, layout, ts, _, logger, _, log_ident, statement, rest, raw, fits = record
             ident = idents.get(log_ident)
             if ident is None:
@@ -409,7 +406,6 @@ class Parser:
             if not kept and not everything:
                 batch.out_of_scope.append((record, node, record_id))
                 continue
-            batch.in_scope += 1
             kind, groups = _UNREAD, _NO_GROUPS
             candidates = that_may_claim(statement[:BEGINNING])
             if candidates is None:
@@ -417,17 +413,18 @@ class Parser:
             for rule in candidates if fits and kept else ():
                 if statement.startswith(rule.starts) and (rule.contains is None or rule.contains in statement):
                     found = rule.fullmatch(statement)
-                    kind = rule.rule.name if found is not None else _DRIFTED
+                    kind = rule.name if found is not None else _DRIFTED
                     groups = found.groups() if found is not None else _NO_GROUPS
                     break
             to = claimed[kind]
             thrown = throwable(rest) if rest else _NOT_THROWN
             if ident.node != node:
                 ident = ident._replace(node=node)
-            if groups and rule.rule.each is not None:
+            if groups and rule.each is not None:
                 self._add_items(to, rule, (record, record_id, ident, thrown, groups))
                 continue
             to.rows.append((record, record_id, ident, thrown, groups))
+        batch.records = number
         return batch
 
     @staticmethod

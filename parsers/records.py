@@ -7,6 +7,8 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import repeat
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from parsers.layouts import (
@@ -25,8 +27,7 @@ from parsers.patterns import GROUP, compiled
 
 # what no layout prints, but crashes (NUL padding), terminals (colours) and editors (byte order mark) leave
 NOT_PRINTED = re.compile(r"[\x00\x01]|\x1B\[[0-9;]*[A-Za-z]|\A\uFEFF")
-_ODD = re.compile("[\x00\x01\x1b\ufeff]")
-PLAIN = r"[^\n\x00\x01\x1b]*"
+_ODD = "\x00\x01\x1b\ufeff"
 _LINE_END = re.compile(r"\r\n|\n|\r")
 # a stack trace may be long, but a million lines of prose between two records are none
 LONGEST_TAIL = 20_000
@@ -75,6 +76,10 @@ def split_lines(text: str) -> list[str]:
     return _LINE_END.split(text) if "\r" in text else text.split("\n")
 
 
+def _is_odd(text: str) -> bool:
+    return any(odd in text for odd in _ODD)
+
+
 class Unwrapper:
     """Takes from a line what no layout prints: control characters, colours, what a collector put before it."""
 
@@ -82,7 +87,7 @@ class Unwrapper:
         self._wrapping = compiled(GROUP.sub("(?:", wrapping(wrappers))).match
 
     def __call__(self, line: str) -> str:
-        if _ODD.search(line):
+        if _is_odd(line):
             line = NOT_PRINTED.sub("", line)
         found = self._wrapping(line)
         return line[found.end() :] if found else line
@@ -188,31 +193,64 @@ def json_header(layout: Layout, line: str) -> Header | None:
     return layout.name, ts, level, first("logger") or None, first("thread") or None, message[:at], message[at:], thrown
 
 
+def _slots(pattern: str) -> tuple[re.Pattern[str], list[int]]:
+    """The pattern, and the number of the group of each of _SLOTS: of one that it has not that of a group that never matches."""
+    regex = compiled(f"{pattern}(?<absent>(?!))?")
+    return regex, [regex.groupindex.get(slot, regex.groupindex["absent"]) for slot in _SLOTS]
+
+
+def _is_usual(layout: Layout) -> bool:
+    """Whether it prints time stamps as Kafka's own layout does."""
+    return not layout.json and layout.time.startswith(_USUAL_TIME.removesuffix("{zone}"))
+
+
+def _header_of_slots(layout: Layout) -> Callable[[Sequence[str | None]], Header]:
+    """A function from the values of _SLOTS to a header, of a layout with the usual time stamps."""
+    name, fixed_logger = layout.name, layout.logger
+    fixed_zone = layout.time.removeprefix("{date} {clock}{fraction}").removeprefix("{zone}")
+
+    def header(slots: Sequence[str | None]) -> Header:
+        date, clock, fraction, zone, level, logger, thread, ident, statement, thrown = slots
+        ts = f"{date} {clock}.{fraction[1:]}{zone or fixed_zone}" if fraction else f"{date} {clock}{zone or fixed_zone}"
+        return name, ts, level, fixed_logger or logger, thread or None, ident or "", statement or "", thrown or None
+
+    return header
+
+
 def _header_of(layout: Layout, pattern: str) -> Callable[[str], Header | None]:
     """A function from a text to its header, if the layout's pattern takes the whole of it."""
-    # a slot that the pattern has not is the group that never matches
-    regex = compiled(f"(?:{pattern})(?<absent>(?!))?")
-    numbers = [regex.groupindex.get(slot, regex.groupindex["absent"]) for slot in _SLOTS]
-    fullmatch, name, fixed_logger = regex.fullmatch, layout.name, layout.logger
-    usual = layout.time.startswith(_USUAL_TIME.removesuffix("{zone}"))
-    fixed_zone = layout.time.removeprefix("{date} {clock}{fraction}").removeprefix("{zone}")
+    regex, numbers = _slots(f"(?:{pattern})")
+    fullmatch, usual, of_slots = regex.fullmatch, _is_usual(layout), _header_of_slots(layout)
 
     def header(text: str) -> Header | None:
         found = fullmatch(text)
         if found is None:
             return None
-        date, clock, fraction, zone, level, logger, thread, ident, statement, thrown = found.group(*numbers)
+        slots = found.group(*numbers)
         if usual:
-            ts: str | None = (
-                f"{date} {clock}.{fraction[1:]}{zone or fixed_zone}" if fraction else f"{date} {clock}{zone or fixed_zone}"
-            )
-        else:
-            values = {slot: value or "" for slot, value in found.groupdict().items()}
-            ts = layout.time.format_map(values).replace(",", ".")
-            ts = time_text(ts) if layout.time == EPOCH_MS else ts
-        return name, ts or None, level, fixed_logger or logger, thread or None, ident or "", statement, thrown
+            return of_slots(slots)
+        ts = layout.time.format_map({slot: value or "" for slot, value in found.groupdict().items()}).replace(",", ".")
+        stamp = (time_text(ts) if layout.time == EPOCH_MS else ts) or None
+        return (layout.name, stamp, *of_slots(slots)[2:])
 
     return header
+
+
+def _headers_at_once(layout: Layout) -> Callable[[Sequence[str]], Sequence[Header | None] | None]:
+    """A function from lines, as printed, to their headers (None: it has none in this layout); None where they have to be read one by one."""
+    regex, numbers = _slots(f"(?m)^(?:(?:{layout.line})|.*)$")
+    of_slots, slots, date = _header_of_slots(layout), itemgetter(*(number - 1 for number in numbers)), numbers[0] - 1
+
+    def headers(lines: Sequence[str]) -> Sequence[Header | None] | None:
+        text = "\n".join(lines)
+        # a line with what no layout prints is cleaned before it is read
+        if _is_odd(text):
+            return None
+        found = regex.findall(text)
+        # a header does not go on in the next line
+        return [of_slots(slots(groups)) if groups[date] else None for groups in found] if len(found) == len(lines) else None
+
+    return headers
 
 
 class Headers:
@@ -222,8 +260,10 @@ class Headers:
         """full_name: gives a logger in full, of what a layout that abbreviates prints and the log ident."""
         self._is_head = compiled("|".join(f"(?:{GROUP.sub('(?:', layout.head)})" for layout in layouts) or "(?!)").match
         self._lines = [self._reader(layout, layout.line, full_name) for layout in layouts]
-        # a line with what no layout prints is cleaned before it is read
-        self._plain = [self._reader(layout, layout.line.replace("[^\\n]*", PLAIN), full_name) for layout in layouts[:1]]
+        # the first layout, which most logs have
+        self.at_once: Callable[[Sequence[str]], Sequence[Header | None] | None] = lambda lines: None
+        if layouts and _is_usual(layouts[0]) and not layouts[0].cuts:
+            self.at_once = _headers_at_once(layouts[0])
         self._heads = [(layout.name, compiled(layout.head).match) for layout in layouts]
         self._whole = [self._reader(layout, layout.record, full_name) for layout in layouts if layout.record]
 
@@ -243,11 +283,6 @@ class Headers:
             return (*header[:3], full_name(header[3], header[5]), *header[4:])
 
         return with_full_name
-
-    @property
-    def plain_first(self) -> Callable[[str], Header | None]:
-        """Reads a line of the first layout, which most logs have, as it was printed."""
-        return self._plain[0] if self._plain else lambda _: None
 
     def begins(self, line: str) -> bool:
         """Whether the line begins a record."""
@@ -293,14 +328,13 @@ class RecordReader:
 
     def feed(self, lines: Sequence[str]) -> Iterator[Record]:
         """The records that end within these lines."""
-        headers, unwrapped = self._headers, self._unwrapped
-        first, begins, of_line = headers.plain_first, headers.begins, headers.of_line
+        headers, unwrapped, made = self._headers, self._unwrapped, Record._make
+        begins, of_line = headers.begins, headers.of_line
         line_no = self._next
         self._next += len(lines)
         self.lines += len(lines)
-        for printed in lines:
-            line = printed
-            header = first(line)
+        for printed, known in zip(lines, headers.at_once(lines) or repeat(None), strict=False):
+            line, header = printed, known
             if header is None:
                 line = unwrapped(line)
                 if not begins(line):
@@ -312,7 +346,7 @@ class RecordReader:
             if self._line_no:
                 # most records are one line
                 if self._header and not self._tail and not self._header[7]:
-                    yield Record(self._line_no, *self._header[:7], "", self._first)
+                    yield made((self._line_no, *self._header[:7], "", self._first, True))
                 else:
                     yield self._record()
             self._line_no, self._first, self._header, self._tail, self._ended = line_no, line, header, [], False

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from jobs import events, ingest
 from jobs.config import Cluster
 from parsers.events import Parser
+from parsers.records import Headers
 
 PARSER = Parser()
 TRACE = ["java.io.IOException: Broken pipe", "\tat a.b.C.d(C.java:1)", "Caused by: java.lang.Error", "\t... 3 more"]
@@ -131,3 +132,26 @@ def test_blocks_may_end_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for size in (1, 7, 100, 1000):
         monkeypatch.setattr(ingest, "BLOCK", size)
         assert rows_of(parsed(folder, 10**9)) == whole
+
+
+PIECES = [
+    "[2026-11-20 10:09:04,175]", "[2026-11-20T10:09:04+02:00]", " INFO ", " WARN", "[Controller id=1] ", "[", "]", "Broker 3 epoch 4 ", "stat", " (",
+    "kafka.Log)", "(kafka.log.Log:12)  ", "\x1b[31m", "\x00", "\u2028", "é", "",
+]  # fmt: skip
+
+
+@given(st.lists(st.one_of(st.lists(st.sampled_from(PIECES), max_size=8).map("".join), st.just(header(4))), max_size=6))
+def test_headers_that_are_read_at_once(lines: list[str]) -> None:
+    """The same as one by one, or that has to be done."""
+    headers = Headers([layout for layout in PARSER.ruleset.layouts if not layout.bare][:1])
+    found = headers.at_once(lines)
+    if found is not None:
+        assert list(found) == [headers.of_line(line) for line in lines]
+    else:
+        assert not lines or any(odd in line for line in lines for odd in "\x00\x1b[")
+
+
+def test_a_header_does_not_go_on_in_the_next_line() -> None:
+    lines = [header(1), "[2026-11-20 10:09:04,175] INFO [cut", "short] statement (kafka.controller.KafkaController)"]
+    found = list(PARSER.records("\n".join(lines)))
+    assert [(record.line_no, record.raw) for record in found] == [(1, lines[0]), (2, "\n".join(lines[1:]))]

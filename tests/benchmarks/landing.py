@@ -55,7 +55,7 @@ for line in sys.stdin:
     store = Store(spark, work / "base")
     store.open()
     begun = time.perf_counter()
-    with ingest.staged(files, store.root / "_staging") as source:
+    with ingest.staged(files, Path(store.root) / "_staging") as source:
         events.land(store, ingest.read(spark, source, built_in()), source, built_in())
     print(time.perf_counter() - begun, flush=True)
     shutil.rmtree(store.root)
