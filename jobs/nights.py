@@ -633,7 +633,7 @@ def _assigned_brokers(store: Store, facts: Mapping[str, ClusterFacts]) -> dict[t
         frame = store.spark.createDataFrame(asked, "cluster STRING, incarnation INT, replica INT")
         names = ["cluster", "incarnation", "replica"]
         rows = store.rows_of("replica_timeline", facts).join(F.broadcast(frame), names)
-        first = F.when(F.count("*") == F.count("valid_from"), F.unix_micros(F.min("valid_from"))).alias("since")
+        first = F.unix_micros(F.min("valid_from")).alias("since")
         for cluster, number, broker, since in rows.groupBy(*names).agg(first).collect():
             found[cluster, number][broker] = since
     return found

@@ -6,7 +6,6 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from jobs import fact_frames
 from jobs.by_topic import Rows, fold_topics
 from jobs.folding import rows_of
 from jobs.timelines import ClusterFacts
@@ -18,8 +17,8 @@ _IS_WRONG = "leader = -1 OR replicas IS NULL OR size(isr) < size(replicas) OR le
 # the fields of `Spell`
 _COLUMNS = """cluster STRING, incarnation INT, topic STRING, partition INT, kind STRING, replica INT, since TIMESTAMP, until TIMESTAMP,
   ended BOOLEAN, is_end_seen BOOLEAN, leader INT, isr ARRAY<INT>, replicas ARRAY<INT>, min_isr INT, record_id STRING, evidence ARRAY<STRING>, returned BOOLEAN,
-  missing ARRAY<INT>, silent ARRAY<INT>, alive_until TIMESTAMP, watched_until TIMESTAMP, back_at TIMESTAMP, down_at_end BOOLEAN,
-  down_meanwhile ARRAY<INT>, signs ARRAY<STRING>, cause_broker INT, cause_since TIMESTAMP, cause_until TIMESTAMP, cause_how STRING,
+  missing ARRAY<INT>, alive_at TIMESTAMP, back_at TIMESTAMP, down_at_end BOOLEAN,
+  down_meanwhile ARRAY<INT>, signs ARRAY<STRING>, cause_broker INT, cause_since TIMESTAMP, cause_until TIMESTAMP, cause_end_seen BOOLEAN, cause_how STRING,
   cause_all_since TIMESTAMP"""
 
 
@@ -74,9 +73,10 @@ def _surroundings(spark: SparkSession, facts: Mapping[str, ClusterFacts]) -> dic
         spark, f"SELECT cluster, incarnation, {', '.join(Outage._fields)} FROM audited_broker_outages"
     ):
         outages.setdefault((cluster, number), []).append(Outage(*outage))
-    signs: dict[tuple[str, int], dict[int | None, list[tuple[int, str]]]] = {}
+    signs: dict[tuple[str, int], dict[int, list[tuple[int, str]]]] = {}
     for cluster, number, broker, *sign in _rows(
-        spark, "SELECT cluster, incarnation, broker, ts, record_id FROM broker_signs ORDER BY ts, record_id"
+        spark,
+        "SELECT cluster, incarnation, broker, ts, record_id FROM broker_signs WHERE broker IS NOT NULL ORDER BY ts, record_id",
     ):
         signs.setdefault((cluster, number), {}).setdefault(broker, []).append((sign[0], sign[1]))
     for cluster, one in facts.items():
@@ -84,9 +84,6 @@ def _surroundings(spark: SparkSession, facts: Mapping[str, ClusterFacts]) -> dic
             for broker, some in worked.items():
                 own = signs.setdefault((cluster, number), {}).setdefault(broker, [])
                 own[:] = sorted({*own, *((sign.ts, sign.record_id) for sign in some)})
-    named: dict[tuple[str, int], set[int]] = {}
-    for row in fact_frames.brokers_named(facts).to_pylist():
-        named.setdefault((row["cluster"], row["incarnation"]), set()).add(row["broker"])
     listed: dict[tuple[str, int], list[tuple[int, frozenset[str]]]] = {}
     lists = """
         SELECT cluster, incarnation, ts, collect_set(topic) FROM audited_events WHERE event_type = 'topics' AND ts IS NOT NULL
@@ -100,7 +97,6 @@ def _surroundings(spark: SparkSession, facts: Mapping[str, ClusterFacts]) -> dic
             now=now[cluster],
             heard_until=facts[cluster].heard_until.get(number),
             outages=outages.get((cluster, number), []),
-            named=frozenset(named.get((cluster, number), ())),
             signs=signs.get((cluster, number), {}),
             topics_listed=listed.get((cluster, number), ()),
         )

@@ -325,13 +325,14 @@ def test_a_broker_with_replicas_that_the_first_list_leaves_out() -> None:
     """Nothing was told of it before."""
     seen = [*started(2), told(60, "active_brokers", 2, brokers=[2])]
     assert brief(outages(seen)) == []
-    assert brief(outages(seen, {1: None, 2: None}))[:1] == [(1, 60, None, "absent")]
+    assert brief(outages(seen, {1: 61 * SECOND, 2: None}))[:1] == [(1, 60, None, "absent")]
     back = told(90, "broker_started", 2, broker=1)
     assert brief(outages([*seen, back], {1: 50 * SECOND})) == [(1, 60, 90, "absent")]
-    # it was given replicas later, it has been heard of before, it is the one that speaks
-    assert brief(outages(seen, {1: 70 * SECOND})) == []
-    assert brief(outages([*seen, *started(1)], {1: None}))[0][3] == "session_lost"
-    assert brief(outages([seen[-1]._replace(brokers=[])], {2: None})) == []
+    # it was given replicas later, or nobody knows when; it has been heard of before; it is the one that speaks
+    assert brief(outages(seen, {1: 80 * SECOND})) == []
+    assert brief(outages(seen, {1: None})) == []
+    assert brief(outages([*seen, *started(1)], {1: 0}))[0][3] == "session_lost"
+    assert brief(outages([seen[-1]._replace(brokers=[])], {2: 0})) == []
 
 
 def test_a_first_start_that_takes_several_attempts() -> None:
@@ -339,3 +340,26 @@ def test_a_first_start_that_takes_several_attempts() -> None:
     again = [told(30, "broker_starting"), told(32, "broker_registered", by="kafka.zk.KafkaZkClient", broker=1)]
     assert [o.how for o in outages([told(0, "broker_starting"), failed, *again]) if o.broker == 1] == ["first_start"]
     assert [o.how for o in outages([told(0, "broker_starting"), failed]) if o.broker == 1] == ["broke_down"]
+
+
+def test_a_controller_that_reads_again_who_lives() -> None:
+    """It calls new whoever it finds: since when nobody tells."""
+    gone = [*started(1), *started(2), told(60, "broker_failed", 2, broker=1)]
+    elected = told(500, "controller_elected", 2, by="kafka.controller.KafkaController")
+    (outage,) = [o for o in outages([*gone, elected, told(501, "broker_started", 2, broker=1)]) if o.how == "session_lost"]
+    assert (outage.until, outage.is_end_seen) == (501 * SECOND, False)
+    (outage,) = [o for o in outages([*gone, elected, told(504, "broker_started", 2, broker=1)]) if o.how == "session_lost"]
+    assert (outage.until, outage.is_end_seen) == (504 * SECOND, True)
+
+
+def test_a_session_that_outlives_its_process() -> None:
+    stopped = [*started(1), *started(2), told(60, "broker_stopping", 1)]
+    listed = [told(4000, "active_brokers", 2, brokers=[1, 2]), told(4007, "broker_failed", 2, broker=1)]
+    assert brief(outages([*stopped, *listed])) == [(1, 60, None, "shut_down")]
+    assert brief(outages([*stopped, listed[0], listed[1]._replace(ts=4100 * SECOND)]))[0] == (1, 60, 4000, "shut_down")
+
+
+def test_a_broker_that_asks_to_stop_long_after_it_stopped() -> None:
+    up = [told(3, "broker_unfenced", 9, broker=1), told(60, "broker_shutdown_granted", 9, broker=1)]
+    again = told(4000, "controlled_shutdown_granted", 9, broker=1)
+    assert brief(outages([*up, again]))[:2] == [(1, 60, 4000, "shut_down"), (1, 4000, None, "shut_down")]

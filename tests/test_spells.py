@@ -107,6 +107,16 @@ def test_a_spell_goes_on_from_row_to_row() -> None:
     assert three.evidence == ["r1", "r2", "r3"]
 
 
+def test_a_partition_that_is_online_again_has_a_leader() -> None:
+    told = steps((0, 1, ALL), (10, -1, [1]), (40, -1, [1]), (70, -1, [1]), (90, 1, [1]))
+    online = [*told[:2], told[2]._replace(state="OnlinePartition"), *told[3:]]
+    assert brief(found("leaderless", told)) == [(None, 10, 90, True)]
+    assert brief(found("leaderless", online)) == [(None, 10, 40, True), (None, 70, 90, True)]
+    # the leader is gone, and the state follows
+    first = [told[0], told[1]._replace(state="OnlinePartition"), *told[2:]]
+    assert brief(found("leaderless", first)) == [(None, 10, 90, True)]
+
+
 def test_what_was_in_between_nobody_tells() -> None:
     told = steps((0, 1, ALL), (10, 1, [1, 2]), (40, 1, [1, 2]), (70, 1, ALL), epochs=[4, 5, 9, 10])
     assert brief(found("out_of_sync", told)) == [(3, 10, 10, True), (3, 40, 70, True)]
@@ -206,13 +216,15 @@ def test_a_broker_that_was_down_for_a_part_of_it() -> None:
 
 def test_signs_of_life() -> None:
     told = steps((0, 1, ALL), (10, 1, [1, 2]), (400, 1, ALL))
-    own = {3: [(5 * SECOND, "early"), (60 * SECOND, "own"), (500 * SECOND, "late")], None: [(70 * SECOND, "controller")]}
-    (spell,) = found("out_of_sync", told, around(signs=own, named=frozenset([3])))
-    assert (spell.silent, spell.alive_until, spell.watched_until) == ([], 60 * SECOND, 70 * SECOND)
-    assert spell.signs == ["controller", "own"]
-    # of a broker that no controller has named the controller's log tells nothing
-    (spell,) = found("out_of_sync", told, around(signs={None: own[None]}))
-    assert (spell.silent, spell.alive_until, spell.watched_until) == ([3], None, None)
+    own = {3: [(5 * SECOND, "early"), (60 * SECOND, "own"), (500 * SECOND, "late")]}
+    (spell,) = found("out_of_sync", told, around(signs=own))
+    assert (spell.alive_at, spell.signs) == (60 * SECOND, ["own"])
+    # of another one nobody knows
+    (spell,) = found("out_of_sync", told, around(signs={2: own[3]}))
+    assert (spell.alive_at, spell.signs) == (None, [])
+    last = steps((0, 1, ALL), (10, 1, [1]), (400, 1, ALL))
+    assert [one.alive_at for one in found("last_in_sync", last, around(signs=own))] == [None]
+    assert [one.alive_at for one in found("last_in_sync", last, around(signs=own | {2: own[3]}))] == [60 * SECOND]
 
 
 def test_a_topic_that_is_deleted_is_not_missed() -> None:
@@ -249,6 +261,10 @@ def test_an_isr_that_grew_with_an_election_had_grown_before() -> None:
 def test_the_last_one_in_sync_is_gone() -> None:
     told = steps((0, 1, ALL), (100, 1, [1]), (400, 1, ALL))
     assert brief(found("last_in_sync", told, around(gone(1, 60, 300)))) == [(1, 100, 100, True)]
+    # it comes back, and is alone still, by another line
+    again = steps((0, 1, ALL), (100, 1, [1]), (300, 1, [1]), (400, 1, ALL))
+    assert brief(found("last_in_sync", again, around(gone(1, 200, 290)))) == [(1, 100, 200, True), (1, 300, 400, True)]
+    assert brief(found("below_min_isr", again, around(gone(1, 200, 290)), min_isr=2)) == [(None, 100, 400, True)]
     # it comes back, and leads
     assert brief(found("last_in_sync", told, around(gone(1, 60, 102)))) == [(1, 100, 400, True)]
 

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from jobs.timelines.events import Event
+from jobs.timelines.events import Event, with_next
 from jobs.timelines.incarnations import CLOCK_SKEW
 
 # what an event says about a broker: about its speaker (`node`), or about the one that it names (`broker`, `brokers`)
@@ -102,16 +102,19 @@ FIRST_START = "first_start"  # these logs begin with its start
 STOPPING_TOGETHER = 15 * 60 * 1_000_000
 # a broker that stops is in the list of the live ones until its session is closed: three requests to the controller, then its logs
 STILL_LISTED = 5 * 60 * 1_000_000
+_ELECTED = frozenset({"controller_elected", "controller_epoch_incremented"})
 _RENOUNCED = frozenset({"controller_renounced", "active_controller_failed"})
 # a controller that learns so soon after it fenced a broker that it is none has not written it; or this is what it fails in
 RENOUNCED_AT_ONCE, FENCE_FAILS = 1_000_000, 30_000_000
-_FENCING = frozenset({"maybeFenceReplicas", "maybeFenceStaleBroker"})
+_FENCING = "maybeFenceReplicas"
 # the session of a process that has died ends within this time
 SESSION_ENDS = 60_000_000
 # what a process that was started in vain says within this time is about itself
 ENDS_IN_VAIN = 30_000_000
 # who is elected so soon after its start takes over what others left; later, it has seen them go
 FIRST_LIST = 15_000_000
+# a controller that is elected reads who lives, and calls them new, within this time
+READS_AGAIN = 2_000_000
 # a broker that registers is in the list of the live ones so much later
 LISTED_LATE = 10_000_000
 # a list that changes is told so long before the change itself
@@ -242,7 +245,7 @@ def outages(
     """All outages of one incarnation, by broker and time; after them those in which no broker was left (broker None).
 
     events: in any order; those that say nothing of a broker, or have no time stamp, count for nothing. assigned: brokers that hold replicas,
-    since when; null: since before the logs. more: what was put together from several records; of WORKING those that are known to be brokers otherwise count.
+    and since when at the latest; null: not known. more: what was put together from several records; of WORKING those that are known to be brokers otherwise count.
     """
     told = [e for e in events if e.ts is not None]
     signs = _by_broker(told)
@@ -262,7 +265,7 @@ def outages(
 def left_out(events: Iterable[Event], assigned: Iterable[int]) -> set[int]:
     """Those of the brokers that hold replicas that a ZooKeeper controller's list leaves out before any line tells of them."""
     told = [e for e in events if e.ts is not None]
-    return {broker for broker, _ in _left_out(told, _by_broker(told), dict.fromkeys(assigned))}
+    return {broker for broker, _ in _left_out(told, _by_broker(told), dict.fromkeys(assigned, 0))}
 
 
 def _left_out(
@@ -277,7 +280,7 @@ def _left_out(
     for broker, since in sorted(assigned.items()):
         first = min((sign.ts for sign in signs.get(broker, ()) if sign.said not in _MISSING), default=None)
         for ts, record_id, present in lists:
-            if broker not in present and (first is None or ts < first) and (since is None or since <= ts):
+            if broker not in present and (first is None or ts < first) and since is not None and since <= ts + FIRST_LIST:
                 yield broker, Sign(ts, LEFT_OUT, record_id)
                 break
 
@@ -295,8 +298,9 @@ def _by_broker(events: list[Event]) -> dict[int, list[Sign]]:
     signs: dict[int, list[Sign]] = defaultdict(list)
     brokers: set[int] = set()
     listed: list[Event] = []
+    appeared: list[Event] = []
     renounced = [
-        (e.node, e.ts, FENCE_FAILS if e.request in _FENCING else RENOUNCED_AT_ONCE)
+        (e.node, e.ts, FENCE_FAILS if e.request == _FENCING else RENOUNCED_AT_ONCE)
         for e in events
         if e.event_type in _RENOUNCED and e.ts is not None
     ]
@@ -312,16 +316,28 @@ def _by_broker(events: list[Event]) -> dict[int, list[Sign]]:
             if said == LISTED:
                 listed.append(event)
                 break
+            if event.event_type == "broker_started":
+                appeared.append(event)
+                brokers.add(broker)
+                break
             signs[broker].append(Sign(event.ts, said, event.record_id, -1 if event.broker_epoch is None else event.broker_epoch))
             if event.event_type not in _OF_ANY_NODE:
                 brokers.add(broker)
     begun: dict[int | None, list[int]] = defaultdict(list)
     for node, some in signs.items():
         begun[node] = [sign.ts for sign in some if sign.said in {STARTING, SERVING}]
+    for event in appeared:
+        begun[event.broker].append(event.ts or 0)
     for event in events:
         # of one that is elected again after its own session had ended, too
         if event.event_type == "controller_resigned" and event.ts is not None:
             begun[event.node].append(event.ts)
+    elected = {(e.node, e.ts) for e in events if e.event_type in _ELECTED}
+    for event in appeared:
+        assert event.ts is not None
+        assert event.broker is not None
+        is_read = any(node == event.node and 0 <= event.ts - (at or 0) <= READS_AGAIN for node, at in elected)
+        signs[event.broker].append(Sign(event.ts, PRESENT if is_read else SERVING, event.record_id))
     changed = {broker: [sign.ts for sign in some if sign.said in {LOST, SERVING}] for broker, some in signs.items()}
     for event in listed:
         assert event.ts is not None
@@ -371,7 +387,9 @@ def _of_broker(broker: int, signs: list[Sign]) -> Iterator[Outage]:
     now: _Open | None = None
     known, epoch, served_at = False, -1, -LISTED_LATE
     in_vain = -ENDS_IN_VAIN
-    for sign in signs:
+    for sign, after in with_next(signs):
+        if now is not None and _outlives_its_process(sign, after):
+            continue
         if sign.said == IN_VAIN:
             in_vain = sign.ts
             if now is not None and now.is_by_start:
@@ -392,7 +410,9 @@ def _of_broker(broker: int, signs: list[Sign]) -> Iterator[Outage]:
             if how is not None:
                 now = _Open(sign, how, epoch)
                 now.add(sign)
-        elif (sign.said == SERVED and not now.is_stopping) or (sign.said == LOST and now.has_served_since(sign)):
+        elif (sign.said == SERVED and (not now.is_stopping or sign.ts > now.stopping_at + STILL_LISTED)) or (
+            sign.said == LOST and now.has_served_since(sign)
+        ):
             # it served up to then: nobody else is asked to stop, or loses the session of a newer registration
             if not now.is_of_another_process(sign):
                 yield now.ended(broker, sign)
@@ -411,6 +431,11 @@ def _of_broker(broker: int, signs: list[Sign]) -> Iterator[Outage]:
         served_at = sign.ts if sign.said == SERVING else served_at
     if now is not None:
         yield now.outage(broker, None, None)
+
+
+def _outlives_its_process(sign: Sign, after: Sign | None) -> bool:
+    """Whether a list names a broker only because its session has not ended yet."""
+    return sign.said == PRESENT and after is not None and after.said in {LOST, *_MISSING} and after.ts < sign.ts + SESSION_ENDS
 
 
 _OPENS = {

@@ -15,6 +15,8 @@ NOT_PREFERRED = "not_preferred"  # the preferred leader is in sync and does not 
 KINDS = (LEADERLESS, OUT_OF_SYNC, LAST_IN_SYNC, BELOW_MIN_ISR, NOT_PREFERRED)
 # of these it is asked whether the brokers that are missing lived
 _OF_MISSING = frozenset({OUT_OF_SYNC, LAST_IN_SYNC, BELOW_MIN_ISR})
+# of these the leader tells
+_OF_LEADER = frozenset({OUT_OF_SYNC, LAST_IN_SYNC})
 
 SECOND = 1_000_000
 # an outage is told so long after the first change that follows from it, one that a session's end tells later
@@ -73,9 +75,9 @@ class Spell(NamedTuple):
     that is known, and others had stayed in it. missing: the brokers that are blamed, at the begin.
 
     cause_broker (null: all of them), cause_since, cause_until, cause_how, cause_all_since: the outage that explains it, as in broker_outages; null:
-    the logs name none. back_at, down_at_end: the last end of an outage of a broker that is blamed within the spell; whether one goes on at its end.
-    Where no outage explains it: silent, those of the missing whose own server.log has no record within the spell; alive_until, the newest such
-    record of the others; watched_until, of the controller's log. down_meanwhile: those that were down for a part of it; signs: these records.
+    the logs name none; cause_end_seen: lines tell that it was over then. back_at, down_at_end: the last end of an outage of a broker that is
+    blamed within the spell; whether one goes on at its end. down_meanwhile: those that were down for a part of it. alive_at: where no outage
+    explains it and all of the missing wrote within the spell, when one of them did. signs: these records.
     """
 
     kind: str
@@ -92,9 +94,7 @@ class Spell(NamedTuple):
     evidence: list[str]
     returned: bool = False
     missing: list[int] | None = None
-    silent: list[int] | None = None
-    alive_until: int | None = None
-    watched_until: int | None = None
+    alive_at: int | None = None
     back_at: int | None = None
     down_at_end: bool = False
     down_meanwhile: list[int] | None = None
@@ -102,6 +102,7 @@ class Spell(NamedTuple):
     cause_broker: int | None = None
     cause_since: int | None = None
     cause_until: int | None = None
+    cause_end_seen: bool | None = None
     cause_how: str | None = None
     cause_all_since: int | None = None
 
@@ -110,19 +111,17 @@ class Spell(NamedTuple):
 class Surroundings:
     """What the spells of one incarnation are judged by.
 
-    now: the newest moment of the logs. topics_listed: when a controller told all topics that there are, in order of time. heard_until: the last line of an incarnation that ended. named: the brokers that a controller has named:
-    of others its log tells nothing. signs: broker -> (time, record) in order of time at which its own server.log was written; null: the
-    controller's log.
+    now: the newest moment of the logs. topics_listed: when a controller told all topics that there are, in order of time. heard_until: the last line of an incarnation that ended. signs: broker -> (time, record) in order of time
+    of lines of its own.
     """
 
     now: int
     heard_until: int | None = None
     outages: Sequence[Outage] = ()
-    named: frozenset[int] = frozenset()
-    signs: Mapping[int | None, Sequence[tuple[int, str]]] = field(default_factory=dict)
+    signs: Mapping[int, Sequence[tuple[int, str]]] = field(default_factory=dict)
     topics_listed: Sequence[tuple[int, frozenset[str]]] = ()
 
-    def newest_sign(self, broker: int | None, at: int) -> tuple[int, str] | None:
+    def newest_sign(self, broker: int, at: int) -> tuple[int, str] | None:
         """The newest one up to a moment."""
         signs = self.signs.get(broker, ())
         place = bisect_right(signs, at, key=lambda sign: sign[0])
@@ -154,7 +153,7 @@ def spells(
     gone_at = [at for at, topics in around.topics_listed if topic not in topics]
     told = [step for step in steps if step.leader is not None or step.state == "NonExistentPartition"]
     goes = list(deletions)
-    for held in _held(told, min_isr):
+    for held in _held(told, min_isr, around):
         spell = _spell(told, held, around)
         if spell is None or any(one.explains(spell) for one in goes):
             continue
@@ -163,6 +162,13 @@ def spells(
             spell = spell._replace(until=max(spell.since, told[held.last].valid_from or 0), ended=True, is_end_seen=False)
         explained = _with_cause(_cut(spell._replace(min_isr=min_isr), around), around)
         yield _with_life(explained, around) if spell.kind in _OF_MISSING else explained
+
+
+def _ends(outage: Outage, before: Step, after: Step) -> bool:
+    """Whether the leader of a step, or all brokers, went in it."""
+    if outage.broker not in (None, before.leader) or outage.how == FIRST_START or after.valid_from is None:
+        return False
+    return (before.valid_from or 0) < outage.since < after.valid_from
 
 
 class _Held(NamedTuple):
@@ -193,13 +199,16 @@ def _conditions(step: Step, min_isr: int | None) -> list[tuple[str, int | None]]
     return found + [(OUT_OF_SYNC, broker) for broker in owed or () if step.leader >= 0 and isr is not None and broker not in isr]
 
 
-def _held(steps: Sequence[Step], min_isr: int | None) -> Iterator[_Held]:
-    """Each time in which a condition held from step to step."""
+def _held(steps: Sequence[Step], min_isr: int | None, around: Surroundings) -> Iterator[_Held]:
+    """Each time in which a condition held from step to step. One whose leader goes may hold again from the next step on."""
     begun: dict[tuple[str, int | None], int] = {}
     for n, step in enumerate(steps):
-        conditions = _conditions(step, min_isr)
+        is_elected = n > 0 and steps[n - 1].state == "OfflinePartition" and step.state == "OnlinePartition" and step.leader == -1
+        # that its leader is another one now is told, but not which
+        conditions = [] if is_elected else _conditions(step, min_isr)
         goes_on = n > 0 and steps[n - 1].is_followed_by(step)
-        for key in [key for key in begun if not goes_on or key not in conditions]:
+        lost = n > 0 and any(_ends(outage, steps[n - 1], step) for outage in around.outages)
+        for key in [key for key in begun if not goes_on or key not in conditions or (lost and key[0] in _OF_LEADER)]:
             yield _Held(*key, begun.pop(key), n - 1)
         for key in conditions:
             begun.setdefault(key, n)
@@ -249,18 +258,13 @@ def _cut(spell: Spell, around: Surroundings) -> Spell:
     """It, up to the moment at which nobody is left who would know."""
     if spell.kind == LEADERLESS:
         return spell
-    if spell.kind in {LAST_IN_SYNC, OUT_OF_SYNC} and any(
-        _is_down(outage, spell.leader, spell.since) for outage in around.outages
-    ):
+    if spell.kind in _OF_LEADER and any(_is_down(outage, spell.leader, spell.since) for outage in around.outages):
         return spell._replace(until=spell.since, ended=True, is_end_seen=False)
     ends = [
         outage.since
         for outage in around.outages
         if spell.since < outage.since < spell.until
-        and (
-            outage.broker is None
-            or (spell.kind in {LAST_IN_SYNC, OUT_OF_SYNC} and outage.broker == spell.leader and outage.how != FIRST_START)
-        )
+        and (outage.broker is None or (spell.kind in _OF_LEADER and outage.broker == spell.leader and outage.how != FIRST_START))
     ]
     return spell._replace(until=min(ends), ended=True, is_end_seen=False) if ends else spell
 
@@ -290,6 +294,7 @@ def _with_cause(spell: Spell, around: Surroundings) -> Spell:
         cause_broker=cause.broker,
         cause_since=cause.since,
         cause_until=cause.until,
+        cause_end_seen=cause.is_end_seen,
         cause_how=cause.how,
         cause_all_since=cause.all_since,
     )
@@ -327,15 +332,8 @@ def _with_life(spell: Spell, around: Surroundings) -> Spell:
     )
     if spell.cause_since is not None:
         return told
-    newest = {
-        broker: sign
-        for broker in (*missing, None)
-        if (sign := around.newest_sign(broker, spell.until)) and sign[0] >= spell.since
-    }
-    watched = newest.get(None) if around.named.issuperset(missing) else None
-    return told._replace(
-        silent=sorted(broker for broker in set(missing) if broker not in newest),
-        alive_until=max((at for broker, (at, _) in newest.items() if broker is not None), default=None),
-        watched_until=watched and watched[0],
-        signs=sorted({record for _, record in newest.values()}) + records,
-    )
+    newest = [around.newest_sign(broker, spell.until) for broker in missing]
+    wrote = [sign for sign in newest if sign is not None and sign[0] >= spell.since]
+    if not wrote or len(wrote) < len(missing):
+        return told
+    return told._replace(alive_at=min(at for at, _ in wrote), signs=sorted({record for _, record in wrote}) + records)

@@ -14,18 +14,14 @@ SELECT
   CAST(NULL AS INT) AS replica, s.cause_broker AS node,
   min(s.since) AS first_seen, max(s.until) AS last_seen, bool_and(s.ended) AS ended,
   concat(min(concat(s.topic, '-', s.partition)), CASE WHEN count(*) > 1 THEN concat(' and ', count(*) - 1, ' more') ELSE '' END) AS thing,
-  concat(count(*), ' partition(s), ', min(concat(s.topic, '-', s.partition)), ' for one, had fewer replicas in sync than min.insync.replicas (',
-         min(s.min_isr), ') from ', date_format(min(s.since), 'yyyy-MM-dd HH:mm:ss'),
-         until_told(bool_and(s.ended), bool_and(s.is_end_seen), max(s.until)),
-         '. ', coalesce(
-           outage_told(s.cause_broker, s.cause_since, max(s.cause_until)),
+  concat('Fewer replicas were in sync than min.insync.replicas (', min(s.min_isr), '): ', when_told(count(*), min(concat(s.topic, '-', s.partition)), min(s.since), bool_and(s.ended), bool_and(s.is_end_seen), max(s.until)), '.', coalesce(
+           outage_told(s.cause_broker, s.cause_how, s.cause_since, max(s.cause_until), bool_and(s.cause_end_seen)),
            broker_life(array_sort(array_distinct(flatten(collect_list(s.missing)))), array_sort(array_distinct(flatten(collect_list(s.down_meanwhile)))),
-                     array_sort(array_distinct(flatten(collect_list(s.silent)))),
-                     max(s.alive_until), CASE WHEN bool_and(size(s.silent) = 0 OR s.watched_until IS NOT NULL) THEN max(coalesce(s.watched_until, s.alive_until)) END))) AS detail,
+             CASE WHEN bool_and(s.alive_at IS NOT NULL) THEN min(s.alive_at) END))) AS detail,
   concat_ws('|', min_by(s.topic, struct(s.since, s.topic, s.partition)), min_by(s.record_id, struct(s.since, s.topic, s.partition))) AS same,
   array_distinct(concat(slice(array_distinct(flatten(collect_list(s.evidence))), 1, 20), slice(array_distinct(flatten(collect_list(s.signs))), 1, 5))) AS evidence,
   collect_list(struct(s.topic, s.partition, s.replica, s.since, CASE WHEN s.ended THEN s.until END AS until)) AS subjects,
   max(named_struct('node', CASE WHEN s.cause_all_since IS NULL THEN s.cause_broker END, 'since', coalesce(s.cause_all_since, s.cause_since))) AS outage
 FROM partition_spells s
 WHERE s.kind = 'below_min_isr' AND s.until >= s.since + make_dt_interval(0, 0, 0, below_min_isr_seconds(s.cluster, s.topic))
-GROUP BY s.cluster, s.incarnation, s.cause_broker, s.cause_since, s.cause_all_since, unexplained_hour(s.cause_since, s.since)
+GROUP BY s.cluster, s.incarnation, s.cause_broker, s.cause_since, s.cause_all_since, s.cause_how, unexplained_hour(s.cause_since, s.since)

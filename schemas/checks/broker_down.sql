@@ -21,18 +21,10 @@ WITH hit AS (
   FROM (SELECT *, until >= since + make_dt_interval(0, 0, 0, leaderless_seconds(cluster, topic)) AS overdue FROM partition_spells)
   WHERE kind IN ('leaderless', 'out_of_sync') AND cause_broker IS NOT NULL
   GROUP BY cluster, incarnation, cause_broker, cause_since
-), watched AS (
-  -- hours in which a node prints what becomes of partitions
-  SELECT DISTINCT cluster, node, hour FROM audited_coverage WHERE partition_changes = 'observed' AND records > 0 AND hour IS NOT NULL
-    AND (logger LIKE '%state.change.logger' OR logger LIKE 'org.apache.kafka.controller.%')
 ), down AS (
   SELECT o.*, k.now, coalesce(o.until, k.now) AS last_seen, h.subjects, h.records, coalesce(h.leaderless, 0) AS leaderless,
     coalesce(h.leaderless_now, 0) AS leaderless_now, coalesce(h.leaderless_long, 0) AS leaderless_long,
     coalesce(h.out_of_sync, 0) AS out_of_sync, coalesce(h.out_of_sync_now, 0) AS out_of_sync_now, h.longest,
-    EXISTS (SELECT 1 FROM watched w WHERE w.cluster = o.cluster AND NOT w.node <=> o.broker
-            AND w.hour = date_trunc('HOUR', o.since)) AS is_watched,
-    EXISTS (SELECT 1 FROM partition_spells p WHERE p.cluster = o.cluster AND p.incarnation = o.incarnation AND p.kind = 'leaderless' AND p.cause_broker IS NULL
-            AND p.since <= coalesce(o.until, k.now) AND p.until >= o.since) AS others_leaderless,
     coalesce(o.down_until, k.now) >= o.since + make_dt_interval(0, 0, broker_down_minutes(o.cluster, NULL)) AS long
   FROM audited_broker_outages o
   JOIN clocks k ON k.cluster = o.cluster AND k.now >= o.since
@@ -57,15 +49,14 @@ SELECT
          CASE WHEN d.until IS NOT NULL THEN concat(CASE WHEN d.until = d.down_until THEN ' and served again at ' ELSE ' and was back by ' END, date_format(d.until, 'yyyy-MM-dd HH:mm:ss'))
               WHEN d.starting_at IS NOT NULL THEN concat('; it was started at ', date_format(d.starting_at, 'yyyy-MM-dd HH:mm:ss'), ' and no line says that it serves')
               ELSE ' and is not back in these logs' END,
-         CASE WHEN d.how = 'crashed' THEN '; no line tells it to stop. ' ELSE '. ' END,
-         CASE WHEN d.leaderless = 0 AND d.out_of_sync = 0 AND NOT d.is_watched THEN 'What became of its partitions is not known'
-              WHEN d.leaderless = 0 AND d.others_leaderless THEN 'Partitions had no leader meanwhile; whether for want of it is not known'
-              WHEN d.leaderless = 0 THEN 'No partition is known to have lost its leader for want of it'
-              ELSE concat('At least ', d.leaderless, ' partition(s) had no leader meanwhile', CASE WHEN d.longest >= 1000 THEN concat(', for up to ', round(d.longest / 1000), ' s') ELSE '' END,
-                          CASE WHEN d.leaderless_now > 0 THEN concat('; ', d.leaderless_now, ' still have none') ELSE '' END) END,
-         CASE WHEN d.out_of_sync = 0 THEN '.'
-              ELSE concat('; at least ', d.out_of_sync, ' were without its replica in the ISR',
-                          CASE WHEN d.out_of_sync_now > 0 THEN concat(', ', d.out_of_sync_now, ' still are.') ELSE '.' END) END) AS detail,
+         '.',
+         -- what lines do not tell of is not denied
+         CASE WHEN d.leaderless > 0
+              THEN concat(' At least ', d.leaderless, ' partition(s) had no leader meanwhile', CASE WHEN d.longest >= 1000 THEN concat(', for up to ', round(d.longest / 1000), ' s') ELSE '' END,
+                          CASE WHEN d.leaderless_now > 0 THEN concat('; ', d.leaderless_now, ' still have none.') ELSE '.' END) ELSE '' END,
+         CASE WHEN d.out_of_sync > 0
+              THEN concat(' At least ', d.out_of_sync, ' partition(s) were without its replica in the ISR', CASE WHEN d.out_of_sync_now > 0 THEN concat(', ', d.out_of_sync_now, ' still are.') ELSE '.' END)
+              ELSE '' END) AS detail,
   concat_ws('|', d.broker, get(d.evidence, 0)) AS same,
   array_distinct(concat(d.evidence, coalesce(d.records, array()))) AS evidence, d.subjects
 FROM down d

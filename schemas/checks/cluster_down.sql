@@ -17,10 +17,8 @@ SELECT
   CASE WHEN size(b.brokers) = 1 THEN concat(CASE WHEN x.others IS NULL THEN 'its only broker, ' ELSE 'the last one was broker ' END, get(b.brokers, 0)) ELSE concat(CASE WHEN x.others IS NULL THEN 'all ' ELSE 'the last ' END, size(b.brokers), ' brokers') END AS thing,
   concat('From ', date_format(o.since, 'yyyy-MM-dd HH:mm:ss'),
          CASE WHEN o.until IS NULL THEN ' on' ELSE concat(CASE WHEN o.until = o.down_until THEN ' to ' ELSE ' and not after ' END, date_format(o.until, 'yyyy-MM-dd HH:mm:ss')) END,
-         ' no broker served (', array_join(b.brokers, ', '), '). ',
-         CASE WHEN o.how = 'shut_down' AND o.stop_asked THEN 'All were told to stop.'
-              WHEN o.how = 'shut_down' THEN concat('They were told to stop; of ', array_join(b.unasked, ', '), ' the records do not tell it.') WHEN size(b.unasked) = 0 THEN 'Of some of them no line tells that they were told to stop.'
-              ELSE concat('No line tells to stop: ', array_join(b.unasked, ', '), '.') END,
+         ' no broker served (', array_join(b.brokers, ', '), ').',
+         CASE WHEN size(b.asked) = size(b.brokers) THEN ' All were told to stop.' WHEN size(b.asked) > 0 THEN concat(' Told to stop: ', array_join(b.asked, ', '), '.') ELSE '' END,
          CASE WHEN o.until IS NULL THEN coalesce(concat(' The last start began at ', date_format(b.starting_at, 'yyyy-MM-dd HH:mm:ss'), '.'), '') ELSE '' END) AS detail,
   concat_ws('|', o.since, array_join(slice(o.evidence, 1, 1), '')) AS same,
   o.evidence, s.subjects
@@ -30,7 +28,7 @@ JOIN clocks k ON k.cluster = o.cluster
   AND (o.until IS NOT NULL OR o.incarnation = k.incarnation)
 JOIN (
   SELECT m.cluster, m.incarnation, m.all_since, array_sort(collect_set(m.broker)) AS brokers, max(m.starting_at) AS starting_at, bool_and(m.how = 'session_lost') AS sessions,
-    array_sort(collect_set(CASE WHEN m.how NOT IN ('shut_down', 'absent') THEN m.broker END)) AS unasked
+    array_sort(collect_set(CASE WHEN m.how = 'shut_down' THEN m.broker END)) AS asked
   FROM audited_broker_outages m WHERE m.broker IS NOT NULL AND m.all_since IS NOT NULL GROUP BY m.cluster, m.incarnation, m.all_since
 ) b ON b.cluster = o.cluster AND b.incarnation = o.incarnation AND b.all_since = o.since
 LEFT JOIN (

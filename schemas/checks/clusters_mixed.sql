@@ -13,8 +13,8 @@ WITH lives AS (
   GROUP BY a.cluster, a.incarnation
 ), named AS (
   SELECT e.cluster, e.cluster_id, min(e.incarnation) AS incarnation, min(m.first_seen) AS first_seen, max(m.last_seen) AS last_seen,
-    concat('incarnation ', array_join(array_sort(collect_set(e.incarnation)), ', '), ', cluster id ', e.cluster_id, ', of broker ',
-           coalesce(nullif(array_join(array_sort(collect_set(e.node)), ', '), ''), '(not named)')) AS life,
+    concat('incarnation ', array_join(array_sort(collect_set(e.incarnation)), ', '), ', cluster id ', e.cluster_id,
+           coalesce(concat(', of broker ', nullif(array_join(array_sort(collect_set(e.node)), ', '), '')), '')) AS life,
     slice(array_sort(collect_set(e.record_id)), 1, 5) AS records
   FROM audited_events e JOIN mixed m ON m.cluster = e.cluster AND m.incarnation = e.incarnation
   WHERE e.cluster_id IS NOT NULL AND e.ts IS NOT NULL

@@ -17,11 +17,10 @@ WITH turns AS (
   WHERE kind = 'out_of_sync' AND ended AND returned AND cause_broker IS NULL
   GROUP BY cluster, incarnation, replica, date_trunc('HOUR', since)
 ), lived AS (
-  -- records of its own server.log, and of the controller's, in the same hours
-  SELECT t.cluster, t.incarnation, t.replica, t.hour, max(CASE WHEN b.broker = t.replica THEN b.ts END) AS alive_until,
-    max(CASE WHEN b.broker IS NULL THEN b.ts END) AS watched_until, max_by(b.record_id, b.ts) AS sign
+  -- records of its own server.log in the same hours
+  SELECT t.cluster, t.incarnation, t.replica, t.hour, max(b.ts) AS alive_at, max_by(b.record_id, b.ts) AS sign
   FROM turns t
-  JOIN broker_signs b ON b.cluster = t.cluster AND b.incarnation = t.incarnation AND coalesce(b.broker, t.replica) = t.replica AND b.ts BETWEEN t.since AND t.until
+  JOIN broker_signs b ON b.cluster = t.cluster AND b.incarnation = t.incarnation AND b.broker = t.replica AND b.ts BETWEEN t.since AND t.until
   GROUP BY t.cluster, t.incarnation, t.replica, t.hour
 )
 SELECT
@@ -29,10 +28,9 @@ SELECT
   t.replica, t.replica AS node, min(t.since) AS first_seen, max(t.until) AS last_seen,
   max(t.until) < max(k.now) - INTERVAL 1 HOUR AS ended,
   concat('broker ', t.replica) AS thing,
-  concat('Replicas of broker ', t.replica, ' left an ISR and came back ', sum(t.spells), ' times on ', date_format(min(t.since), 'yyyy-MM-dd'),
-         ', in up to ', max(t.turns), ' different minutes of one hour. ',
-         broker_life(array(t.replica), array_sort(array_distinct(flatten(collect_list(t.down)))), CASE WHEN bool_and(l.alive_until IS NOT NULL) THEN array() ELSE array(t.replica) END, max(l.alive_until),
-                     CASE WHEN bool_and(coalesce(l.alive_until, l.watched_until) IS NOT NULL) THEN max(coalesce(l.watched_until, l.alive_until)) END)) AS detail,
+  concat('Replicas of broker ', t.replica, ' left an ISR and came back at least ', sum(t.spells), ' times on ', date_format(min(t.since), 'yyyy-MM-dd'),
+         ', in up to ', max(t.turns), ' different minutes of one hour.',
+         broker_life(array(t.replica), array_sort(array_distinct(flatten(collect_list(t.down)))), CASE WHEN bool_and(l.alive_at IS NOT NULL) THEN max(l.alive_at) END)) AS detail,
   concat_ws('|', t.replica, date_trunc('DAY', min(t.since))) AS same,
   array_distinct(concat(slice(array_distinct(flatten(collect_list(t.evidence))), 1, 20), slice(array_compact(collect_set(l.sign)), 1, 3))) AS evidence,
   flatten(collect_list(t.subjects)) AS subjects

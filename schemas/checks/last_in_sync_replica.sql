@@ -13,14 +13,11 @@ SELECT
   CASE WHEN count(DISTINCT s.topic) = 1 THEN min(s.topic) END AS topic, CASE WHEN count(*) = 1 THEN min(s.partition) END AS partition,
   s.replica, s.replica AS node, min(s.since) AS first_seen, max(s.until) AS last_seen, bool_and(s.ended) AS ended,
   concat(count(*), ' partition(s) on broker ', s.replica, ' alone') AS thing,
-  concat('Broker ', s.replica, ' held the only replica in sync of ', count(*), ' partition(s), ', min(concat(s.topic, '-', s.partition)),
-         ' for one, from ', date_format(min(s.since), 'yyyy-MM-dd HH:mm:ss'),
-         until_told(bool_and(s.ended), bool_and(s.is_end_seen), max(s.until)),
-         '; not in sync: ', array_join(array_sort(array_distinct(flatten(collect_list(s.missing)))), ', '), '. ', coalesce(
-           outage_told(s.cause_broker, s.cause_since, max(s.cause_until)),
+  concat('Broker ', s.replica, ' held the only replica in sync of ', when_told(count(*), min(concat(s.topic, '-', s.partition)), min(s.since), bool_and(s.ended), bool_and(s.is_end_seen), max(s.until)),
+         '; not in sync: ', array_join(array_sort(array_distinct(flatten(collect_list(s.missing)))), ', '), '.', coalesce(
+           outage_told(s.cause_broker, s.cause_how, s.cause_since, max(s.cause_until), bool_and(s.cause_end_seen)),
            broker_life(array_sort(array_distinct(flatten(collect_list(s.missing)))), array_sort(array_distinct(flatten(collect_list(s.down_meanwhile)))),
-                     array_sort(array_distinct(flatten(collect_list(s.silent)))),
-                     max(s.alive_until), CASE WHEN bool_and(size(s.silent) = 0 OR s.watched_until IS NOT NULL) THEN max(coalesce(s.watched_until, s.alive_until)) END))) AS detail,
+             CASE WHEN bool_and(s.alive_at IS NOT NULL) THEN min(s.alive_at) END))) AS detail,
   concat_ws('|', s.replica, min_by(s.record_id, struct(s.since, s.topic, s.partition))) AS same,
   array_distinct(concat(slice(array_distinct(flatten(collect_list(s.evidence))), 1, 20), slice(array_distinct(flatten(collect_list(s.signs))), 1, 5))) AS evidence,
   collect_list(struct(s.topic, s.partition, s.replica, s.since, CASE WHEN s.ended THEN s.until END AS until)) AS subjects,

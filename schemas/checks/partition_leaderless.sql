@@ -40,8 +40,7 @@ SELECT
          CASE WHEN f.ended THEN ' had' WHEN f.partitions = 1 THEN ' has' ELSE ' have' END, ' no leader', CASE WHEN f.times > f.partitions THEN concat(', ', f.times, ' times,') ELSE '' END, ' from ', date_format(f.since, 'yyyy-MM-dd HH:mm:ss'),
          until_told(f.ended, f.is_end_seen, f.until),
          coalesce(concat('; replicas ', array_join(cast(f.first.replicas AS ARRAY<STRING>), ',')), ''),
-         CASE WHEN size(f.last_isr) > 0 THEN concat('; last in sync: ', array_join(cast(f.last_isr AS ARRAY<STRING>), ',')) ELSE '' END,
-         '. No outage of a broker that would explain it was found.') AS detail,
+         CASE WHEN size(f.last_isr) > 0 THEN concat('; last in sync: ', array_join(cast(f.last_isr AS ARRAY<STRING>), ',')) ELSE '' END, '.') AS detail,
   concat_ws('|', f.first.topic, f.first.partition, f.first.record_id) AS same,
   f.evidence, f.subjects
 FROM found f

@@ -23,8 +23,8 @@ SELECT
   CAST(NULL AS INT) AS replica, CAST(NULL AS INT) AS node, min(h.since) AS first_seen, max(h.until) AS last_seen,
   max(h.until) < max(k.now) - INTERVAL 1 HOUR AS ended,
   concat('up to ', max(h.elections), ' elections an hour') AS thing,
-  concat('On ', date_format(min(h.since), 'yyyy-MM-dd'), ' the quorum went through ', sum(h.elections), ' epochs with candidates, of which ', sum(h.won),
-         ' brought a leader.') AS detail,
+  concat('On ', date_format(min(h.since), 'yyyy-MM-dd'), ' the quorum went through at least ', sum(h.elections), ' epochs with candidates; lines tell that ', sum(h.won),
+         ' of them brought a leader.') AS detail,
   concat(date_trunc('DAY', h.hour)) AS same,
   slice(flatten(collect_list(h.records)), 1, 20) AS evidence
 FROM hours h

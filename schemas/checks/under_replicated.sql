@@ -2,7 +2,7 @@
 -- title: Follower out of sync
 -- why: The ISR lacks a replica for longer than under_replicated_minutes, outside of a reassignment, and no outage of its broker that was
 --   found explains it. A further failure has less to fall back on. While its broker is known to be down that is a part of broker_down;
---   where neither its own server.log nor a controller's log is at hand, the finding says that it may have been.
+--   where the finding does not say that it was alive, it may have been down.
 -- do: See that the broker is up. If it is, look in its log for its fetchers (marked as failed, Error in response for fetch request), for a full disk or long
 --   garbage collections; restart it if it stands still.
 -- same: follower, begin
@@ -34,14 +34,11 @@ SELECT
   CASE WHEN count(DISTINCT l.topic) = 1 THEN min(l.topic) END AS topic, CASE WHEN count(*) = 1 THEN min(l.partition) END AS partition,
   l.replica, l.replica AS node, min(l.begun) AS first_seen, max(l.until) AS last_seen, bool_and(l.ended) AS ended,
   concat('broker ', l.replica, ' in ', count(*), ' partition(s)') AS thing,
-  concat('Replica ', l.replica, ' was missing from the ISR of ', count(*), ' partition(s), ', min(concat(l.topic, '-', l.partition)),
-         ' for one, from ', date_format(min(l.begun), 'yyyy-MM-dd HH:mm:ss'),
-         until_told(bool_and(l.ended), bool_and(l.is_end_seen), max(l.until)), '. ',
-         CASE WHEN max(d.node) IS NOT NULL THEN 'A log directory of its broker has failed.'
-              WHEN max(coalesce(l.cause_until, l.back_at)) IS NOT NULL THEN 'Its broker had been down and serves again, but does not catch up.'
+  concat('Replica ', l.replica, ' was missing from the ISR of ', when_told(count(*), min(concat(l.topic, '-', l.partition)), min(l.begun), bool_and(l.ended), bool_and(l.is_end_seen), max(l.until)), '.',
+         CASE WHEN max(d.node) IS NOT NULL THEN ' A log directory of its broker has failed.'
+              WHEN max(coalesce(l.cause_until, l.back_at)) IS NOT NULL THEN ' Its broker had been down and serves again, but does not catch up.'
               ELSE broker_life(array_sort(array_distinct(flatten(collect_list(l.missing)))), array_sort(array_distinct(flatten(collect_list(l.down_meanwhile)))),
-                     array_sort(array_distinct(flatten(collect_list(l.silent)))),
-                               max(l.alive_until), CASE WHEN bool_and(size(l.silent) = 0 OR l.watched_until IS NOT NULL) THEN max(coalesce(l.watched_until, l.alive_until)) END) END) AS detail,
+             CASE WHEN bool_and(l.alive_at IS NOT NULL) THEN min(l.alive_at) END) END) AS detail,
   concat_ws('|', l.replica, min_by(l.record_id, struct(l.begun, l.topic, l.partition))) AS same,
   array_distinct(array_compact(concat(slice(array_distinct(flatten(collect_list(l.evidence))), 1, 20), array(max(t.record_id), max(d.record_id)),
                                       slice(array_distinct(flatten(collect_list(l.signs))), 1, 5)))) AS evidence,
