@@ -95,6 +95,10 @@ def test_a_follower_falls_out_and_comes_back() -> None:
     assert brief(found("out_of_sync", steps((0, 1, ALL), (10, 1, [1, 2])))) == [(3, 10, NOW, False)]
     # the leader alone has stayed: nobody would know whether it was the follower
     assert [one.returned for one in found("out_of_sync", steps((0, 1, ALL), (10, 1, [1]), (40, 1, ALL)))] == [False, False]
+    # the ISR is told without a leader
+    rows = steps((0, 1, ALL), (10, 1, [1, 2]), (20, 1, [1, 2]), (40, 1, ALL), (60, 1, [1, 2]), (80, 1, ALL))
+    unled = [step._replace(leader=None) if n in (2, 3) else step for n, step in enumerate(rows)]
+    assert brief(found("out_of_sync", unled)) == [(3, 10, 40, True), (3, 60, 80, True)]
     # one that is added need not be in sync
     assert not found("out_of_sync", [told[1]._replace(adding_replicas=[3])])
 

@@ -114,7 +114,7 @@ ENDS_IN_VAIN = 30_000_000
 # who is elected so soon after its start takes over what others left; later, it has seen them go
 FIRST_LIST = 15_000_000
 # a controller that is elected reads who lives, and calls them new, within this time
-READS_AGAIN = 2_000_000
+READS_AGAIN = 5_000_000
 # a broker that registers is in the list of the live ones so much later
 LISTED_LATE = 10_000_000
 # a list that changes is told so long before the change itself

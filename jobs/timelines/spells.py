@@ -151,7 +151,7 @@ def spells(
 ) -> Iterator[Spell]:
     """The spells of one partition of one incarnation; those that a deletion explains are left out. min_isr: its min.insync.replicas."""
     gone_at = [at for at, topics in around.topics_listed if topic not in topics]
-    told = [step for step in steps if step.leader is not None or step.state == "NonExistentPartition"]
+    told = [step for step in steps if step.leader is not None or step.isr is not None or step.state == "NonExistentPartition"]
     goes = list(deletions)
     for held in _held(told, min_isr, around):
         spell = _spell(told, held, around)
@@ -182,21 +182,23 @@ class _Held(NamedTuple):
 
 def _conditions(step: Step, min_isr: int | None) -> list[tuple[str, int | None]]:
     """What is wrong: kind and, where it is about one, the replica."""
-    if step.state == "NonExistentPartition" or step.leader is None:
+    if step.state == "NonExistentPartition":
         return []
+    # null: there is one that tells of the ISR
+    is_led = step.leader is None or step.leader >= 0
     owed, isr, replicas = step.owed, step.isr, step.replicas
     found: list[tuple[str, int | None]] = []
-    if step.leader == -1:
+    if not is_led:
         found.append((LEADERLESS, None))
     elif isr is not None:
         if len(isr) == 1 and owed is not None and len(owed) > 1:
             found.append((LAST_IN_SYNC, isr[0]))
         if min_isr is not None and len(isr) < (min_isr if owed is None else min(min_isr, len(owed))):
             found.append((BELOW_MIN_ISR, None))
-        if replicas and step.leader != replicas[0] and replicas[0] in isr and len(owed or ()) == len(replicas):
+        if replicas and step.leader not in (None, replicas[0]) and replicas[0] in isr and len(owed or ()) == len(replicas):
             found.append((NOT_PREFERRED, replicas[0]))
     # without a leader there is nobody to follow
-    return found + [(OUT_OF_SYNC, broker) for broker in owed or () if step.leader >= 0 and isr is not None and broker not in isr]
+    return found + [(OUT_OF_SYNC, broker) for broker in owed or () if is_led and isr is not None and broker not in isr]
 
 
 def _held(steps: Sequence[Step], min_isr: int | None, around: Surroundings) -> Iterator[_Held]:
@@ -206,6 +208,8 @@ def _held(steps: Sequence[Step], min_isr: int | None, around: Surroundings) -> I
         is_elected = n > 0 and steps[n - 1].state == "OfflinePartition" and step.state == "OnlinePartition" and step.leader == -1
         # that its leader is another one now is told, but not which
         conditions = [] if is_elected else _conditions(step, min_isr)
+        if step.leader is None:
+            conditions = [key for key in conditions if key in begun]
         goes_on = n > 0 and steps[n - 1].is_followed_by(step)
         lost = n > 0 and any(_ends(outage, steps[n - 1], step) for outage in around.outages)
         for key in [key for key in begun if not goes_on or key not in conditions or (lost and key[0] in _OF_LEADER)]:
