@@ -113,6 +113,8 @@ SESSION_ENDS = 60_000_000
 ENDS_IN_VAIN = 30_000_000
 # who is elected so soon after its start takes over what others left; later, it has seen them go
 FIRST_LIST = 15_000_000
+# brokers of a cluster that is started come one after another, within this time
+START_TOGETHER = 5 * 60 * 1_000_000
 # a controller that is elected reads who lives, and calls them new, within this time
 READS_AGAIN = 5_000_000
 # a broker that registers is in the list of the live ones so much later
@@ -157,6 +159,7 @@ class _Open:
         # the newest broker epoch that it had
         self.epoch = epoch
         self.is_first_start = how == FIRST_START
+        self.is_left_out = first.said == LEFT_OUT
         # a start is all that tells that the process before it has ended
         self.is_by_start = first.said == STARTING
         # the last start came to nothing
@@ -186,6 +189,8 @@ class _Open:
             how, asked = SHUT_DOWN, True
         elif how == BROKE_DOWN and self.is_first_start and until is not None:
             how = FIRST_START  # it took several attempts
+        elif self.is_left_out and until is not None and until - self.since <= START_TOGETHER:
+            how = FIRST_START
         return Outage(broker, self.since, until, down_until, how, self.starting_at, None, asked, self.evidence)
 
     def has_served_since(self, lost: Sign) -> bool:
