@@ -389,8 +389,8 @@ class Parser:
         claimed, that_may_claim, idents, in_scope = batch.claimed, self._candidates.get, self._idents, self._in_scope
         of_cluster = {name for name, layout in self._layouts.items() if layout.of_cluster}
         default_node = source.node
-        number = 0
-        for number, record in enumerate(records, 1):  # noqa: B007
+        for record in records:
+            batch.records += 1
             _, layout, ts, _, logger, _, log_ident, statement, rest, raw, fits = record
             ident = idents.get(log_ident)
             if ident is None:
@@ -424,7 +424,6 @@ class Parser:
                 self._add_items(to, rule, (record, record_id, ident, thrown, groups))
                 continue
             to.rows.append((record, record_id, ident, thrown, groups))
-        batch.records = number
         return batch
 
     @staticmethod

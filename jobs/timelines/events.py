@@ -70,8 +70,7 @@ class Event(NamedTuple):
 EVENT_COLUMNS: tuple[str, ...] = Event._fields
 _OF_CLUSTERS = (
     "broker_epoch", "partitions_named", "error_code", "cluster_id", "kafka_version", "fenced", "in_controlled_shutdown", "quorum_node",
-    "raft_epoch", "brokers", "rack", "config", "config_value",
-    "request",
+    "raft_epoch", "brokers", "rack", "config", "config_value", "request",
 )  # fmt: skip
 _OF_PARTITIONS = (
     "leader", "leader_epoch", "isr", "replicas", "adding_replicas", "removing_replicas", "target_replicas", "previous_isr", "elr",

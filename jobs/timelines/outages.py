@@ -250,7 +250,8 @@ def outages(
     """All outages of one incarnation, by broker and time; after them those in which no broker was left (broker None).
 
     events: in any order; those that say nothing of a broker, or have no time stamp, count for nothing. assigned: brokers that hold replicas,
-    and since when at the latest; null: not known. more: what was put together from several records; of WORKING those that are known to be brokers otherwise count.
+    and since when at the latest; null: not known. more: what was put together from several records; of WORKING those that are known to be
+    brokers otherwise count.
     """
     told = [e for e in events if e.ts is not None]
     signs = _by_broker(told)

@@ -71,8 +71,8 @@ def _next_to(epoch: int | None, after: int | None, most: int) -> bool:
 
 class Spell(NamedTuple):
     """until: when it was over, or the last moment that the logs tell of it: its begin where epochs are missing, the last line of an incarnation that
-    ended, the begin of an outage of all brokers or of the leader. is_end_seen: lines tell that it was over then. returned (out_of_sync): the replica is in the next ISR
-    that is known, and others had stayed in it. missing: the brokers that are blamed, at the begin.
+    ended, the begin of an outage of all brokers or of the leader. is_end_seen: lines tell that it was over then. returned (out_of_sync): the
+    replica is in the next ISR that is known, and others had stayed in it. missing: the brokers that are blamed, at the begin.
 
     cause_broker (null: all of them), cause_since, cause_until, cause_how, cause_all_since: the outage that explains it, as in broker_outages; null:
     the logs name none; cause_end_seen: lines tell that it was over then. back_at, down_at_end: the last end of an outage of a broker that is
@@ -111,8 +111,8 @@ class Spell(NamedTuple):
 class Surroundings:
     """What the spells of one incarnation are judged by.
 
-    now: the newest moment of the logs. topics_listed: when a controller told all topics that there are, in order of time. heard_until: the last line of an incarnation that ended. signs: broker -> (time, record) in order of time
-    of lines of its own.
+    now: the newest moment of the logs. topics_listed: when a controller told all topics that there are, in order of time. heard_until: the last
+    line of an incarnation that ended. signs: broker -> (time, record) in order of time of lines of its own.
     """
 
     now: int
@@ -166,9 +166,14 @@ def spells(
 
 def _ends(outage: Outage, before: Step, after: Step) -> bool:
     """Whether the leader of a step, or all brokers, went in it."""
-    if outage.broker not in (None, before.leader) or outage.how == FIRST_START or after.valid_from is None:
+    if after.valid_from is None or not _silences(outage, before.leader):
         return False
     return (before.valid_from or 0) < outage.since < after.valid_from
+
+
+def _silences(outage: Outage, leader: int | None) -> bool:
+    """Whether it is of the leader, or of all brokers: nobody is left who tells of the ISR."""
+    return outage.broker is None or (outage.broker == leader and outage.how != FIRST_START)
 
 
 class _Held(NamedTuple):
@@ -211,7 +216,7 @@ def _held(steps: Sequence[Step], min_isr: int | None, around: Surroundings) -> I
         if step.leader is None:
             conditions = [key for key in conditions if key in begun]
         goes_on = n > 0 and steps[n - 1].is_followed_by(step)
-        lost = n > 0 and any(_ends(outage, steps[n - 1], step) for outage in around.outages)
+        lost = bool(begun) and any(_ends(outage, steps[n - 1], step) for outage in around.outages)
         for key in [key for key in begun if not goes_on or key not in conditions or (lost and key[0] in _OF_LEADER)]:
             yield _Held(*key, begun.pop(key), n - 1)
         for key in conditions:
@@ -267,8 +272,7 @@ def _cut(spell: Spell, around: Surroundings) -> Spell:
     ends = [
         outage.since
         for outage in around.outages
-        if spell.since < outage.since < spell.until
-        and (outage.broker is None or (spell.kind in _OF_LEADER and outage.broker == spell.leader and outage.how != FIRST_START))
+        if spell.since < outage.since < spell.until and _silences(outage, spell.leader if spell.kind in _OF_LEADER else None)
     ]
     return spell._replace(until=min(ends), ended=True, is_end_seen=False) if ends else spell
 
