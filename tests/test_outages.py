@@ -211,6 +211,21 @@ def test_a_controller_that_fences_and_is_none_any_more() -> None:
     assert brief(outages([*up, fence, failed._replace(request="writeNoOpRecord")])) == [(1, 40, None, "session_lost")]
 
 
+def test_a_broker_that_is_fenced_once_more_was_gone_before() -> None:
+    """4.0: a controller that becomes active has no session of a broker that is fenced already, and fences it when none begins."""
+    up = [told(3, "broker_unfenced", 101, broker=broker) for broker in (1, 2)]
+    fence = told(40, "broker_fenced", 101, broker=1, broker_epoch=5)
+    unchanged = told(40.01, "broker_registration_unchanged", 101, broker=1, broker_epoch=5, fenced=True)
+    assert brief(outages([*up, fence])) == [(1, 40, None, "session_lost")]
+    assert brief(outages([*up, fence, unchanged])) == [(1, 40, None, "absent")]
+    # of another registration, of one that was not fenced, of another controller
+    for other in (unchanged._replace(broker_epoch=4), unchanged._replace(fenced=False), unchanged._replace(node=102)):
+        assert brief(outages([*up, fence, other])) == [(1, 40, None, "session_lost")]
+    # it was told before when it went
+    before = told(20, "broker_fenced", 101, broker=1, broker_epoch=5)
+    assert brief(outages([*up, before, fence, unchanged])) == [(1, 20, None, "session_lost")]
+
+
 def test_what_a_standby_controller_prints() -> None:
     """The log of the active one is not here."""
     where = {"by": "org.apache.kafka.controller.ClusterControlManager", "broker": 1, "controller": 102}

@@ -56,6 +56,7 @@ _SIGNS: dict[str, tuple[str, str, frozenset[str]]] = {
     "broker_incarnated": (KNOWN, "broker", frozenset()),
     "register_broker_record": (KNOWN, "broker", frozenset()),
     "broker_registration_replayed": (KNOWN, "broker", frozenset()),
+    "broker_registration_unchanged": (KNOWN, "broker", frozenset()),
     "broker_registered": (SERVING, "broker", frozenset({"KafkaZkClient", "ZkUtils", "ZkUtils$"})),
     "broker_running": (SERVING, "node", frozenset({"KafkaServer"})),
     # a broker that stops may be elected while the others have gone
@@ -107,6 +108,8 @@ _RENOUNCED = frozenset({"controller_renounced", "active_controller_failed"})
 # a controller that learns so soon after it fenced a broker that it is none has not written it; or this is what it fails in
 RENOUNCED_AT_ONCE, FENCE_FAILS = 1_000_000, 30_000_000
 _FENCING = "maybeFenceReplicas"
+# what a controller has written comes back to it within this time
+REPLAYED_AT_ONCE = 1_000_000
 # the session of a process that has died ends within this time
 SESSION_ENDS = 60_000_000
 # what a process that was started in vain says within this time is about itself
@@ -310,14 +313,23 @@ def _by_broker(events: list[Event]) -> dict[int, list[Sign]]:
         for e in events
         if e.event_type in _RENOUNCED and e.ts is not None
     ]
+    unchanged: dict[tuple[int | None, int | None, int | None], list[int]] = defaultdict(list)
+    for e in events:
+        if e.event_type == "broker_registration_unchanged" and e.fenced and e.ts is not None:
+            unchanged[e.node, e.broker, e.broker_epoch].append(e.ts)
     for event in events:
         if not is_of_broker(event):
             continue
         assert event.ts is not None
-        if event.event_type == "broker_fenced" and any(
-            node == event.node and 0 <= at - event.ts <= within for node, at, within in renounced
-        ):
-            continue
+        if event.event_type == "broker_fenced":
+            if any(node == event.node and 0 <= at - event.ts <= within for node, at, within in renounced):
+                continue
+            replayed = unchanged.get((event.node, event.broker, event.broker_epoch), ())
+            if event.broker is not None and any(0 <= at - event.ts <= REPLAYED_AT_ONCE for at in replayed):
+                # it was fenced before, and the controller has no session of it since it became active
+                signs[event.broker].append(Sign(event.ts, UNSEEN, event.record_id))
+                brokers.add(event.broker)
+                continue
         for said, broker in _about(event):
             if said == LISTED:
                 listed.append(event)
