@@ -113,6 +113,8 @@ class Store:
         """
         definitions = schemas.statements("tables")
         with ThreadPoolExecutor(4) as pool:
+            # the first query of a JVM takes seconds; meanwhile the others are opened
+            pool.submit(lambda: self.exists("events") and self.table("events").filter("cluster = ''").isEmpty())
             derived = list(pool.map(self._open, definitions))
         if any(derived) and not all(some in self._created for some in ("cluster_facts", "events")):
             # from them the next timelines would be continued

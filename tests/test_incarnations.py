@@ -144,3 +144,9 @@ def test_a_broker_epoch_that_falls_is_of_another_zookeeper() -> None:
     assert incarnation_starts([*old, start, *new]) == [at(3 * HOUR - 20)]
     # two clocks
     assert incarnation_starts([*old, registered(HOUR + 30, 1, 24)]) == []
+    # none falls, but broker 2 registers after 1 has 70, with what is older than that
+    listed = [*old, registered(HOUR, 2, 40)]
+    assert incarnation_starts([*listed, registered(3 * HOUR, 2, 60), registered(3 * HOUR, 3, 64)]) == [at(3 * HOUR)]
+    assert incarnation_starts([*listed, registered(3 * HOUR, 2, 71), registered(3 * HOUR, 3, 64)]) == []
+    # it may have registered before the other one did
+    assert incarnation_starts([*old, registered(3 * HOUR, 2, 60)]) == []

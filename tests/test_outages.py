@@ -301,6 +301,8 @@ def test_a_start_in_vain() -> None:
     taken = told(61, "broker_start_failed", text="all of the SocketServer Acceptors to be started")
     vain = [told(60, "broker_starting"), taken, told(62, "broker_stopping"), told(63, "broker_stopped")]
     assert brief(outages([*up, *vain])) == []
+    # it was the first that was tried: what comes next is the first start
+    assert [one.how for one in outages([*vain[:2], *started(1, 90)])] == ["first_start"]
     # its session had ended before
     lost = told(50, "broker_failed", 2, broker=1)
     assert brief(outages([*up, lost, *vain]))[:1] == [(1, 50, None, "crashed")]

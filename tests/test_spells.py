@@ -315,3 +315,27 @@ def test_whatever_happens(rows: list[tuple[int, list[int], int]], outages: list[
     begun = {spell.since // (10 * SECOND) for spell in some if spell.kind == "leaderless"}
     assert begun <= is_leaderless
     assert all(n in begun or n - 1 in is_leaderless for n in is_leaderless)
+
+
+def test_whether_lines_tell_when_it_began() -> None:
+    def begins(*rows: tuple[float, int, list[int]], epochs: list[int] | None = None) -> list[bool]:
+        told = steps(*rows, replicas=[1], epochs=epochs)
+        return [spell.is_begin_seen for spell in spells(told, Surroundings(now=micros(NOW) or 0))]
+
+    assert begins((0, 1, [1]), (60, -1, [1])) == [True]
+    # the first that is known of it; some that is not told may have been in between
+    assert begins((60, -1, [1])) == [False]
+    assert begins((0, 1, [1]), (60, -1, [1]), epochs=[3, 7]) == [False]
+
+
+def test_the_only_replica_in_sync_tells_of_the_isr_where_no_leader_is_named() -> None:
+    first, alone, unnamed = steps((0, 2, [1, 2]), (10, 2, [2]), (20, 2, [2]), replicas=[1, 2])
+    told = [first, alone, unnamed._replace(leader=None)]
+
+    def until(*outages: Outage) -> list[float]:
+        found = spells(told, Surroundings(now=micros(NOW) or 0, outages=outages))
+        return [spell.until / SECOND for spell in found if spell.kind == "last_in_sync"]
+
+    assert until() == [NOW]
+    assert until(gone(2, 100, None)) == [100]
+    assert until(gone(1, 100, None)) == [NOW]

@@ -71,8 +71,9 @@ def incarnation_starts(markers: Iterable[Marker]) -> list[int]:
     ZooKeeper only grows, so an election in an epoch that was reached before, later than clocks can differ, is one of another life; but a
     controller that could not write its epoch tries the same one again. Its first election need not be logged: that life goes back to the
     first line of a term that was never heard of and is older than what had been reached, and to the start of the process that is elected. A
-    broker epoch is the transaction of ZooKeeper that made the broker's node (KIP-380), so one that falls is of another ZooKeeper, too. Two
-    clusters that write to one place take turns: where the epochs of the one before go on, so does it, as a life of its own.
+    broker epoch is the transaction of ZooKeeper that made the broker's node (KIP-380), so one that falls is of another ZooKeeper, too, and so
+    is a new one that is older than what any broker had by then. Two clusters that write to one place take turns: where the epochs of the
+    one before go on, so does it, as a life of its own.
     """
     starts: list[int] = []
     ids: set[str] = set()
@@ -105,7 +106,9 @@ def incarnation_starts(markers: Iterable[Marker]) -> list[int]:
         if marker.registered is not None:
             broker, broker_epoch = marker.registered
             known, known_at = newest.get(broker, (-1, marker.ts))
-            if broker_epoch < known and marker.ts > known_at + CLOCK_SKEW:
+            # registered anew, it would have the newest transaction
+            past = [one for one, at in newest.values() if broker_epoch > known and (at == known_at or at + CLOCK_SKEW < known_at)]
+            if broker_epoch < max(known, *past, -1) and marker.ts > known_at + CLOCK_SKEW:
                 # what is elected in this life may have been logged before it
                 if not starts or starts[-1] < known_at:
                     starts.append(begun_by(marker, known_at))

@@ -411,7 +411,7 @@ def _of_broker(broker: int, signs: list[Sign]) -> Iterator[Outage]:
         if sign.said == IN_VAIN:
             in_vain = sign.ts
             if now is not None and now.is_by_start:
-                now = None
+                known, now = not now.is_first_start, None
             continue
         if sign.said in {FAILED, STOPPING, STOPPED} and sign.ts < in_vain + ENDS_IN_VAIN:
             continue

@@ -71,7 +71,8 @@ def _next_to(epoch: int | None, after: int | None, most: int) -> bool:
 
 class Spell(NamedTuple):
     """until: when it was over, or the last moment that the logs tell of it: its begin where epochs are missing, the last line of an incarnation that
-    ended, the begin of an outage of all brokers or of the leader. is_end_seen: lines tell that it was over then. returned (out_of_sync): the
+    ended, the begin of an outage of all brokers or of the leader. is_begin_seen, is_end_seen: lines tell that it was not so before, that it was over
+    then. returned (out_of_sync): the
     replica is in the next ISR that is known, and others had stayed in it. missing: the brokers that are blamed, at the begin.
 
     cause_broker (null: all of them), cause_since, cause_until, cause_how, cause_all_since: the outage that explains it, as in broker_outages; null:
@@ -85,6 +86,7 @@ class Spell(NamedTuple):
     since: int
     until: int
     ended: bool
+    is_begin_seen: bool
     is_end_seen: bool
     leader: int | None
     isr: list[int] | None
@@ -251,6 +253,7 @@ def _spell(steps: Sequence[Step], held: _Held, around: Surroundings) -> Spell | 
         since=first.valid_from,
         until=around.now if until is None else max(until, first.valid_from),
         ended=until is not None,
+        is_begin_seen=held.first > 0 and steps[held.first - 1].is_followed_by(first),
         is_end_seen=is_end_seen,
         leader=last.leader,
         isr=last.isr,
@@ -267,12 +270,14 @@ def _cut(spell: Spell, around: Surroundings) -> Spell:
     """It, up to the moment at which nobody is left who would know."""
     if spell.kind == LEADERLESS:
         return spell
-    if spell.kind in _OF_LEADER and any(_is_down(outage, spell.leader, spell.since) for outage in around.outages):
+    # whoever leads is in the ISR
+    leader = spell.isr[0] if spell.leader is None and spell.isr and len(spell.isr) == 1 else spell.leader
+    if spell.kind in _OF_LEADER and any(_is_down(outage, leader, spell.since) for outage in around.outages):
         return spell._replace(until=spell.since, ended=True, is_end_seen=False)
     ends = [
         outage.since
         for outage in around.outages
-        if spell.since < outage.since < spell.until and _silences(outage, spell.leader if spell.kind in _OF_LEADER else None)
+        if spell.since < outage.since < spell.until and _silences(outage, leader if spell.kind in _OF_LEADER else None)
     ]
     return spell._replace(until=min(ends), ended=True, is_end_seen=False) if ends else spell
 

@@ -24,7 +24,7 @@ WITH unexplained AS (
       PARTITION BY cluster, incarnation, last_isr ORDER BY since, topic, partition ROWS UNBOUNDED PRECEDING) AS episode
   FROM unexplained
 ), found AS (
-  SELECT cluster, incarnation, last_isr, episode, min(since) AS since, max(until) AS until, bool_and(ended) AS ended, bool_and(is_end_seen) AS is_end_seen, count(DISTINCT topic, partition) AS partitions, count(*) AS times,
+  SELECT cluster, incarnation, last_isr, episode, min(since) AS since, max(until) AS until, bool_and(ended) AS ended, min_by(is_begin_seen, since) AS is_begin_seen, bool_and(is_end_seen) AS is_end_seen, count(DISTINCT topic, partition) AS partitions, count(*) AS times,
     min_by(struct(topic, partition, replicas, record_id), struct(since, topic, partition)) AS first,
     collect_list(struct(topic, partition, replica, since, CASE WHEN ended THEN until END AS until)) AS subjects,
     slice(array_distinct(flatten(collect_list(evidence))), 1, 20) AS evidence
@@ -37,7 +37,7 @@ SELECT
   f.since AS first_seen, f.until AS last_seen, f.ended,
   concat(f.first.topic, '-', f.first.partition, CASE WHEN f.partitions > 1 THEN concat(' and ', f.partitions - 1, ' more') ELSE '' END) AS thing,
   concat(f.first.topic, '-', f.first.partition, CASE WHEN f.partitions > 1 THEN concat(' and ', f.partitions - 1, ' more') ELSE '' END,
-         CASE WHEN f.ended THEN ' had' WHEN f.partitions = 1 THEN ' has' ELSE ' have' END, ' no leader', CASE WHEN f.times > f.partitions THEN concat(', ', f.times, ' times,') ELSE '' END, ' from ', date_format(f.since, 'yyyy-MM-dd HH:mm:ss'),
+         CASE WHEN f.ended THEN ' had' WHEN f.partitions = 1 THEN ' has' ELSE ' have' END, ' no leader', CASE WHEN f.times > f.partitions THEN concat(', ', f.times, ' times,') ELSE '' END, since_told(f.is_begin_seen, f.since),
          until_told(f.ended, f.is_end_seen, f.until),
          coalesce(concat('; replicas ', array_join(cast(f.first.replicas AS ARRAY<STRING>), ',')), ''),
          CASE WHEN size(f.last_isr) > 0 THEN concat('; last in sync: ', array_join(cast(f.last_isr AS ARRAY<STRING>), ',')) ELSE '' END, '.') AS detail,

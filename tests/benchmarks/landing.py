@@ -1,6 +1,6 @@
 """How fast logs land as events, beside other ways with the same bytes in the same run. Run by hand.
 
-    .venv/bin/python tests/benchmarks/landing.py [--megabytes 300] [--runs 3] [--base FOLDER] [--recording sample_logs/...]
+    .venv/bin/python tests/benchmarks/landing.py [--megabytes 300] [--runs 3] [--ways events,base] [--base FOLDER] [--recording sample_logs/...]
 
 copy     text -> Delta, nothing parsed: the floor
 events   headers, all rules, typed columns, identity, copies, written to Delta: what a night does
@@ -14,14 +14,16 @@ one. Ratios count; the machine's noise shows in the spread.
 
 import argparse
 import importlib.util
-import resource
+import os
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
@@ -172,6 +174,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--megabytes", type=int, default=300)
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--ways", help="only these, and those that they are compared with")
     parser.add_argument("--base", type=Path, help="a checkout of the commit to compare with")
     parser.add_argument("--recording", type=Path, default=ROOT / "sample_logs" / "3.3.2-trace" / "delete-topic-dead-broker")
     options = parser.parse_args()
@@ -184,6 +187,7 @@ def main() -> None:
         print(f"{size / 1e6:.0f} MB in {len(files)} files")
         met: set[str] = set()
         steps: dict[str, float] = {}
+        memory: dict[str, int] = {}
 
         def copy(run: int) -> float:
             target, begun = work / f"copy-{run}", time.perf_counter()
@@ -197,7 +201,8 @@ def main() -> None:
             store.open()
             begun = time.perf_counter()
             steps.clear()
-            steps.update(timed_steps(lambda: events.land(store, files)))
+            with most_memory(memory):
+                steps.update(timed_steps(lambda: events.land(store, files)))
             took = time.perf_counter() - begun
             met.update(row[0] for row in store.table("events").select("event_type").distinct().collect() if row[0])
             shutil.rmtree(store.root)
@@ -225,6 +230,8 @@ def main() -> None:
                 return with_duckdb(files, used, work / "duckdb.parquet")
 
             ways["duckdb"] = duckdb
+        if options.ways:
+            ways = {name: way for name, way in ways.items() if name in options.ways.split(",")}
         rates: dict[str, list[float]] = {name: [] for name in ways}
         for run in range(options.runs + 1):
             measured = {name: way(run) for name, way in ways.items()}
@@ -233,15 +240,56 @@ def main() -> None:
             for name, value in measured.items() if run else ():
                 rates[name].append(value)
         for name, values in rates.items():
-            ratio = statistics.median(e / v for e, v in zip(rates["events"], values, strict=True))
+            ratio = statistics.median(e / v for e, v in zip(rates.get("events", values), values, strict=True))
             spread = f"({min(values):.1f} .. {max(values):.1f})"
             print(f"{name:8} median {statistics.median(values):6.1f} MB/s {spread}; events / {name}: {ratio:.2f}")
         print("seconds of the last landing:", ", ".join(f"{name} {took:.1f}" for name, took in steps.items()))
-        print(f"driver: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3:.0f} MB of Python at most")
+        print("memory at most, MB:", ", ".join(f"{name} {used >> 20}" for name, used in memory.items()))
     finally:
         if other:
             other.terminate()
         shutil.rmtree(work, ignore_errors=True)
+
+
+@contextmanager
+def most_memory(found: dict[str, int]) -> Iterator[None]:
+    """Keeps the most that the JVM, Spark's Python workers together, and this process were given (resident, by /proc) meanwhile."""
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(0.2):
+            used = {"driver": 0, "JVM": 0, "workers": 0}
+            for name, resident in resident_memory():
+                used[name] += resident
+            found.update({name: max(value, found.get(name, 0)) for name, value in used.items()})
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        yield
+    finally:
+        over.set()
+        looking.join()
+
+
+def resident_memory() -> Iterator[tuple[str, int]]:
+    """(what it is, bytes) of this process and all that it has begot."""
+    parents, processes = {}, {}
+    for status in Path("/proc").glob("[0-9]*/status"):
+        try:
+            told = dict(line.split(":", 1) for line in status.read_text().splitlines())
+        except OSError:
+            continue  # it has ended
+        if "VmRSS" in told:
+            number = int(status.parent.name)
+            parents[number] = int(told["PPid"])
+            processes[number] = told["Name"].strip(), int(told["VmRSS"].split()[0]) * 1024
+    for number, (name, resident) in processes.items():
+        ancestor: int | None = number
+        while ancestor is not None and ancestor != os.getpid():
+            ancestor = parents.get(ancestor)
+        if ancestor is not None:
+            yield "driver" if number == os.getpid() else "JVM" if name == "java" else "workers", resident
 
 
 def timed_steps(work: Callable[[], object]) -> dict[str, float]:
