@@ -18,7 +18,7 @@ SELECT
   concat('From ', date_format(o.since, 'yyyy-MM-dd HH:mm:ss'),
          CASE WHEN o.until IS NULL THEN ' on' ELSE concat(CASE WHEN o.until = o.down_until THEN ' to ' ELSE ' and not after ' END, date_format(o.until, 'yyyy-MM-dd HH:mm:ss')) END,
          ' no broker served (', array_join(b.brokers, ', '), ').',
-         CASE WHEN size(b.asked) = size(b.brokers) THEN ' All were told to stop.' WHEN size(b.asked) > 0 THEN concat(' Told to stop: ', array_join(b.asked, ', '), '.') ELSE '' END,
+         CASE WHEN size(b.asked) = size(b.brokers) THEN ' All shut down.' WHEN size(b.asked) > 0 THEN concat(' Shut down: ', array_join(b.asked, ', '), '.') ELSE '' END,
          CASE WHEN o.until IS NULL THEN coalesce(concat(' The last start began at ', date_format(b.starting_at, 'yyyy-MM-dd HH:mm:ss'), '.'), '') ELSE '' END) AS detail,
   concat_ws('|', o.since, array_join(slice(o.evidence, 1, 1), '')) AS same,
   o.evidence, s.subjects
