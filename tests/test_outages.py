@@ -48,6 +48,10 @@ def test_a_broker_that_is_told_to_stop() -> None:
         told(72, "broker_started", 2, broker=1),
     ]
     assert brief(outages([*started(2), *seen])) == [(1, 60, 72, "shut_down")]
+    # nobody else asks the controller: it had come back in the meantime
+    again = told(4000, "broker_shutting_down", 2, broker=1)
+    assert brief(outages([*started(2), *seen[:2], again])) == [(1, 60, 4000, "shut_down"), (1, 4000, None, "shut_down")]
+    assert brief(outages([*started(2), *seen[:2], again._replace(ts=66 * SECOND)])) == [(1, 60, None, "shut_down")]
 
 
 def test_a_broker_that_dies() -> None:

@@ -9,7 +9,7 @@ from jobs.timelines.incarnations import CLOCK_SKEW
 
 # what an event says about a broker: about its speaker (`node`), or about the one that it names (`broker`, `brokers`)
 STOPPING, STOPPED, FAILED, LOST, STARTING, SERVING = "stopping", "stopped", "failed", "lost", "starting", "serving"
-# it asks to stop, and the controller says that it is unfenced: it served up to then (3.3, BrokerHeartbeatManager)
+# it asks the controller to stop (KRaft: and is unfenced; 3.3, BrokerHeartbeatManager): it served up to then
 SERVED = "served"
 # a record of the metadata log: so is a broker fenced that is lost, and one that asks to stop and leads nothing (3.9, ReplicationControlManager)
 FENCED = "fenced"
@@ -36,7 +36,7 @@ _SIGNS: dict[str, tuple[str, str, frozenset[str]]] = {
     "broker_stop_signal": (STOPPING, "node", frozenset()),
     "broker_stopping": (STOPPING, "node", frozenset({"KafkaServer", "BrokerServer"})),
     "controlled_shutdown_started": (STOPPING, "node", frozenset()),
-    "broker_shutting_down": (STOPPING, "broker", frozenset()),
+    "broker_shutting_down": (SERVED, "broker", frozenset()),
     "controlled_shutdown_granted": (SERVED, "broker", frozenset()),
     "broker_shutdown_granted": (STOPPING, "broker", frozenset()),
     "fetchers_stopped_by_shutdown": (STOPPING, "node", frozenset()),

@@ -1,7 +1,8 @@
 -- severity: warning
 -- title: Controller changes often
 -- why: The controller was elected anew several times within an hour (controllers_per_hour), not counting elections after a controller was told to
---   stop, or within a minute after the start of the process that was elected. Every change reads the whole state anew; requests wait meanwhile.
+--   stop, or within a minute after the start of the process that was elected; of a quorum the stop or start of any controller counts so. Every change
+--   reads the whole state anew; requests wait meanwhile.
 -- do: Look at why each one lost it - session expiry (garbage collection, ZooKeeper latency), fetch timeouts in the quorum, restarts.
 -- same: day
 -- thresholds: controllers_per_hour=5
@@ -14,14 +15,20 @@ WITH terms AS (
     OR e.event_type = 'quorum_leader_learned' AND e.quorum_node IS NOT NULL)
   GROUP BY ALL
 ), started AS (
-  SELECT cluster, incarnation, node, ts FROM audited_events
+  SELECT cluster, incarnation, node, ts, event_type = 'quorum_controller_created' AS votes FROM audited_events
   WHERE node IS NOT NULL AND (event_type IN ('broker_starting', 'broker_process_started', 'controller_module_starting', 'quorum_controller_created')
     OR event_type = 'thread_changed' AND logger LIKE '%$ControllerEventThread' AND raw LIKE '%] Starting%')
+), stopped AS (
+  SELECT o.cluster, o.incarnation, o.broker, o.since, v.node IS NOT NULL AS votes FROM audited_broker_outages o
+  LEFT JOIN (SELECT DISTINCT cluster, incarnation, node FROM started WHERE votes) v
+    ON v.cluster = o.cluster AND v.incarnation = o.incarnation AND v.node = o.broker
+  WHERE o.how = 'shut_down'
 ), unasked AS (
   SELECT t.* FROM (SELECT *, lag(node) OVER (PARTITION BY cluster, incarnation ORDER BY at) AS before FROM terms) t
-  LEFT ANTI JOIN audited_broker_outages o ON o.cluster = t.cluster AND o.incarnation = t.incarnation AND o.broker = t.before AND o.how = 'shut_down'
+  LEFT ANTI JOIN stopped o ON o.cluster = t.cluster AND o.incarnation = t.incarnation AND (o.broker = t.before OR o.votes)
     AND t.at BETWEEN o.since AND o.since + INTERVAL 1 MINUTE
-  LEFT ANTI JOIN started s ON s.cluster = t.cluster AND s.incarnation = t.incarnation AND s.node = t.node AND t.at BETWEEN s.ts AND s.ts + INTERVAL 1 MINUTE
+  LEFT ANTI JOIN started s ON s.cluster = t.cluster AND s.incarnation = t.incarnation AND (s.node = t.node OR s.votes)
+    AND t.at BETWEEN s.ts AND s.ts + INTERVAL 1 MINUTE
   -- the first one that is logged changes nothing
   WHERE t.before IS NOT NULL
 ), counted AS (
