@@ -343,10 +343,11 @@ class Audit:
 
     def _find(self, store: Any, made: Any, audited: dict[str, Any], clocks: list[Any]) -> Any:
         """Writes the findings; returns those that this run has changed, None where there is none."""
-        from jobs import checks
+        from jobs import checks, nights
 
         spark, names = store.spark, [clock.cluster for clock in clocks]
         facts = {name: made.facts[name] for name in names}
+        audited = {**audited, "partitions_now": nights.partitions_now(store, made, audited, names)}
         checks.register(spark, audited, clocks, facts, thresholds=self.config.thresholds, slos=self.config.slos)
         given = checks.present(spark)
         given |= {"metadata_log"} if any(facts[name].has_metadata_log for name in names) else set()

@@ -20,7 +20,7 @@ from jobs.tool_outputs import ToolOutput
 
 AUDITED = (
     "events", "partition_timeline", "replica_timeline", "reassignments", "topic_deletions", "controllers", "discontinuities",
-    "coverage", "broker_outages", "topic_assignments", "broker_load", "durability", "checkpoints",
+    "coverage", "broker_outages", "topic_assignments", "broker_load", "durability", "checkpoints", "partitions_now",
 )  # fmt: skip
 # a check may tell what its findings are about one by one, and which outage (node null: of all brokers) they follow from
 SUBJECTS = "ARRAY<STRUCT<topic: STRING, partition: INT, replica: INT, since: TIMESTAMP, until: TIMESTAMP>>"
@@ -50,7 +50,7 @@ def register(
     thresholds: Sequence[Threshold] = (),
     slos: Sequence[Slo] = (),
 ) -> None:
-    """The frames that checks read: audited_<table> (rows of the clusters), clocks, kafka_versions, legal_moves, slos, those of
+    """The frames that checks read: audited_<table> (`nights.scope`), audited_partitions_now (`nights.partitions_now`), clocks, kafka_versions, legal_moves, slos, those of
     `fact_frames` and of `schemas/facts`, partition_spells.
 
     A threshold is a function of cluster and topic; further functions are those of `schemas/functions`.

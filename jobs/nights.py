@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 import schemas
 from jobs import coverage, folding
 from jobs.folding import MOST_ON_DRIVER
+from jobs.partition_spells import IS_WRONG
 from jobs.store import EVENT, VERSION, Store, computed_once, in_clusters, in_plan, moment, of_logs, quoted, run_concurrently
 from jobs.timelines import (
     CODE_VERSION,
@@ -47,6 +48,8 @@ Keeps = Mapping[str, Sequence[str]]
 # so long before the first moment that something new is about checks look back
 LOOKED_BACK = timedelta(hours=24)
 TIMELINES = ("partition_timeline", "replica_timeline", "reassignments")
+# replica states in which a replica may stay for good
+AT_REST = ("OnlineReplica", "NonExistentReplica", "KRaftOnline", "KRaftRemoved")
 
 
 @dataclass(frozen=True)
@@ -255,9 +258,9 @@ def naive(microseconds: int) -> datetime | None:
 def scope(store: Store, made: Made, clusters: Iterable[str], days: int = 0) -> dict[str, DataFrame]:
     """What checks and contracts look at, by table: what the night has written and what is still so.
 
-    Of timelines that is all rows of the time from a day before the first new event on, those that hold still, and of topics that were folded
-    those that may have changed; of what findings that are not resolved are about also all from the first of these on. Of clusters that
-    were made anew everything. days: as many of `durability` more.
+    Of timelines that is all rows of the time from a day before the first new event on, those that hold still and are not as they should
+    be, and of topics that were folded those that may have changed; of what findings that are not resolved are about also what holds still,
+    and all from the first of these on. Of clusters that were made anew everything. days: as many of `durability` more.
     """
     names = sorted(clusters)
     tables = {name: store.rows_of(name, names) for name in schemas.contracts() if name not in {"findings", "finding_subjects"}}
@@ -291,17 +294,28 @@ def scope(store: Store, made: Made, clusters: Iterable[str], days: int = 0) -> d
     tables["broker_outages"] = tables["broker_outages"].filter(
         f"until IS NULL OR {since('until', {name: min(at, oldest.get(name, at)) for name, at in begins.items()})}"
     )
-    for table, end in (
-        ("partition_timeline", "valid_to"),
-        ("replica_timeline", "valid_to"),
-        ("reassignments", "coalesce(completed_at, started_at)"),
+    holding = "valid_to IS NULL AND (reported IS NOT NULL OR {})"
+    for table, begin, end, lasting in (
+        ("partition_timeline", "valid_from", "valid_to", holding.format(IS_WRONG)),
+        ("replica_timeline", "valid_from", "valid_to", holding.format(f"state NOT IN ({', '.join(map(quoted, AT_REST))})")),
+        ("reassignments", "started_at", "coalesce(completed_at, started_at)", "outcome = 'in_progress'"),
     ):
         rows = tables[table]
         known = rows.join(topics, ["cluster", "topic"], "left")
-        open_still = "valid_to IS NULL" if end == "valid_to" else "outcome = 'in_progress'"
-        some = f"{open_still} OR {end} IS NULL OR {since(end)} OR (folded AND settled = false) OR {end} >= reported"
+        some = f"({lasting}) OR {since(begin)} OR {since(end)} OR (folded AND settled = false) OR {end} >= reported"
         tables[table] = known.filter(some).select(*rows.columns)
     return _read_often(tables, computed=(*TIMELINES, "events"))
+
+
+def partitions_now(store: Store, made: Made, audited: Mapping[str, DataFrame], clusters: Collection[str]) -> DataFrame:
+    """What holds of every partition: the rows of `partition_timeline` that have no end.
+
+    audited: `scope`, which has them all where no cluster's history is continued.
+    """
+    whole = not made.looked_back(clusters)
+    rows = audited["partition_timeline"] if whole else store.rows_of("partition_timeline", clusters)
+    now = rows.filter("valid_to IS NULL")
+    return now if whole else in_plan(now)
 
 
 def _reported(store: Store, clusters: Iterable[str]) -> DataFrame:

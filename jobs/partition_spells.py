@@ -12,8 +12,8 @@ from jobs.timelines import ClusterFacts
 from jobs.timelines.outages import Outage
 from jobs.timelines.spells import Deletion, Step, Surroundings, spells
 
-# rows of partitions with which nothing is wrong are not looked at
-_IS_WRONG = "leader = -1 OR replicas IS NULL OR size(isr) < size(replicas) OR leader <> get(replicas, 0)"
+# of a row of `partition_timeline`; partitions that have none are not looked at
+IS_WRONG = "leader = -1 OR replicas IS NULL OR size(isr) < size(replicas) OR leader <> get(replicas, 0)"
 # the fields of `Spell`
 _COLUMNS = """cluster STRING, incarnation INT, topic STRING, partition INT, kind STRING, replica INT, since TIMESTAMP, until TIMESTAMP,
   ended BOOLEAN, is_begin_seen BOOLEAN, is_end_seen BOOLEAN, leader INT, isr ARRAY<INT>, replicas ARRAY<INT>, min_isr INT, record_id STRING, evidence ARRAY<STRING>, returned BOOLEAN,
@@ -38,7 +38,7 @@ def partition_spells(spark: SparkSession, facts: Mapping[str, ClusterFacts]) -> 
           t.state, t.leader, t.leader_epoch, t.partition_epoch, t.isr, t.replicas, t.adding_replicas, t.removing_replicas, t.record_id
         FROM audited_partition_timeline t
         JOIN clocks c ON c.cluster = t.cluster
-        LEFT SEMI JOIN (SELECT cluster, incarnation, topic, partition FROM audited_partition_timeline WHERE {_IS_WRONG}) w
+        LEFT SEMI JOIN (SELECT cluster, incarnation, topic, partition FROM audited_partition_timeline WHERE {IS_WRONG}) w
           ON w.cluster = t.cluster AND w.incarnation = t.incarnation AND w.topic = t.topic AND w.partition = t.partition
         -- what a tool said after the logs had ended is a matter of the next ones
         WHERE t.source IN ('logs', 'metadata_log') OR t.valid_from <= c.now""")

@@ -177,7 +177,7 @@ def _outages(spark: "SparkSession", nights: dict[str, Night]) -> None:
             until = _utc(row.until) if row.until else night.span.until
             if until >= night.span.since:
                 night.outages.setdefault(row.broker, []).append(Span(_utc(row.since), until, row.how))
-    for row in spark.sql("SELECT DISTINCT cluster, explode(replicas) AS broker FROM audited_partition_timeline").collect():
+    for row in spark.sql("SELECT DISTINCT cluster, explode(replicas) AS broker FROM audited_partitions_now").collect():
         seen[row.cluster].add(row.broker)
     for cluster, night in list(nights.items()):
         nights[cluster] = Night(night.span, night.terms, night.outages, len(seen[cluster]), night.counts, night.out_of_sync)

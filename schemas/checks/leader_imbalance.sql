@@ -9,8 +9,8 @@
 -- only: not_preferred
 -- thresholds: leader_imbalance_minutes=60
 WITH preferred AS (
-  SELECT cluster, incarnation, get(replicas, 0) AS broker, count(*) AS partitions FROM audited_partition_timeline
-  WHERE valid_to IS NULL AND leader >= 0 AND coalesce(state, '') <> 'NonExistentPartition' GROUP BY cluster, incarnation, get(replicas, 0)
+  SELECT cluster, incarnation, get(replicas, 0) AS broker, count(*) AS partitions FROM audited_partitions_now
+  WHERE leader >= 0 AND coalesce(state, '') <> 'NonExistentPartition' GROUP BY cluster, incarnation, get(replicas, 0)
 )
 SELECT
   s.cluster, s.incarnation, 'warning' AS severity, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,

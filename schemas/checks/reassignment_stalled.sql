@@ -16,8 +16,8 @@ WITH watched AS (
     array_except(r.target_replicas, coalesce(p.isr, array())) AS missing
   FROM audited_reassignments r
   JOIN clocks k ON k.cluster = r.cluster AND k.incarnation = r.incarnation
-  LEFT JOIN audited_partition_timeline p ON p.cluster = r.cluster AND p.incarnation = r.incarnation AND p.topic = r.topic
-    AND p.partition = r.partition AND p.valid_to IS NULL
+  LEFT JOIN audited_partitions_now p ON p.cluster = r.cluster AND p.incarnation = r.incarnation AND p.topic = r.topic
+    AND p.partition = r.partition
   LEFT JOIN watched w ON w.cluster = r.cluster
   WHERE r.outcome = 'in_progress' AND r.started_at < k.now - make_dt_interval(0, 0, reassignment_minutes(r.cluster, r.topic))
 )

@@ -28,6 +28,6 @@ FROM stuck s
 LEFT ANTI JOIN audited_broker_outages o ON o.cluster = s.cluster AND o.incarnation = s.incarnation AND o.broker = s.replica AND o.until IS NULL
 LEFT ANTI JOIN audited_topic_deletions d ON d.cluster = s.cluster AND d.incarnation = s.incarnation AND d.topic = s.topic
   AND (d.completed_at IS NOT NULL OR size(d.blocked_by) > 0)
-LEFT ANTI JOIN audited_partition_timeline p ON p.cluster = s.cluster AND p.incarnation = s.incarnation AND p.topic = s.topic
-  AND p.partition = s.partition AND p.valid_to IS NULL AND array_contains(p.isr, s.replica)
+LEFT ANTI JOIN audited_partitions_now p ON p.cluster = s.cluster AND p.incarnation = s.incarnation AND p.topic = s.topic
+  AND p.partition = s.partition AND array_contains(p.isr, s.replica)
 GROUP BY s.cluster, s.incarnation, s.replica, s.state

@@ -38,6 +38,6 @@ LEFT ANTI JOIN audited_topic_deletions d ON d.cluster = s.cluster AND d.incarnat
 LEFT ANTI JOIN removed r ON r.cluster = s.cluster AND r.incarnation = s.incarnation AND r.node = s.node AND r.topic = s.topic AND r.partition = s.partition
   AND r.ts >= s.ts - INTERVAL 1 MINUTE
 -- a replica that the broker was given again since
-LEFT ANTI JOIN audited_partition_timeline p ON p.cluster = s.cluster AND p.incarnation = s.incarnation AND p.topic = s.topic AND p.partition = s.partition
-  AND p.valid_to IS NULL AND coalesce(p.state, '') <> 'NonExistentPartition' AND array_contains(p.replicas, s.node)
+LEFT ANTI JOIN audited_partitions_now p ON p.cluster = s.cluster AND p.incarnation = s.incarnation AND p.topic = s.topic AND p.partition = s.partition
+  AND coalesce(p.state, '') <> 'NonExistentPartition' AND array_contains(p.replicas, s.node)
 GROUP BY s.cluster, s.incarnation, s.node

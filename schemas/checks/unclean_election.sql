@@ -36,7 +36,7 @@ WITH said AS (
     AND s.leader = e.leader AND s.last_leader = e.leader AND s.leader_before = -1
     AND abs(unix_millis(s.valid_from) - unix_millis(e.at)) < 5000
   -- of one replica nothing is lost: up to 0.11 its ISR is empty while it is away
-  LEFT ANTI JOIN audited_partition_timeline p ON p.cluster = e.cluster AND p.incarnation = e.incarnation AND p.topic = e.topic AND p.partition = e.partition
+  LEFT ANTI JOIN (SELECT * FROM audited_partition_timeline UNION ALL SELECT * FROM audited_partitions_now) p ON p.cluster = e.cluster AND p.incarnation = e.incarnation AND p.topic = e.topic AND p.partition = e.partition
     AND size(p.replicas) = 1 AND get(p.replicas, 0) = e.leader AND p.valid_from <= e.at + INTERVAL 5 SECONDS AND coalesce(p.valid_to >= e.at, true)
   LEFT ANTI JOIN audited_events r ON r.cluster = e.cluster AND r.incarnation = e.incarnation AND r.topic = e.topic AND r.partition = e.partition
     AND (size(r.replicas) = 1 AND get(r.replicas, 0) = e.leader OR r.raw LIKE '%,ReplicationFactor:1),AllReplicas:%') AND r.ts BETWEEN e.at - INTERVAL 1 HOUR AND e.at + INTERVAL 1 HOUR
