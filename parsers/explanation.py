@@ -2,18 +2,17 @@
 
 import re
 import unicodedata
-from collections.abc import Iterator
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Mapping
 from difflib import SequenceMatcher
 from functools import lru_cache
-from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import schemas
 from parsers.events import Parser
 from parsers.patterns import DefinitionError, compiled
-from parsers.records import Record, RecordReader, split_lines
+from parsers.records import Record, split_lines
 from parsers.rules import Rule, built_in, load
 
 SHOWN_RULES = 5
@@ -27,15 +26,13 @@ LONGEST = 1_000_000
 MOST_RECORDS = 1_000
 LEAST_START = 4  # shorter beginnings tell nothing about what was meant
 ALIKE = 0.75  # least likeness of a statement's beginning and a rule's `starts`
-LABEL = 13
 CARET = "^ matched up to here"
 
 
 # -- how far a pattern gets --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Reach:
+class Reach(NamedTuple):
     """How far a pattern got: `at` characters fit its beginning; `expected` is the pattern's next piece.
 
     `expected` is empty where the pattern was used up and the text goes on.
@@ -45,96 +42,57 @@ class Reach:
     expected: str
 
 
-_ATOM = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[^\\\[()|]", re.DOTALL)
-_QUANTIFIER = re.compile(r"(?:[*+?]|\{\d*,?\d*\})\??")
-_OPENING = re.compile(r"\((?:\?:|\?P<\w+>)?")
+_QUANTIFIER = r"(?:[*+?]|\{\d*,?\d*\})[?+]?"
+_PIECE = re.compile(
+    rf"\((?:\?(?:[:=!>]|<[=!]|P<\w+>))?|\)(?:{_QUANTIFIER})?|\||(?:\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.)(?:{_QUANTIFIER})?", re.DOTALL
+)
 _TAKES_ANYTHING = re.compile(r"\.[*+]|\((?:\?:|\?P<\w+>)?\.[*+]\)")
 
 
-def _closing(pattern: str, at: int) -> int:
-    """Position after the parenthesis that closes the one at `at`."""
-    depth = 0
-    while at < len(pattern):
-        if pattern[at] == "(":
-            depth += 1
-        elif pattern[at] == ")":
-            depth -= 1
-            if depth == 0:
-                return at + 1
-        found = _ATOM.match(pattern, at) if pattern[at] not in "()|" else None
-        at = found.end() if found else at + 1
-    return at
-
-
-def _pieces(pattern: str) -> list[str]:
-    """The pattern's parts one after the other, each with its quantifier; one part if it is a choice."""
-    found, at = [], 0
-    while at < len(pattern):
-        begin = at
-        if pattern[at] == "|":
-            return [pattern]
-        if pattern[at] == "(":
-            at = _closing(pattern, at)
-        else:
-            atom = _ATOM.match(pattern, at)
-            at = atom.end() if atom else at + 1
-        quantifier = _QUANTIFIER.match(pattern, at)
-        at = quantifier.end() if quantifier else at
-        found.append(pattern[begin:at])
-    return found
-
-
 @lru_cache(maxsize=1_000)
-def _beginnings(pattern: str) -> list[tuple[str, str]]:
-    """(beginning that is a pattern itself, next piece) from the empty beginning to the whole pattern.
+def _beginnings(pattern: str) -> list[tuple[str, int]]:
+    """(beginning that is a pattern itself, its length in the pattern) from the empty beginning to the whole pattern.
 
-    Where one of them does not match a text, no longer one does. Groups that stand once are entered.
+    Where one of them does not match a text, no longer one does: none ends inside of a choice or of a repeated group.
     """
-    found: list[tuple[str, str]] = []
-    before = ""
-    for piece in _pieces(pattern):
-        opening = _OPENING.match(piece)
-        if opening and piece.endswith(")") and _closing(piece, 0) == len(piece):
-            inner = _pieces(piece[opening.end() : -1])
-            if len(inner) > 1:
-                for beginning, following in _beginnings(piece[opening.end() : -1])[:-1]:
-                    found.append((before + opening.group() + beginning + ")", following))
-                before += piece
-                continue
-        found.append((before, piece))
-        before += piece
-    return [*found, (before, "")]
+    found: list[tuple[str, int]] = []
+    # of each open group: how many beginnings end before it, whether it is a choice
+    groups, before = [(1, False)], ""
+    for piece in _PIECE.finditer(pattern):
+        text = piece.group()
+        if text == "|":
+            groups[-1] = groups[-1][0], True
+        elif text[0] == ")":
+            begun, is_choice = groups.pop()
+            if is_choice or text != ")":
+                del found[begun:]
+        else:
+            if before[:1] != "(":
+                found.append((pattern[: piece.start()] + ")" * (len(groups) - 1), piece.start()))
+            if text[0] == "(":
+                groups.append((len(found), False))
+        before = text
+    if groups[0][1]:
+        del found[1:]
+    return [*found, (pattern, len(pattern))]
 
 
 def reach(pattern: re.Pattern[str], text: str) -> Reach:
     """How far a compiled pattern got with the text, by bisection over its beginnings."""
-    steps = _beginnings(pattern.pattern)
-    low, high = 0, len(steps) - 1
-    matched = None
-    while low < high:
-        middle = (low + high + 1) // 2
-        found = re.compile(steps[middle][0], pattern.flags).match(text)
-        if found:
-            low, matched = middle, found
-        else:
-            high = middle - 1
-    if low == 0 or matched is None:
-        return Reach(0, _following(steps, 0))
-    while low > 0 and low < len(steps) - 1 and _TAKES_ANYTHING.fullmatch(steps[low - 1][1]):
-        # what takes anything has run to the end in search of the next piece: the mark stands before it
-        low -= 1
-        matched = re.compile(steps[low][0], pattern.flags).match(text) or matched
-    return Reach(matched.end(), _following(steps, low))
+    whole, steps = pattern.pattern, _beginnings(pattern.pattern)
 
+    def match(number: int) -> re.Match[str] | None:
+        return re.compile(steps[number][0], pattern.flags).match(text)
 
-def _following(steps: list[tuple[str, str]], at: int) -> str:
-    """The pieces from a step on, up to a readable length."""
-    text = ""
-    for _, piece in steps[at:]:
-        if text and len(text) + len(piece) > EXPECTED:
-            return text.replace("(?P<", "(?<").rstrip() + " .."
-        text += piece
-    return text.replace("(?P<", "(?<")
+    last = bisect_left(range(1, len(steps)), True, key=lambda number: match(number) is None)
+    # what takes anything has run to the end in search of the next piece: the mark stands before it
+    while 0 < last < len(steps) - 1 and _TAKES_ANYTHING.fullmatch(whole[steps[last - 1][1] : steps[last][1]]):
+        last -= 1
+    found, begin = match(last), steps[last][1]
+    ends = [end for _, end in steps[last + 1 :]]
+    end = max([end for end in ends if end <= begin + EXPECTED], default=min(ends, default=begin))
+    expected = whole[begin:end].replace("(?P<", "(?<")
+    return Reach(found.end() if found else 0, expected if end == len(whole) else f"{expected.rstrip()} ..")
 
 
 # -- text for a terminal -----------------------------------------------------------------------------------
@@ -144,299 +102,222 @@ def visible(text: str) -> str:
     """The text with everything that a terminal would act on, or not show, as an escape."""
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else _escape(c) for c in text)
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def _escape(char: str) -> str:
-    short = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}.get(char)
-    code = ord(char)
-    if short:
-        return short
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
-
-def _columns(text: str) -> int:
-    """How many columns of a terminal the text takes."""
-    if text.isascii():
-        return len(text)
-    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
-
-
-def cut(text: str, width: int = SHOWN_CELLS) -> str:
-    """Visible, and not much longer than `width`; says how much is missing."""
-    if len(text) <= width:
-        return visible(text)
-    return f"{visible(text[:width])}.. ({len(text) - width:,} characters more)"
+def cut(text: str) -> str:
+    """Visible, and not much longer than a cell; says how much is missing."""
+    more = len(text) - SHOWN_CELLS
+    return visible(text) if more <= 0 else f"{visible(text[:SHOWN_CELLS])}.. ({more:,} characters more)"
 
 
 def marked(text: str, at: int, indent: str) -> list[str]:
     """Two lines: the text (cut around the mark if it is long), a caret under its character number `at`."""
-    begin, end = 0, len(text)
-    if len(text) > WIDTH:
-        begin = max(0, min(at - WIDTH * 6 // 10, len(text) - WIDTH))
-        end = begin + WIDTH
+    begin = max(0, min(at - WIDTH * 6 // 10, len(text) - WIDTH))
+    end = begin + WIDTH
     before = (".." if begin else "") + visible(text[begin:at])
     after = visible(text[at:end]) + (".." if end < len(text) else "")
-    return [indent + before + after, indent + " " * _columns(before) + CARET]
+    columns = sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in before)
+    return [indent + before + after, indent + " " * columns + CARET]
+
+
+def _missed(text: str, at: int, why: str, indent: str) -> list[str]:
+    """Where a text ceases to fit, and what would have fitted."""
+    return [*marked(text, at, indent), indent + why]
+
+
+def _expects(got: Reach) -> str:
+    return f"expected next: {visible(got.expected)}" if got.expected else "expected: the end"
 
 
 def _row(label: str, text: str) -> str:
-    return f"  {label:<{LABEL}} {text}"
+    return f"  {label:<13} {text}"
 
 
 def _value(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, list):
-        return cut("[" + ",".join(map(str, value)) + "]")
-    return cut(str(value))
+    return cut(f"[{','.join(map(str, value))}]" if isinstance(value, list) else str(value))
 
 
 # -- records -----------------------------------------------------------------------------------------------
 
 
-def records(text: str, parser: Parser) -> Iterator[tuple[int, Record | None, str]]:
-    """(number of its first line, record, its text), as a night reads them.
-
-    Lines before the first head come as one, without a record. Layouts without a time stamp count only where no other is found.
-    """
-    lines = [parser.unwrapped(line) for line in parser.joined(split_lines(text))]
-    while lines and not lines[-1].strip():
-        lines.pop()
-    bare = not any(map(parser.headers(False).begins, lines))
-    headers = parser.headers(bare)
-    begun = next((at for at, line in enumerate(lines) if headers.begins(line)), len(lines))
-    if any(line.strip() for line in lines[:begun]):
-        yield 1, None, "\n".join(lines[:begun])
-    reader = RecordReader(headers, parser.unwrapped, line_no=begun + 1)
-    for record in chain(reader.feed(lines[begun:]), reader.close()):
-        yield record.line_no, record, record.raw
-
-
 def explain(text: str, site: Path | None) -> str:
-    """For each record of the text: its header, the rule that claims it, every value; or how far rules got.
+    """For each record of the text, as a night reads it: its header, the rule that claims it, every value; or how far rules got.
 
-    `site` is a folder of rule files of one's own. Raises DefinitionError where those are wrong, and nothing
-    because of the text.
+    Layouts without a time stamp count only where no other is found. `site` is a folder of rule files of one's own. Raises
+    DefinitionError where those are wrong, and nothing because of the text.
     """
     if site is not None and not site.is_dir():
         raise DefinitionError(f"--rules {site}: no such folder")
     parser = Parser(load(site) if site is not None else built_in())
-    found = list(records(text, parser))
-    parts: list[str] = []
-    for line_no, record, part in found[:MOST_RECORDS]:
-        title = [f"line {line_no:,}"] if len(found) > 1 else []
-        parts.append("\n".join(title + (_headless(parser, part) if record is None else _explained(parser, record))))
+    lines = list(parser.joined(split_lines(text.rstrip("\r\n"))))
+    unwrapped = [parser.unwrapped(line) for line in lines]
+    reader = parser.reader(bare=not any(map(parser.headers(False).begins, unwrapped)))
+    found = [*reader.feed(lines), *reader.close()]
+    headless = unwrapped[: found[0].line_no - 1] if found else unwrapped
+    parts = [(record.line_no, _explained(parser, record)) for record in found[:MOST_RECORDS]]
+    if any(line.strip() for line in headless):
+        parts.insert(0, (1, _headless(parser, headless)))
+    told = ["\n".join([f"line {line_no:,}"] * (len(parts) > 1) + part) for line_no, part in parts]
     if len(found) > MOST_RECORDS:
-        parts.append(f"and {len(found) - MOST_RECORDS:,} records more; `kafka-audit audit` reads whole files")
-    return "\n\n".join(parts) if parts else "Nothing but blank lines."
+        told.append(f"and {len(found) - MOST_RECORDS:,} records more; `kafka-audit audit` reads whole files")
+    return "\n\n".join(told) or "Nothing but blank lines."
 
 
-def _headless(parser: Parser, text: str) -> list[str]:
+def _headless(parser: Parser, lines: list[str]) -> list[str]:
     """Says that no layout knows the first line, and how far the heads got that got furthest."""
-    first, _, rest = text.partition("\n")
-    first = first[:LONGEST]
-    known = parser.ruleset.layouts
-    lines = [f"No layout has a line with such a head. The nearest of {len(known)}:"]
+    first, known = lines[0][:LONGEST], parser.ruleset.layouts
+    found = [f"No layout has a line with such a head. The nearest of {len(known)}:"]
     reached = [(layout, reach(compiled(layout.head), first)) for layout in known]
     reached.sort(key=lambda entry: (entry[0].bare, -entry[1].at))  # text of any kind goes far in a bare one
     for layout, got in reached[:SHOWN_LAYOUTS]:
-        shown = f"{layout.name}   {layout.pattern or 'JSON'}"
-        lines += ["", _row("layout", visible(shown)), *marked(first, got.at, "    ")]
-        if got.expected:
-            lines.append(f"    expected next: {visible(got.expected)}")
-    if rest:
-        lines += ["", f"  and {rest.count(chr(10)) + 1:,} further line(s) before a line with a known head"]
-    lines += [
+        shown = visible(f"{layout.name}   {layout.pattern or 'JSON'}")
+        found += ["", _row("layout", shown), *_missed(first, got.at, _expects(got), "    ")]
+    if len(lines) > 1:
+        found += ["", f"  and {len(lines) - 1:,} further line(s) before a line with a known head"]
+    return [
+        *found,
         "",
         "  In a log file, such lines belong to the record before them (a stack trace).",
         '  A layout of your own is one line of layouts.toml in the folder of --rules: [name] conversion_pattern = "..", as in log4j.',
     ]
-    return lines
 
 
 def _explained(parser: Parser, record: Record) -> list[str]:
     """Header, claim and values of one record."""
-    first = record.raw.partition("\n")[0]
-    lines = _header(parser, record)
+    given = parser.log_ident(record.log_ident)
+    of_ident = {} if given is None else {name: value for name, value in given._asdict().items() if value is not None}
+    lines = _header(parser, record, of_ident)
     if not record.fits:
-        layout = next(lay for lay in parser.ruleset.layouts if lay.name == record.layout)
+        layout = next(layout for layout in parser.ruleset.layouts if layout.name == record.layout)
         if layout.json:
             return [*lines, _row("unrecognised", "it is no JSON (is it cut off?), or has no time, level and message")]
-        got = reach(compiled(layout.line), first[:LONGEST])
-        lines += [
-            _row(
-                "unrecognised",
-                "the head is known, the rest of the line does not fit (is it cut off?)",
-            ),
-            *marked(first[:LONGEST], got.at, "    "),
-            f"    expected next: {visible(got.expected)}",
-        ]
-        return lines
-    if len(record.statement) > LONGEST:
-        claimant = parser.claimant(record)
-        sent = f"the dispatch sends it to {claimant.name} ({claimant.file})" if claimant else "no rule knows its beginning"
-        lines.append(_row("too long", f"{len(record.statement):,} characters: patterns are not tried here; {sent}"))
-        return lines
-    events = parser.events(record)
-    lines += _error(events[0])
+        first = record.raw.partition("\n")[0][:LONGEST]
+        got = reach(compiled(layout.line), first)
+        lines.append(_row("unrecognised", "the head is known, the rest of the line does not fit (is it cut off?)"))
+        return lines + _missed(first, got.at, _expects(got), "    ")
     rule = parser.claimant(record)
-    if rule is not None and not events[0]["drifted"]:
-        lines.append(_row("rule", f"{rule.name} ({rule.file}), says: {rule.says}"))
-        return lines + _values(parser, record, rule, events)
-    return lines + _unclaimed(parser, record, rule)
+    if len(record.statement) > LONGEST:
+        sent = f"the dispatch sends it to {rule.name} ({rule.file})" if rule else "no rule knows its beginning"
+        return [*lines, _row("too long", f"{len(record.statement):,} characters: patterns are not tried here; {sent}")]
+    events = parser.events(record)
+    for name in ("error_class", "error_message"):
+        if events[0].get(name):
+            lines.append(_row(name.replace("_", " "), cut(events[0][name])))
+    if rule is None or events[0]["drifted"]:
+        return lines + _unclaimed(parser, record, rule)
+    return [*lines, _row("rule", f"{rule.name} ({rule.file}), says: {rule.says}"), *_values(rule, events, of_ident)]
 
 
-def _given(parser: Parser, record: Record) -> dict[str, Any]:
-    """What the log ident says."""
-    ident = parser.log_ident(record.log_ident)
-    return {} if ident is None else {name: value for name, value in ident._asdict().items() if value is not None}
-
-
-def _header(parser: Parser, record: Record) -> list[str]:
-    zoned = record.ts is not None and re.search(r"[^\d.]", record.ts[19:])
-    zone = "" if record.ts is None or zoned else " (in the zone of --timezone: the line names none)"
-    if record.logger is None:
-        anonymous = (
-            "none in this layout: all of its records are in scope" if parser.in_scope(record) else "none: another program's"
-        )
-        scope = anonymous if record.fits else "not found"
-    elif parser.ruleset.in_scope(record.logger):
-        scope = f"{cut(record.logger)} (in scope)"
+def _header(parser: Parser, record: Record, of_ident: Mapping[str, Any]) -> list[str]:
+    zoned = record.ts is None or re.search(r"[^\d.]", record.ts[19:])
+    if not record.fits:
+        logger = "not found"
+    elif record.logger is None:
+        logger = "none in this layout: all of its records are in scope" if parser.in_scope(record) else "none: another program's"
     else:
-        scope = f"{cut(record.logger)} (out of scope: no rule is about it; counted, not stored)"
+        out = "out of scope: no rule is about it; counted, not stored"
+        logger = f"{cut(record.logger)} ({'in scope' if parser.in_scope(record) else out})"
     lines = [
         _row("layout", record.layout),
-        _row("time stamp", (visible(record.ts) if record.ts else "none in this layout") + zone),
+        _row("time stamp", visible(record.ts or "none in this layout") + ("" if zoned else UNZONED)),
         _row("level", record.level or "none"),
-        _row("logger", scope),
+        _row("logger", logger),
     ]
     if record.thread:
         lines.append(_row("thread", cut(record.thread)))
     if record.log_ident:
-        given = _given(parser, record)
-        says = ", ".join(f"{name} = {_value(value)}" for name, value in given.items())
-        lines.append(
-            _row(
-                "log ident",
-                f"{cut(record.log_ident.strip())} gives {says or 'nothing: no speaker of speakers.toml'}",
-            )
-        )
+        says = ", ".join(f"{name} = {_value(value)}" for name, value in of_ident.items())
+        says = says or "nothing: no speaker of speakers.toml"
+        lines.append(_row("log ident", f"{cut(record.log_ident.strip())} gives {says}"))
     lines.append(_row("statement", cut(record.statement)))
     if record.rest.strip():
         lines.append(_row("further lines", f"{record.rest.count(chr(10)) + 1:,}, they belong to the record"))
     return lines
 
 
-def _error(event: dict[str, Any]) -> list[str]:
-    lines = []
-    if event.get("error_class"):
-        lines.append(_row("error class", cut(event["error_class"])))
-    if event.get("error_message"):
-        lines.append(_row("error message", cut(event["error_message"])))
-    return lines
+UNZONED = " (in the zone of --timezone: the line names none)"
 
 
-def _values(parser: Parser, record: Record, rule: Rule, events: list[dict[str, Any]]) -> list[str]:
+def _values(rule: Rule, events: list[dict[str, Any]], of_ident: Mapping[str, Any]) -> list[str]:
     """Every column with its type; what differs between the items of a record stands below each item."""
-    words = {"node": {"type": "int"}, **schemas.vocabulary()}
-    origin = dict.fromkeys(_given(parser, record), "log ident") | dict.fromkeys(rule.implies, "implied")
-    named = [name for name in words if any(name in event for event in events)]
-    shared = [name for name in named if all(name in e and e[name] == events[0].get(name) for e in events)]
-    width = max([len(name) for name in named], default=0)
+    kinds = {"node": "int"} | {name: word["type"] for name, word in schemas.vocabulary().items()}
+    origin = dict.fromkeys(of_ident, "   (log ident)") | dict.fromkeys(rule.implies, "   (implied)")
+    named = [name for name in kinds if any(name in event for event in events)]
+    shared = [name for name in named if all(name in event and event[name] == events[0].get(name) for event in events)]
+    width = max(map(len, named), default=0)
 
-    def line(name: str, value: Any, indent: str) -> str:
-        kind = schemas.SPARK_TYPES[words[name]["type"]]
-        note = f"   ({origin[name]})" if origin.get(name) else ""
-        return f"{indent}{name:<{width}}  {kind:<10}  {_value(value)}{note}"
+    def rows(event: Mapping[str, Any], names: list[str], indent: str) -> list[str]:
+        return [
+            f"{indent}{name:<{width}}  {schemas.SPARK_TYPES[kinds[name]]:<10}  {_value(event[name])}{origin.get(name, '')}"
+            for name in names
+            if name in event
+        ]
 
-    lines = [line(name, events[0][name], "    ") for name in shared]
-    if not named:
-        lines.append("    no values: the statement's text is all that it says")
+    lines = rows(events[0], shared, "    ") if named else ["    no values: the statement's text is all that it says"]
     if len(events) > 1:
         lines.append(_row("items", f"{len(events):,}, one event each"))
         for event in events[:SHOWN_ITEMS]:
-            lines.append(f"    item {event['item']}")
-            lines += [line(name, event[name], "      ") for name in named if name not in shared and name in event]
+            lines += [f"    item {event['item']}", *rows(event, [name for name in named if name not in shared], "      ")]
         if len(events) > SHOWN_ITEMS:
             lines.append(f"    and {len(events) - SHOWN_ITEMS:,} items more")
     missing = [name for name in rule.columns if name not in named]
-    if missing:
-        lines.append(f"    null: {', '.join(missing)}")
-    return lines
+    return lines + [f"    null: {', '.join(missing)}"] * bool(missing)
 
 
 def _unclaimed(parser: Parser, record: Record, rule: Rule | None) -> list[str]:
     """Drift or no rule at all, and how far the nearest rules got."""
     statement = record.statement
+    if not parser.in_scope(record):
+        knows = next((f"; {r.name} ({r.file}) knows it of {', '.join(sorted(r.loggers))}" for r in parser.ruleset.rules if r.claims(statement)), "")  # fmt: skip
+        return [_row("unrecognised", f"its logger is out of scope{knows}")]
     if rule is not None:
         lines = [_row("drift", f"rule {rule.name} ({rule.file}) knows the beginning, but does not match")]
-    elif not parser.in_scope(record):
-        others = [r for r in parser.ruleset.rules if r.claims(statement)]
-        if not others:
-            return [_row("unrecognised", "its logger is out of scope")]
-        knows = f"{others[0].name} ({others[0].file}) knows it of {', '.join(sorted(others[0].loggers))}"
-        return [_row("unrecognised", f"its logger is out of scope; {knows}")]
     else:
         lines = [_row("unrecognised", "no rule knows the beginning")]
     near = nearest(parser, statement)
     if not near:
         return [*lines, "    No rule begins like it."]
     lines.append(_row("nearest", "the rules that got furthest"))
-    for other, got, why in near:
-        lines += [f"    {other.name} ({other.file})", *marked(statement, got.at, "      "), f"      {why}"]
+    for other, at, why in near:
+        lines += [f"    {other.name} ({other.file})", *_missed(statement, at, why, "      ")]
     return lines
 
 
-def nearest(parser: Parser, statement: str) -> list[tuple[Rule, Reach, str]]:
-    """The rules that could have been meant, the furthest first, with what each would have needed next.
+def nearest(parser: Parser, statement: str) -> list[tuple[Rule, int, str]]:
+    """(rule, characters that fit, what it would have needed next) of the rules that could have been meant, the furthest first.
 
-    Rules whose `starts` the statement has are tried in full, of the others the literal beginning is compared.
+    Those whose `starts` the statement shares for a good part are tried; where there is none, those whose `starts` are much alike.
     """
-    found: list[tuple[Rule, Reach, str]] = []
-    claimed = [rule for rule in parser.ruleset.rules if rule.claims(statement)]
-    for rule in parser.ruleset.rules:
-        start = max(rule.starts, key=lambda s: _common(s, statement))
-        common = _common(start, statement)
+    rules = parser.ruleset.rules
+    claimed = [rule for rule in rules if rule.claims(statement)]
+    found = []
+    for rule in rules:
+        common, start = max(((_common(start, statement), start) for start in rule.starts), key=lambda entry: entry[0])
         if common < len(start):
             if common >= max(LEAST_START, min(8, len(start) - 1)):
-                found.append((rule, Reach(common, start[common:]), f"expected next: {visible(start[common:])}"))
-            continue
-        if len(start) < LEAST_START and rule not in claimed:
-            continue
-        got = reach(compiled(rule.pattern), statement)
-        if rule.contains is not None and rule.contains not in statement:
-            why = f"this rule wants it to contain: {visible(rule.contains)}"
-        elif parser.accepts(rule.name, statement):
-            why = f"its pattern fits, but {claimed[0].name} is asked first" if claimed else "its pattern fits"
-        else:
-            why = f"expected next: {visible(got.expected)}" if got.expected else "expected: the end of the statement"
-        found.append((rule, Reach(max(got.at, len(start)), got.expected), why))
-    first = claimed[0].name if claimed else None
-    found.sort(key=lambda entry: (entry[0].name != first, -entry[1].at, entry[0].name))
-    if not found:
-        return _alike(parser, statement)[:SHOWN_RULES]
-    far = max(got.at for _, got, _ in found)
-    return [entry for entry in found if entry[1].at * 4 >= far][:SHOWN_RULES]
-
-
-def _alike(parser: Parser, statement: str) -> list[tuple[Rule, Reach, str]]:
-    """Rules whose literal beginning is much like the statement's, where none begins the same."""
-    scored = []
-    for rule in parser.ruleset.rules:
-        for start in rule.starts:
-            likeness = SequenceMatcher(None, statement[: len(start)], start)
-            if len(start) >= 8 and likeness.quick_ratio() >= ALIKE and likeness.ratio() >= ALIKE:
-                scored.append((-likeness.ratio(), rule.name, rule, start))
-    scored.sort(key=lambda entry: entry[:2])
-    return [
-        (rule, Reach(_common(start, statement), start), f"begins much alike: {visible(start)}") for _, _, rule, start in scored
-    ]
+                found.append((rule, common, f"expected next: {visible(start[common:])}"))
+        elif common >= LEAST_START or rule in claimed:
+            got = reach(compiled(rule.pattern), statement)
+            why = _expects(got)
+            if rule.contains is not None and rule.contains not in statement:
+                why = f"this rule wants it to contain: {visible(rule.contains)}"
+            elif parser.accepts(rule.name, statement):
+                why = "its pattern fits" + (f", but {claimed[0].name} is asked first" if claimed else "")
+            found.append((rule, max(got.at, common), why))
+    if found:
+        found.sort(key=lambda entry: (entry[0] not in claimed[:1], -entry[1], entry[0].name))
+        far = max(at for _, at, _ in found)
+        return [entry for entry in found if entry[1] * 4 >= far][:SHOWN_RULES]
+    starts = [(rule, start) for rule in rules for start in rule.starts if len(start) >= 8]
+    scored = [(SequenceMatcher(None, statement[: len(start)], start).ratio(), rule, start) for rule, start in starts]
+    alike = sorted((entry for entry in scored if entry[0] >= ALIKE), key=lambda entry: (-entry[0], entry[1].name))
+    return [(rule, _common(start, statement), f"begins much alike: {visible(start)}") for _, rule, start in alike[:SHOWN_RULES]]
 
 
 def _common(start: str, statement: str) -> int:
     """Length of the common beginning."""
-    for at, (a, b) in enumerate(zip(start, statement, strict=False)):
-        if a != b:
-            return at
-    return min(len(start), len(statement))
+    pairs = enumerate(zip(start, statement, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(start), len(statement)))
