@@ -7,7 +7,7 @@ from pathlib import Path
 
 import schemas
 from parsers.layouts import Layout, Wrapper
-from parsers.rules import built_in
+from parsers.rules import built_in, logger_key
 
 README = Path(__file__).parents[1] / "README.md"
 
@@ -51,7 +51,7 @@ def rules() -> str:
     loggers: dict[str, set[str]] = {}
     for rule in built_in().rules:
         by_file.setdefault(rule.file, []).append(rule.name)
-        loggers.setdefault(rule.file, set()).update(rule.loggers)
+        loggers.setdefault(rule.file, set()).update(map(logger_key, rule.loggers))
     rows = [f"| `{file}` | {len(names)} | {', '.join(sorted(loggers[file]))} |" for file, names in sorted(by_file.items())]
     return f"{len(built_in().rules)} rules.\n\n| file | rules | loggers |\n|---|---|---|\n" + "\n".join(rows)
 

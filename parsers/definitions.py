@@ -2,15 +2,15 @@
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import schemas
 from parsers.events import Parser
 from parsers.layouts import BUILT_IN, Layout, Wrapper
-from parsers.patterns import DefinitionError, check_dialect, compiled
-from parsers.rules import ITEMS, RuleSet, built_in, fragments, lint, load
+from parsers.patterns import DefinitionError, check_dialect, compiled, group_names
+from parsers.rules import ITEMS, SAYS, Rule, RuleSet, built_in, load
 
 CHECK_HEADER = ("severity", "title", "why", "do", "same")
 CHECK_COLUMNS = (
@@ -27,6 +27,9 @@ WORD_KEYS = {"type", "comment"}
 VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?")
 # what samples of a layout may name by another word
 SLOTS = {"speaker": "log_ident"}
+# of a pattern; a quantifier takes the character before it away
+LITERAL_BEGINNING = re.compile(r"(?:(?:\\\W|[^\\\[(.*+?^$|{])(?![*?{]))*")
+LITERAL = re.compile(r"\\(?=\W)")
 # what reading a data file of the wrong shape raises
 MALFORMED = (KeyError, TypeError, ValueError, AttributeError, re.error, tomllib.TOMLDecodeError, OSError)
 
@@ -60,41 +63,92 @@ def severities() -> list[str]:
 
 
 def rule_problems(ruleset: RuleSet) -> list[str]:
-    """Rules and speakers. Samples are tried only where all patterns compile."""
-    found = []
+    """Rules and speakers. Samples are tried only where all else is sound."""
+    found, names = [], dict[str, str]()
     for rule in ruleset.rules:
-        for pattern in [rule.pattern] + ([rule.each.pattern] if rule.each else []):
-            try:
-                check_dialect(pattern, f"{rule.file} [{rule.name}]")
-            except DefinitionError as error:
-                found.append(str(error))
-        known = {*schemas.vocabulary(), ITEMS}
-        found += [
-            f"{rule.file} [{rule.name}]: {name} is no word of schemas/vocabulary.toml"
-            for name in rule.columns
-            if name not in known
+        where = f"{rule.file} [{rule.name}]"
+        if rule.name in names:
+            found.append(f"{where}: the name is taken by {names[rule.name]}")
+        names[rule.name] = rule.file
+        if rule.says not in SAYS:
+            found.append(f"{where}: says = {rule.says!r} is none of {', '.join(SAYS)}")
+        captured = group_names(rule.pattern)
+        if (ITEMS in captured) != (rule.each is not None) or ITEMS in group_names(rule.each or ""):
+            found.append(f"{where}: `each` needs a group named {ITEMS} in `pattern`, and nothing else does")
+        unknown = {*rule.columns, *rule.keeps} - schemas.vocabulary().keys()
+        found += [f"{where}: {name} is no word of schemas/vocabulary.toml" for name in sorted(unknown)]
+        unsound = [text for pattern in (rule.pattern, rule.each or "") for text in _dialect_problems(pattern, where)]
+        found += unsound or [
+            f"{where}: pattern does not begin with the literal {start!r}"
+            for start in rule.starts
+            if not _begins(start, rule.pattern)
         ]
-        for number, sample in enumerate(rule.samples, 1):
-            if "line" not in sample:
-                found.append(f"{rule.file} [{rule.name}] sample {number}: `line` is missing")
-            if unknown := set(sample) - {"line", "gives", "gives_each"}:
-                found.append(f"{rule.file} [{rule.name}] sample {number}: unknown key {', '.join(sorted(unknown))}")
+    allowed = {"node", "controller", "controller_epoch", "topic", "partition"}
     for speaker in ruleset.speakers:
-        try:
-            check_dialect(speaker.pattern, f"speakers.toml [{speaker.name}]")
-            allowed = {"node", "controller", "controller_epoch", "topic", "partition"}
-            if unknown := set(compiled(speaker.pattern).groupindex) - allowed:
-                found.append(f"speakers.toml [{speaker.name}]: a speaker does not give {', '.join(sorted(unknown))}")
-            if speaker.is_controller and "node" not in compiled(speaker.pattern).groupindex:
-                found.append(f'speakers.toml [{speaker.name}]: `speaks = "controller"` needs a group named node')
-        except DefinitionError as error:
-            found.append(str(error))
+        where, groups = f"speakers.toml [{speaker.name}]", set(group_names(speaker.pattern))
+        found += _dialect_problems(speaker.pattern, where)
+        if unknown := groups - allowed:
+            found.append(f"{where}: a speaker does not give {', '.join(sorted(unknown))}")
+        if speaker.is_controller and "node" not in groups:
+            found.append(f'{where}: `speaks = "controller"` needs a group named node')
         if not speaker.samples:
-            found.append(f"speakers.toml [{speaker.name}]: no sample")
-    if found:
-        return found
-    unused = [name for name in fragments() if not re.fullmatch(r"[a-z][a-z0-9_]*", name)]
-    return [f"fragments.toml: {name} cannot be inserted, its name is not lower case" for name in unused] + lint(ruleset)
+            found.append(f"{where}: no sample")
+    return found or sample_problems(ruleset)
+
+
+def _dialect_problems(pattern: str, where: str) -> list[str]:
+    try:
+        check_dialect(pattern, where)
+    except DefinitionError as error:
+        return [str(error)]
+    return []
+
+
+def _begins(start: str, pattern: str) -> bool:
+    """Whether what a pattern takes can begin with a literal, as far as it begins with one itself; from there on samples decide."""
+    own = LITERAL.sub("", LITERAL_BEGINNING.match(pattern)[0])  # type: ignore[index]
+    return own.startswith(start) or start.startswith(own)
+
+
+def sample_problems(ruleset: RuleSet) -> list[str]:
+    """Samples of rules and speakers that are not read as they say. Each rule has some."""
+    parser, found = Parser(ruleset), []
+    for rule in ruleset.rules:
+        where = f"{rule.file} [{rule.name}]"
+        if not rule.samples:
+            found.append(f"{where}: no sample")
+        for number, sample in enumerate(rule.samples, 1):
+            found += [f"{where} sample {number}: {text}" for text in _of_sample(rule, sample, parser)]
+    for speaker in ruleset.speakers:
+        for text in speaker.samples:
+            first = next((other.name for other in ruleset.speakers if compiled(other.pattern).fullmatch(text)), None)
+            if first != speaker.name:
+                found.append(f"speakers.toml [{speaker.name}]: {text!r} is taken by {first}")
+    return found
+
+
+def _of_sample(rule: Rule, sample: Mapping[str, Any], parser: Parser) -> Iterator[str]:
+    if unknown := set(sample) - {"line", "gives", "gives_each"}:
+        yield f"unknown key {', '.join(sorted(unknown))}"
+    record = parser.record(sample["line"]) if "line" in sample else None
+    if record is None:
+        yield "no layout has such a line" if "line" in sample else "`line` is missing"
+        return
+    claimed = [other.name for other in parser.ruleset.rules if other.claims(record.statement)]
+    accepting = [name for name in claimed if parser.accepts(name, record.statement)]
+    if not parser.in_scope(record):
+        yield f"logger {record.logger} is not among the file's `loggers`"
+    elif claimed[:1] != [rule.name]:
+        yield f"the dispatch sends it to {claimed[0] if claimed else 'no rule'}"
+    elif accepting != [rule.name]:
+        yield f"the patterns of {accepting or 'no rule'} accept it"
+    else:
+        events, expected = parser.events(record), sample.get("gives_each", [sample.get("gives", {})])
+        if len(events) != len(expected):
+            yield f"{len(events)} events instead of {len(expected)}"
+        for item, (event, wanted) in enumerate(zip(events, expected, strict=False)):
+            if wrong := {key: (value, event.get(key)) for key, value in wanted.items() if event.get(key) != value}:
+                yield f"item {item}: (expected, got) = {wrong}"
 
 
 def layout_problems(ruleset: RuleSet) -> list[str]:
@@ -106,24 +160,20 @@ def layout_problems(ruleset: RuleSet) -> list[str]:
         if entry.built_in and not entry.samples:
             found.append(f"{where}: no sample")
         for number, sample in enumerate(entry.samples, 1):
+            record = parser.record(sample["line"])
+            wanted = {"layout": entry.name, "fits": True} if isinstance(entry, Layout) else {"fits": True}
+            wanted |= sample.get("gives", {})
             if unknown := set(sample) - {"line", "gives"}:
                 found.append(f"{where} sample {number}: unknown key {', '.join(sorted(unknown))}")
-            wanted = {"layout": entry.name} if isinstance(entry, Layout) else {}
-            wanted |= sample.get("gives", {})
-            record = parser.record(sample["line"])
             if record is None:
                 found.append(f"{where} sample {number}: the line has no known head")
-            elif record.layout != wanted.get("layout", record.layout):
-                found.append(f"{where} sample {number}: the line is taken by layout {record.layout}")
-            elif not record.fits:
-                found.append(f"{where} sample {number}: the head is known, but the layout does not take the whole record")
-            else:
-                got = {slot: getattr(record, SLOTS.get(slot, slot), None) for slot in wanted}
-                found += [
-                    f"{where} sample {number}: {slot} is {got[slot]!r} instead of {value!r}"
-                    for slot, value in wanted.items()
-                    if got[slot] != value
-                ]
+                continue
+            got = {slot: getattr(record, SLOTS.get(slot, slot), None) for slot in wanted}
+            found += [
+                f"{where} sample {number}: {slot} is {got[slot]!r} instead of {value!r}"
+                for slot, value in wanted.items()
+                if got[slot] != value
+            ]
     return found
 
 

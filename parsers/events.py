@@ -19,7 +19,7 @@ import pyarrow as pa
 import schemas
 from parsers.patterns import THROWABLE, compiled
 from parsers.records import Headers, Joiner, Record, RecordReader, Unwrapper, split_lines
-from parsers.rules import ITEMS, Rule, RuleSet, built_in, full_name
+from parsers.rules import ITEMS, Rule, RuleSet, built_in
 
 # characters of a statement that its rules are looked up by
 BEGINNING = 12
@@ -218,7 +218,7 @@ class _Rule:
         self.groups = {name: at - 1 for name, at in pattern.groupindex.items() if name != ITEMS}
         self.item_groups: dict[str, int] = {}
         if rule.each:
-            item = compiled(rule.each.pattern)
+            item = compiled(rule.each)
             self.finditer = item.finditer
             self.no_item = (None,) * item.groups
             self.item_groups = {name: pattern.groups + at - 1 for name, at in item.groupindex.items()}
@@ -291,7 +291,7 @@ class Parser:
         if found is None:
             if len(self._full_names) > MOST_REMEMBERED:
                 self._full_names.clear()
-            found = self._full_names[logger, log_ident] = full_name(logger, log_ident, self.ruleset)
+            found = self._full_names[logger, log_ident] = self.ruleset.full_name(logger, log_ident)
         return found
 
     def reader(self, bare: bool | None = False, line_no: int = 1) -> RecordReader:
@@ -338,7 +338,7 @@ class Parser:
     def in_scope(self, record: Record) -> bool:
         """Whether the record is kept: its logger is one that rules are about, or nothing says that it is another program's."""
         if not record.fits:
-            return compiled(self.ruleset.own_marks(self.ruleset.layouts)).search(record.statement) is not None
+            return compiled(self.ruleset.own_marks).search(record.statement) is not None
         if record.logger is None:
             return not self._layouts[record.layout].names_logger or self.log_ident(record.log_ident) is not None
         found = self._in_scope.get(record.logger)

@@ -497,11 +497,6 @@ def shapes(site: Path | None = None) -> Shapes:
     )
 
 
-def layouts() -> tuple[Layout, ...]:
-    """All built-in layouts in the order in which they are tried. Raises DefinitionError."""
-    return shapes().layouts
-
-
 def wrapping(wrappers: Iterable[Wrapper]) -> str:
     """Regex of everything that collectors put before a line; it matches every line, most of them with nothing."""
     return "".join(f"(?:{wrapper.pattern})?" for wrapper in wrappers)

@@ -9,7 +9,7 @@ from typing import Any
 
 import schemas
 from parsers.events import Parser
-from parsers.layouts import layouts
+from parsers.layouts import shapes
 from parsers.patterns import compiled
 from parsers.records import Record
 from parsers.rules import ITEMS, Rule, built_in
@@ -63,7 +63,8 @@ def values(sample: Sample) -> Iterator[Value]:
     """Every value that the rule captures from the statement, in no order."""
     header = next(
         found
-        for pattern in [layout.line for layout in layouts()] + [layout.record for layout in layouts() if layout.record]
+        for pattern in [layout.line for layout in shapes().layouts]
+        + [layout.record for layout in shapes().layouts if layout.record]
         if (found := compiled(pattern).fullmatch(sample.line))
     )
     at = header.start("statement")
@@ -75,7 +76,7 @@ def values(sample: Sample) -> Iterator[Value]:
             yield Value(column, None, at + found.start(column), at + found.end(column))
     if sample.rule.each is not None and found.group(ITEMS):
         within = at + found.start(ITEMS)
-        for number, item in enumerate(compiled(sample.rule.each.pattern).finditer(found.group(ITEMS))):
+        for number, item in enumerate(compiled(sample.rule.each).finditer(found.group(ITEMS))):
             for column, text in item.groupdict().items():
                 if text:
                     yield Value(column, number, within + item.start(column), within + item.end(column))

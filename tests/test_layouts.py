@@ -69,7 +69,7 @@ def parser_of(*layouts: Layout) -> Parser:
     """A parser that knows only these layouts."""
     from dataclasses import replace
 
-    return Parser(replace(built_in(), layouts=layouts, rules=(), speakers=()))
+    return Parser(replace(built_in(), layouts=layouts, speakers=()))
 
 
 def read_by(pattern: str, text: str) -> Record | None:

@@ -12,9 +12,10 @@ from types import FrameType
 import pytest
 from samples import PARSER, SAMPLES, leaders_of
 
-from parsers.layouts import layouts
+from parsers.definitions import rule_problems
+from parsers.layouts import shapes
 from parsers.patterns import check_dialect, compiled
-from parsers.rules import RuleSet, Speaker, built_in, lint
+from parsers.rules import RuleSet, Speaker, built_in
 
 MEGABYTE = 1024 * 1024
 # a pattern that is linear needs some 10 ms for a megabyte; one that is not needs hours
@@ -45,7 +46,7 @@ def patience(seconds: float = PATIENCE) -> Iterator[None]:
 
 
 def test_lint_is_clean(capsys: pytest.CaptureFixture[str]) -> None:
-    assert lint(RULESET) == []
+    assert rule_problems(RULESET) == []
     number = sum(len(rule.samples) for rule in RULESET.rules)
     with capsys.disabled():
         print(f"\n{len(RULESET.rules)} rules, {number} samples, {len(RULESET.loggers)} loggers")
@@ -91,8 +92,8 @@ def test_dialect_of_rules_and_layouts() -> None:
     for rule in RULESET.rules:
         check_dialect(rule.pattern, rule.name)
         if rule.each is not None:
-            check_dialect(rule.each.pattern, rule.name)
-    for layout in layouts():
+            check_dialect(rule.each, rule.name)
+    for layout in shapes().layouts:
         for pattern in (layout.head, layout.line, layout.record):
             check_dialect(pattern, layout.name)
 
@@ -141,7 +142,7 @@ def test_a_long_value_anywhere_is_no_trap(filler: str) -> None:
     assert slow == set()
 
 
-@pytest.mark.parametrize("pattern", sorted({rule.each.pattern for rule in RULESET.rules if rule.each}))
+@pytest.mark.parametrize("pattern", sorted({rule.each for rule in RULESET.rules if rule.each}))
 def test_a_list_of_no_items_is_no_trap(pattern: str) -> None:
     """An item is looked for at every character of a list, which may be anything."""
     items = compiled(pattern)
