@@ -7,7 +7,7 @@ JSON with one record a line. Every layout yields the same slots: time, level, lo
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -119,14 +119,8 @@ _DATE_FORMATS = {
     "ISO8601_PERIOD": "yyyy-MM-dd'T'HH:mm:ss.SSS",
     "ISO8601_PERIOD_MICROS": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
     "COMPACT": "yyyyMMddHHmmssSSS",
-}
-_NO_TIME = {
-    "ABSOLUTE": "it has no date",
-    "DATE": "it has names of months",
-    "US_MONTH_DAY_YEAR2_TIME": "month and day cannot be told apart",
-    "US_MONTH_DAY_YEAR4_TIME": "month and day cannot be told apart",
-    "UNIX": "it is no date, but a number of seconds",
-    "UNIX_MILLIS": "it is no date, but a number of milliseconds",
+    "ABSOLUTE": "HH:mm:ss,SSS",
+    "DATE": "dd MMM yyyy HH:mm:ss,SSS",
 }
 _ZONE = r"Z|[+\-]\d\d(?::?\d\d)?"
 _ISO = re.compile(r"yyyy-MM-dd(?:'T'|T| )HH:mm:ss(?:[,.]S+)?( ?(?:X+|x+|Z+))?")
@@ -139,8 +133,13 @@ EPOCH_MS = "{epoch_ms}"
 EPOCH_MILLIS = r"\d{12,14}"
 EPOCH_SECONDS = r"\d{9,11}"
 EPOCH_INSTANT = r'\{"epochSecond": ?(?<seconds>\d{9,11})(?:, ?"nanoOfSecond": ?(?<nanos>\d{1,9}))?\}'
-_DATE_PIECE = re.compile(r"'([^']*)'|(yyyy-MM-dd)|(HH:mm:ss)|([,.]?)(S+)|(([A-Za-z])\7*)|(.)", re.DOTALL)
-_NUMBERS = {"M": "month", "d": "day", "H": "hour", "m": "minute", "s": "second"}
+_DATE_PIECE = re.compile(
+    r"'(?P<quoted>[^']*)'|(?P<date>yyyy-MM-dd)|(?P<clock>HH:mm:ss)|(?P<fraction>[,.]S+)|(?P<digits>S+)"
+    r"|(?P<year>(?:yy|uu)(?![yu])|yyyy(?!y)|uuuu(?!u))|(?P<month>MM?(?!M))|(?P<day>dd?(?!d))|(?P<hour>HH?(?!H))|(?P<minute>mm?(?!m))"
+    r"|(?P<second>ss?(?!s))|(?P<zone>X+|x+|Z+)|(?P<named_zone>z+)|(?P<unknown>(?!T(?!T))(?P<letter>[A-Za-z])(?P=letter)*)|(?P<other>.)",
+    re.DOTALL,
+)
+_DATE_REGEX = {"date": r"\d{4}-\d\d-\d\d", "clock": r"\d\d:\d\d:\d\d", "zone": _ZONE}
 
 
 def fixed_zone(name: str, where: str) -> str:
@@ -168,41 +167,32 @@ def _date(options: list[str], where: str) -> tuple[str, str]:
         free = ISO_ZONE if iso[1] or not fixed else ""
         return ISO_TIME + free, "{date} {clock}{fraction}" + ("{zone}" if free else fixed)
     groups: set[str] = set()
-    regex, century = "", ""
+    regex = century = ""
 
     def unsupported(why: str) -> DefinitionError:
         return DefinitionError(f"{where}: date format {{{asked}}} is not supported: {why}")
 
-    if asked in _NO_TIME:
-        raise unsupported(_NO_TIME[asked])
-    for quoted, date, clock, point, fraction, run, letter, other in _DATE_PIECE.findall(form):
-        if date:
-            name, piece = "date", r"\d{4}-\d\d-\d\d"
-        elif clock:
-            name, piece = "clock", r"\d\d:\d\d:\d\d"
-        elif fraction:
-            name, piece = "fraction" if point else "digits", ("[,.]" if point else "") + rf"\d{{{min(len(fraction), 3)}}}"
-        elif letter in {"y", "u"} and len(run) in {2, 4}:
-            name, piece, century = "year", rf"\d{{{len(run)}}}", "20" if len(run) == 2 else ""
-        elif letter in _NUMBERS and len(run) <= 2:
-            name, piece = _NUMBERS[letter], r"\d\d" if len(run) == 2 else r"\d{1,2}"
-        elif letter in {"X", "x", "Z"}:
-            name, piece = "zone", _ZONE
-        elif letter == "z":  # a name tells no offset (CST): --timezone does
-            regex += r"[\w+:\-/]{1,40}"
-            continue
-        elif letter == "T" and run == "T":
-            regex += "T"
-            continue
-        elif letter:
-            raise unsupported(f"{run} is no number of year, month, day, hour (0-23), minute, second or fraction, and no zone")
-        else:
-            regex += literal(quoted or other)
-            continue
+    if re.fullmatch(r"[A-Z][A-Z\d_]+", form):
+        raise unsupported("it is no date of numbers whose order is known")
+    for piece in _DATE_PIECE.finditer(form):
+        name, text = piece.lastgroup or "", piece.group()
+        if name == "unknown":
+            raise unsupported(f"{text} is no number of year, month, day, hour (0-23), minute, second or fraction, and no zone")
         if name in groups:
             raise unsupported(f"{name} stands twice")
+        if name in {"quoted", "other"}:
+            regex += literal(piece[name])
+            continue
+        if name == "named_zone":  # a name tells no offset (CST): --timezone does
+            regex += r"[\w+:\-/]{1,40}"
+            continue
         groups.add(name)
-        regex += f"(?<{name}>{piece})" + (rf"\d{{{len(fraction) - 3}}}" if len(fraction) > 3 else "")
+        digits = len(text.lstrip(",."))
+        kept = min(digits, 3) if name in {"fraction", "digits"} else digits
+        number = rf"\d{{{kept}}}" if kept > 1 or name in {"fraction", "digits"} else r"\d{1,2}"
+        number = _DATE_REGEX.get(name, "[,.]" * (name == "fraction") + number)
+        regex += f"(?<{name}>{number})" + (rf"\d{{{digits - kept}}}" if digits > kept else "")
+        century = "20" if text in {"yy", "uu"} else century
     if "date" not in groups and not groups >= {"year", "month", "day"}:
         raise unsupported("it has no date")
     if "clock" not in groups and not groups >= {"hour", "minute", "second"}:
@@ -215,6 +205,8 @@ def _date(options: list[str], where: str) -> tuple[str, str]:
 
 # -- conversion patterns -----------------------------------------------------------------------------------
 
+# in the regex of a pattern: %m, %n, %ex
+_MESSAGE, _END, _THROWN = "\0m", "\0n", "\0t"
 _SLOTS = {
     "date": ("d", "date"),
     "level": ("p", "le", "level"),
@@ -222,6 +214,7 @@ _SLOTS = {
     "thread": ("t", "tn", "thread", "threadName"),
     "message": ("m", "msg", "message"),
 }
+_REGEX = {"level": LEVEL, "logger": LOGGER, "thread": r"(?<thread>[^\]\n]{0,300}?)", "message": _MESSAGE}
 _OTHERS = {
     r"\d+": ("r", "relative", "pid", "processId", "T", "tid", "threadId", "tp", "threadPriority", "sn", "sequenceNumber", "N", "nano"),
     r"[\d?]+": ("L", "line"),
@@ -233,7 +226,7 @@ _OTHERS = {
     r"(?:true|false)": ("endOfBatch",),
 }  # fmt: skip
 # what is inside is printed, in a colour or changed a little
-_AROUND = ("highlight", "style", "clr", "enc", "encode", "replace", "maxLen", "maxLength", "black", "red", "green", "yellow", "blue",
+_AROUND = ("(", "highlight", "style", "clr", "enc", "encode", "replace", "maxLen", "maxLength", "black", "red", "green", "yellow", "blue",
            "magenta", "cyan", "white", "gray", "boldRed", "boldGreen", "boldYellow", "boldBlue", "boldMagenta", "boldCyan", "boldWhite",
            "faint")  # fmt: skip
 _THROWABLE = ("ex", "exception", "throwable", "xEx", "xException", "xThrowable", "rEx", "rException", "rThrowable", "wEx", "xwEx",
@@ -243,31 +236,26 @@ _WORDS: dict[str, str] = {
     **{word: regex for regex, words in _OTHERS.items() for word in words},
     **dict.fromkeys(_AROUND, "around"),
     **dict.fromkeys(("notEmpty", "varsNotEmpty", "variablesNotEmpty"), "optional"),
-    **dict.fromkeys(_THROWABLE, "thrown"),
+    **dict.fromkeys(_THROWABLE, _THROWN),
     **dict.fromkeys(("nopex", "nopexception"), ""),
-    "n": "end",
+    "n": _END,
 }
-_MODIFIERS = re.compile(r"%(-?)(0?)(\d*)(?:\.(-?)(\d+))?")
-_LETTERS = re.compile(r"[A-Za-z]*")
+_PIECE = re.compile(
+    r"\\(?P<escaped>.)|%(?P<percent>%)|%(?P<left>-?)(?P<width>\d*)(?:\.-?(?P<most>\d+))?(?P<word>\(|[A-Za-z]*)|(?P<other>.)",
+    re.DOTALL,
+)
 _LONGEST_LEVEL = 5
 _PADDING = " {0,60}"
 
 
-@dataclass(frozen=True)
-class _Piece:
-    """A piece of a pattern: the slot that it fills, or none, and its regex."""
-
-    slot: str
-    regex: str
-
-
 @dataclass
 class _Facts:
-    """What a pattern says besides its regex."""
+    """What a pattern says besides its regex. seen: the slots that it has."""
 
     time: str = ""
     cuts: bool = False
     width: int | None = None
+    seen: set[str] = field(default_factory=set)
 
 
 def _lookups(pattern: str, where: str) -> str:
@@ -299,72 +287,60 @@ def _braced(pattern: str, at: int, pair: str, where: str) -> tuple[str, int]:
     raise DefinitionError(f"{where}: {pair[0]} is not closed in {pattern[begin:]}")
 
 
-def _pieces(pattern: str, facts: _Facts, where: str) -> Iterator[_Piece]:
-    """The pieces of a conversion pattern, in order. Raises DefinitionError."""
-    at = 0
-    while at < len(pattern):
-        char = pattern[at]
-        if char == "\\" and at + 1 < len(pattern):
-            escaped = pattern[at + 1]
-            yield _Piece("end", "") if escaped == "n" else _Piece("", "\\t" if escaped == "t" else literal(escaped))
-            at += 2
+def _regex(pattern: str, facts: _Facts, where: str) -> str:
+    """The regex of a conversion pattern, with _MESSAGE, _END and _THROWN in it. Raises DefinitionError."""
+    regex, at = "", 0
+    while piece := _PIECE.match(pattern, at):
+        at = piece.end()
+        if piece["escaped"]:
+            regex += {"n": _END, "t": "\\t"}.get(piece["escaped"]) or literal(piece["escaped"])
             continue
-        if char != "%":
-            yield _Piece("", literal(char))
-            at += 1
+        if plain := piece["percent"] or piece["other"]:
+            regex += literal(plain)
             continue
-        if pattern.startswith("%%", at):
-            yield _Piece("", "%")
-            at += 2
-            continue
-        modifiers = _MODIFIERS.match(pattern, at)
-        assert modifiers is not None
-        at = modifiers.end()
-        width, most = modifiers[3], modifiers[5]
-        padding = _PADDING if width or modifiers[2] else ""
-        before, after = ("", padding) if modifiers[1] else (padding, "")
-        if pattern.startswith("(", at):  # Logback: a group
-            content, at = _braced(pattern, at, "()", where)
-            yield from [_Piece("", before), *_pieces(content, facts, where), _Piece("", after)]
-            continue
-        word = _LETTERS.match(pattern, at)[0]  # type: ignore[index]
-        if word not in _WORDS:
+        word, options = piece["word"], list[str]()
+        kind = _WORDS.get(word)
+        if kind is None:
             raise DefinitionError(f"{where}: conversion %{word or pattern[at : at + 1]} is not supported")
-        at += len(word)
-        kind = _WORDS[word]
-        options: list[str] = []
+        at -= word == "("
         if kind in {"around", "optional"} and pattern.startswith("(", at):
             content, at = _braced(pattern, at, "()", where)
             options.append(content)
-        while pattern.startswith("{", at):
+        while word != "(" and pattern.startswith("{", at):
             content, at = _braced(pattern, at, "{}", where)
             options.append(content)
-        if kind in {"around", "optional"}:
-            if not options:
-                raise DefinitionError(f"{where}: %{word} has nothing in braces")
-            inner = list(_pieces(options[0], facts, where))
-            if kind == "optional":
-                if any(piece.slot == "message" for piece in inner):
-                    raise DefinitionError(f"{where}: the message may not be inside %{word}")
-                regex = "".join(f"(?<{p.slot}>{p.regex})" if p.slot == "thread" else p.regex for p in inner)
-                inner = [_Piece("", f"(?:{regex})?")]
-            yield from [_Piece("", before), *inner, _Piece("", after)]
-            continue
-        if kind == "date":
-            regex, facts.time = _date(options, where)
-        elif kind == "level":
-            if options or (most and int(most) < _LONGEST_LEVEL):
-                raise DefinitionError(f"{where}: %{word} changes the names of the levels, which is not supported")
-            regex, before, after = LEVEL, padding, padding
-        elif kind == "logger":
-            facts.cuts, facts.width = bool(options or most), int(most) if most else None
-            regex = LOGGER
-        elif kind == "thread":
-            regex = r"[^\]\n]{0,300}?"
-        else:
-            regex = "" if kind in {"message", "end", "thrown"} else kind
-        slot = kind if kind in {*_SLOTS, "end", "thrown"} else ""
-        yield from [_Piece("", before), _Piece(slot, regex), _Piece("", after)]
+        # a level is padded on either side
+        padding = _PADDING if piece["width"] else ""
+        before, after = (
+            ("" if piece["left"] and kind != "level" else padding),
+            (padding if piece["left"] or kind == "level" else ""),
+        )
+        regex += before + _conversion(word, options, piece["most"], facts, where) + after
+    return regex
+
+
+def _conversion(word: str, options: list[str], most: str | None, facts: _Facts, where: str) -> str:
+    """The regex of one conversion. most: to how many characters it is cut."""
+    kind = _WORDS[word]
+    if kind in {"around", "optional"}:
+        if not options:
+            raise DefinitionError(f"{where}: %{word} has nothing in braces")
+        inner = _regex(options[0], facts, where)
+        if kind == "optional" and _MESSAGE in inner:
+            raise DefinitionError(f"{where}: the message may not be inside %{word}")
+        return inner if kind == "around" else f"(?:{inner})?"
+    if kind in facts.seen:
+        raise DefinitionError(f"{where}: %{_SLOTS[kind][0]} stands twice")
+    if kind in _SLOTS:
+        facts.seen.add(kind)
+    if kind == "date":
+        regex, facts.time = _date(options, where)
+        return regex
+    if kind == "level" and (options or int(most or _LONGEST_LEVEL) < _LONGEST_LEVEL):
+        raise DefinitionError(f"{where}: %{word} changes the names of the levels, which is not supported")
+    if kind == "logger":
+        facts.cuts, facts.width = bool(options or most), int(most) if most else None
+    return _REGEX.get(kind, kind)
 
 
 def from_conversion_pattern(pattern: str, where: str, name: str = "", prefix: str = "") -> Layout:
@@ -373,34 +349,18 @@ def from_conversion_pattern(pattern: str, where: str, name: str = "", prefix: st
     prefix: a regex for what stands before it.
     """
     facts = _Facts()
-    head, tail = prefix, ""
-    seen: set[str] = set()
-    for piece in _pieces(_lookups(pattern, where), facts, where):
-        if piece.slot in seen and piece.slot in _SLOTS:
-            raise DefinitionError(f"{where}: %{_SLOTS[piece.slot][0]} stands twice")
-        seen.add(piece.slot)
-        if piece.slot == "message":
-            if "end" in seen:
-                raise DefinitionError(f"{where}: %n before %m is not supported: the head of a record is one line")
-            continue
-        if piece.slot == "thrown":
-            if "message" in seen and "end" not in seen:
-                tail += THROWN
-            continue
-        if piece.slot == "end" or not piece.regex:
-            continue
-        if "end" in seen:
-            raise DefinitionError(f"{where}: text after %n is not supported")
-        regex = f"(?<thread>{piece.regex})" if piece.slot == "thread" else piece.regex
-        if "message" in seen:
-            tail += regex
-        else:
-            head += regex
-    if "message" not in seen:
+    head, message, tail = _regex(_lookups(pattern, where), facts, where).partition(_MESSAGE)
+    tail, _, ending = tail.partition(_END)
+    if not message:
         raise DefinitionError(f"{where}: no %m in the pattern")
-    if not seen & {"date", "level", "logger"}:
+    if _END in head:
+        raise DefinitionError(f"{where}: %n before %m is not supported: the head of a record is one line")
+    if ending.replace(_END, "").replace(_THROWN, ""):
+        raise DefinitionError(f"{where}: text after %n is not supported")
+    if not facts.seen & {"date", "level", "logger"}:
         raise DefinitionError(f"{where}: with no time stamp, level or logger, nothing tells a record from other text")
-    bare_line = not seen & {"date", "level"}
+    head, tail = prefix + head.replace(_THROWN, ""), tail.replace(_THROWN, THROWN)
+    bare_line = not facts.seen & {"date", "level"}
     if bare_line:
         head, tail = head.replace(LOGGER, KAFKAS_LOGGER), tail.replace(LOGGER, KAFKAS_LOGGER)
     if not facts.cuts:
