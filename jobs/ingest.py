@@ -7,11 +7,11 @@ import os
 import re
 import tempfile
 import zlib
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import unquote
@@ -23,7 +23,7 @@ from jobs.config import Cluster
 from jobs.errors import InputError
 from jobs.location import SCHEME
 from parsers.events import Identity, Parser
-from parsers.records import Record, split_lines
+from parsers.records import split_lines
 from parsers.rules import RuleSet
 
 LOOK = 256 * 1024
@@ -43,6 +43,7 @@ LONGEST_LINE = 64 * 1024 * 1024
 SMALLEST_SPLIT, LARGEST_SPLIT = 8 * 1024 * 1024, 64 * 1024 * 1024
 # bytes at the end of a file that are looked into for its last time stamp
 LAST_RECORDS = 64 * 1024
+MOST_OF_ONE_MOMENT = 20_000
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,11 @@ class LogFile:
 
     def open(self) -> BinaryIO:
         """Its text, unpacked."""
-        return gzip.open(self.path, "rb") if self.packed else self.path.open("rb")  # type: ignore[return-value]
+        return _open(self.path)
+
+
+def _open(path: Path) -> BinaryIO:
+    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
 
 
 def _below(folder: str) -> Iterator[str]:
@@ -135,114 +140,102 @@ def _expand(logs: Iterable[str]) -> Iterator[str]:
             yield from _expand(matches)
 
 
-def _beginning(path: Path) -> Iterator[bytes]:
-    """The file's content in pieces, unpacked. Raises OSError, EOFError or zlib.error where it cannot be read."""
-    opened = gzip.open(path) if path.suffix == ".gz" else path.open("rb")  # noqa: SIM115
-    with opened as stream:
-        while piece := stream.read(LOOK):
-            yield piece
+class Sniffer:
+    """Looks into files: is this a log, and whose?"""
+
+    def __init__(self, ruleset: RuleSet | None = None) -> None:
+        self.parser = Parser(ruleset)
+        self._timed, self._bare = (self.parser.headers(bare) for bare in (False, True))
+
+    def look(self, path: Path, named: Path | None = None) -> LogFile:
+        """What the file is; never raises. named: the path whose folders name the node, if it is another one."""
+        try:
+            status = path.stat()
+            file = LogFile(path, status.st_size, "empty", inode=status.st_ino)
+            if not file.size:
+                return file
+            with file.open() as stream:
+                text, kind = self._beginning(stream)
+                if kind == "unreadable":
+                    return replace(file, kind=kind, why="it is UTF-16; convert it: iconv -f UTF-16 -t UTF-8")
+                if kind is None:
+                    return replace(file, kind="checkpoint" if checkpoints.is_output(text) else "unrelated" if text else "empty")
+                length, end = _to_the_end(stream, file)
+            lines, last_lines = split_lines(text), split_lines(end.decode("utf-8", "replace"))
+            unended = "" if file.packed else last_lines[-1]
+            file = replace(file, kind=kind, length=length, node=self._node(named or path.resolve(), text, kind))
+            cut, goes_on = self._cut(file, lines)
+            header = next((line for line in lines if self._timed.begins(self.parser.unwrapped(line))), "")
+            return replace(
+                file,
+                open_end=bool(unended) or goes_on,
+                open_head=bool(unended) and _begins_like(unended, header),
+                cut=cut,
+                first_ts=self._ts_of(lines),
+                last_ts=self._ts_of(reversed(last_lines)) if kind == "log" else "",
+            )
+        except (OSError, EOFError, zlib.error) as error:
+            why = "the .gz is truncated" if isinstance(error, EOFError) else getattr(error, "strerror", None) or str(error)
+            return LogFile(path, 0, "unreadable", why=why)
+
+    def _beginning(self, stream: BinaryIO) -> tuple[str, str | None]:
+        """(text up to where its kind shows, log, bare or unreadable, if it is one of them)."""
+        text, looked_at, kind = "", 0, None
+        while not kind and len(text) < LOOK_AT_MOST and (piece := stream.read(LOOK)):
+            if not text and piece[:2] in (b"\xff\xfe", b"\xfe\xff"):
+                return text, "unreadable"
+            text += piece.decode("utf-8", "replace")
+            for line in map(self.parser.unwrapped, split_lines(text[looked_at:])):
+                # other data may be JSON that names a level, too
+                if self._timed.begins(line) and (line[0] != "{" or self._timed.of_line(line)):
+                    return text, "log"
+                kind = kind or ("bare" if self._bare.begins(line) else None)
+            looked_at = text.rfind("\n") + 1
+        return text, kind
+
+    def _cut(self, file: LogFile, lines: Sequence[str]) -> tuple[bool, bool]:
+        """(whether a collector has cut lines of the file, whether its last line goes on). lines: the first of them."""
+        joined, cut, last = self.parser.joined, False, ""
+        if any(map(joined.knows, lines[:MOST_HEADERS])):
+            with file.open() as stream:
+                for last in chain.from_iterable(blocks(stream)):
+                    cut = cut or joined.is_partial(last)
+        return cut, joined.is_partial(last)
+
+    def _ts_of(self, lines: Iterable[str]) -> str:
+        """The time stamp of the first of the lines that begins a record, as printed."""
+        line = next((line for line in map(self.parser.unwrapped, lines) if self._timed.begins(line)), "")
+        header = self._timed.of_line(line)
+        return (header[1] or "") if header else ""
+
+    def _node(self, path: Path, text: str, kind: str) -> int | None:
+        """The id that the lines give, if they give one; else the folder's; else None."""
+        idents = {record.log_ident for record in self.parser.records(text, bare=kind == "bare")}
+        said = {ident.node for ident in map(self.parser.log_ident, idents) if ident is not None and ident.node is not None}
+        folders = [m.group(1) for part in path.parts[:-1] if (m := NODE_FOLDER.fullmatch(part))]
+        folder = int(folders[-1]) if folders else None
+        if len(said) == 1:
+            return said.pop()
+        # several speak in one file: each line speaks for itself
+        return folder if not said or folder in said else None
 
 
-def _to_the_end(path: Path, size: int) -> tuple[int, bytes]:
-    """(bytes of its text, the last of it)."""
-    if path.suffix == ".gz":
-        length, last = 0, b""
-        for piece in _beginning(path):
-            length, last = length + len(piece), (last + piece)[-LAST_RECORDS:]
-        return length, last
-    with path.open("rb") as stream:
-        stream.seek(max(size - LAST_RECORDS, 0))
-        return size, stream.read(min(size, LAST_RECORDS))
+def _to_the_end(stream: BinaryIO, file: LogFile) -> tuple[int, bytes]:
+    """(bytes of its text, the last of it); a truncated archive shows only at its end."""
+    if not file.packed:
+        stream.seek(max(file.size - LAST_RECORDS, 0))
+        return file.size, stream.read(min(file.size, LAST_RECORDS))
+    stream.seek(0)
+    length, last = 0, b""
+    while piece := stream.read(LOOK):
+        length, last = length + len(piece), (last + piece)[-LAST_RECORDS:]
+    return length, last
 
 
 def _begins_like(line: str, other: str) -> bool:
     """Whether a line may become one with a header like that of another, digits being alike."""
     begun, whole = (re.sub(r"\d", "0", text)[:STAMP_LENGTH] for text in (line, other))
     return whole.startswith(begun)
-
-
-class Sniffer:
-    """Looks into files: is this a log, and whose?"""
-
-    def __init__(self, ruleset: RuleSet | None = None) -> None:
-        self.parser = Parser(ruleset)
-        self._timed, self._bare = (self.parser.headers(bare).begins for bare in (False, True))
-
-    def _looks_like(self, text: str) -> str | None:
-        bare = False
-        for line in map(self.parser.unwrapped, split_lines(text)):
-            # other data may be JSON that names a level, too
-            if self._timed(line) and (line[0] != "{" or self.parser.headers(False).of_line(line)):
-                return "log"
-            bare = bare or self._bare(line)
-        return "bare" if bare else None
-
-    def look(self, path: Path, named: Path | None = None) -> LogFile:
-        """What the file is; never raises. named: the path whose folders name the node, if it is another one."""
-        try:
-            status = path.stat()
-            size = status.st_size
-            if size == 0:
-                return LogFile(path, 0, "empty")
-            text, looked_at, kind = "", 0, None
-            for piece in _beginning(path):
-                if not text and piece[:2] in (b"\xff\xfe", b"\xfe\xff"):
-                    return LogFile(path, size, "unreadable", why="it is UTF-16; convert it: iconv -f UTF-16 -t UTF-8")
-                text += piece.decode("utf-8", "replace")
-                kind = self._looks_like(text[looked_at:])
-                looked_at = text.rfind("\n") + 1
-                if kind or len(text) >= LOOK_AT_MOST:
-                    break
-            if kind is None:
-                return LogFile(path, size, "empty" if not text else "checkpoint" if checkpoints.is_output(text) else "unrelated")
-            # a truncated archive shows only at its end
-            length, end = _to_the_end(path, size)
-            last_line = re.split(rb"[\r\n]", end)[-1].decode("utf-8", "replace")
-            unended = last_line if path.suffix != ".gz" else ""
-            cut = goes_on = False
-            lines = split_lines(text)
-            if any(map(self.parser.joined.knows, lines[:MOST_HEADERS])):
-                last = ""
-                with LogFile(path, size, kind).open() as stream:
-                    for last in (line for block in blocks(stream) for line in block):
-                        cut = cut or self.parser.joined.is_partial(last)
-                goes_on = self.parser.joined.is_partial(last)
-            head = next((line for line in lines if self._timed(self.parser.unwrapped(line))), "")
-            return LogFile(
-                path, size, kind, self._node(named or path.resolve(), text, kind),
-                open_end=bool(unended) or goes_on,
-                open_head=bool(unended) and _begins_like(unended, head),
-                inode=status.st_ino,
-                length=length,
-                cut=cut,
-                first_ts=self._ts_of(lines),
-                last_ts=self._ts_of(reversed(split_lines(end.decode("utf-8", "replace")))) if kind == "log" else "",
-            )  # fmt: skip
-        except (OSError, EOFError, zlib.error) as error:
-            why = "the .gz is truncated" if isinstance(error, EOFError) else getattr(error, "strerror", None) or str(error)
-            return LogFile(path, 0, "unreadable", why=why)
-
-    def _ts_of(self, lines: Iterable[str]) -> str:
-        """The time stamp of the first of the lines that begins a record, as printed."""
-        header = next(
-            (self.parser.headers(False).of_line(line) for line in map(self.parser.unwrapped, lines) if self._timed(line)), None
-        )
-        return (header[1] or "") if header else ""
-
-    def _node(self, path: Path, text: str, kind: str) -> int | None:
-        """The id that the lines give, if they give one; else the folder's; else None."""
-        said: Counter[int] = Counter()
-        for record in self.parser.records(text, bare=kind == "bare"):
-            ident = self.parser.log_ident(record.log_ident) if record.log_ident else None
-            if ident is not None and ident.node is not None:
-                said[ident.node] += 1
-        folders = [m.group(1) for part in path.parts[:-1] if (m := NODE_FOLDER.fullmatch(part))]
-        folder = int(folders[-1]) if folders else None
-        if len(said) == 1:
-            return next(iter(said))
-        if said:  # several speak in one file: each line speaks for itself
-            return folder if folder in said else None
-        return folder
 
 
 def find(cluster: Cluster, ruleset: RuleSet | None = None) -> list[LogFile]:
@@ -293,8 +286,8 @@ def still_there(files: Iterable[LogFile]) -> list[LogFile]:
 # -- reading -----------------------------------------------------------------------------------------------
 
 
-def blocks(stream: BinaryIO, length: int | None = None) -> Iterator[list[str]]:
-    """The lines of a stream, or of its next bytes, without their ends, some megabytes at a time."""
+def _pieces(stream: BinaryIO, length: int | None = None) -> Iterator[bytes]:
+    """A stream, or its next bytes, in pieces of some megabytes that end with a line, if it has an end."""
     rest, left = b"", length
     while True:
         piece = stream.read(BLOCK if left is None else min(BLOCK, left))
@@ -303,14 +296,20 @@ def blocks(stream: BinaryIO, length: int | None = None) -> Iterator[list[str]]:
         end = data.rfind(b"\n") + 1
         if not piece or (not end and len(data) > LONGEST_LINE):
             end = len(data)
-        lines = split_lines(data[:end].decode("utf-8", "replace"))
-        if not lines[-1]:
-            lines.pop()
-        if lines:
-            yield lines
+        if end:
+            yield data[:end]
         rest = data[end:]
         if not piece:
             return
+
+
+def blocks(stream: BinaryIO, length: int | None = None) -> Iterator[list[str]]:
+    """The lines of a stream, or of its next bytes, without their ends, some megabytes at a time."""
+    for piece in _pieces(stream, length):
+        lines = split_lines(piece.decode("utf-8", "replace"))
+        if not lines[-1]:
+            lines.pop()
+        yield lines
 
 
 @dataclass(frozen=True)
@@ -327,11 +326,6 @@ class Split:
     end: int
     line_no: int = 1
     said_before: dict[bytes, int] = field(default_factory=dict)
-
-    @property
-    def is_first(self) -> bool:
-        """Whether the file begins with it."""
-        return self.begin == 0
 
     @property
     def is_last(self) -> bool:
@@ -362,19 +356,14 @@ def _next_record(stream: BinaryIO, at: int, parser: Parser) -> int | None:
             begun, first = True, ts
 
 
-def line_ends(file: LogFile, begin: int, end: int) -> int:
-    """How many lines end within these bytes."""
-    count = 0
+def _lines_between(file: LogFile, begin: int, end: int) -> int:
+    """How many lines `blocks` gives of these bytes."""
     with file.open() as stream:
         stream.seek(begin)
-        last = b""
-        while begin < end and (piece := stream.read(min(BLOCK, end - begin))):
-            begin += len(piece)
-            count += piece.count(b"\n")
-            if b"\r" in piece or last == b"\r":
-                count += piece.count(b"\r") - piece.count(b"\r\n") - (last + piece[:1] == b"\r\n")
-            last = piece[-1:]
-    return count
+        return sum(
+            piece.count(b"\n") + piece.count(b"\r") - piece.count(b"\r\n") + (piece[-1:] not in b"\r\n")
+            for piece in _pieces(stream, end - begin)
+        )
 
 
 def splits(files: Sequence[LogFile], parser: Parser, size: int) -> list[Split]:
@@ -395,7 +384,7 @@ def splits(files: Sequence[LogFile], parser: Parser, size: int) -> list[Split]:
         for begin, end in zip(edges, [*edges[1:], file.length], strict=True):
             found.append(Split(file, number, begin, end, line_no, before.get(number, {}) if begin == 0 else {}))
             if end < file.length:
-                line_no += line_ends(file, begin, end)
+                line_no += _lines_between(file, begin, end)
     return found
 
 
@@ -438,45 +427,28 @@ def _family(file: LogFile) -> tuple[str, str, str]:
     return file.cluster, str(file.path.parent), re.sub(r"(?<=\.log)[.\-].*|[.\-_]?\d[\d\-.]*(?=\.|$)|\.gz$", "", file.path.name)
 
 
-def _last_of_one_moment(file: LogFile, parser: Parser) -> list[Record]:
-    """The records that a file ends with and that have one time stamp; none where the file has no other."""
-    begin = 0
-    with file.open() as stream:
-        if not file.packed and file.length > LAST_RECORDS:
-            begin = _next_record(stream, file.length - LAST_RECORDS, parser) or 0
-        stream.seek(begin)
-        reader, last = parser.reader(), []  # type: ignore[var-annotated]
-        for block in blocks(stream):
-            last = (last + list(reader.feed(block)))[-20_000:]
-        last += reader.close()
-    ending = [record for record in last if last and record.ts == last[-1].ts]
-    return ending if len(ending) < len(last) else []
-
-
 def ending(file: LogFile, parser: Parser) -> dict[bytes, int]:
     """Ids of the texts that a file ends with within one moment, and how often."""
-    counts: Counter[bytes] = Counter()
-    identity = Identity(file.cluster)
-    for record in _last_of_one_moment(file, parser):
-        ident = parser.log_ident(record.log_ident)
-        node = ident.node if ident and ident.node is not None else file.node
-        counts[identity.of_text(node, record.raw)] += 1
+    with file.open() as stream:
+        if not file.packed and file.length > LAST_RECORDS:
+            stream.seek(_next_record(stream, file.length - LAST_RECORDS, parser) or 0)
+        reader = parser.reader()
+        records = deque(chain(chain.from_iterable(map(reader.feed, blocks(stream))), reader.close()), MOST_OF_ONE_MOMENT)
+    identity, counts = Identity(file.cluster), Counter[bytes]()
+    for record in records:
+        if record.ts == records[-1].ts:
+            ident = parser.log_ident(record.log_ident)
+            counts[identity.of_text(file.node if ident is None or ident.node is None else ident.node, record.raw)] += 1
     return dict(counts)
 
 
 def said_before(files: Sequence[LogFile], parser: Parser) -> dict[int, dict[bytes, int]]:
     """Of files that go on, by rotation, where another ends within one moment: ids of the texts that this one ends with, how often."""
-    families: dict[tuple[str, str, str], list[int]] = {}
-    for number, file in enumerate(files):
-        if file.kind == "log" and file.first_ts:
-            families.setdefault(_family(file), []).append(number)
+    # those of one moment may be copies
+    logs = {number: file for number, file in enumerate(files) if file.kind == "log" and "" != file.first_ts != file.last_ts}
+    begun = {(_family(file), file.first_ts): number for number, file in logs.items()}
     found: dict[int, dict[bytes, int]] = {}
-    for numbers in families.values():
-        begun = {files[number].first_ts: number for number in numbers if files[number].first_ts != files[number].last_ts}
-        for number in numbers:
-            after = begun.get(files[number].last_ts)
-            if after is None or after == number or files[number].first_ts == files[number].last_ts:
-                continue
-            known = files[number].ending
-            found[after] = dict(ending(files[number], parser) if known is None else known)
+    for file in logs.values():
+        if (after := begun.get((_family(file), file.last_ts))) is not None:
+            found[after] = dict(ending(file, parser) if file.ending is None else file.ending)
     return found
