@@ -34,14 +34,14 @@ def parsed(folder: Path, size: int) -> list[events.Block]:
         assert [begin for begin, _ in ends] == [0, *(end for _, end in ends[:-1])]
         assert ends[-1][1] == file.length
     blocks = [block for split in splits for block in events.parse(split, PARSER)]
-    numbers = [block.number for block in blocks]
+    numbers = [block.number for block in blocks if block.table == "events"]
     assert numbers == sorted(set(numbers))
-    events._conserved(splits, [{"place": block.place, "counts": block.counts} for block in blocks])
+    events.conserved(splits, blocks)
     return blocks
 
 
 def rows_of(blocks: Iterable[events.Block]) -> list[dict[str, Any]]:
-    rows = [row for block in blocks for row in block.tables["events"].to_pylist()]
+    rows = [row for block in blocks if block.table == "events" for row in block.rows.to_pylist()]
     found = [{name: value for name, value in row.items() if value is not None} for row in rows]
     return sorted(found, key=lambda row: (row["file"], row["record_no"], row["item"]))
 
