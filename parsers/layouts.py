@@ -71,6 +71,11 @@ class Layout:
         return not self.time
 
     @property
+    def time_groups(self) -> list[str]:
+        """The groups that the time stamp is put together from; the first is always there."""
+        return [] if self.json else re.findall(r"\{(\w+)\}", self.time)
+
+    @property
     def names_logger(self) -> bool:
         """Whether its records say which logger they are of."""
         return bool(self.logger or "(?<logger>" in self.line or (self.json and self.json["logger"]))

@@ -33,8 +33,8 @@ _LINE_END = re.compile(r"\r\n|\n|\r")
 LONGEST_TAIL = 20_000
 # between records without time stamps stands what people write: only what looks like this belongs to a record
 STACK_TRACE = re.compile(r"\s+at |\s*\.\.\. \d+ more|Caused by: |[\w.$]+\.[\w$]*(?:Exception|Error)(?::|$)")
-_USUAL_TIME = "{date} {clock}{fraction}{zone}"
-_SLOTS = ("date", "clock", "fraction", "zone", "level", "logger", "thread", "log_ident", "statement", "thrown")
+_SLOTS = ("level", "logger", "thread", "log_ident", "statement", "thrown")
+_GROUP_NAME = re.compile(r"\{\w+\}")
 
 
 class Record(NamedTuple):
@@ -153,8 +153,7 @@ def _at(content: Mapping[str, Any], path: str) -> str | None:
 def time_text(text: str) -> str | None:
     """`yyyy-MM-dd HH:mm:ss.SSS` and the zone, of ISO text or a count since 1970; None of other text."""
     if found := _ISO_WHOLE.fullmatch(text):
-        values = {name: value or "" for name, value in found.groupdict().items()}
-        return "{date} {clock}{fraction}{zone}".format_map(values).replace(",", ".")
+        return "{date} {clock}{fraction}{zone}".format_map(found.groupdict("")).replace(",", ".")
     millis = None
     if _MILLIS.fullmatch(text):
         millis = int(text)
@@ -193,96 +192,62 @@ def json_header(layout: Layout, line: str) -> Header | None:
     return layout.name, ts, level, first("logger") or None, first("thread") or None, message[:at], message[at:], thrown
 
 
-def _slots(pattern: str) -> tuple[re.Pattern[str], list[int]]:
-    """The pattern, and the number of the group of each of _SLOTS: of one that it has not that of a group that never matches."""
-    regex = compiled(f"{pattern}(?<absent>(?!))?")
-    return regex, [regex.groupindex.get(slot, regex.groupindex["absent"]) for slot in _SLOTS]
+def _header_of(layout: Layout, regex: re.Pattern[str], full_name: FullName) -> Callable[[Sequence[str]], Header]:
+    """A function from the groups of a regex, empty where they have not matched, to a header. The last group never matches."""
 
+    def values(names: Sequence[str]) -> Callable[[Sequence[str]], Any]:
+        return itemgetter(*(regex.groupindex.get(name, 0) - 1 for name in names)) if names else lambda groups: ()
 
-def _is_usual(layout: Layout) -> bool:
-    """Whether it prints time stamps as Kafka's own layout does."""
-    return not layout.json and layout.time.startswith(_USUAL_TIME.removesuffix("{zone}"))
+    name, fixed_logger, cuts, is_count = layout.name, layout.logger, layout.cuts, layout.time == EPOCH_MS
+    time, slots, template = values(layout.time_groups), values(_SLOTS), _GROUP_NAME.sub("%s", layout.time)
 
-
-def _header_of_slots(layout: Layout) -> Callable[[Sequence[str | None]], Header]:
-    """A function from the values of _SLOTS to a header, of a layout with the usual time stamps."""
-    name, fixed_logger = layout.name, layout.logger
-    fixed_zone = layout.time.removeprefix("{date} {clock}{fraction}").removeprefix("{zone}")
-
-    def header(slots: Sequence[str | None]) -> Header:
-        date, clock, fraction, zone, level, logger, thread, ident, statement, thrown = slots
-        ts = f"{date} {clock}.{fraction[1:]}{zone or fixed_zone}" if fraction else f"{date} {clock}{zone or fixed_zone}"
-        return name, ts, level, fixed_logger or logger, thread or None, ident or "", statement or "", thrown or None
+    def header(groups: Sequence[str]) -> Header:
+        ts = (template % time(groups)).replace(",", ".")
+        level, logger, thread, ident, statement, thrown = slots(groups)
+        if cuts and logger:
+            logger = full_name(logger, ident)
+        if is_count:
+            ts = time_text(ts)
+        return name, ts or None, level or None, fixed_logger or logger or None, thread or None, ident, statement, thrown or None
 
     return header
-
-
-def _header_of(layout: Layout, pattern: str) -> Callable[[str], Header | None]:
-    """A function from a text to its header, if the layout's pattern takes the whole of it."""
-    regex, numbers = _slots(f"(?:{pattern})")
-    fullmatch, usual, of_slots = regex.fullmatch, _is_usual(layout), _header_of_slots(layout)
-
-    def header(text: str) -> Header | None:
-        found = fullmatch(text)
-        if found is None:
-            return None
-        slots = found.group(*numbers)
-        if usual:
-            return of_slots(slots)
-        ts = layout.time.format_map({slot: value or "" for slot, value in found.groupdict().items()}).replace(",", ".")
-        stamp = (time_text(ts) if layout.time == EPOCH_MS else ts) or None
-        return (layout.name, stamp, *of_slots(slots)[2:])
-
-    return header
-
-
-def _headers_at_once(layout: Layout) -> Callable[[Sequence[str]], Sequence[Header | None] | None]:
-    """A function from lines, as printed, to their headers (None: it has none in this layout); None where they have to be read one by one."""
-    regex, numbers = _slots(f"(?m)^(?:(?:{layout.line})|.*)$")
-    of_slots, slots, date = _header_of_slots(layout), itemgetter(*(number - 1 for number in numbers)), numbers[0] - 1
-
-    def headers(lines: Sequence[str]) -> Sequence[Header | None] | None:
-        text = "\n".join(lines)
-        # a line with what no layout prints is cleaned before it is read
-        if _is_odd(text):
-            return None
-        found = regex.findall(text)
-        # a header does not go on in the next line
-        return [of_slots(slots(groups)) if groups[date] else None for groups in found] if len(found) == len(lines) else None
-
-    return headers
 
 
 class Headers:
     """Reads headers in a list of layouts: the first that takes the whole first line has it, else the first that takes all lines."""
 
-    def __init__(self, layouts: Sequence[Layout], full_name: FullName | None = None) -> None:
+    def __init__(self, layouts: Sequence[Layout], full_name: FullName = lambda logger, log_ident: logger) -> None:
         """full_name: gives a logger in full, of what a layout that abbreviates prints and the log ident."""
         self._is_head = compiled("|".join(f"(?:{GROUP.sub('(?:', layout.head)})" for layout in layouts) or "(?!)").match
         self._lines = [self._reader(layout, layout.line, full_name) for layout in layouts]
-        # the first layout, which most logs have
-        self.at_once: Callable[[Sequence[str]], Sequence[Header | None] | None] = lambda lines: None
-        if layouts and _is_usual(layouts[0]) and not layouts[0].cuts:
-            self.at_once = _headers_at_once(layouts[0])
         self._heads = [(layout.name, compiled(layout.head).match) for layout in layouts]
         self._whole = [self._reader(layout, layout.record, full_name) for layout in layouts if layout.record]
+        # the first layout, which most logs have
+        self._first: tuple[Any, Any, int] | None = None
+        if layouts and layouts[0].time_groups:
+            regex = compiled(f"(?m)^(?:(?:{layouts[0].line})|[^\\n]*)$(?<absent>(?!))?")
+            date = regex.groupindex[layouts[0].time_groups[0]] - 1
+            self._first = regex.findall, _header_of(layouts[0], regex, full_name), date
 
     @staticmethod
-    def _reader(layout: Layout, pattern: str, full_name: FullName | None) -> Callable[[str], Header | None]:
+    def _reader(layout: Layout, pattern: str, full_name: FullName) -> Callable[[str], Header | None]:
         if layout.json:
             is_head = compiled(layout.head).match
             return lambda line: json_header(layout, line) if line[:1] == "{" and is_head(line) else None
-        read = _header_of(layout, pattern)
-        if not layout.cuts or full_name is None:
-            return read
+        regex = compiled(f"(?:{pattern})(?<absent>(?!))?")
+        fullmatch, of_groups = regex.fullmatch, _header_of(layout, regex, full_name)
+        return lambda text: of_groups(found.groups("")) if (found := fullmatch(text)) else None
 
-        def with_full_name(text: str) -> Header | None:
-            header = read(text)
-            if header is None or header[3] is None:
-                return header
-            return (*header[:3], full_name(header[3], header[5]), *header[4:])
-
-        return with_full_name
+    def at_once(self, lines: Sequence[str]) -> Sequence[Header | None] | None:
+        """The headers of lines, as printed, in the first layout (None: it has none); None where they have to be read one by one."""
+        text = "\n".join(lines)
+        # a line with what no layout prints is cleaned before it is read
+        if self._first is None or _is_odd(text):
+            return None
+        find_all, of_groups, date = self._first
+        found = find_all(text)
+        # a header does not go on in the next line
+        return [of_groups(groups) if groups[date] else None for groups in found] if len(found) == len(lines) else None
 
     def begins(self, line: str) -> bool:
         """Whether the line begins a record."""
@@ -290,17 +255,11 @@ class Headers:
 
     def of_line(self, line: str) -> Header | None:
         """The header of a record whose message is one line."""
-        for read in self._lines:
-            if header := read(line):
-                return header
-        return None
+        return next((header for read in self._lines if (header := read(line))), None)
 
     def of_text(self, text: str) -> Header | None:
         """The header of a record whose message is of several lines: what ends it stands on one of them."""
-        for read in self._whole:
-            if header := read(text):
-                return header
-        return None
+        return next((header for read in self._whole if (header := read(text))), None)
 
     def layout_of(self, line: str) -> str:
         """The first layout that has such a beginning."""
