@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from functools import cache
+from functools import cache, partial
 from hashlib import blake2b
 from itertools import repeat
 from typing import Any, NamedTuple
@@ -85,16 +85,16 @@ def _fields() -> list[pa.Field]:
 EVENTS = pa.schema(_fields())
 
 
-class _Typed(dict[str | None, Any]):
-    """Text -> its value, of one kind; the same few are captured again and again."""
+class _Remembered(dict[Any, Any]):
+    """Argument -> what a function gives of it; the same few are asked for again and again."""
 
-    def __init__(self, kind: str) -> None:
-        self._kind = kind
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self._function = function
 
-    def __missing__(self, text: str | None) -> Any:
+    def __missing__(self, argument: Any) -> Any:
         if len(self) > MOST_REMEMBERED:
             self.clear()
-        value = self[text] = typed(text, self._kind)
+        value = self[argument] = self._function(argument)
         return value
 
 
@@ -270,12 +270,13 @@ class Parser:
         self._headers: dict[bool | None, Headers] = {}
         self._layouts = {layout.name: layout for layout in self.ruleset.layouts}
         self._rules: dict[str, _Rule] = {}
-        self._candidates: dict[str, list[_Rule]] = {}
-        self._full_names: dict[tuple[str, str], str] = {}
-        self._idents: dict[str, LogIdent | None] = {}
-        self._in_scope: dict[str, bool] = {}
-        self._typed = {kind: _Typed(kind) for kind in ARROW_TYPES}
         self._types = {name: word["type"] for name, word in schemas.vocabulary().items()}
+        self._typed = {kind: _Remembered(partial(typed, kind=kind)) for kind in ARROW_TYPES}
+        self._full_names = _Remembered(lambda names: self.ruleset.full_name(*names))
+        # logger -> whether it is in scope; log ident -> what it says; beginning of a statement -> rules
+        self._in_scope = _Remembered(self.ruleset.in_scope)
+        self._idents = _Remembered(self._read_log_ident)
+        self._that_may_claim = _Remembered(self._candidates)
 
     # -- records
 
@@ -283,16 +284,8 @@ class Parser:
         """Of files with time stamps, of those without, or (None) of both."""
         if bare not in self._headers:
             layouts = [layout for layout in self.ruleset.layouts if bare is None or layout.bare == bare]
-            self._headers[bare] = Headers(layouts, self._full_name)
+            self._headers[bare] = Headers(layouts, lambda *names: self._full_names[names])
         return self._headers[bare]
-
-    def _full_name(self, logger: str, log_ident: str) -> str:
-        found = self._full_names.get((logger, log_ident))
-        if found is None:
-            if len(self._full_names) > MOST_REMEMBERED:
-                self._full_names.clear()
-            found = self._full_names[logger, log_ident] = self.ruleset.full_name(logger, log_ident)
-        return found
 
     def reader(self, bare: bool | None = False, line_no: int = 1) -> RecordReader:
         """For the lines of one file. bare: it has no time stamps."""
@@ -320,20 +313,19 @@ class Parser:
 
     def log_ident(self, text: str) -> LogIdent | None:
         """What a log ident says; None where nobody knows it."""
-        if text in self._idents:
-            return self._idents[text]
-        if len(self._idents) > MOST_REMEMBERED:
-            self._idents.clear()
-        found = None
+        found: LogIdent | None = self._idents[text]
+        return found
+
+    def _read_log_ident(self, text: str) -> LogIdent | None:
         for speaker in self.ruleset.speakers:
             if taken := compiled(speaker.pattern).fullmatch(text):
                 words = taken.groupdict()
                 if speaker.is_controller:
                     words["controller"] = words["node"]
-                found = LogIdent(*(typed(words.get(name), "string" if name == "topic" else "int") for name in LogIdent._fields))
-                break
-        self._idents[text] = found
-        return found
+                return LogIdent(
+                    *(typed(words.get(name), self._types[name] if name != "node" else "int") for name in LogIdent._fields)
+                )
+        return None
 
     def in_scope(self, record: Record) -> bool:
         """Whether the record is kept: its logger is one that rules are about, or nothing says that it is another program's."""
@@ -341,31 +333,20 @@ class Parser:
             return compiled(self.ruleset.own_marks).search(record.statement) is not None
         if record.logger is None:
             return not self._layouts[record.layout].names_logger or self.log_ident(record.log_ident) is not None
-        found = self._in_scope.get(record.logger)
-        if found is None:
-            if len(self._in_scope) > MOST_REMEMBERED:
-                self._in_scope.clear()
-            found = self._in_scope[record.logger] = self.ruleset.in_scope(record.logger)
+        found: bool = self._in_scope[record.logger]
         return found
 
-    def _that_may_claim(self, beginning: str) -> list[_Rule]:
+    def _candidates(self, beginning: str) -> list[_Rule]:
         """Rules that a statement with such a beginning can be dispatched to, in the order in which they are asked."""
-        if len(self._candidates) > MOST_REMEMBERED:
-            self._candidates.clear()
-        found = self._candidates[beginning] = []
-        for rule in self.ruleset.rules:
-            if any(start[:BEGINNING] == beginning[: len(start)] for start in rule.starts):
-                if rule.name not in self._rules:
-                    self._rules[rule.name] = _Rule(rule)
-                found.append(self._rules[rule.name])
-        return found
+        rules = [r for r in self.ruleset.rules if any(start[:BEGINNING] == beginning[: len(start)] for start in r.starts)]
+        return [self._rules.setdefault(rule.name, _Rule(rule)) for rule in rules]
 
     def claimant(self, record: Record) -> Rule | None:
         """The rule that the dispatch chooses, or None where the logger is out of scope or no rule knows the text."""
         if not record.fits or not self.in_scope(record):
             return None
         statement = record.statement
-        return next((one.rule for one in self._that_may_claim(statement[:BEGINNING]) if one.rule.claims(statement)), None)
+        return next((one.rule for one in self._that_may_claim[statement[:BEGINNING]] if one.rule.claims(statement)), None)
 
     def accepts(self, rule: str, statement: str) -> bool:
         """Whether the rule's pattern takes the whole statement."""
@@ -386,31 +367,24 @@ class Parser:
         """
         identity = identity or Identity(source.cluster)
         batch = Batch()
-        claimed, that_may_claim, idents, in_scope = batch.claimed, self._candidates.get, self._idents, self._in_scope
+        claimed, that_may_claim, idents, in_scope = batch.claimed, self._that_may_claim, self._idents, self._in_scope
         of_cluster = {name for name, layout in self._layouts.items() if layout.of_cluster}
         default_node = source.node
         for record in records:
             batch.records += 1
             _, layout, ts, _, logger, _, log_ident, statement, rest, raw, fits = record
-            ident = idents.get(log_ident)
-            if ident is None:
-                ident = self.log_ident(log_ident) or NOBODY
+            ident = idents[log_ident] or NOBODY
             node = None if layout in of_cluster else default_node if ident.node is None else ident.node
             record_id = identity(node, raw)
             if in_days is not None and not in_days(ts):
                 batch.other_days += 1
                 continue
-            kept = in_scope.get(logger) if logger is not None and fits else None
-            if kept is None:
-                kept = self.in_scope(record)
+            kept = in_scope[logger] if logger is not None and fits else self.in_scope(record)
             if not kept and not everything:
                 batch.out_of_scope.append((record, node, record_id))
                 continue
             kind, groups = _UNREAD, _NO_GROUPS
-            candidates = that_may_claim(statement[:BEGINNING])
-            if candidates is None:
-                candidates = self._that_may_claim(statement[:BEGINNING])
-            for rule in candidates if fits and kept else ():
+            for rule in that_may_claim[statement[:BEGINNING]] if fits and kept else ():
                 if statement.startswith(rule.starts) and (rule.contains is None or rule.contains in statement):
                     found = rule.fullmatch(statement)
                     kind = rule.name if found is not None else _DRIFTED
