@@ -10,7 +10,6 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import cache, partial
 from hashlib import blake2b
-from itertools import repeat
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -224,19 +223,8 @@ class _Rule:
             self.item_groups = {name: pattern.groups + at - 1 for name, at in item.groupindex.items()}
 
 
-class _Claimed:
-    """Records of one rule, of drift, or of no rule, a row an item."""
-
-    __slots__ = ("items", "raws", "rows")
-
-    def __init__(self) -> None:
-        # (record, id, log ident, (error class, message), captures)
-        self.rows: list[tuple[Record, bytes, LogIdent, tuple[str | None, str | None], tuple[str | None, ...]]] = []
-        # of records that name many things only
-        self.items: list[int] = []
-        self.raws: list[str | None] = []
-
-
+# record, its id, its log ident, (error class, message), captures, number of its item, text
+_Row = tuple[Record, bytes, LogIdent, tuple[str | None, str | None], tuple[str | None, ...], int, str | None]
 _UNREAD, _DRIFTED = "", "?"
 _NOT_THROWN = (None, None)
 _NO_GROUPS: tuple[str | None, ...] = ()
@@ -246,18 +234,14 @@ class Batch:
     """Some records of a file, read. records: how many were read; each is in scope, out of scope, or not of the days asked for."""
 
     def __init__(self) -> None:
-        self.claimed: dict[str, _Claimed] = defaultdict(_Claimed)
+        # of each rule, of drift, and of no rule: a row an item
+        self.claimed: dict[str, list[_Row]] = defaultdict(list)
         self.out_of_scope: list[tuple[Record, int | None, bytes]] = []
         self.records = self.other_days = 0
 
     def record_ids(self) -> list[bytes]:
         """Of the records in scope, in the order of their events in `Parser.table`."""
-        return [
-            row[1]
-            for claimed in self.claimed.values()
-            for row, item in zip(claimed.rows, claimed.items or repeat(0), strict=False)
-            if item == 0
-        ]
+        return [record_id for rows in self.claimed.values() for _, record_id, _, _, _, item, _ in rows if item == 0]
 
 
 class Parser:
@@ -390,52 +374,43 @@ class Parser:
                     kind = rule.name if found is not None else _DRIFTED
                     groups = found.groups() if found is not None else _NO_GROUPS
                     break
-            to = claimed[kind]
             thrown = throwable(rest) if rest else _NOT_THROWN
             if ident.node != node:
                 ident = ident._replace(node=node)
             if groups and rule.each is not None:
-                self._add_items(to, rule, (record, record_id, ident, thrown, groups))
-                continue
-            to.rows.append((record, record_id, ident, thrown, groups))
+                claimed[kind] += self._rows_of_items(rule, (record, record_id, ident, thrown), groups)
+            else:
+                claimed[kind].append((record, record_id, ident, thrown, groups, 0, raw))
         return batch
 
     @staticmethod
-    def _add_items(to: _Claimed, rule: _Rule, row: tuple) -> None:
+    def _rows_of_items(rule: _Rule, of_record: tuple[Any, ...], groups: tuple[str | None, ...]) -> list[_Row]:
         """A row an item; one without any for an empty list."""
-        record, record_id, ident, thrown, groups = row
-        items = [item.groups() for item in rule.finditer(groups[rule.items_at] or "")] or [rule.no_item]
-        number = len(items)
-        is_long = len(record.raw.encode("utf-8", "replace")) >= LONG_RECORD
-        # the text of the list must not go with each of its items
-        at = rule.items_at
+        at, raw = rule.items_at, of_record[0].raw
+        items = [item.groups() for item in rule.finditer(groups[at] or "")] or [rule.no_item]
+        # the text of a long record goes with its first item only, and that of the list with none
+        again = None if len(raw.encode("utf-8", "replace")) >= LONG_RECORD else raw
         shared = (*groups[:at], None, *groups[at + 1 :])
-        to.rows += [(record, record_id, ident, thrown, shared + item) for item in items]
-        to.items += range(number)
-        to.raws += [record.raw, *([None if is_long else record.raw] * (number - 1))]
+        return [(*of_record, shared + item, number, again if number else raw) for number, item in enumerate(items)]
 
     # -- columns
 
-    def columns(self, batch: Batch, source: Source = NOWHERE, last_line: int | None = None) -> Iterator[dict[str, Sequence[Any]]]:
+    def columns(self, batch: Batch, last_line: int | None = None) -> Iterator[dict[str, Sequence[Any]]]:
         """What the records in scope say: of each rule a dict of columns of table `events`, values in Python's types, a row an item.
 
-        last_line: on which the last record of its file begins. Columns without a value are left out, and those that are the same in
-        all rows: see `constants`.
+        last_line: on which the last record of its file begins. Columns that no row of a rule can fill are left out.
         """
         for kind, rows in batch.claimed.items():
-            if rows.rows:
-                yield self._columns_of(self._rules.get(kind), kind == _DRIFTED, rows, source, last_line)
+            yield self._columns_of(self._rules.get(kind), kind == _DRIFTED, rows, last_line)
 
-    def _columns_of(
-        self, rule: _Rule | None, drifted: bool, rows: _Claimed, source: Source, last_line: int | None
-    ) -> dict[str, Sequence[Any]]:
-        number = len(rows.rows)
-        records, ids, idents, thrown, captures = zip(*rows.rows, strict=True)
-        line_no, layout, ts, level, logger, _, _, statement, _, raw, _ = zip(*records, strict=True)
+    def _columns_of(self, rule: _Rule | None, drifted: bool, rows: list[_Row], last_line: int | None) -> dict[str, Sequence[Any]]:
+        number = len(rows)
+        records, ids, idents, thrown, captures, items, raws = zip(*rows, strict=True)
+        line_no, layout, ts, level, logger, _, _, statement, _, _, _ = zip(*records, strict=True)
         node, *spoken = zip(*idents, strict=True)
         columns: dict[str, Sequence[Any]] = {
             "record_id": [one.hex() for one in ids],
-            "item": rows.items or [0] * number,
+            "item": items,
             "node": node,
             "record_no": line_no,
             "ts": ts,
@@ -445,7 +420,7 @@ class Parser:
             "event_type": [rule.rule.name if rule else None] * number,
             "says": [rule.rule.says if rule else None] * number,
             "drifted": [drifted] * number,
-            "raw": rows.raws or raw,
+            "raw": raws,
         }
         for name, values in zip(LogIdent._fields[1:], spoken, strict=True):
             columns[name] = values
@@ -468,7 +443,7 @@ class Parser:
     def table(self, batch: Batch, source: Source, last_line: int | None = None) -> pa.Table:
         """The events of records in scope, with the columns of table `events` that have a value; rows in no order."""
         tables = []
-        for columns in self.columns(batch, source, last_line):
+        for columns in self.columns(batch, last_line):
             number = len(columns["record_id"])
             times = moments(columns.pop("ts"), source.zone)
             arrays = {
