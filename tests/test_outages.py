@@ -386,3 +386,25 @@ def test_a_broker_that_asks_to_stop_long_after_it_stopped() -> None:
     up = [told(3, "broker_unfenced", 9, broker=1), told(60, "broker_shutdown_granted", 9, broker=1)]
     again = told(4000, "controlled_shutdown_granted", 9, broker=1)
     assert brief(outages([*up, again]))[:2] == [(1, 60, 4000, "shut_down"), (1, 4000, None, "shut_down")]
+
+
+def test_a_registration_that_the_controller_fails_to_add() -> None:
+    """It names no endpoint that the controller could use; the broker gives up seconds later."""
+    up = [*started(1), *started(2), told(60, "broker_failed", 2, broker=1)]
+    added = "Newly added brokers: 1, deleted brokers: , bounced brokers: "
+    again = [
+        told(88, "broker_starting"),
+        told(90, "broker_change", 2, brokers=[1, 2], text=added),
+        told(90.1, "thread_changed", by=THREAD, text="Starting"),
+        told(96, "thread_changed", by=THREAD, text="Shutting down"),
+    ]
+    failed = told(90.01, "event_failed", 2, text="BrokerChange")
+    assert brief(outages([*up, *again])) == [(1, 60, 90.1, "crashed"), (1, 96, None, "shut_down")]
+    assert brief(outages([*up, *again, failed])) == [(1, 60, None, "crashed")]
+    # another controller's, another event's, a change that goes well later on
+    for other in (failed._replace(node=3), failed._replace(text="TopicChange"), failed._replace(ts=120 * SECOND)):
+        assert len(brief(outages([*up, *again, other]))) == 2
+    back = told(900, "broker_change", 2, brokers=[1, 2], text=added)
+    assert brief(outages([*up, *again, failed, back])) == [(1, 60, 900, "crashed")]
+    facts = ClusterFacts.of(Summary.of([*up, *again, failed]))
+    assert brief(facts.outages(1)) == [(1, 60, None, "crashed")]

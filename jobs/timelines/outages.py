@@ -1,5 +1,6 @@
 """`broker_outages`: when each broker did not serve, from what it and the controllers print."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -28,6 +29,8 @@ CLEAN, UNCLEAN = "clean", "unclean"
 # its address is taken: it never was the broker
 IN_VAIN = "in_vain"
 _TAKEN = "all of the SocketServer Acceptors"
+# those that are new in a list that changes
+_ADDED = re.compile(r"Newly added brokers: (\d+(?:,\d+)*), deleted")
 # these do not show that its own life was logged by then
 _ASIDE = _MISSING | frozenset({KNOWN, WORKING, CLEAN, UNCLEAN, IN_VAIN})
 
@@ -80,6 +83,11 @@ def is_of_broker(e: Event) -> bool:
     return e.event_type in BROKER_EVENTS or (e.event_type == "thread_changed" and (e.logger or "").endswith(CONTROLLER_THREAD))
 
 
+def is_failed_change(e: Event) -> bool:
+    """Whether a ZooKeeper controller fails while it takes in which brokers came and went (KafkaController.processBrokerChange, 1.1 to 3.9)."""
+    return e.event_type == "event_failed" and e.text == "BrokerChange"
+
+
 def is_start(e: Event) -> bool:
     """Whether a process says that it starts."""
     return e.event_type in ("broker_process_started", "broker_starting") or (
@@ -122,7 +130,7 @@ START_TOGETHER = 5 * 60 * 1_000_000
 READS_AGAIN = 5_000_000
 # a broker that registers is in the list of the live ones so much later
 LISTED_LATE = 10_000_000
-# a list that changes is told so long before the change itself
+# a list that changes is told so long before the change itself, or before the controller fails in it
 CHANGE_TOLD_LATE = 1_000_000
 
 
@@ -356,10 +364,15 @@ def _by_broker(events: list[Event]) -> dict[int, list[Sign]]:
         assert event.broker is not None
         is_read = any(node == event.node and 0 <= event.ts - (at or 0) <= READS_AGAIN for node, at in elected)
         signs[event.broker].append(Sign(event.ts, PRESENT if is_read else SERVING, event.record_id))
+    refused = _refused(events)
+    for broker, some in signs.items():
+        some[:] = [
+            s for s in some if s.said != SERVING or not any(abs(s.ts - at) <= LISTED_LATE for at in refused.get(broker, ()))
+        ]
     changed = {broker: [sign.ts for sign in some if sign.said in {LOST, SERVING}] for broker, some in signs.items()}
     for event in listed:
         assert event.ts is not None
-        present = set(event.brokers or ())
+        present = {broker for broker in event.brokers or () if event.ts not in refused.get(broker, ())}
         brokers |= present
         is_first = any(0 <= event.ts - at <= FIRST_LIST for at in begun[event.node])
         for broker in brokers:
@@ -373,6 +386,22 @@ def _by_broker(events: list[Event]) -> dict[int, list[Sign]]:
                     Sign(event.ts, PRESENT if broker in present else UNSEEN if is_first else ABSENT, event.record_id)
                 )
     return {broker: sorted(signs[broker]) for broker in brokers if broker in signs}
+
+
+def _refused(events: list[Event]) -> dict[int, list[int]]:
+    """Broker -> when a ZooKeeper controller failed to add it, by the list that it had printed.
+
+    Its registration names no endpoint that the controller could use; it stays in ZooKeeper, and the controller sends it nothing.
+    """
+    failed = [(e.node, e.ts) for e in events if is_failed_change(e) and e.ts is not None]
+    found: dict[int, list[int]] = defaultdict(list)
+    for e in events if failed else ():
+        if e.event_type == "broker_change" and e.ts is not None:
+            added = _ADDED.match(e.text or "")
+            if added and any(node == e.node and 0 <= at - e.ts <= CHANGE_TOLD_LATE for node, at in failed):
+                for broker in added[1].split(","):
+                    found[int(broker)].append(e.ts)
+    return found
 
 
 def _about(event: Event) -> Iterator[tuple[str, int]]:

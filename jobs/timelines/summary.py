@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 
 from jobs.timelines.events import CHECKPOINT, Event
 from jobs.timelines.incarnations import Place, folder_of
-from jobs.timelines.outages import BROKER_EVENTS, is_of_broker
+from jobs.timelines.outages import BROKER_EVENTS, is_failed_change, is_of_broker
 from jobs.timelines.settings import setting_of
 
 ELECTED = frozenset({"controller_elected", "controller_epoch_incremented"})
@@ -79,7 +79,13 @@ def is_cluster_event(e: Event) -> bool:
     """Whether an event is kept: it tells something that partitions share."""
     if e.event_type in CLUSTER_EVENTS:
         return e.event_type != "assignment_changed" or e.partition_epoch is None
-    return is_of_broker(e) or e.cluster_id is not None or e.kafka_version is not None or begins_metadata_log(e)
+    return (
+        is_of_broker(e)
+        or is_failed_change(e)
+        or e.cluster_id is not None
+        or e.kafka_version is not None
+        or begins_metadata_log(e)
+    )
 
 
 def begins_metadata_log(e: Event) -> bool:
