@@ -408,3 +408,17 @@ def test_a_registration_that_the_controller_fails_to_add() -> None:
     assert brief(outages([*up, *again, failed, back])) == [(1, 60, 900, "crashed")]
     facts = ClusterFacts.of(Summary.of([*up, *again, failed]))
     assert brief(facts.outages(1)) == [(1, 60, None, "crashed")]
+
+
+def test_a_controller_that_asks_itself_to_stop_several_times() -> None:
+    """While it cannot move all leaders it tries again five seconds later, and serves up to then."""
+    up = [*started(1), *started(2)]
+    asks = [told(at, "broker_shutting_down", 1, broker=broker) for at, broker in ((60, 1), (61, 2), (66, 1), (67, 2))]
+    found = brief(outages([*up, *asks]))
+    assert found == [(1, 60, None, "shut_down"), (2, 61, None, "shut_down"), (None, 67, None, "shut_down")]
+    # a request after it has come back is another stop
+    again = [*asks[:2], *started(1, 100), told(200, "broker_shutting_down", 1, broker=1)]
+    assert [one for one in brief(outages([*up, *again])) if one[0] is None] == [
+        (None, 61, 102, "shut_down"),
+        (None, 200, None, "shut_down"),
+    ]

@@ -275,7 +275,8 @@ def outages(
     whole: list[Outage] = []
     if signs.keys() >= (assigned or {}).keys():  # of a broker that nothing is known about, it is not known that it was gone
         known = {broker: [sign.ts for sign in some if sign.said not in _ASIDE] for broker, some in signs.items()}
-        whole = list(_of_all(found, {broker: min(times) for broker, times in known.items() if times}))
+        asked = {broker: [sign.ts for sign in some if sign.said == SERVED] for broker, some in signs.items()}
+        whole = list(_of_all(found, {broker: min(times) for broker, times in known.items() if times}, asked))
     return [outage._replace(all_since=_within(outage, whole)) for outage in found] + whole
 
 
@@ -495,12 +496,12 @@ _OPENS = {
 }
 
 
-def _of_all(outages: list[Outage], known_since: dict[int, int]) -> Iterator[Outage]:
-    """The times in which every broker that was known by then was gone."""
+def _of_all(outages: list[Outage], known_since: dict[int, int], asked: Mapping[int, Sequence[int]]) -> Iterator[Outage]:
+    """The times in which every broker that was known by then was gone. asked: broker -> when it asked the controller to stop, in order."""
     changes: list[tuple[int, int, Outage]] = []
     for outage in outages:
         if outage.how != FIRST_START:
-            changes.append((outage.since, 1, outage))
+            changes.append((_gone_from(outage, asked), 1, outage))
             if outage.until is not None:
                 changes.append((outage.until, 0, outage))
     gone: dict[int | None, Outage] = {}
@@ -518,6 +519,14 @@ def _of_all(outages: list[Outage], known_since: dict[int, int]) -> Iterator[Outa
             gone.pop(outage.broker, None)
     if begun is not None:
         yield _together(*begun, None)
+
+
+def _gone_from(outage: Outage, asked: Mapping[int, Sequence[int]]) -> int:
+    """Its begin; of a broker that asks to stop several times, while the controller cannot move all leaders, the last request: it still leads."""
+    if outage.how != SHUT_DOWN or outage.broker is None:
+        return outage.since
+    end = outage.since + STILL_LISTED if outage.until is None else min(outage.since + STILL_LISTED, outage.until - 1)
+    return max([outage.since, *(at for at in asked.get(outage.broker, ()) if outage.since < at <= end)])
 
 
 def _is_gone_at(outage: Outage, at: int) -> bool:
