@@ -339,3 +339,33 @@ def test_the_only_replica_in_sync_tells_of_the_isr_where_no_leader_is_named() ->
     assert until() == [NOW]
     assert until(gone(2, 100, None)) == [100]
     assert until(gone(1, 100, None)) == [NOW]
+
+
+def test_a_partition_whose_leader_a_controller_found_gone() -> None:
+    """It names the last leader still; nobody leads until the next election, and nobody would know the ISR."""
+    rows = steps((0, 1, ALL), (10, 1, [1]), (20, 1, [1]), (50, 1, [1]), (90, 1, ALL), epochs=[0, 1, 1, 2, 3])
+    epochs = (5, 5, 5, 6, 6)
+    told = [step._replace(leader_epoch=epoch) for step, epoch in zip(rows, epochs, strict=True)]
+    told[2] = told[2]._replace(state="OfflinePartition")
+    assert brief(found("last_in_sync", told)) == [(1, 10, 20, True), (1, 50, 90, True)]
+    assert not found("leaderless", told)
+    # where its being online is not told, a new leader epoch is
+    told[3] = told[3]._replace(state="OfflinePartition")
+    assert brief(found("last_in_sync", told)) == [(1, 10, 20, True), (1, 50, 90, True)]
+
+
+def test_an_isr_that_lists_tell_may_have_grown_since() -> None:
+    """Lists of a controller name no version of the znode."""
+    rows = steps((0, 1, ALL), (10, 1, [1, 2]))
+    told = [step._replace(partition_epoch=None, leader_epoch=5) for step in rows]
+    assert brief(found("out_of_sync", rows)) == [(3, 10, NOW, False)]
+    assert brief(found("out_of_sync", told)) == [(3, 10, 10, True)]
+    # a broker that is down joins no ISR
+    assert brief(found("out_of_sync", told, around(gone(3, 5, 300)))) == [(3, 10, 300, True)]
+    assert brief(found("out_of_sync", told, around(gone(3, 5, None)))) == [(3, 10, NOW, False)]
+    alone = [step._replace(isr=[1]) if step.isr == [1, 2] else step for step in told]
+    assert brief(found("last_in_sync", alone, around(gone(3, 5, 300)))) == [(1, 10, 10, True)]
+    assert brief(found("last_in_sync", alone, around(gone(3, 5, 300), gone(2, 8, 200)))) == [(1, 10, 200, True)]
+    # told once more
+    again = [*told, told[1]._replace(valid_from=micros(90), leader_epoch=6)]
+    assert brief(found("out_of_sync", again)) == [(3, 10, 90, True)]

@@ -162,6 +162,8 @@ def spells(
         if any(spell.since < at <= spell.until for at in gone_at):
             # the topic went in the meantime
             spell = spell._replace(until=max(spell.since, told[held.last].valid_from or 0), ended=True, is_end_seen=False)
+        if spell.kind in _OF_MISSING:
+            spell = _as_far_as_told(spell, told[held.last], around)
         explained = _with_cause(_cut(spell._replace(min_isr=min_isr), around), around)
         yield _with_life(explained, around) if spell.kind in _OF_MISSING else explained
 
@@ -211,10 +213,16 @@ def _conditions(step: Step, min_isr: int | None) -> list[tuple[str, int | None]]
 def _held(steps: Sequence[Step], min_isr: int | None, around: Surroundings) -> Iterator[_Held]:
     """Each time in which a condition held from step to step. One whose leader goes may hold again from the next step on."""
     begun: dict[tuple[str, int | None], int] = {}
+    is_offline = False
     for n, step in enumerate(steps):
         is_elected = n > 0 and steps[n - 1].state == "OfflinePartition" and step.state == "OnlinePartition" and step.leader == -1
         # that its leader is another one now is told, but not which
-        conditions = [] if is_elected else _conditions(step, min_isr)
+        # a controller found its leader gone: up to the next election nobody leads who would know the ISR
+        is_offline = step.state == "OfflinePartition" and (
+            n == 0
+            or (steps[n - 1].leader_epoch == step.leader_epoch and (is_offline or steps[n - 1].state != "OfflinePartition"))
+        )
+        conditions = [] if is_elected or (is_offline and step.leader != -1) else _conditions(step, min_isr)
         if step.leader is None:
             conditions = [key for key in conditions if key in begun]
         goes_on = n > 0 and steps[n - 1].is_followed_by(step)
@@ -280,6 +288,32 @@ def _cut(spell: Spell, around: Surroundings) -> Spell:
         if spell.since < outage.since < spell.until and _silences(outage, leader if spell.kind in _OF_LEADER else None)
     ]
     return spell._replace(until=min(ends), ended=True, is_end_seen=False) if ends else spell
+
+
+def _as_far_as_told(spell: Spell, last: Step, around: Surroundings) -> Spell:
+    """It, up to when lines tell it where they do not count changes of the ISR, and no row tells its end: it may have grown since its last row.
+
+    While all that are missing are down it does not grow. Lists of a controller (0.8 to 1.0) name the leader epoch and no version of the znode.
+    """
+    if last.partition_epoch is not None or spell.is_end_seen:
+        return spell
+    told_at = last.valid_from or spell.since
+    downs = [
+        [_down_until(outage, around.now) for outage in around.outages if _covers(outage, broker, told_at)]
+        for broker in spell.missing or ()
+    ]
+    until = max(told_at, min((max(ends, default=told_at) for ends in downs), default=told_at))
+    return spell if spell.until <= until else spell._replace(until=until, ended=True, is_end_seen=False)
+
+
+def _covers(outage: Outage, broker: int, at: int) -> bool:
+    """Whether a broker was down at a moment, lines that come late included."""
+    return outage.broker == broker and outage.since <= at + SESSION_ENDS_LATE and (outage.until is None or outage.until > at)
+
+
+def _down_until(outage: Outage, now: int) -> int:
+    """Up to when lines show that a broker was down."""
+    return now if outage.until is None else outage.down_until or outage.since
 
 
 def _is_down(outage: Outage, broker: int | None, at: int) -> bool:
