@@ -386,7 +386,7 @@ def _clock(at: datetime) -> str:
 
 HOW = {
     "shut_down": "shut down",
-    "crashed": "crashed",
+    "crashed": "process ended",
     "session_lost": "session lost",
     "broke_down": "gave up",
     "absent": "not there",

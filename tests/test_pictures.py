@@ -32,7 +32,7 @@ def at(minutes: float) -> datetime:
 
 
 def night() -> Night:
-    """One hour of three brokers of which one crashed."""
+    """One hour of three brokers of which one was killed."""
     return Night(
         span=Span(at(0), at(60)),
         terms=[(at(0), 1), (at(30), 2)],
@@ -59,11 +59,11 @@ def test_a_night() -> None:
     picture = night_strip("n", "payments", night(), findings)
     titles = texts(picture, "title")
     assert "payments: 11-20 10:00:00 to 11-20 11:00:00 UTC" in titles
-    assert "broker 3 crashed 11-20 10:20:00 to 11-20 10:25:00" in titles
+    assert "broker 3 process ended 11-20 10:20:00 to 11-20 10:25:00" in titles
     assert texts(picture, "desc") == ["2 controller terms, 1 outages of 1 of 3 brokers, 1 findings."]
     assert "2 more brokers" in texts(picture, "text")
     assert 'href="#abc"' in picture
-    assert "<td>crashed</td>" in picture
+    assert "<td>process ended</td>" in picture
 
 
 def test_a_partition() -> None:

@@ -13,7 +13,7 @@ SELECT
   CASE WHEN count(DISTINCT s.topic) = 1 THEN min(s.topic) END AS topic, CASE WHEN count(DISTINCT struct(s.topic, s.partition)) = 1 THEN min(s.partition) END AS partition,
   CAST(NULL AS INT) AS replica, s.cause_broker AS node,
   min(s.since) AS first_seen, max(s.until) AS last_seen, bool_and(s.ended) AS ended,
-  concat(min(concat(s.topic, '-', s.partition)), CASE WHEN count(DISTINCT struct(s.topic, s.partition)) > 1 THEN concat(' and ', count(DISTINCT struct(s.topic, s.partition)) - 1, ' more') ELSE '' END) AS thing,
+  concat(min(concat(s.topic, '-', s.partition)), CASE WHEN count(DISTINCT struct(s.topic, s.partition)) > 1 THEN concat(' and at least ', count(DISTINCT struct(s.topic, s.partition)) - 1, ' more') ELSE '' END) AS thing,
   concat('Fewer replicas were in sync than min.insync.replicas (', min(s.min_isr), '): ', when_told(count(DISTINCT struct(s.topic, s.partition)), count(*), min(concat(s.topic, '-', s.partition)), bool_and(s.is_begin_seen), min(s.since), bool_and(s.ended), bool_and(s.is_end_seen), max(s.until)), '.', coalesce(
            outage_told(s.cause_broker, s.cause_how, s.cause_since, max(s.cause_until), bool_and(s.cause_end_seen)),
            broker_life(array_sort(array_distinct(flatten(collect_list(s.missing)))), array_sort(array_distinct(flatten(collect_list(s.down_meanwhile)))),

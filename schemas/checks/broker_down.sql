@@ -44,7 +44,7 @@ SELECT
   CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, d.broker AS node,
   d.since AS first_seen, d.last_seen, d.until IS NOT NULL AS ended,
   concat('broker ', d.broker) AS thing,
-  concat('Broker ', d.broker, CASE d.how WHEN 'shut_down' THEN ' shut down at ' WHEN 'crashed' THEN ' died, noticed at '
+  concat('Broker ', d.broker, CASE d.how WHEN 'shut_down' THEN ' shut down at ' WHEN 'crashed' THEN '\'s process had ended, noticed at '
            WHEN 'session_lost' THEN ' lost its session at ' WHEN 'absent' THEN ' was not there when a controller took over at ' ELSE ' gave up at ' END, date_format(d.since, 'yyyy-MM-dd HH:mm:ss'),
          CASE WHEN d.until IS NOT NULL THEN concat(CASE WHEN d.until = d.down_until THEN ' and served again at ' ELSE ' and was back by ' END, date_format(d.until, 'yyyy-MM-dd HH:mm:ss'))
               WHEN d.starting_at IS NOT NULL THEN concat('; it was started at ', date_format(d.starting_at, 'yyyy-MM-dd HH:mm:ss'), ' and no line says that it serves')

@@ -15,7 +15,7 @@ SELECT
   CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, CAST(NULL AS INT) AS node,
   o.since AS first_seen, coalesce(o.until, k.now) AS last_seen, o.until IS NOT NULL AS ended,
   CASE WHEN size(b.brokers) = 1 THEN concat(CASE WHEN x.others IS NULL THEN 'its only broker, ' ELSE 'the last one was broker ' END, get(b.brokers, 0)) ELSE concat(CASE WHEN x.others IS NULL THEN 'all ' ELSE 'the last ' END, size(b.brokers), ' brokers') END AS thing,
-  concat('From ', date_format(o.since, 'yyyy-MM-dd HH:mm:ss'),
+  concat('From ', date_format(o.since, 'yyyy-MM-dd HH:mm:ss'), CASE WHEN b.is_noticed THEN ' or earlier' ELSE '' END,
          CASE WHEN o.until IS NULL THEN ' on' ELSE concat(CASE WHEN o.until = o.down_until THEN ' to ' ELSE ' and not after ' END, date_format(o.until, 'yyyy-MM-dd HH:mm:ss')) END,
          ' no broker served (', array_join(b.brokers, ', '), ').',
          CASE WHEN size(b.asked) = size(b.brokers) THEN ' All shut down.' WHEN size(b.asked) > 0 THEN concat(' Shut down: ', array_join(b.asked, ', '), '.') ELSE '' END,
@@ -28,6 +28,8 @@ JOIN clocks k ON k.cluster = o.cluster
   AND (o.until IS NOT NULL OR o.incarnation = k.incarnation)
 JOIN (
   SELECT m.cluster, m.incarnation, m.all_since, array_sort(collect_set(m.broker)) AS brokers, max(m.starting_at) AS starting_at, bool_and(m.how = 'session_lost') AS sessions,
+    -- its process had ended by then
+    bool_or(m.how = 'crashed' AND m.since = m.all_since) AS is_noticed,
     array_sort(collect_set(CASE WHEN m.how = 'shut_down' THEN m.broker END)) AS asked
   FROM audited_broker_outages m WHERE m.broker IS NOT NULL AND m.all_since IS NOT NULL GROUP BY m.cluster, m.incarnation, m.all_since
 ) b ON b.cluster = o.cluster AND b.incarnation = o.incarnation AND b.all_since = o.since

@@ -38,8 +38,8 @@ SELECT
   c.cluster, c.incarnation, CASE WHEN max(c.within_hour) >= 10 * controllers_per_hour(c.cluster, NULL) THEN 'error' ELSE 'warning' END AS severity, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,
   CAST(NULL AS INT) AS replica, CAST(NULL AS INT) AS node, min(c.at) AS first_seen, max(c.at) AS last_seen,
   max(c.at) < max(k.now) - INTERVAL 1 HOUR AS ended,
-  concat(count(*), ' elections in a day') AS thing,
-  concat(count(*), ' elections that no stop or start explains on ', date_format(min(c.at), 'yyyy-MM-dd'), ', up to ', max(c.within_hour), ' within one hour: nodes ',
+  concat('at least ', count(*), ' elections in a day') AS thing,
+  concat('At least ', count(*), ' elections on ', date_format(min(c.at), 'yyyy-MM-dd'), ', those beside a known stop or start left out; up to ', max(c.within_hour), ' within one hour: nodes ',
          array_join(array_sort(collect_set(c.node)), ', '), '.') AS detail,
   concat(date_trunc('DAY', c.at)) AS same,
   slice(array_sort(collect_list(c.record_id)), 1, 20) AS evidence

@@ -42,7 +42,7 @@ SELECT
   c.cluster, c.incarnation, 'warning' AS severity, CASE WHEN count(DISTINCT c.topic) = 1 THEN min(c.topic) END AS topic,
   CASE WHEN count(*) = 1 THEN min(c.partition) END AS partition, CAST(NULL AS INT) AS replica, c.node,
   min(c.at) AS first_seen, min(c.at) AS last_seen, false AS ended,
-  concat(count(*), ' partition(s) that broker ', c.node, ' led') AS thing,
+  concat('at least ', count(*), ' partition(s) that broker ', c.node, ' led') AS thing,
   concat('Broker ', c.node, ' died at ', date_format(c.died_at, 'yyyy-MM-dd HH:mm:ss'), ' as leader; when it came back it cut ', sum(c.records),
          ' record(s) that its successor did not have, ', max_by(concat(c.records, ' of ', c.topic, '-', c.partition, ' (offset ', c.cut_to, ' to ', c.end_offset, ')'), c.records),
          ' for one. Lost if they were written with acks=1 or 0.') AS detail,
