@@ -1,16 +1,21 @@
 """What the report draws: rows of the tables, made small, then SVG that needs nothing but the page.
 
-The strips are rectangles on a time axis. They are written by hand, not by a charting library: each mark is a link to its finding, colours
-are the page's own (dark, light, print), and each picture has a title, a description and a table beside it for those who cannot see it.
+They are rectangles on a time axis, written by hand. Of the libraries that draw without a network and a browser, altair with vl-convert was
+tried: 84 MB of native code, 70 ms and 14 kB for two bars, links within the page lead to vega.github.io, no title or description, one size
+of text for a screen, a phone and paper.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from markupsafe import Markup
+
+from jobs.analysis import PHASES
+from jobs.store import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,10 +26,13 @@ HOURS = 24
 BROKERS = 40
 # days and topics of a cluster whose durability is drawn; the newest, and the worst
 DAYS, TOPICS = 7, 12
-# findings of a cluster that come with the strip of a partition
-STRIPS = 20
+# findings of a cluster that come with the strip of a partition; replicas of a strip; marks of a picture
+STRIPS, REPLICAS, MARKS = 20, 30, 60
 BINS = 96
-WIDTH, LEFT, ROW = 1000, 150, 22
+# height of a lane, width of its name, widths of what is drawn beside it on a screen and on a phone, in pixels
+ROW, NAMES, WIDE, NARROW = 22, 140, 800, 190
+# the least share of a picture, in per cent, that something which is there takes
+SLIVER = 0.25
 
 
 class Span(NamedTuple):
@@ -39,14 +47,13 @@ class Span(NamedTuple):
 class Step:
     """An interval of a partition."""
 
-    since: datetime
-    until: datetime
-    leader: int | None
+    span: Span
+    leader: int
+    phase: str | None
     isr: tuple[int, ...]
     replicas: tuple[int, ...]
-    adding: tuple[int, ...]
-    removing: tuple[int, ...]
-    phase: str | None
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -60,7 +67,7 @@ class Strip:
     marks: list[datetime]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Night:
     """The newest hours of one cluster."""
 
@@ -70,7 +77,7 @@ class Night:
     # broker -> its outages
     outages: dict[int, list[Span]] = field(default_factory=dict)
     brokers: int = 0
-    # what is counted -> number in each of BINS
+    # what is counted -> number in each of BINS equal parts of the span
     counts: dict[str, list[int]] = field(default_factory=dict)
     # broker -> hour -> partitions that its replica was out of sync in
     out_of_sync: dict[int, dict[datetime, int]] = field(default_factory=dict)
@@ -120,17 +127,23 @@ def gather(spark: "SparkSession", clusters: Sequence[str], findings: Sequence[Ma
     """
     nights = {}
     for row in spark.sql(
-        "SELECT cluster, min(ts) AS first, max(ts) AS last FROM audited_events WHERE ts IS NOT NULL GROUP BY cluster"
+        f"""SELECT cluster, greatest(min(ts), max(ts) - INTERVAL {HOURS} HOURS) AS since, max(ts) AS until
+        FROM audited_events WHERE ts IS NOT NULL GROUP BY cluster"""
     ).collect():
         if row.cluster in clusters:
-            last = _utc(row["last"])
-            first, whole = _utc(row.first), timedelta(hours=HOURS)
-            nights[row.cluster] = Night(Span(last - whole if last - first > whole else first, last))
-    _terms(spark, nights)
-    _outages(spark, nights)
-    _counts(spark, nights)
-    _heat(spark, nights)
+            nights[row.cluster] = Night(Span(_utc(row.since), _utc(row.until)))
+    if nights:
+        spans = ", ".join(
+            f"({quoted(name)}, {_literal(night.span.since)}, {_literal(night.span.until)})" for name, night in nights.items()
+        )
+        spark.sql(f"CREATE OR REPLACE TEMP VIEW nights AS SELECT * FROM VALUES {spans} AS n(cluster, since, until)")
+        for add in (_terms, _outages, _counts, _heat):
+            add(spark, nights)
     return Pictures(nights, _strips(spark, findings), _durability(spark, clusters))
+
+
+def _literal(at: datetime) -> str:
+    return f"timestamp_micros({int((at - datetime.fromtimestamp(0, UTC)) / timedelta(microseconds=1))})"
 
 
 def _durability(spark: "SparkSession", clusters: Sequence[str]) -> dict[str, Durability]:
@@ -169,67 +182,61 @@ def _terms(spark: "SparkSession", nights: dict[str, Night]) -> None:
 
 
 def _outages(spark: "SparkSession", nights: dict[str, Night]) -> None:
-    rows = spark.sql("SELECT cluster, broker, since, until, how FROM audited_broker_outages WHERE broker IS NOT NULL").collect()
-    seen = defaultdict(set)
-    for row in sorted(rows, key=lambda row: row.since):
-        if night := nights.get(row.cluster):
-            seen[row.cluster].add(row.broker)
-            until = _utc(row.until) if row.until else night.span.until
-            if until >= night.span.since:
-                night.outages.setdefault(row.broker, []).append(Span(_utc(row.since), until, row.how))
+    rows = spark.sql(
+        """SELECT cluster, broker, o.since, coalesce(o.until, n.until) AS until, how, coalesce(o.until >= n.since, TRUE) AS shown
+        FROM audited_broker_outages o JOIN nights n USING (cluster) WHERE broker IS NOT NULL ORDER BY o.since"""
+    ).collect()
+    seen: dict[str, set[int]] = defaultdict(set)
+    for row in rows:
+        seen[row.cluster].add(row.broker)
+        if row.shown:
+            nights[row.cluster].outages.setdefault(row.broker, []).append(Span(_utc(row.since), _utc(row.until), row.how))
     for row in spark.sql("SELECT DISTINCT cluster, explode(replicas) AS broker FROM audited_partitions_now").collect():
         seen[row.cluster].add(row.broker)
-    for cluster, night in list(nights.items()):
-        nights[cluster] = Night(night.span, night.terms, night.outages, len(seen[cluster]), night.counts, night.out_of_sync)
+    for cluster, night in nights.items():
+        night.brokers = len(seen[cluster])
 
 
 def _counts(spark: "SparkSession", nights: dict[str, Night]) -> None:
-    """Elections, ISRs that shrink and grow, running reassignments, by bin."""
+    """Elections and ISRs that shrink and grow by bin; reassignments that run at some moment of it."""
+    place = f"least({BINS - 1}, floor({BINS} * (unix_millis(%s) - unix_millis(n.since)) / greatest(1, unix_millis(n.until) - unix_millis(n.since))))"
     rows = spark.sql(
-        """WITH steps AS (
-          SELECT cluster, valid_from, leader, leader_epoch, isr, size(coalesce(adding_replicas, array())) + size(coalesce(removing_replicas, array())) > 0 AS moving,
-            coalesce(valid_to, current_timestamp()) AS valid_to, lag(isr) OVER w AS isr_before, lag(leader) OVER w AS leader_before
+        f"""WITH steps AS (
+          SELECT cluster, valid_from, leader, isr, lag(isr) OVER w AS isr_before, lag(leader) OVER w AS leader_before
           FROM audited_partition_timeline
           WINDOW w AS (PARTITION BY cluster, incarnation, topic, partition ORDER BY step)
-        ), spans AS (
-          SELECT cluster, greatest(min(ts), max(ts) - INTERVAL 24 HOURS) AS since, max(ts) AS until FROM audited_events WHERE ts IS NOT NULL GROUP BY cluster
         )
-        SELECT s.cluster, least(95, floor(96 * (unix_millis(s.valid_from) - unix_millis(p.since)) / greatest(1, unix_millis(p.until) - unix_millis(p.since)))) AS bin,
-          count_if(size(array_except(s.isr_before, s.isr)) > 0) AS shrinks, count_if(size(array_except(s.isr, s.isr_before)) > 0) AS expansions,
-          count_if(s.leader <> s.leader_before) AS elections, count_if(s.moving) AS reassignments
-        FROM steps s JOIN spans p ON p.cluster = s.cluster AND s.valid_from BETWEEN p.since AND p.until
-        GROUP BY 1, 2"""
+        SELECT cluster, {place % "valid_from"} AS bin, count_if(size(array_except(isr_before, isr)) > 0) AS `ISR shrinks`,
+          count_if(size(array_except(isr, isr_before)) > 0) AS `ISR expansions`, count_if(leader <> leader_before) AS `Elections`,
+          0 AS `Reassignments`
+        FROM steps JOIN nights n USING (cluster) WHERE valid_from BETWEEN n.since AND n.until GROUP BY ALL
+        UNION ALL
+        SELECT cluster, bin, 0, 0, 0, count(*) FROM (
+          SELECT cluster, explode(sequence({place % "greatest(started_at, n.since)"}, {place % "least(coalesce(completed_at, n.until), n.until)"})) AS bin
+          FROM audited_reassignments JOIN nights n USING (cluster)
+          WHERE outcome <> 'never_started' AND started_at <= n.until AND coalesce(completed_at, n.until) >= greatest(started_at, n.since)
+        ) GROUP BY ALL"""
     ).collect()
-    names = {
-        "shrinks": "ISR shrinks",
-        "expansions": "ISR grows",
-        "elections": "Leader changes",
-        "reassignments": "Reassignment steps",
-    }
     for row in rows:
-        if night := nights.get(row.cluster):
-            for column, name in names.items():
-                night.counts.setdefault(name, [0] * BINS)[row.bin] += row[column]
+        for what in row.__fields__[2:]:
+            nights[row.cluster].counts.setdefault(what, [0] * BINS)[row.bin] += row[what]
 
 
 def _heat(spark: "SparkSession", nights: dict[str, Night]) -> None:
     rows = spark.sql(
         """SELECT cluster, replica, hour, count(DISTINCT topic, partition) AS partitions FROM (
-          SELECT s.cluster, s.replica, s.topic, s.partition, explode(sequence(
-            date_trunc('HOUR', greatest(s.since, k.now - INTERVAL 24 HOURS)), date_trunc('HOUR', s.until), INTERVAL 1 HOUR)) AS hour
-          FROM partition_spells s JOIN clocks k ON k.cluster = s.cluster
-          WHERE s.kind = 'out_of_sync' AND s.until >= k.now - INTERVAL 24 HOURS AND s.since <= s.until
-        ) GROUP BY cluster, replica, hour"""
+          SELECT cluster, s.replica, s.topic, s.partition, explode(sequence(
+            date_trunc('HOUR', greatest(s.since, n.since)), date_trunc('HOUR', least(s.until, n.until)), INTERVAL 1 HOUR)) AS hour
+          FROM partition_spells s JOIN nights n USING (cluster)
+          WHERE s.kind = 'out_of_sync' AND s.until >= greatest(s.since, n.since) AND s.since <= n.until
+        ) GROUP BY ALL"""
     ).collect()
     for row in rows:
-        if night := nights.get(row.cluster):
-            night.out_of_sync.setdefault(row.replica, {})[_utc(row.hour)] = row.partitions
+        nights[row.cluster].out_of_sync.setdefault(row.replica, {})[_utc(row.hour)] = row.partitions
 
 
 def _strips(spark: "SparkSession", findings: Sequence[Mapping[str, Any]]) -> dict[str, Strip]:
     """One partition each for the first findings of every cluster."""
-    from jobs.store import quoted
-
     wanted: dict[str, Mapping[str, Any]] = {}
     so_far: dict[str, int] = defaultdict(int)
     for finding in findings:
@@ -270,88 +277,167 @@ def _strip(finding: Mapping[str, Any], steps: list[Any], states: list[Any], mark
         first, last = begin - margin, end + margin
     except OverflowError:  # a forged time stamp at either end of the calendar
         return None
-    shown = []
-    for row in steps:
-        since, until = (
-            max(first, _utc(row.valid_from)) if row.valid_from else first,
-            min(last, _utc(row.valid_to)) if row.valid_to else last,
-        )
-        if since < until and row.leader is not None:
-            isr, replicas = tuple(row.isr or ()), tuple(row.replicas or ())
-            adding, removing = tuple(row.adding_replicas or ()), tuple(row.removing_replicas or ())
-            shown.append(Step(since, until, row.leader, isr, replicas, adding, removing, row.reassignment_phase))
+    clipped = partial(_clipped, first=first, last=last)
+    shown = [
+        Step(span, row.leader, row.reassignment_phase, *_ids_of(row))
+        for row in steps
+        if (span := clipped(row)) and row.leader is not None
+    ]
     if not shown:
         return None
     unusual: dict[int, list[Span]] = defaultdict(list)
     for row in states:
-        since, until = (
-            max(first, _utc(row.valid_from)) if row.valid_from else first,
-            min(last, _utc(row.valid_to)) if row.valid_to else last,
-        )
-        if since < until and row.state not in {"OnlineReplica", "KRaftOnline", "NonExistentReplica", "KRaftRemoved"}:
-            unusual[row.replica].append(Span(since, until, row.state))
+        if row.state not in {"OnlineReplica", "KRaftOnline", "NonExistentReplica", "KRaftRemoved"} and (span := clipped(row)):
+            unusual[row.replica].append(span._replace(what=row.state))
     topic, partition = finding["subject"]
     return Strip(topic, partition, shown, dict(unusual), sorted({at for at in marks if first <= at <= last}))
 
 
+def _ids_of(row: Any) -> Iterable[tuple[int, ...]]:
+    return (tuple(some or ()) for some in (row.isr, row.replicas, row.adding_replicas, row.removing_replicas))
+
+
+def _clipped(row: Any, first: datetime, last: datetime) -> Span | None:
+    """What of an interval lies between two moments."""
+    since = max(first, _utc(row.valid_from)) if row.valid_from else first
+    until = min(last, _utc(row.valid_to)) if row.valid_to else last
+    return Span(since, until) if since < until else None
+
+
 # -- how it is drawn ---------------------------------------------------------------------------------------
 
+HOW = {
+    "shut_down": "shut down",
+    "crashed": "process ended",
+    "session_lost": "lost its session, or fenced",
+    "broke_down": "gave up",
+    "absent": "not there",
+    "first_start": "starting",
+}
+DURABLE = {
+    "full_isr": "full ISR",
+    "under_replicated": "under-replicated",
+    "leaderless": "no leader",
+    "unknown": "not covered",
+}
+# class of a shape -> what it stands for; the key below a picture tells those that are in it
+KEY = {
+    "up": "serves",
+    **{f"down {how}": words for how, words in HOW.items()},
+    "no-leader": "no leader",
+    "in-sync": "in the ISR",
+    "out-of-sync": "not in the ISR",
+    "added": "being added (AR)",
+    "removed": "being removed (RR)",
+    "state": "in a state other than online",
+    "proof": "a record that proves it",
+    **{f"phase {phase}": f"phase {phase}: {words}" for phase, words in PHASES.items()},
+    **{f"durable {kind}": words for kind, words in DURABLE.items()},
+    "durable below_min_isr": "below min ISR",
+}
 
-class _Axis:
-    """Moments to places."""
 
-    def __init__(self, span: Span) -> None:
-        self.span = span
-        self.seconds = max((span.until - span.since).total_seconds(), 1)
+class _Drawing:
+    """Lanes below one another. Places across are per cent of its width, so that text has one size on a screen, a phone and on paper."""
 
-    def x(self, at: datetime) -> float:
-        part = (at - self.span.since).total_seconds() / self.seconds
-        return round(LEFT + min(max(part, 0), 1) * (WIDTH - LEFT - 10), 1)
+    def __init__(self, span: Span | None = None) -> None:
+        self.names: list[Markup] = []
+        self.parts: list[Markup] = []
+        self.kinds: set[str] = set()
+        self.top, self.high = 0.0, 18.0
+        self.span = span or Span(datetime.now(UTC), datetime.now(UTC))
+        self.seconds = max((self.span.until - self.span.since).total_seconds(), 1)
 
-    def bar(self, since: datetime, until: datetime) -> tuple[float, float]:
-        """(x, width), never so narrow that it cannot be seen."""
-        x = self.x(since)
-        return x, max(round(self.x(until) - x, 1), 1.5)
+    def lane(self, name: str) -> None:
+        """Begins the next lane."""
+        self.names.append(Markup('<text x="0" y="{}">{}</text>').format(self.high + 13, _plain(name, 20)))
+        self.top, self.high = self.high, self.high + ROW
 
-    def ticks(self) -> list[tuple[float, str]]:
+    def place(self, at: datetime) -> float:
+        return min(max((at - self.span.since).total_seconds() / self.seconds, 0), 1) * 100
+
+    def bar(self, span: Span, kind: str, words: str, *, text: str = "", top: float = 0, high: float = ROW - 4) -> None:
+        """A box from one moment to another."""
+        x, when = self.place(span.since), f"{_clock(span.since)} to {_clock(span.until)}"
+        self.box((x, self.place(span.until) - x), kind, f"{words}, {when}", text=text, top=top, high=high)
+
+    def box(
+        self, across: tuple[float, float], kind: str, words: str, *, text: str = "", top: float = 0, high: float = ROW - 4
+    ) -> None:
+        """across: (place, width); never so narrow that it cannot be seen. text: cut where the box ends."""
+        x, wide = across[0], max(across[1], 0.2)
+        self.kinds.add(kind)
+        across_and_down = Markup('x="{:.2f}%" y="{:.1f}" width="{:.2f}%" height="{:.1f}"').format(x, self.top + top, wide, high)
+        self.parts.append(
+            Markup('<rect {} class="{}"><title>{}</title></rect>').format(across_and_down, kind, _plain(words, 200))
+        )
+        needed = 7 * len(text) + 6
+        if text and wide * WIDE / 100 >= needed:
+            narrow = " wide-only" if wide * NARROW / 100 < needed else ""
+            inner = Markup('<svg {}><text x="4" y="13" class="inner{}">{}</text></svg>')
+            self.parts.append(inner.format(across_and_down, narrow, text))
+
+    def tick(self, x: float, label: str, number: int, line: bool = True) -> None:
+        """A label on top; on a phone every third is left."""
+        sparse = " wide-only" if number % 3 else ""
+        text = '<text x="{:.2f}%" y="11" class="tick-label{}" text-anchor="{}">{}</text>'
+        self.parts.append(Markup(text).format(x, sparse, "end" if x > 94 else "start", label))
+        if line:
+            self.parts.append(Markup('<line x1="{0:.2f}%" y1="14" x2="{0:.2f}%" y2="{1}" class="tick"/>').format(x, self.high))
+
+    def ticks(self) -> None:
+        """Hours or minutes, drawn below what is there."""
         for step in (5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 7 * 86400):
             if self.seconds / step <= 8:
                 break
         first = datetime.fromtimestamp(-(-self.span.since.timestamp() // step) * step, UTC)
         form = "%H:%M:%S" if step < 60 else "%H:%M" if step < 86400 else "%m-%d"
-        times = [
-            first + timedelta(seconds=step * number)
-            for number in range(10)
-            if self.span.until - first >= timedelta(seconds=step * number)
-        ]
-        return [(self.x(at), f"{at:{form}}") for at in times]
+        drawn, self.parts = self.parts, []
+        for number in range(10):
+            if (at := first + timedelta(seconds=step * number)) <= self.span.until:
+                self.tick(self.place(at), f"{at:{form}}", number)
+        self.parts += drawn
 
+    def figure(self, name: str, words: tuple[str, str], table: Markup, *, linked: bool = False, note: str = "") -> Markup:
+        """The picture with all that a reader of it may need. name: an id that no other figure has. words: title, description.
 
-def _figure(name: str, words: tuple[str, str], parts: Iterable[Markup], height: float, table: Markup) -> Markup:
-    """A picture with all that a reader of it may need. name: an id that no other figure of the page has. words: title, description."""
-    svg = Markup(
-        '<figure class="picture"><svg viewBox="0 0 {w} {h}" role="img" aria-labelledby="{n}-t {n}-d" xmlns="http://www.w3.org/2000/svg">'
-        '<title id="{n}-t">{t}</title><desc id="{n}-d">{d}</desc>{p}</svg>'
-        '<figcaption>{t}</figcaption><details class="trace"><summary>The same as a table</summary>{table}</details></figure>'
-    )
-    return svg.format(w=WIDTH, h=height, n=name, t=words[0], d=words[1], p=Markup("").join(parts), table=table)
+        linked: marks in it lead to findings. note: a line below it.
+        """
+        swatch = '<span><svg width="16" height="12" aria-hidden="true"><rect width="16" height="12" class="{}"/></svg> {}</span>'
+        key = Markup(" ").join(Markup(swatch).format(kind, told) for kind, told in KEY.items() if kind in self.kinds)
+        return Markup(
+            '<figure class="picture"><figcaption>{t}</figcaption><div class="lanes">'
+            '<svg class="names" width="{names}" height="{h}" aria-hidden="true" xmlns="{ns}">{labels}</svg>'
+            '<svg class="plot" height="{h}" role="{role}" aria-labelledby="{n}-t {n}-d" xmlns="{ns}">'
+            '<title id="{n}-t">{t}</title><desc id="{n}-d">{d}</desc>{p}</svg></div><p class="key">{key} {note}</p>'
+            '<details class="trace"><summary>The same as a table</summary>{table}</details></figure>'
+        ).format(
+            n=name,
+            t=words[0],
+            d=words[1],
+            h=self.high + 2,
+            ns="http://www.w3.org/2000/svg",
+            names=NAMES,
+            labels=Markup("").join(self.names),
+            role="group" if linked else "img",
+            p=Markup("").join(self.parts),
+            key=key,
+            note=note,
+            table=table,
+        )
 
 
 def _rows(head: Sequence[str], rows: Iterable[Sequence[object]], most: int = 200) -> Markup:
     cells = [list(row) for row in rows]
-    body = Markup("").join(
-        Markup("<tr>{}</tr>").format(Markup("").join(Markup("<td>{}</td>").format(_plain(str(cell))) for cell in row))
-        for row in cells[:most]
-    )
-    rest = (
-        Markup('<tr><td colspan="{}">and {} more</td></tr>').format(len(head), len(cells) - most)
-        if len(cells) > most
-        else Markup("")
-    )
-    heads = Markup("").join(Markup('<th scope="col">{}</th>').format(name) for name in head)
-    return Markup('<div class="wide"><table><thead><tr>{}</tr></thead><tbody>{}{}</tbody></table></div>').format(
-        heads, body, rest
-    )
+    row = Markup("<tr>{}</tr>")
+    body = [
+        row.format(Markup("").join(Markup("<td>{}</td>").format(_plain(str(cell))) for cell in line)) for line in cells[:most]
+    ]
+    if len(cells) > most:
+        body.append(Markup('<tr><td colspan="{}">and {:,} more</td></tr>').format(len(head), len(cells) - most))
+    heads = row.format(Markup("").join(Markup('<th scope="col">{}</th>').format(name) for name in head))
+    table = Markup('<div class="wide"><table><thead>{}</thead><tbody>{}</tbody></table></div>')
+    return table.format(heads, Markup("").join(body))
 
 
 def _plain(text: str, width: int = 80) -> str:
@@ -360,316 +446,198 @@ def _plain(text: str, width: int = 80) -> str:
     return clean if len(clean) <= width else clean[: width - 1] + "…"
 
 
-def _text(x: float, y: float, text: str, kind: str = "label", width: int = 20) -> Markup:
-    return Markup('<text x="{}" y="{}" class="{}">{}</text>').format(x, y, kind, _plain(text, width))
-
-
-def _box(across: tuple[float, float], y: float, height: float, kind: str, title: str = "") -> Markup:
-    """across: (x, width)"""
-    inner = Markup("<title>{}</title>").format(_plain(title, 200)) if title else Markup("")
-    return Markup('<rect x="{}" y="{}" width="{}" height="{}" class="{}">{}</rect>').format(
-        across[0], y, across[1], height, kind, inner
-    )
-
-
-def _scale(axis: _Axis, height: float) -> list[Markup]:
-    parts = []
-    for x, label in axis.ticks():
-        parts.append(Markup('<line x1="{0}" y1="16" x2="{0}" y2="{1}" class="tick"/>').format(x, height))
-        parts.append(_text(x, 12, label, "tick-label"))
-    return parts
-
-
 def _clock(at: datetime) -> str:
     return f"{at:%m-%d %H:%M:%S}"
 
 
-HOW = {
-    "shut_down": "shut down",
-    "crashed": "process ended",
-    "session_lost": "session lost",
-    "broke_down": "gave up",
-    "absent": "not there",
-    "first_start": "starting",
-}
+def _between(span: Span) -> str:
+    """`2026-11-20 10:00:00 to 11:00:00 UTC`"""
+    same_day = span.since.date() == span.until.date()
+    return f"{span.since:%Y-%m-%d %H:%M:%S} to {span.until:{'%H:%M:%S' if same_day else '%Y-%m-%d %H:%M:%S'}} UTC"
+
+
+def _many(count: int, thing: str) -> str:
+    """`1 partition`, `2 partitions`"""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def _ids(some: Iterable[int]) -> str:
+    return ", ".join(map(str, some))
 
 
 def night_strip(name: str, cluster: str, night: Night, findings: Sequence[Mapping[str, Any]]) -> Markup:
-    """Controllers, brokers, counts and findings of the newest hours. findings: with `anchor`, `severity`, `title`, first_seen."""
-    axis = _Axis(night.span)
-    parts: list[Markup] = []
+    """Controllers, brokers, counts and findings of the newest hours.
+
+    findings: `anchor`, `severity`, `title`, `first_seen`; the worst first, the first MARKS of this time are drawn.
+    """
+    drawing = _Drawing(night.span)
     table: list[Sequence[object]] = []
-    y = 24.0
-    if night.terms:
-        parts.append(_text(4, y + 15, "Controller"))
-        for number, (since, node) in enumerate(night.terms):
-            until = night.terms[number + 1][0] if number + 1 < len(night.terms) else night.span.until
-            if until < night.span.since:
-                continue
-            x, width = axis.bar(since, until)
-            parts.append(_box((x, width), y, ROW - 4, "term", f"controller {node} from {_clock(since)}"))
-            if width > 14:
-                parts.append(_text(x + 4, y + 13, str(node), "term-label"))
-            table.append(("controller", node, _clock(since), _clock(until), ""))
-        y += ROW
-    troubled = sorted(
-        night.outages, key=lambda broker: (-sum((o.until - o.since).total_seconds() for o in night.outages[broker]), broker)
-    )
+    terms = [
+        (node, Span(since, night.terms[number + 1][0] if number + 1 < len(night.terms) else night.span.until))
+        for number, (since, node) in enumerate(night.terms)
+    ]
+    if terms:
+        drawing.lane("Controller")
+    for node, term in terms:
+        if term.until >= night.span.since:
+            drawing.bar(term, "term", f"controller {node}", text=str(node))
+            table.append(("controller", node, _clock(term.since), _clock(term.until), ""))
+    longest = {broker: sum((o.until - o.since).total_seconds() for o in some) for broker, some in night.outages.items()}
+    troubled = sorted(longest, key=lambda broker: (-longest[broker], broker))
     for broker in sorted(troubled[:BROKERS]):
-        parts.append(_text(4, y + 15, f"Broker {broker}"))
-        parts.append(_box((LEFT, WIDTH - LEFT - 10), y + 7, 4, "up"))
+        drawing.lane(f"Broker {broker}")
+        drawing.box((0, 100), "up", "serves", top=7, high=4)
         for outage in night.outages[broker]:
-            x, width = axis.bar(outage.since, outage.until)
-            parts.append(
-                _box(
-                    (x, width),
-                    y,
-                    ROW - 4,
-                    f"down {outage.what}",
-                    f"broker {broker} {HOW[outage.what]} {_clock(outage.since)} to {_clock(outage.until)}",
-                )
-            )
+            drawing.bar(outage, f"down {outage.what}", f"broker {broker} {HOW[outage.what]}")
             table.append(("broker", broker, _clock(outage.since), _clock(outage.until), HOW[outage.what]))
-        y += ROW
-    quiet = night.brokers - min(len(troubled), BROKERS)
-    if quiet > 0:
-        parts.append(_text(4, y + 15, f"{quiet} more broker{'s' if quiet > 1 else ''}"))
-        parts.append(
-            _box((LEFT, WIDTH - LEFT - 10), y + 7, 4, "up", "served throughout" if len(troubled) <= BROKERS else "not shown")
-        )
-        y += ROW
+    rest = night.brokers - min(len(troubled), BROKERS)
+    if rest > 0:
+        drawing.lane(_many(rest, "more broker" if troubled else "broker"))
+        shown = "up" if len(troubled) <= BROKERS else "not-shown"
+        drawing.box((0, 100), shown, "served throughout" if shown == "up" else "not shown", top=7, high=4)
     for what, counts in night.counts.items():
-        if not any(counts):
+        if (most := max(counts)) == 0:
             continue
-        most = max(counts)
-        parts.append(_text(4, y + 15, f"{what} (max {most})", width=24))
-        wide = (WIDTH - LEFT - 10) / BINS
+        drawing.lane(f"{what}, up to {most:,}")
         for number, count in enumerate(counts):
             if count:
-                high = max(2.0, round((ROW - 4) * count / most, 1))
-                parts.append(
-                    _box(
-                        (round(LEFT + number * wide, 1), round(wide - 0.6, 1)),
-                        round(y + ROW - 4 - high, 1),
-                        high,
-                        "count",
-                        str(count),
-                    )
-                )
-        table.append(("count", what, "", "", sum(counts)))
-        y += ROW
-    marked = [f for f in findings if f["first_seen"] is not None and _utc(f["first_seen"]) >= night.span.since][:200]
+                high = max(2.0, (ROW - 4) * count / most)
+                words = f"{what}: {count:,}, about {_clock(night.span.since + (number + 0.5) / BINS * (night.span.until - night.span.since))}"
+                drawing.box((100 * number / BINS, 100 / BINS - 0.06), "count", words, top=ROW - 4 - high, high=high)
+        table.append((what, "", "", "", f"up to {most:,} in one of {BINS} parts of this time"))
+    marked = [f for f in findings if f["first_seen"] is not None and _utc(f["first_seen"]) >= night.span.since]
     if marked:
-        parts.append(_text(4, y + 15, "Findings"))
-        for finding in marked:
-            x = axis.x(_utc(finding["first_seen"]))
-            parts.append(
-                Markup(
-                    '<a href="#{}" aria-label="{}"><path d="M{} {} l6 14 l-12 0 z" class="mark {}"><title>{}</title></path></a>'
-                ).format(
-                    finding["anchor"], _plain(finding["title"], 120), x, y + 1, finding["severity"], _plain(finding["title"], 120)
-                )
-            )
-        y += ROW
-    title = f"{_plain(cluster, 60)}: {_clock(night.span.since)} to {_clock(night.span.until)} UTC"
-    downs = sum(len(some) for some in night.outages.values())
-    description = f"{len(night.terms)} controller terms, {downs} outages of {len(night.outages)} of {night.brokers} brokers, {len(marked)} findings."
-    rows = _rows(("What", "Which", "From", "To", "How"), table)
-    return _figure(name, (title, description), [*_scale(axis, y), *parts], y + 4, rows)
+        drawing.lane("Findings")
+    link = Markup(
+        '<a href="#{}" aria-label="{}: {}"><svg x="{:.2f}%" y="{}" class="free"><path d="M0 0 l6 15 l-12 0 z" class="mark {}">'
+        "<title>{}</title></path></svg></a>"
+    )
+    for finding in reversed(marked[:MARKS]):  # the worst is drawn over others
+        x, title, severity = drawing.place(_utc(finding["first_seen"])), _plain(finding["title"], 120), finding["severity"]
+        drawing.parts.append(link.format(finding["anchor"], severity, title, x, drawing.top + 1, severity, title))
+    drawing.ticks()
+    downs = sum(map(len, night.outages.values()))
+    description = (
+        f"{_many(len(terms), 'controller term')}, {_many(downs, 'outage')} of {len(night.outages)} of {_many(night.brokers, 'broker')}, "
+        f"{_many(len(marked), 'finding')}."
+    )
+    rows = _rows(("What", "Which", "From", "To", "How, or how many"), table)
+    title = f"What happened in {_plain(cluster, 60)}, {_between(night.span)}"
+    return drawing.figure(name, (title, description), rows, linked=bool(marked))
 
 
 def partition_strip(name: str, strip: Strip) -> Markup:
     """Leader, ISR, reassignment and replica states of one partition."""
-    span = Span(strip.steps[0].since, strip.steps[-1].until)
-    axis = _Axis(span)
-    replicas = sorted({r for step in strip.steps for r in (*step.replicas, *step.isr)} | set(strip.states))[:30]
-    parts: list[Markup] = [_text(4, 39, "Leader")]
+    span = Span(strip.steps[0].span.since, strip.steps[-1].span.until)
+    drawing = _Drawing(span)
+    replicas = sorted({r for step in strip.steps for r in (*step.replicas, *step.isr)} | set(strip.states))[:REPLICAS]
+    drawing.lane("Leader")
     for step in strip.steps:
-        x, width = axis.bar(step.since, step.until)
-        kind = "no-leader" if step.leader == -1 else "leader"
-        parts.append(
-            _box(
-                (x, width),
-                24,
-                ROW - 4,
-                kind,
-                f"{'no leader' if step.leader == -1 else f'leader {step.leader}'} from {_clock(step.since)}",
-            )
-        )
-        if width > 30:
-            parts.append(_text(x + 4, 37, "none" if step.leader == -1 else str(step.leader), "term-label"))
-    y = 24.0 + ROW
+        leads = step.leader != -1
+        words = f"leader {step.leader}" if leads else "no leader"
+        drawing.bar(step.span, "leader" if leads else "no-leader", words, text=str(step.leader) if leads else "none")
     for replica in replicas:
-        parts.append(_text(4, y + 15, f"Replica {replica}"))
+        drawing.lane(f"Replica {replica}")
         for step in strip.steps:
             if replica not in step.replicas and replica not in step.isr:
                 continue
-            x, width = axis.bar(step.since, step.until)
-            kind = "in-sync" if replica in step.isr else "out-of-sync"
-            parts.append(
-                _box(
-                    (x, width),
-                    y + 3,
-                    ROW - 10,
-                    kind,
-                    f"replica {replica} {'in' if replica in step.isr else 'not in'} the ISR from {_clock(step.since)}",
-                )
-            )
-            if replica in step.adding or replica in step.removing:
-                word = "added" if replica in step.adding else "removed"
-                parts.append(_box((x, width), y, 3, word, f"being {word}"))
+            kind, words = ("in-sync", "in the ISR") if replica in step.isr else ("out-of-sync", "not in the ISR")
+            drawing.bar(step.span, kind, f"replica {replica} {words}", top=4, high=ROW - 12)
+            for kind, some in (("added", step.adding), ("removed", step.removing)):
+                if replica in some:
+                    drawing.bar(step.span, kind, f"being {kind}", high=4)
         for state in strip.states.get(replica, []):
-            x, width = axis.bar(state.since, state.until)
-            parts.append(_box((x, width), y + ROW - 6, 3, "state", f"{state.what} from {_clock(state.since)}"))
-        y += ROW
-    phases = [step for step in strip.steps if step.phase]
-    if phases:
-        parts.append(_text(4, y + 15, "Reassignment"))
-        for step in phases:
-            x, width = axis.bar(step.since, step.until)
-            parts.append(_box((x, width), y, ROW - 4, "phase", f"phase {step.phase} from {_clock(step.since)}"))
-            if width > 12:
-                parts.append(_text(x + 3, y + 13, step.phase or "", "term-label"))
-        y += ROW
-    for at in strip.marks[:20]:
-        x = axis.x(at)
-        parts.append(
-            Markup('<line x1="{0}" y1="18" x2="{0}" y2="{1}" class="proof"><title>{2}</title></line>').format(
-                x, y, f"a record that proves it, {_clock(at)}"
-            )
-        )
-    title = f"{_plain(strip.topic, 80)}-{strip.partition}, {_clock(span.since)} to {_clock(span.until)} UTC"
-    gone = sum((s.until - s.since).total_seconds() for s in strip.steps if s.leader == -1)
-    description = f"{len(strip.steps)} intervals of replicas {', '.join(map(str, replicas))}; {gone:.0f} s without a leader."
-    rows = (
+            drawing.bar(state, "state", state.what, top=ROW - 7, high=4)
+    if any(step.phase for step in strip.steps):
+        drawing.lane("Reassignment")
+    for step in strip.steps:
+        if step.phase:
+            drawing.bar(step.span, f"phase {step.phase}", f"phase {step.phase}", text=step.phase)
+    drawing.top = 14
+    for at in strip.marks[:MARKS]:
+        drawing.box((drawing.place(at), 0), "proof", f"a record that proves it, {_clock(at)}", high=drawing.high - 16)
+    drawing.ticks()
+    title = f"{_plain(strip.topic, 80)}-{strip.partition}, {_between(span)}"
+    gone = sum((step.span.until - step.span.since).total_seconds() for step in strip.steps if step.leader == -1)
+    description = f"{_many(len(strip.steps), 'interval')} of replicas {_ids(replicas)}; {gone:.0f} s without a leader."
+    rows = [
         (
-            _clock(s.since),
+            _clock(s.span.since),
             "none" if s.leader == -1 else s.leader,
-            _ids(s.isr),
-            _ids(s.replicas),
-            _ids(s.adding),
-            _ids(s.removing),
+            *map(_ids, (s.isr, s.replicas, s.adding, s.removing)),
             s.phase or "",
         )
         for s in strip.steps
-    )
+    ]
     table = _rows(("From", "Leader", "ISR", "Replicas", "Added", "Removed", "Phase"), rows, 60)
-    return _figure(name, (title, description), [*_scale(axis, y), *parts], y + 4, table)
-
-
-def _ids(some: Iterable[int]) -> str:
-    return ",".join(map(str, some))
+    return drawing.figure(name, (title, description), table)
 
 
 def heat_map(name: str, night: Night) -> Markup | None:
     """Broker by hour: partitions that its replica was out of sync in; None where there were none."""
     if not night.out_of_sync:
         return None
-    hours = sorted({hour for row in night.out_of_sync.values() for hour in row})
-    first, last = hours[0], hours[-1]
-    hours = [first + timedelta(hours=n) for n in range(int((last - first).total_seconds() // 3600) + 1)]
+    found = {hour for row in night.out_of_sync.values() for hour in row}
+    first, hours = min(found), int((max(found) - min(found)).total_seconds() // 3600) + 1
     most = max(count for row in night.out_of_sync.values() for count in row.values())
     ranked = sorted(night.out_of_sync, key=lambda broker: (-sum(night.out_of_sync[broker].values()), broker))
     brokers = sorted(ranked[:BROKERS])
-    wide = min((WIDTH - LEFT - 10) / len(hours), 80)
-    parts = [
-        _text(round(LEFT + n * wide, 1), 12, f"{hour:%H:%M}", "tick-label")
-        for n, hour in enumerate(hours)
-        if n % max(1, len(hours) // 12) == 0
-    ]
-    for place, broker in enumerate(brokers):
-        y = 18 + place * ROW
-        parts.append(_text(4, y + 15, f"Broker {broker}"))
-        for n, hour in enumerate(hours):
+    wide = min(100 / hours, 10)
+    drawing = _Drawing()
+    shown = [(n, first + timedelta(hours=n)) for n in range(hours)]
+    for n, hour in shown[:: max(1, hours // 12)]:
+        drawing.tick(n * wide, f"{hour:%H:%M}", n // max(1, hours // 12), line=False)
+    for broker in brokers:
+        drawing.lane(f"Broker {broker}")
+        for n, hour in shown:
             count = night.out_of_sync[broker].get(hour, 0)
             shade = 0 if not count else 1 + min(3, int(4 * count / (most + 1)))
-            parts.append(
-                _box(
-                    (round(LEFT + n * wide, 1), round(wide - 1, 1)),
-                    y,
-                    ROW - 2,
-                    f"heat heat-{shade}",
-                    f"broker {broker}, {hour:%m-%d %H}:00: {count} partition(s)",
-                )
-            )
-            if count and wide > 24:
-                parts.append(_text(round(LEFT + n * wide + 4, 1), y + 14, f"{count:,}", "heat-label"))
-    title = "Replicas out of sync, by broker and hour (UTC)"
+            words = f"broker {broker}, {hour:%m-%d %H}:00: {_many(count, 'partition')}"
+            drawing.box((n * wide, wide - 0.1), f"heat heat-{shade}", words, text=f"{count:,}" if count else "", high=ROW - 2)
     rest = len(night.out_of_sync) - len(brokers)
-    description = f"Largest: {most} partitions." + (f" {rest} brokers with fewer are not shown." if rest else "")
+    description = f"At most {_many(most, 'partition')} in an hour." + (
+        f" {_many(rest, 'broker')} with fewer: view partition_spells." if rest else ""
+    )
     rows = ((b, f"{h:%m-%d %H}:00", c) for b in brokers for h, c in sorted(night.out_of_sync[b].items()))
-    return _figure(name, (title, description), parts, 22 + len(brokers) * ROW, _rows(("Broker", "Hour", "Partitions"), rows))
-
-
-DURABLE = {
-    "full_isr": "full ISR",
-    "under_replicated": "under-replicated",
-    "leaderless": "no leader",
-    "unknown": "not covered",
-}
+    title = "Under-replicated partitions: those that a broker's replica was out of sync in, by hour (UTC)"
+    return drawing.figure(name, (title, description), _rows(("Broker", "Hour", "Partitions"), rows))
 
 
 def durability_bars(name: str, durable: Durability) -> Markup:
-    """A bar a topic and day: which share of the time its partitions were in which state, and below it how much of it was below min ISR.
-
-    What is there at all can be seen: no part is narrower than two pixels.
-    """
+    """A bar a topic and day: which share of the time its partitions were in which state, and below it how much of it was below min ISR."""
     topics = list(dict.fromkeys(one.topic for one in durable.days))
     days = sorted({one.day for one in durable.days})
-    wide = (WIDTH - LEFT - 10) / max(len(days), 1)
-    parts = [_text(round(LEFT + n * wide, 1), 12, f"{day:%Y-%m-%d}", "tick-label") for n, day in enumerate(days)]
-    parts += [_text(4, 18 + n * ROW + 14, topic) for n, topic in enumerate(topics)]
+    wide = 100 / max(len(days), 1)
+    drawing = _Drawing()
+    for n, day in enumerate(days):
+        drawing.tick(n * wide, f"{day:%m-%d}", n, line=False)
     table = []
-    for one in durable.days:
-        x, y = LEFT + days.index(one.day) * wide, 18 + topics.index(one.topic) * ROW
-        seconds = {kind: getattr(one, kind) for kind in DURABLE}
-        whole, across = sum(seconds.values()), wide - 6
-        if whole <= 0:
-            continue
-        label = f"{_plain(one.topic, 60)}, {one.day}: " + ", ".join(
-            f"{_share(value, whole)} {DURABLE[kind]}" for kind, value in seconds.items() if value > 0
-        )
-        label += f"; below min ISR {one.below_min_isr:,.3f} s" if one.below_min_isr > 0 else ""
-        at = x
-        for kind, width in _widths(seconds, across).items():
-            parts.append(_box((round(at, 1), round(width, 1)), y, ROW - 8, f"durable {kind}", label))
-            at += width
-        if one.below_min_isr > 0:
-            below = max(2.0, min(across, across * one.below_min_isr / whole))
-            parts.append(_box((round(x, 1), round(below, 1)), y + ROW - 7, 4, "durable below_min_isr", label))
-        table.append(
-            (one.topic, one.day, one.partitions, *(f"{value:,.3f}" for value in seconds.values()), f"{one.below_min_isr:,.3f}")
-        )
-    height = 18.0 + len(topics) * ROW + 6
-    for n, (kind, word) in enumerate([*DURABLE.items(), ("below_min_isr", "below min ISR")]):
-        x = LEFT + n * 168
-        parts.append(
-            _box(
-                (x, 16),
-                height + (5 if kind == "below_min_isr" else 0),
-                4 if kind == "below_min_isr" else ROW - 8,
-                f"durable {kind}",
+    for topic in topics:
+        drawing.lane(topic)
+        for one in (one for one in durable.days if one.topic == topic):
+            seconds = {kind: getattr(one, kind) for kind in DURABLE}
+            whole, across, x = sum(seconds.values()), wide * 0.96, days.index(one.day) * wide
+            if whole <= 0:
+                continue
+            label = f"{_plain(topic, 60)}, {one.day}: " + ", ".join(
+                f"{_share(value, whole)} {DURABLE[kind]}" for kind, value in seconds.items() if value > 0
             )
-        )
-        parts.append(_text(x + 21, height + 11, word, "label", 30))
+            label += f"; below min ISR {one.below_min_isr:,.3f} s" if one.below_min_isr > 0 else ""
+            at = x
+            for kind, width in _widths(seconds, across).items():
+                drawing.box((at, width), f"durable {kind}", label, high=ROW - 8)
+                at += width
+            if one.below_min_isr > 0:
+                below = min(across, across * one.below_min_isr / whole)
+                drawing.box((x, below), "durable below_min_isr", label, top=ROW - 7, high=4)
+            table.append((topic, one.day, one.partitions, *(f"{value:,.3f}" for value in (*seconds.values(), one.below_min_isr))))
     rest = durable.topics - len(topics)
-    words = "Durability by topic and day (UTC), share of the time of all partitions"
-    told = f"{len(topics)} of {durable.topics} topics" if rest else f"{durable.topics} topics"
+    title = "Durability by topic and day (UTC), share of the time of all partitions"
+    note = f"{rest:,} more topics, which were better off: kafka-audit durability --tables DIR" if rest else ""
+    told = f"{len(topics)} of {durable.topics:,} topics" if rest else _many(durable.topics, "topic")
     description = f"{told}, those first that were longest without a leader or below min ISR."
-    description += f" The other {rest:,}: kafka-audit durability --tables DIR" if rest else ""
-    if rest:
-        height += ROW
-        parts.append(
-            _text(
-                LEFT,
-                height + 11,
-                f"{rest:,} more topics, which were better off: kafka-audit durability --tables DIR",
-                "tick-label",
-                100,
-            )
-        )
     heads = ("Topic", "Day", "Partitions", *(f"{word}, s" for word in DURABLE.values()), "below min ISR, s")
-    return _figure(name, (words, description), parts, height + ROW, _rows(heads, table))
+    return drawing.figure(name, (title, description), _rows(heads, table), note=note)
 
 
 def _share(seconds: float, whole: float) -> str:
@@ -679,11 +647,11 @@ def _share(seconds: float, whole: float) -> str:
 
 
 def _widths(seconds: Mapping[str, float], across: float) -> dict[str, float]:
-    """Kind -> its share of a width, two at least where there is any; the widest gives."""
+    """Kind -> its share of a width, SLIVER at least where there is any; the widest gives."""
     whole = sum(seconds.values())
-    found = {kind: max(2.0, across * value / whole) for kind, value in seconds.items() if value > 0}
+    found = {kind: max(SLIVER, across * value / whole) for kind, value in seconds.items() if value > 0}
     widest = max(found, key=lambda kind: found[kind])
-    return found | {widest: max(2.0, across - sum(width for kind, width in found.items() if kind != widest))}
+    return found | {widest: max(SLIVER, across - sum(width for kind, width in found.items() if kind != widest))}
 
 
 # colours are the page's; patterns tell kinds apart in black and white

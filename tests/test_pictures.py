@@ -1,14 +1,17 @@
 """Pictures of the report: what they say is there for those who cannot see them, whatever the logs hold."""
 
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from frames import frame
 from markupsafe import Markup
 
 from jobs.pictures import (
     BINS,
     DAYS,
+    SLIVER,
     TOPICS,
     Durability,
     Night,
@@ -17,6 +20,7 @@ from jobs.pictures import (
     Strip,
     TopicDay,
     durability_bars,
+    gather,
     heat_map,
     night_strip,
     partition_strip,
@@ -44,9 +48,8 @@ def night() -> Night:
 
 
 def svg(picture: Markup) -> ElementTree.Element:
-    """The drawing, which must be well formed."""
-    text = str(picture)
-    return ElementTree.fromstring(text[text.index("<svg") : text.index("</svg>") + 6])
+    """The figure, which must be well formed."""
+    return ElementTree.fromstring(str(picture))
 
 
 def texts(picture: Markup, kind: str) -> list[str]:
@@ -58,9 +61,9 @@ def test_a_night() -> None:
     findings = [{"anchor": "abc", "severity": "error", "title": "Broker down: broker 3", "first_seen": at(20)}]
     picture = night_strip("n", "payments", night(), findings)
     titles = texts(picture, "title")
-    assert "payments: 11-20 10:00:00 to 11-20 11:00:00 UTC" in titles
-    assert "broker 3 process ended 11-20 10:20:00 to 11-20 10:25:00" in titles
-    assert texts(picture, "desc") == ["2 controller terms, 1 outages of 1 of 3 brokers, 1 findings."]
+    assert "What happened in payments, 2026-11-20 10:00:00 to 11:00:00 UTC" in titles
+    assert "broker 3 process ended, 11-20 10:20:00 to 11-20 10:25:00" in titles
+    assert texts(picture, "desc") == ["2 controller terms, 1 outage of 1 of 3 brokers, 1 finding."]
     assert "2 more brokers" in texts(picture, "text")
     assert 'href="#abc"' in picture
     assert "<td>process ended</td>" in picture
@@ -68,17 +71,17 @@ def test_a_night() -> None:
 
 def test_a_partition() -> None:
     steps = [
-        Step(at(0), at(20), 3, (3, 1), (3, 1), (), (), None),
-        Step(at(20), at(25), -1, (3,), (3, 1), (), (), None),
-        Step(at(25), at(40), 3, (3,), (3, 1, 2), (2,), (1,), "A"),
+        Step(Span(at(0), at(20)), 3, None, (3, 1), (3, 1)),
+        Step(Span(at(20), at(25)), -1, None, (3,), (3, 1)),
+        Step(Span(at(25), at(40)), 3, "A", (3,), (3, 1, 2), (2,), (1,)),
     ]
     picture = partition_strip("p", Strip("orders", 0, steps, {1: [Span(at(20), at(30), "OfflineReplica")]}, [at(20)]))
     titles = texts(picture, "title")
-    assert "no leader from 11-20 10:20:00" in titles
-    assert "replica 1 not in the ISR from 11-20 10:20:00" in titles
-    assert "OfflineReplica from 11-20 10:20:00" in titles
-    assert "being added" in titles
-    assert "phase A from 11-20 10:25:00" in titles
+    assert "no leader, 11-20 10:20:00 to 11-20 10:25:00" in titles
+    assert "replica 1 not in the ISR, 11-20 10:20:00 to 11-20 10:25:00" in titles
+    assert "OfflineReplica, 11-20 10:20:00 to 11-20 10:30:00" in titles
+    assert "being added, 11-20 10:25:00 to 11-20 10:40:00" in titles
+    assert "phase A, 11-20 10:25:00 to 11-20 10:40:00" in titles
     assert "a record that proves it, 11-20 10:20:00" in titles
     assert texts(picture, "desc") == ["3 intervals of replicas 1, 2, 3; 300 s without a leader."]
 
@@ -86,10 +89,10 @@ def test_a_partition() -> None:
 def test_a_heat_map_has_hours_without_any() -> None:
     picture = heat_map("h", night())
     assert picture is not None
-    assert [title for title in texts(picture, "title") if "partition(s)" in title] == [
-        "broker 3, 11-20 10:00: 4 partition(s)",
-        "broker 3, 11-20 11:00: 0 partition(s)",
-        "broker 3, 11-20 12:00: 1 partition(s)",
+    assert [title for title in texts(picture, "title") if title.startswith("broker")] == [
+        "broker 3, 11-20 10:00: 4 partitions",
+        "broker 3, 11-20 11:00: 0 partitions",
+        "broker 3, 11-20 12:00: 1 partition",
     ]
     assert heat_map("h", Night(Span(at(0), at(60)))) is None
 
@@ -100,9 +103,10 @@ def durable(*days: TopicDay, topics: int = 0) -> Durability:
 
 
 def widths(picture: Markup, kind: str) -> list[float]:
-    """Of the bars of a kind, without the one in the legend."""
+    """Of the bars of a kind, in per cent; those of the key are in pixels."""
     boxes = svg(picture).iter("{http://www.w3.org/2000/svg}rect")
-    return [float(box.attrib["width"]) for box in boxes if box.attrib["class"] == f"durable {kind}"][:-1]
+    shares = [box.attrib["width"] for box in boxes if box.attrib["class"] == f"durable {kind}"]
+    return [float(share.removesuffix("%")) for share in shares if share.endswith("%")]
 
 
 def test_durability() -> None:
@@ -116,17 +120,17 @@ def test_durability() -> None:
         ),
     )
     assert texts(picture, "desc") == ["2 topics, those first that were longest without a leader or below min ISR."]
-    across = (1000 - 150 - 10) / 2 - 6
+    across = 100 / 2 * 0.96
     # full ISR: of three bars, the widest gives what a sliver takes
-    assert widths(picture, "full_isr") == pytest.approx([across * 0.9, across * 0.5, across - 2], abs=0.1)
+    assert widths(picture, "full_isr") == pytest.approx([across * 0.9, across * 0.5, across - SLIVER], abs=0.1)
     assert widths(picture, "under_replicated") == pytest.approx([across * 0.3], abs=0.1)
-    assert widths(picture, "leaderless") == pytest.approx([across * 0.2, 2.0], abs=0.1)
+    assert widths(picture, "leaderless") == pytest.approx([across * 0.2, SLIVER], abs=0.1)
     assert widths(picture, "unknown") == pytest.approx([across * 0.1], abs=0.1)
     assert widths(picture, "below_min_isr") == pytest.approx([across * 0.25], abs=0.1)
     titles = set(texts(picture, "title"))
     assert "orders, 2026-11-20: 50.0 % full ISR, 30.0 % under-replicated, 20.0 % no leader; below min ISR 250.000 s" in titles
     assert "payments, 2026-11-20: 99.9 % full ISR, < 0.1 % no leader" in titles
-    assert [text for text in texts(picture, "text") if text.startswith("2026")] == ["2026-11-19", "2026-11-20"]
+    assert [text for text in texts(picture, "text") if text.startswith("11-")] == ["11-19", "11-20"]
     assert "<td>99,999.999</td>" in picture
     assert "more topics" not in picture
 
@@ -136,12 +140,12 @@ def test_many_topics_are_a_picture_all_the_same() -> None:
     picture = durability_bars("d", durable(*days, topics=5000))
     assert len(picture) < 200_000
     said = "4,988 more topics, which were better off: kafka-audit durability --tables DIR"
-    assert said in texts(picture, "text")
-    assert texts(picture, "desc")[0].startswith("12 of 5000 topics, those first")
+    assert said in picture
+    assert texts(picture, "desc")[0].startswith("12 of 5,000 topics, those first")
 
 
 def test_whatever_names_hold() -> None:
-    steps = [Step(at(0), at(20), 3, (3,), (3,), (), (), None)]
+    steps = [Step(Span(at(0), at(20)), 3, None, (3,), (3,))]
     for picture in (
         night_strip("n", NASTY, night(), [{"anchor": "a", "severity": "error", "title": NASTY, "first_seen": at(1)}]),
         partition_strip("p", Strip(NASTY, 0, steps, {3: [Span(at(0), at(1), NASTY)]}, [])),
@@ -157,5 +161,75 @@ def test_whatever_names_hold() -> None:
 def test_hundreds_of_brokers_are_a_page_all_the_same() -> None:
     many = {broker: [Span(at(1), at(2), "session_lost")] for broker in range(1000)}
     picture = night_strip("n", "c", Night(Span(at(0), at(60)), outages=many, brokers=1000), [])
-    assert len(picture) < 60_000
+    assert len(picture) < 70_000
     assert "960 more brokers" in texts(picture, "text")
+
+
+TABLES = {
+    "audited_events": {"cluster": "STRING", "ts": "TIMESTAMP", "event_type": "STRING", "controller": "INT", "node": "INT", "item": "INT", "record_id": "STRING"},
+    "audited_broker_outages": {"cluster": "STRING", "broker": "INT", "since": "TIMESTAMP", "until": "TIMESTAMP", "how": "STRING"},
+    "audited_partition_timeline": {
+        "cluster": "STRING", "incarnation": "INT", "topic": "STRING", "partition": "INT", "step": "INT", "valid_from": "TIMESTAMP", "valid_to": "TIMESTAMP",
+        "leader": "INT", "isr": "ARRAY<INT>", "replicas": "ARRAY<INT>", "adding_replicas": "ARRAY<INT>", "removing_replicas": "ARRAY<INT>", "reassignment_phase": "STRING",
+    },
+    "audited_replica_timeline": {
+        "cluster": "STRING", "incarnation": "INT", "topic": "STRING", "partition": "INT", "replica": "INT", "step": "INT", "state": "STRING", "valid_from": "TIMESTAMP",
+        "valid_to": "TIMESTAMP",
+    },
+    "audited_reassignments": {"cluster": "STRING", "started_at": "TIMESTAMP", "completed_at": "TIMESTAMP", "outcome": "STRING"},
+    "partition_spells": {
+        "cluster": "STRING", "kind": "STRING", "topic": "STRING", "partition": "INT", "replica": "INT", "since": "TIMESTAMP", "until": "TIMESTAMP",
+    },
+    "audited_durability": {"cluster": "STRING", "topic": "STRING", "day": "DATE"} | dict.fromkeys(TopicDay._fields[2:], "DOUBLE"),
+}  # fmt: skip
+
+
+@pytest.mark.spark
+def test_what_tables_hold(spark: Any) -> None:
+    """A day and an hour of one cluster, of which the newest day is shown; another cluster without a time stamp."""
+    one = {"cluster": "payments", "topic": "orders", "partition": 0, "incarnation": 1}
+    day = BEGIN + timedelta(days=1)
+    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
+    rows["audited_events"] = [
+        {"cluster": "payments", "ts": str(BEGIN - timedelta(hours=1)), "event_type": "controller_elected", "controller": 1},
+        {"cluster": "payments", "ts": str(day), "record_id": "e1", "item": 0},
+        {"cluster": "bare"},
+    ]
+    rows["audited_broker_outages"] = [
+        {"cluster": "payments", "broker": 3, "since": str(at(60)), "how": "crashed"},
+        {"cluster": "payments", "broker": 2, "since": str(at(-50)), "until": str(at(-40)), "how": "shut_down"},
+    ]
+    steps = [(1, at(-60), at(60), 3, [3, 1]), (2, at(60), at(120), 1, [1]), (3, at(120), None, 1, [1, 3])]
+    rows["audited_partition_timeline"] = [
+        one
+        | {
+            "step": n,
+            "valid_from": str(since),
+            "valid_to": until and str(until),
+            "leader": leader,
+            "isr": isr,
+            "replicas": [3, 1],
+        }
+        for n, since, until, leader, isr in steps
+    ]
+    rows["audited_reassignments"] = [
+        {"cluster": "payments", "started_at": str(at(0)), "completed_at": str(at(15)), "outcome": "completed"}
+    ]
+    spell = {"kind": "out_of_sync", "cluster": "payments", "topic": "orders", "partition": 0, "replica": 3}
+    rows["partition_spells"] = [spell | {"since": str(at(60)), "until": str(at(120))}]
+    for name, types in TABLES.items():
+        frame(spark, types, rows[name]).createOrReplaceTempView(name)
+    found = {"cluster": "payments", "incarnation": 1, "fingerprint": "f", "subject": ("orders", 0), "evidence": ["e1"]}
+    pictures = gather(spark, ["payments", "bare"], [found | {"first_seen": at(60), "last_seen": at(120)}])
+    assert set(pictures.nights) == {"payments"}
+    night = pictures.nights["payments"]
+    assert night.span == Span(BEGIN, day)
+    assert night.terms == [(at(-60), 1)]
+    assert night.outages == {3: [Span(at(60), day, "crashed")]}
+    assert night.brokers == 3
+    quarters = {what: [n for n, count in enumerate(counts) if count] for what, counts in night.counts.items()}
+    assert quarters == {"ISR shrinks": [4], "ISR expansions": [8], "Elections": [4], "Reassignments": [0, 1]}
+    assert night.out_of_sync == {3: {at(60): 1, at(120): 1}}
+    strip = pictures.strips["f"]
+    assert [(step.leader, step.isr) for step in strip.steps] == [(3, (3, 1)), (1, (1,)), (1, (1, 3))]
+    assert strip.steps[0].span.since == at(45)
