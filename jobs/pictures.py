@@ -16,6 +16,7 @@ from markupsafe import Markup
 
 from jobs.analysis import PHASES
 from jobs.store import quoted
+from parsers.explanation import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -456,11 +457,6 @@ def _between(span: Span) -> str:
     return f"{span.since:%Y-%m-%d %H:%M:%S} to {span.until:{'%H:%M:%S' if same_day else '%Y-%m-%d %H:%M:%S'}} UTC"
 
 
-def _many(count: int, thing: str) -> str:
-    """`1 partition`, `2 partitions`"""
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
-
-
 def _ids(some: Iterable[int]) -> str:
     return ", ".join(map(str, some))
 
@@ -492,7 +488,7 @@ def night_strip(name: str, cluster: str, night: Night, findings: Sequence[Mappin
             table.append(("broker", broker, _clock(outage.since), _clock(outage.until), HOW[outage.what]))
     rest = night.brokers - min(len(troubled), BROKERS)
     if rest > 0:
-        drawing.lane(_many(rest, "more broker" if troubled else "broker"))
+        drawing.lane(counted(rest, "more broker" if troubled else "broker"))
         shown = "up" if len(troubled) <= BROKERS else "not-shown"
         drawing.box((0, 100), shown, "served throughout" if shown == "up" else "not shown", top=7, high=4)
     for what, counts in night.counts.items():
@@ -518,8 +514,8 @@ def night_strip(name: str, cluster: str, night: Night, findings: Sequence[Mappin
     drawing.ticks()
     downs = sum(map(len, night.outages.values()))
     description = (
-        f"{_many(len(terms), 'controller term')}, {_many(downs, 'outage')} of {len(night.outages)} of {_many(night.brokers, 'broker')}, "
-        f"{_many(len(marked), 'finding')}."
+        f"{counted(len(terms), 'controller term')}, {counted(downs, 'outage')} of {len(night.outages)} of {counted(night.brokers, 'broker')}, "
+        f"{counted(len(marked), 'finding')}."
     )
     rows = _rows(("What", "Which", "From", "To", "How, or how many"), table)
     title = f"What happened in {_plain(cluster, 60)}, {_between(night.span)}"
@@ -559,7 +555,7 @@ def partition_strip(name: str, strip: Strip) -> Markup:
     drawing.ticks()
     title = f"{_plain(strip.topic, 80)}-{strip.partition}, {_between(span)}"
     gone = sum((step.span.until - step.span.since).total_seconds() for step in strip.steps if step.leader == -1)
-    description = f"{_many(len(strip.steps), 'interval')} of replicas {_ids(replicas)}; {gone:.0f} s without a leader."
+    description = f"{counted(len(strip.steps), 'interval')} of replicas {_ids(replicas)}; {gone:.0f} s without a leader."
     rows = [
         (
             _clock(s.span.since),
@@ -592,11 +588,11 @@ def heat_map(name: str, night: Night) -> Markup | None:
         for n, hour in shown:
             count = night.out_of_sync[broker].get(hour, 0)
             shade = 0 if not count else 1 + min(3, int(4 * count / (most + 1)))
-            words = f"broker {broker}, {hour:%m-%d %H}:00: {_many(count, 'partition')}"
+            words = f"broker {broker}, {hour:%m-%d %H}:00: {counted(count, 'partition')}"
             drawing.box((n * wide, wide - 0.1), f"heat heat-{shade}", words, text=f"{count:,}" if count else "", high=ROW - 2)
     rest = len(night.out_of_sync) - len(brokers)
-    description = f"At most {_many(most, 'partition')} in an hour." + (
-        f" {_many(rest, 'broker')} with fewer: view partition_spells." if rest else ""
+    description = f"At most {counted(most, 'partition')} in an hour." + (
+        f" {counted(rest, 'broker')} with fewer: view partition_spells." if rest else ""
     )
     rows = ((b, f"{h:%m-%d %H}:00", c) for b in brokers for h, c in sorted(night.out_of_sync[b].items()))
     title = "Under-replicated partitions: those that a broker's replica was out of sync in, by hour (UTC)"
@@ -634,7 +630,7 @@ def durability_bars(name: str, durable: Durability) -> Markup:
     rest = durable.topics - len(topics)
     title = "Durability by topic and day (UTC), share of the time of all partitions"
     note = f"{rest:,} more topics, which were better off: kafka-audit durability --tables DIR" if rest else ""
-    told = f"{len(topics)} of {durable.topics:,} topics" if rest else _many(durable.topics, "topic")
+    told = f"{len(topics)} of {durable.topics:,} topics" if rest else counted(durable.topics, "topic")
     description = f"{told}, those first that were longest without a leader or below min ISR."
     heads = ("Topic", "Day", "Partitions", *(f"{word}, s" for word in DURABLE.values()), "below min ISR, s")
     return drawing.figure(name, (title, description), _rows(heads, table), note=note)

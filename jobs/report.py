@@ -16,6 +16,7 @@ import schemas
 from jobs import pictures as drawn
 from jobs.causes import by_cause
 from jobs.errors import UsageError
+from parsers.explanation import counted
 
 if TYPE_CHECKING:  # it takes a second to import, and only the shape is needed
     from jobs.pictures import Pictures
@@ -23,7 +24,8 @@ if TYPE_CHECKING:  # it takes a second to import, and only the shape is needed
 
 FULL = 25  # findings of one check with detail and proof
 BRIEF = 500  # further ones by name
-TOP_LINES = 3  # of a record, before its stack trace is folded
+CAUSES = 5  # of a cluster, named on top
+TOP_LINES, TOP_CHARACTERS = 3, 600  # of a record, before the rest of it is folded
 PROOF_LINES = 60
 PROOF_CHARACTERS = 4_000
 SHOWN_CHARACTERS = 2_000
@@ -64,25 +66,25 @@ def rendered(
     shown_pictures = pictures or drawn.Pictures()
     marks = _Marks(told.findings)
     clusters = [_cluster(told, outcome, marks, shown_pictures, place) for place, outcome in enumerate(outcomes)]
+    tones = ("problem", *severities(), "ok")
+    clusters.sort(key=lambda cluster: tones.index(cluster["tone"]))
     current = [finding for finding in told.findings if finding["status"] != "resolved"]
     first = outcomes[0] if outcomes else None
-    facts = [
-        ("Run", run_id),
-        ("Report written", f"{(now or datetime.now(UTC)).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"),
-        ("Records read", f"{first.records:,}" if first else "0"),
-        ("of them new", f"{first.new:,}" if first else "0"),
-        ("of loggers out of scope", f"{first.out_of_scope:,}" if first else "0"),
-    ]
+    facts = [("Run", run_id), ("Report written", f"{(now or datetime.now(UTC)).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC")]
+    if first:
+        facts += [
+            ("Records read", f"{first.records:,}, {first.new:,} of them new, {first.out_of_scope:,} of loggers out of scope")
+        ]
     names = ", ".join(outcome.cluster for outcome in outcomes)
     return _template().render(
         page_title=f"Kafka audit of {names[:100]}: {_counted(current) or 'no findings'}",
-        clusters=clusters,
+        clusters=[cluster for cluster in clusters if not cluster["quiet"]],
+        quiet=[cluster for cluster in clusters if cluster["quiet"]],
         facts=facts,
         severities=severities(),
         checks=marks.checks,
         topics=marks.topics,
         patterns=drawn.PATTERNS,
-        report_time=f"{(now or datetime.now(UTC)).astimezone(UTC):%Y-%m-%d %H:%M}",
     )
 
 
@@ -91,6 +93,7 @@ def _template() -> Template:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=False)
     environment.filters["shown"] = shown
     environment.filters["shown_lines"] = shown_lines
+    environment.filters["counted"] = counted
     return environment.from_string(files("jobs").joinpath("report.html.j2").read_text("utf-8"))
 
 
@@ -151,6 +154,18 @@ def _cluster(told: "Told", outcome: Any, marks: _Marks, pictures: "Pictures", pl
     resolved = [finding for finding in mine if finding["status"] == "resolved"]
     not_shown = [text[:1].upper() + text[1:] + "." for text in told.not_shown.get(outcome.cluster, [])]
     tone, verdict = _verdict(current, resolved, outcome)
+    causes = [
+        {
+            "severity": finding["severity"],
+            "anchor": finding["fingerprint"],
+            "title": finding["title"][:TITLE] + (" .." if len(finding["title"]) > TITLE else ""),
+            "when": _span(finding["first_seen"], finding["last_seen"]),
+            "over": finding["status"] == "resolved",
+            "effects": len(effects),
+        }
+        for finding, effects in by_cause(_by_severity(current) + _by_severity(resolved))
+        if finding["severity"] != "info" and not finding.get("silence")
+    ]
     missing = ["these logs cannot show everything"] if not_shown else []
     missing += ["some files could not be read"] if outcome.unreadable else []
     caveat = " and ".join(missing)
@@ -160,11 +175,14 @@ def _cluster(told: "Told", outcome: Any, marks: _Marks, pictures: "Pictures", pl
     counts = told.counts.get(outcome.cluster, {})
     facts = [(name[:1].upper() + name[1:], f"{counts[name]:,}") for name in counts if counts[name]]
     if outcome.now is not None:
-        facts.append(("Measured against", f"{_moment(outcome.now)} (what `stuck for` refers to)"))
+        facts.append(("Ages are told as of", f"{_moment(outcome.now)} UTC"))
     return {
         "name": outcome.cluster,
         "tone": tone,
         "verdict": verdict,
+        "causes": causes[:CAUSES],
+        "causes_left": max(0, len(causes) - CAUSES),
+        "quiet": tone == "ok" and not causes,
         "caveat": f"{caveat[:1].upper()}{caveat[1:]}; see below." if caveat and not outcome.problem else "",
         "problem": outcome.problem,
         "anchor": f"cluster-{place}",
@@ -173,10 +191,11 @@ def _cluster(told: "Told", outcome: Any, marks: _Marks, pictures: "Pictures", pl
         "resolved": _groups(resolved, told, marks, pictures),
         "resolved_total": len(resolved),
         "resolved_open": any(finding["severity"] != "info" for finding in resolved),
+        "checks": len(schemas.statements("checks")),
         "not_shown": not_shown,
         "unreadable": unreadable,
         "unknown": told.unknown.get(outcome.cluster, [])[:SHOWN_UNKNOWN],
-        "facts": facts or [("Records", "0")],
+        "facts": facts,
     }
 
 
@@ -198,21 +217,18 @@ def _verdict(current: list[dict[str, Any]], resolved: list[dict[str, Any]], outc
     """(tone, one sentence)."""
     if outcome.problem:
         return "problem", f"not audited. {outcome.problem}"
-    past = _by_severity([finding for finding in resolved if finding["severity"] != "info"])
-    over = (
-        f" Over by now: {_counted(past)}; {past[0]['title']} ({_span(past[0]['first_seen'], past[0]['last_seen']).lower()})."
-        if past
-        else ""
-    )
-    if not current:
-        return "ok", f"no check is violated{' now' if past else ''}.{over}"
-    worst = _by_severity(current)[0]
-    new = sum(finding["status"] == "new" for finding in current)
-    news = "" if not new else "; new" if new == len(current) == 1 else f"; {'all' if new == len(current) else new} new"
-    if worst["severity"] == "info":
-        return "ok", f"nothing that needs anybody now ({_counted(current)}{news}).{over}"
-    lead = "" if len(current) == 1 else "The worst: "
-    return worst["severity"], f"{_counted(current)}{news}. {lead}{worst['title']}.{over}"
+    awake = [finding for finding in current if not finding.get("silence")]
+    past = [finding for finding in resolved if finding["severity"] != "info"]
+    over = f" Over by now: {_counted(past)}." if past else ""
+    over += f" Silenced: {len(current) - len(awake):,}." if len(awake) < len(current) else ""
+    if not awake:
+        return "ok", f"nothing is wrong that these logs show.{over}"
+    new = sum(finding["status"] == "new" for finding in awake)
+    news = "" if not new else "; new" if new == len(awake) == 1 else f"; {'all' if new == len(awake) else f'{new:,}'} new"
+    worst = _by_severity(awake)[0]["severity"]
+    if worst == "info":
+        return "ok", f"nothing that needs anybody now ({_counted(awake)}{news}).{over}"
+    return worst, f"{_counted(awake)}{news}.{over}"
 
 
 def _counted(findings: list[dict[str, Any]]) -> str:
@@ -315,10 +331,10 @@ def _proof(record: dict[str, Any]) -> dict[str, Any]:
         left = f"The record goes on: {len(record['raw']) - len(cut):,} characters more."
     elif len(lines) > PROOF_LINES:
         left = f"The record goes on: {len(lines) - PROOF_LINES:,} lines more."
-    shown_now = cut.split("\n")
+    top = "\n".join(cut.split("\n")[:TOP_LINES])[:TOP_CHARACTERS]
     return {
-        "raw": "\n".join(shown_now[:TOP_LINES]),
-        "trace": "\n".join(shown_now[TOP_LINES:]),
+        "raw": top,
+        "rest": cut[len(top) :].removeprefix("\n"),
         "left": left,
         "file": record["file"],
         "line": record["record_no"],
@@ -333,8 +349,8 @@ def _moment(value: datetime) -> str:
 
 def _span(first: datetime | None, last: datetime | None) -> str:
     if first is None:
-        return "These logs carry no time stamps" if last is None else f"Until {_moment(last)}"
+        return "These logs carry no time stamps" if last is None else f"Until {_moment(last)} UTC"
     if last is None or last == first:
-        return f"At {_moment(first)}"
+        return f"At {_moment(first)} UTC"
     same_day = _moment(first)[:10] == _moment(last)[:10]
-    return f"From {_moment(first)} to {_moment(last)[11:] if same_day else _moment(last)}"
+    return f"From {_moment(first)} to {_moment(last)[11:] if same_day else _moment(last)} UTC"

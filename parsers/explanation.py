@@ -98,6 +98,11 @@ def reach(pattern: re.Pattern[str], text: str) -> Reach:
 # -- text for a terminal -----------------------------------------------------------------------------------
 
 
+def counted(count: int, thing: str) -> str:
+    """`1 partition`, `2,000 partitions`"""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
 def visible(text: str) -> str:
     """The text with everything that a terminal would act on, or not show, as an escape."""
     if text.isprintable():
@@ -176,7 +181,7 @@ def _headless(parser: Parser, lines: list[str]) -> list[str]:
         shown = visible(f"{layout.name}   {layout.pattern or 'JSON'}")
         found += ["", _row("layout", shown), *_missed(first, got.at, _expects(got), "    ")]
     if len(lines) > 1:
-        found += ["", f"  and {len(lines) - 1:,} further line(s) before a line with a known head"]
+        found += ["", f"  and {counted(len(lines) - 1, 'further line')} before a line with a known head"]
     return [
         *found,
         "",

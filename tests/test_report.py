@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import schemas
 from jobs import report
 from jobs.errors import UsageError
 
@@ -90,12 +91,12 @@ class Page(HTMLParser):
 def test_what_a_woken_person_needs() -> None:
     page = Page(report.rendered(told(finding()), [outcome()], "run-1"))
     text = re.sub(r"\s+", " ", page.text)
-    assert "payments: 1 critical; new. Partition without a leader: orders-3." in text
+    assert "payments: 1 critical; new. critical Partition without a leader: orders-3 At 2026-11-20 10:00:00 UTC" in text
     assert "nobody can write to or read from the partition" in text  # why
     assert "Start a broker of the last ISR" in text  # what to do
     assert "[2026] the line" in text
     assert "/logs/controller.log, line 17" in text
-    assert "1 further record(s) prove it" in text
+    assert "1 further record that proves it" in text
     assert "12,345" in text
     assert "run-1" in text
 
@@ -146,8 +147,8 @@ def test_the_worst_comes_first_and_the_resolved_are_folded() -> None:
         "r",
     )
     assert page.index("nobody can write to") < page.index("The beginning of these records")
-    assert page.index("Over by now: 1") < page.index("old-1")
-    assert "1 critical, 1 warning; all new. The worst: Partition" in page
+    assert page.index("Over by now: 1</summary>") < page.rindex("old-1")
+    assert "1 critical, 1 warning; all new. Over by now: 1 critical." in page
 
 
 def test_many_findings_of_one_check() -> None:
@@ -161,7 +162,8 @@ def test_many_findings_of_one_check() -> None:
 
 def test_clean_partial_and_failed_clusters() -> None:
     clean = Page(report.rendered(told(), [outcome()], "r")).text
-    assert "no check is violated." in clean
+    assert "payments: nothing is wrong that these logs show." in clean
+    assert f"None of the {len(schemas.statements('checks'))} checks finds anything in these logs." in clean
     partly = told(not_shown={"payments": ["replica states are inferred"]})
     page = Page(report.rendered(partly, [outcome(unreadable=("a.gz: not gzip",))], "r")).text
     assert "These logs cannot show everything and some files could not be read; see below." in page
@@ -174,7 +176,7 @@ def test_clean_partial_and_failed_clusters() -> None:
 
 def test_times() -> None:
     shown = report.rendered(told(finding(first_seen=AT.replace(tzinfo=UTC), last_seen=AT.replace(hour=11))), [outcome()], "r")
-    assert "From 2026-11-20 10:00:00 to 11:00:00" in shown
+    assert "From 2026-11-20 10:00:00 to 11:00:00 UTC" in shown
     assert "no time stamps" in report.rendered(told(finding(first_seen=None, last_seen=None)), [outcome()], "r")
 
 
@@ -200,3 +202,19 @@ def test_where_it_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be written"):
         report.write(tmp_path / ("n" * 300), told(), [outcome()], "r")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_causes_stand_on_top_and_clusters_that_need_nobody_together() -> None:
+    many = [finding(title=f"Partition without a leader: orders-{n}", fingerprint=f"f{n}") for n in range(7)]
+    effect = finding(severity="error", check_id="below_min_isr", title="Effect", fingerprint="e", caused_by="f0")
+    silent = finding(cluster="b", silence="broker 3 is replaced", fingerprint="s")
+    clusters = [outcome(cluster=name) for name in ("a", "b", "payments")]
+    page = told(*many, effect, silent)
+    text = re.sub(r"\s+", " ", Page(report.rendered(page, clusters, "r")).text)
+    top = text[text.index("Kafka audit payments") : text.index("Show")]
+    assert "7 critical, 1 error; all new." in top
+    assert "orders-0 At 2026-11-20 10:00:00 UTC; 1 finding more because of it" in top
+    assert "and 2 more, below" in top
+    assert "Effect" not in top
+    assert "2 clusters need nobody now: a, b" in top
+    assert "Silenced: 1." in Page(report.rendered(page, clusters[1:2], "r")).text
