@@ -21,6 +21,7 @@ from jobs import errors, tool_outputs
 from jobs.errors import InputError, UsageError
 from jobs.location import SCHEME, root_of, sole_writer
 from jobs.progress import stage, warn
+from parsers.explanation import counted
 from parsers.rules import RuleSet, built_in, load
 
 EXAMPLES = """\
@@ -568,12 +569,12 @@ def _nothing_found(files: list[Any]) -> str:
     empty = [f for f in files if f.kind == "empty"]
     count = sum(file.alike for file in files)
     if unreadable:
-        return f"No readable log among {count:,} file(s): {unreadable[0].name}: {unreadable[0].why}."
+        return f"No readable log among {counted(count, 'file')}: {unreadable[0].name}: {unreadable[0].why}."
     if len(empty) == len(files):
         return f"{files[0].name} is empty." if count == 1 else f"All {count:,} files are empty."
     other = next(f for f in files if f.kind in ("unrelated", "checkpoint"))
     return (
-        f"None of the {count:,} file(s) holds a Kafka log record; {other.name}, for one, has no line with a header that is known. "
+        f"None of {counted(count, 'file')} holds a Kafka log record; {other.name}, for one, has no line with a header that is known. "
         "Give the folder that holds controller.log and state-change.log; `kafka-audit explain LINE` tells about a line."
     )
 

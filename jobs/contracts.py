@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 import schemas
 from jobs.errors import ContractError
 from jobs.store import quoted
+from parsers.explanation import counted
 
 # Great Expectations imports these for expectations that are not used here; they are more than half of the time that its import takes
 UNUSED = ("altair", "scipy.stats", "pyspark.ml", "pyspark.ml.feature")
@@ -178,7 +179,7 @@ def _unexpected(rules: list[Rule], violations: Mapping[int, tuple[int, str]], ta
     for outcome in result.results:
         rows = outcome.result.get("unexpected_index_list") or []
         objections += [
-            f"{row['table']}.{row['column']}: {row['rule']!r} is broken by {row['violations']} row(s), for example {row['example']}"
+            f"{row['table']}.{row['column']}: {row['rule']!r} is broken by {counted(row['violations'], 'row')}, for example {row['example']}"
             for row in rows
         ]
         if not outcome.success and not rows:

@@ -14,7 +14,7 @@ from jobs import errors
 from jobs.analysis import moment, opened, plain, present
 from jobs.config import SEVERITIES, matches
 from jobs.errors import UsageError
-from parsers.explanation import visible
+from parsers.explanation import counted, visible
 
 EXAMPLES = """\
 examples:
@@ -213,13 +213,14 @@ def in_full(finding: Row, lines: Sequence[LogLine]) -> Iterator[str]:
     if finding["detail"]:
         yield f"  {visible(finding['detail'])}"
     heads: Mapping[str, str] = next((c.header for c in schemas.statements("checks") if c.name == finding["check_id"]), {})
-    for word in ("why", "do"):
+    for word, name in (("do", "What to do"), ("why", "Why it matters")):
         if word in heads:
-            yield f"  {'What to do: ' if word == 'do' else ''}{heads[word]}"
+            yield f"  {name}: {heads[word]}"
     shown = sum(line.evidence for line in lines)
     nodes = Counter(line.node for line in lines)
     yield ""
-    yield f"{shown} of {len(finding['evidence'])} record(s) that prove it (>), among those of {len(nodes)} node(s), by time:"
+    proof = counted(len(finding["evidence"]), "record")
+    yield f"{shown} of {proof} that prove{'s' if len(finding['evidence']) == 1 else ''} it (>), among those of {counted(len(nodes), 'node')}, by time:"
     before: LogLine | None = None
     for line in lines:
         if before is not None and line.anchor != before.anchor:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup, escape
@@ -16,11 +16,9 @@ import schemas
 from jobs import pictures as drawn
 from jobs.causes import by_cause
 from jobs.errors import UsageError
+from jobs.pictures import Pictures
+from jobs.verdict import Told, of_each_severity
 from parsers.explanation import counted
-
-if TYPE_CHECKING:  # it takes a second to import, and only the shape is needed
-    from jobs.pictures import Pictures
-    from jobs.verdict import Told
 
 FULL = 25  # findings of one check with detail and proof
 BRIEF = 500  # further ones by name
@@ -36,7 +34,7 @@ TITLE, DETAIL = 160, 600
 FILTER_TOPICS = 50
 
 
-def write(path: Path, told: "Told", outcomes: list[Any], run_id: str, pictures: "Pictures | None" = None) -> None:
+def write(path: Path, told: Told, outcomes: list[Any], run_id: str, pictures: Pictures | None = None) -> None:
     """Writes the report; an old one stays until the new one is complete. UsageError if it cannot be written.
 
     told: findings (rows of `findings`), counts and not_shown by cluster, proof (record_id -> record).
@@ -59,11 +57,9 @@ def write(path: Path, told: "Told", outcomes: list[Any], run_id: str, pictures: 
         raise UsageError(f"--report {path} cannot be written: {error.strerror}; give another path") from None
 
 
-def rendered(
-    told: "Told", outcomes: list[Any], run_id: str, pictures: "Pictures | None" = None, now: datetime | None = None
-) -> str:
+def rendered(told: Told, outcomes: list[Any], run_id: str, pictures: Pictures | None = None, now: datetime | None = None) -> str:
     """The page."""
-    shown_pictures = pictures or drawn.Pictures()
+    shown_pictures = pictures or Pictures()
     marks = _Marks(told.findings)
     clusters = [_cluster(told, outcome, marks, shown_pictures, place) for place, outcome in enumerate(outcomes)]
     tones = ("problem", *severities(), "ok")
@@ -77,7 +73,7 @@ def rendered(
         ]
     names = ", ".join(outcome.cluster for outcome in outcomes)
     return _template().render(
-        page_title=f"Kafka audit of {names[:100]}: {_counted(current) or 'no findings'}",
+        page_title=f"Kafka audit of {names[:100]}: {of_each_severity(current) or 'no findings'}",
         clusters=[cluster for cluster in clusters if not cluster["quiet"]],
         quiet=[cluster for cluster in clusters if cluster["quiet"]],
         facts=facts,
@@ -147,7 +143,7 @@ class _Marks:
         return f"{self.check_class[finding['check_id']]} {self._topics.get(finding['topic'], 't-other')}"
 
 
-def _cluster(told: "Told", outcome: Any, marks: _Marks, pictures: "Pictures", place: int) -> dict[str, Any]:
+def _cluster(told: Told, outcome: Any, marks: _Marks, pictures: Pictures, place: int) -> dict[str, Any]:
     """What the page says about one cluster."""
     mine = [finding for finding in told.findings if finding["cluster"] == outcome.cluster]
     current = [finding for finding in mine if finding["status"] != "resolved"]
@@ -199,7 +195,7 @@ def _cluster(told: "Told", outcome: Any, marks: _Marks, pictures: "Pictures", pl
     }
 
 
-def _night(cluster: str, findings: list[dict[str, Any]], marks: _Marks, pictures: "Pictures", place: int) -> list[Markup]:
+def _night(cluster: str, findings: list[dict[str, Any]], marks: _Marks, pictures: Pictures, place: int) -> list[Markup]:
     """The strip of its newest hours, its heat map, and how durable its topics were."""
     night, durable = pictures.nights.get(cluster), pictures.durability.get(cluster)
     if night is None:
@@ -219,7 +215,7 @@ def _verdict(current: list[dict[str, Any]], resolved: list[dict[str, Any]], outc
         return "problem", f"not audited. {outcome.problem}"
     awake = [finding for finding in current if not finding.get("silence")]
     past = [finding for finding in resolved if finding["severity"] != "info"]
-    over = f" Over by now: {_counted(past)}." if past else ""
+    over = f" Over by now: {of_each_severity(past)}." if past else ""
     over += f" Silenced: {len(current) - len(awake):,}." if len(awake) < len(current) else ""
     if not awake:
         return "ok", f"nothing is wrong that these logs show.{over}"
@@ -227,19 +223,8 @@ def _verdict(current: list[dict[str, Any]], resolved: list[dict[str, Any]], outc
     news = "" if not new else "; new" if new == len(awake) == 1 else f"; {'all' if new == len(awake) else f'{new:,}'} new"
     worst = _by_severity(awake)[0]["severity"]
     if worst == "info":
-        return "ok", f"nothing that needs anybody now ({_counted(awake)}{news}).{over}"
-    return worst, f"{_counted(awake)}{news}.{over}"
-
-
-def _counted(findings: list[dict[str, Any]]) -> str:
-    """`1 critical, 2 errors`."""
-    by_severity = Counter(finding["severity"] for finding in findings)
-    plural = {"error": "errors", "warning": "warnings"}
-    return ", ".join(
-        f"{by_severity[name]:,} {plural.get(name, name) if by_severity[name] > 1 else name}"
-        for name in severities()
-        if by_severity[name]
-    )
+        return "ok", f"nothing that needs anybody now ({of_each_severity(awake)}{news}).{over}"
+    return worst, f"{of_each_severity(awake)}{news}.{over}"
 
 
 def _by_severity(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -256,7 +241,7 @@ def _by_severity(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
     )
 
 
-def _groups(findings: list[dict[str, Any]], told: "Told", marks: _Marks, pictures: "Pictures") -> list[dict[str, Any]]:
+def _groups(findings: list[dict[str, Any]], told: Told, marks: _Marks, pictures: Pictures) -> list[dict[str, Any]]:
     """Findings by severity and check, the worst first, with what the check's file says about it; effects stand below their cause."""
     headers = {check.name: check.header for check in schemas.statements("checks")}
     together: dict[tuple[str, str], list[tuple[dict[str, Any], list[dict[str, Any]]]]] = {}
@@ -289,7 +274,7 @@ def _groups(findings: list[dict[str, Any]], told: "Told", marks: _Marks, picture
 
 
 def _finding(
-    finding: dict[str, Any], headers: dict[str, dict[str, str]], told: "Told", marks: _Marks, pictures: "Pictures"
+    finding: dict[str, Any], headers: dict[str, dict[str, str]], told: Told, marks: _Marks, pictures: Pictures
 ) -> dict[str, Any]:
     evidence = list(finding["evidence"] or [])
     records = [told.proof[record] for record in evidence if record in told.proof]

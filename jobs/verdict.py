@@ -1,5 +1,6 @@
 """The verdict: short, for a person; or as one JSON object."""
 
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -8,11 +9,14 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
+import schemas
 from jobs.causes import by_cause
 from jobs.config import SEVERITIES
 from jobs.store import Store, run_concurrently
+from parsers.explanation import counted
 
-SHOWN = 10
+# causes with detail and proof, and infos by title
+SHOWN, SHOWN_INFOS = 10, 3
 # findings of one check in one cluster that come with their first record
 PROVEN = 25
 # kinds of text that no rule reads
@@ -77,16 +81,16 @@ def _counts(
 ) -> tuple[dict[str, dict[str, int]], dict[str, list[str]], dict[str, list[dict[str, Any]]]]:
     """Of each cluster what there is of it, what its logs do not show, and the most frequent texts that no rule reads."""
     # one row a table and cluster, in one query
-    counted = store.rows_of("partition_timeline", clusters).groupBy("cluster").agg(
+    sizes = store.rows_of("partition_timeline", clusters).groupBy("cluster").agg(
         F.count_distinct("incarnation", "topic", "partition").alias("partitions"), F.count("*").alias("intervals")
     )  # fmt: skip
     for table, name in (
         ("reassignments", "reassignments"),
         ("topic_deletions", "topic deletions"),
-        ("controllers", "controller reigns"),
+        ("controllers", "controller terms"),
     ):
         some = store.rows_of(table, clusters).groupBy("cluster").agg(F.count("*").alias(name))
-        counted = counted.unionByName(some, allowMissingColumns=True)
+        sizes = sizes.unionByName(some, allowMissingColumns=True)
     numbers = ("records", "recognised", "unrecognised", "drifted", "out_of_scope")
     seen = store.rows_of("coverage", clusters).groupBy("cluster").agg(
         *[F.sum(name).alias(name) for name in numbers],
@@ -97,7 +101,7 @@ def _counts(
     )  # fmt: skip
     counts: dict[str, dict[str, int]] = {name: {} for name in clusters}
     not_shown: dict[str, list[str]] = {name: [] for name in clusters}
-    for row in counted.unionByName(seen, allowMissingColumns=True).collect():
+    for row in sizes.unionByName(seen, allowMissingColumns=True).collect():
         told = {name: value for name, value in row.asDict().items() if value is not None}
         gaps = {name: told.pop(name, None) for name in ("traced", "no_file", "no_node", "quorum")}
         counts[told.pop("cluster")] |= told
@@ -108,7 +112,9 @@ def _counts(
                 "replica states are inferred: state.change.logger is not at TRACE (log4j.logger.state.change.logger=TRACE shows them)"
             )
         if gaps["no_file"]:
-            not_shown[row.cluster].append(f"hours without a state-change.log of node(s) {', '.join(map(str, gaps['no_file']))}")
+            not_shown[row.cluster].append(
+                f"hours without a state-change.log of node{'s' if len(gaps['no_file']) > 1 else ''} {', '.join(map(str, gaps['no_file']))}"
+            )
         if gaps["no_node"]:
             not_shown[row.cluster].append("some records do not tell which node wrote them")
     unknown: dict[str, list[dict[str, Any]]] = {}
@@ -148,22 +154,41 @@ def printable(text: str, width: int) -> str:
     return clean if len(clean) <= width else clean[: width - 1] + "…"
 
 
-def _summary(counts: dict[str, int]) -> str:
-    names = ("partitions", "reassignments", "topic deletions", "controller reigns")
+def of_each_severity(findings: Sequence[dict[str, Any]]) -> str:
+    """`1 critical, 2 errors`"""
+    found = Counter(finding["severity"] for finding in findings)
+    # there is no plural of critical and info
     return ", ".join(
-        f"{counts[name]:,} {name if counts[name] != 1 else name.removesuffix('s')}" for name in names if counts.get(name)
+        counted(found[name], name) if name in {"error", "warning"} else f"{found[name]:,} {name}"
+        for name in reversed(SEVERITIES)
+        if found[name]
     )
 
 
-def _finding_lines(finding: dict[str, Any], told: Told) -> list[str]:
+def _summary(counts: dict[str, int]) -> str:
+    names = ("partitions", "reassignments", "topic deletions", "controller terms")
+    return ", ".join(counted(counts[name], name.removesuffix("s")) for name in names if counts.get(name))
+
+
+def _finding_lines(finding: dict[str, Any], effects: list[dict[str, Any]], told: Told, *, cluster: str, tables: str) -> list[str]:
+    """cluster: what stands before the title, where there are several."""
+    news = f", {finding['status']}" if finding["status"] in {"new", "reopened"} else ""
     lines = [
-        f"  [{finding['severity']}{', ' + finding['status'] if finding['status'] in {'new', 'reopened'} else ''}] {printable(finding['title'], 200)}",
+        f"  [{finding['severity']}{news}] {cluster}{printable(finding['title'], 200)}",
         f"      {printable(finding['detail'] or '', 400)}",
     ]
     proof = told.proof.get(finding["evidence"][0])
     if proof:
         lines.append(f"      {printable(proof['raw'], 150)}")
         lines.append(f"      ({printable(proof['file'], 200)}, line {proof['record_no']})")
+    for effect in effects[:SHOWN_EFFECTS]:
+        lines.append(f"      follows from it: [{effect['severity']}] {printable(effect['title'], 200)}")
+    if len(effects) > SHOWN_EFFECTS:
+        lines.append(f"      and {len(effects) - SHOWN_EFFECTS:,} more follow from it")
+    header = next((check.header for check in schemas.statements("checks") if check.name == finding["check_id"]), {})
+    if "do" in header and finding["status"] != "resolved":
+        lines.append(f"      What to do: {header['do']}")
+    lines.append(f"      More: kafka-audit findings {finding['fingerprint'][:12]} --tables {tables}")
     return lines
 
 
@@ -178,25 +203,25 @@ def as_text(told: Told, outcomes: list[Any], tables: str, notes: Sequence[str] =
         if outcome.problem:
             lines.append(f"{outcome.cluster}: not audited. {outcome.problem}")
             continue
-        mine = Counter(f["severity"] for f in current if f["cluster"] == outcome.cluster)
-        words = ", ".join(f"{mine[name]} {name}" for name in reversed(SEVERITIES) if mine[name])
+        words = of_each_severity([f for f in current if f["cluster"] == outcome.cluster])
         quiet = f"; {silenced[outcome.cluster]} silenced" if silenced[outcome.cluster] else ""
         lines.append(f"{outcome.cluster}: {words or 'no findings'}{quiet}")
         lines.append(f"  {_summary(counts)}; {counts.get('records', 0):,} records, {counts.get('recognised', 0):,} recognised"
                      f"{', ' + format(counts['unrecognised'], ',') + ' unrecognised' if counts.get('unrecognised') else ''}"
                      f"{', ' + format(counts['drifted'], ',') + ' drifted' if counts.get('drifted') else ''}")  # fmt: skip
     for heading, some in (("", current), ("Over by now:", resolved)):
-        if some and heading:
-            lines.append(heading)
         causes = by_cause(some)
-        for finding, effects in causes[:SHOWN]:
-            lines += _finding_lines(finding, told)
-            for effect in effects[:SHOWN_EFFECTS]:
-                lines.append(f"      follows from it: [{effect['severity']}] {printable(effect['title'], 200)}")
-            if len(effects) > SHOWN_EFFECTS:
-                lines.append(f"      and {len(effects) - SHOWN_EFFECTS} more follow from it")
-        if len(causes) > SHOWN:
-            lines.append(f'  and {len(causes) - SHOWN} more: kafka-audit sql "SELECT * FROM findings" --tables {tables}')
+        loud = [cause for cause in causes if cause[0]["severity"] != "info"]
+        lines += [heading] if heading and loud else []
+        for finding, effects in loud[:SHOWN]:
+            name = f"{finding['cluster']}: " if len(outcomes) > 1 else ""
+            lines += _finding_lines(finding, effects, told, cluster=name, tables=shlex.quote(tables))
+        infos = [finding for finding, _ in causes if finding["severity"] == "info"] if some is current else []
+        for finding in infos[:SHOWN_INFOS]:
+            lines.append(f"  [info] {printable(finding['title'], 200)}")
+        left = max(0, len(loud) - SHOWN) + max(0, len(infos) - SHOWN_INFOS)
+        if left:
+            lines.append(f"  and {left:,} more: kafka-audit findings --tables {shlex.quote(tables)}")
     for outcome in outcomes:
         for text in told.not_shown.get(outcome.cluster, []):
             lines.append(f"These logs cannot show everything about {outcome.cluster}: {text}.")

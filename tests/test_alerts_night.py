@@ -134,7 +134,7 @@ def test_three_nights(
         assert [body["event_action"] for body in pager.bodies] == ["trigger"]
         # what was due elsewhere is not known there
         shown = run("alerts", "--config", str(config), "--dry-run", code=errors.CLEAN)
-        assert "chat (slack, the address in $CHAT_URL): 2 message(s)" in shown
+        assert "chat (slack, the address in $CHAT_URL): 2 messages" in shown
         assert "oncall (alertmanager, http://127.0.0.1" in shown
         assert "pager (pagerduty, http://127.0.0.1" in shown
         assert shown.count("firing: ") == 2

@@ -263,7 +263,7 @@ def test_a_dry_run_shows_what_would_be_sent_and_no_secret(sink: Sink) -> None:
     )
     planned = plan([sink], [careless], [], now=NOW, newest=NEWEST)
     told = "\n".join(shown(sink, planned[sink.name], replace(CONTEXT, hidden=hidden)))
-    assert f"{sink.name} ({sink.type}, the address in $ADDRESS): 1 message(s)" in told
+    assert f"{sink.name} ({sink.type}, the address in $ADDRESS): 1 message" in told
     assert "firing: Topic deletion held up: ***" in told
     for secret in ("aVerySecretPart", "t0ken", "anotherSecret", "passw0rd", ENVIRONMENT["PD_KEY"]):
         assert secret not in told

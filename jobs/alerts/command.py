@@ -19,6 +19,7 @@ from jobs.config import Config, Sink, nearest
 from jobs.errors import UsageError
 from jobs.location import root_of, sole_writer
 from jobs.progress import stage
+from parsers.explanation import counted
 
 EXAMPLES = """\
 examples:
@@ -120,7 +121,7 @@ def address(sink: Sink) -> str:
 
 def shown(sink: Sink, messages: list[Message], context: text.Context) -> list[str]:
     """What would go to a sink, as lines; bodies as they are sent, less the secrets."""
-    lines = [f"{sink.name} ({sink.type}, {address(sink)}): {len(messages):,} message(s)"]
+    lines = [f"{sink.name} ({sink.type}, {address(sink)}): {counted(len(messages), 'message')}"]
     for request in payloads.requests(sink, messages, context):
         for message in request.messages:
             lines.append(f"  {message.state}: {text.summary(message, context)}")

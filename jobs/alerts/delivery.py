@@ -20,6 +20,7 @@ from jobs.alerts.sending import PATIENCE, TRIES, Secrets, Undelivered, secrets_o
 from jobs.alerts.text import LINES, Check, Context, Line
 from jobs.config import Config, Sink
 from jobs.store import in_clusters
+from parsers.explanation import counted
 
 TIMES = ("tried_at", "delivered_at")
 Record = Callable[[Sequence[Sent]], None]
@@ -37,8 +38,8 @@ class Delivered:
     def sentence(self) -> str:
         """For the verdict."""
         if self.error is None:
-            return f"Alerts: {self.messages:,} message(s) to {self.sink}."
-        return f"Alerts: {self.failed:,} of {self.messages:,} message(s) to {self.sink} could not be delivered ({self.error}); the next run tries again."
+            return f"Alerts: {counted(self.messages, 'message')} to {self.sink}."
+        return f"Alerts: {self.failed:,} of {counted(self.messages, 'message')} to {self.sink} could not be delivered ({self.error}); the next run tries again."
 
 
 # -- the pure part -----------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from datetime import datetime
 
 from jobs.alerts.outbox import FIRING, Finding, Message
 from jobs.config import SEVERITIES
+from parsers.explanation import counted
 
 HEADLINE = 80  # characters: what a phone shows
 PAGE = 3000  # characters of a whole alert
@@ -161,7 +162,7 @@ def proof(finding: Finding, context: Context) -> list[str]:
             f"{context.plain(line.raw.split(chr(10), 1)[0], LINE)} ({node}, {context.plain(file, 100)}:{line.record_no})"
         )
     if len(finding.evidence) > len(found):
-        found.append(f"and {len(finding.evidence) - len(found):,} more record(s)")
+        found.append(f"and {counted(len(finding.evidence) - len(found), 'more record')}")
     return found
 
 
