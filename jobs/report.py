@@ -29,6 +29,8 @@ PROOF_CHARACTERS = 4_000
 SHOWN_CHARACTERS = 2_000
 UNREADABLE = 200
 SHOWN_UNKNOWN = 10
+# characters that all findings of a page may take, about; what has no room is counted
+ROOM = 1_200_000
 # longer text is cut, and the rest unfolds
 TITLE, DETAIL = 160, 600
 FILTER_TOPICS = 50
@@ -128,13 +130,15 @@ def _marked_up(text: str, keep: str) -> Markup:
 
 
 class _Marks:
-    """What the filter goes by: a class for each check and for each of the topics that most findings are about."""
+    """What the filter goes by: a class for each check and for each of the topics that most findings are about; and what room is left."""
 
     def __init__(self, findings: Sequence[dict[str, Any]]) -> None:
         names = Counter(finding["check_id"] for finding in findings)
         self.checks = [(f"c{number}", name) for number, name in enumerate(sorted(names))]
         topics = Counter(finding["topic"] for finding in findings if finding["topic"])
         self.topics = [(f"t{number}", name) for number, (name, _) in enumerate(topics.most_common(FILTER_TOPICS))]
+        self.room = ROOM
+        self.shown: set[str] = set()  # fingerprints of what the page has
         self.check_class = {name: mark for mark, name in self.checks}
         self._topics = {name: mark for mark, name in self.topics}
 
@@ -150,10 +154,12 @@ def _cluster(told: Told, outcome: Any, marks: _Marks, pictures: Pictures, place:
     resolved = [finding for finding in mine if finding["status"] == "resolved"]
     not_shown = [text[:1].upper() + text[1:] + "." for text in told.not_shown.get(outcome.cluster, [])]
     tone, verdict = _verdict(current, resolved, outcome)
+    groups = {"current": _groups(current, told, marks, pictures), "resolved": _groups(resolved, told, marks, pictures)}
+    anchor = f"cluster-{place}"
     causes = [
         {
             "severity": finding["severity"],
-            "anchor": finding["fingerprint"],
+            "anchor": finding["fingerprint"] if finding["fingerprint"] in marks.shown else anchor,
             "title": finding["title"][:TITLE] + (" .." if len(finding["title"]) > TITLE else ""),
             "when": _span(finding["first_seen"], finding["last_seen"]),
             "over": finding["status"] == "resolved",
@@ -181,10 +187,9 @@ def _cluster(told: Told, outcome: Any, marks: _Marks, pictures: Pictures, place:
         "quiet": tone == "ok" and not causes,
         "caveat": f"{caveat[:1].upper()}{caveat[1:]}; see below." if caveat and not outcome.problem else "",
         "problem": outcome.problem,
-        "anchor": f"cluster-{place}",
+        "anchor": anchor,
+        **groups,
         "pictures": _night(outcome.cluster, mine, marks, pictures, place),
-        "current": _groups(current, told, marks, pictures),
-        "resolved": _groups(resolved, told, marks, pictures),
         "resolved_total": len(resolved),
         "resolved_open": any(finding["severity"] != "info" for finding in resolved),
         "checks": len(schemas.statements("checks")),
@@ -200,7 +205,11 @@ def _night(cluster: str, findings: list[dict[str, Any]], marks: _Marks, pictures
     night, durable = pictures.nights.get(cluster), pictures.durability.get(cluster)
     if night is None:
         return []
-    marked = [finding | {"anchor": finding["fingerprint"]} for finding in _by_severity(findings)]
+    marked = [
+        finding | {"anchor": finding["fingerprint"]}
+        for finding in _by_severity(findings)
+        if finding["fingerprint"] in marks.shown
+    ]
     pictures_of = [
         drawn.night_strip(f"night{place}", cluster, night, marked),
         drawn.heat_map(f"heat{place}", night),
@@ -250,12 +259,19 @@ def _groups(findings: list[dict[str, Any]], told: Told, marks: _Marks, pictures:
     groups = []
     for (severity, check_id), members in together.items():
         header = headers.get(check_id, {})
-        ones = []
-        for finding, effects in members:
+        full: list[dict[str, Any]] = []
+        brief: list[dict[str, Any]] = []
+        # those with their log record first; else the order stays
+        members.sort(key=lambda member: not any(record in told.proof for record in member[0]["evidence"] or ()))
+        for finding, effects in members[: FULL + BRIEF]:
+            if marks.room < 0:
+                break
+            if len(full) == FULL:
+                brief.append(_finding(finding, headers, told, marks))
+                continue
             one = _finding(finding, headers, told, marks, pictures)
             shown_effects = [_finding(effect, headers, told, marks, pictures) for effect in effects[:FULL]]
-            ones.append(one | {"effects": shown_effects, "effects_left": max(0, len(effects) - FULL)})
-        ones.sort(key=lambda one: not one["proofs"])  # those with their log record first; else the order stays
+            full.append(one | {"effects": shown_effects, "effects_left": max(0, len(effects) - FULL)})
         groups.append(
             {
                 "severity": severity,
@@ -264,26 +280,31 @@ def _groups(findings: list[dict[str, Any]], told: Told, marks: _Marks, pictures:
                 "title": header.get("title") or check_id,
                 "why": header.get("why"),
                 "do": header.get("do"),
-                "total": len(ones),
-                "full": ones[:FULL],
-                "brief": ones[FULL : FULL + BRIEF],
-                "left": max(0, len(ones) - FULL - BRIEF),
+                "total": len(members),
+                "full": full,
+                "brief": brief,
+                "left": len(members) - len(full) - len(brief),
             }
         )
     return groups
 
 
 def _finding(
-    finding: dict[str, Any], headers: dict[str, dict[str, str]], told: Told, marks: _Marks, pictures: Pictures
+    finding: dict[str, Any], headers: dict[str, dict[str, str]], told: Told, marks: _Marks, pictures: Pictures | None = None
 ) -> dict[str, Any]:
+    """What the page says about one finding; without pictures in brief: no records, no strip."""
     evidence = list(finding["evidence"] or [])
-    records = [told.proof[record] for record in evidence if record in told.proof]
+    proofs = [_proof(told.proof[record]) for record in evidence if pictures and record in told.proof]
     title = finding["title"]
     check_title = headers.get(finding["check_id"], {}).get("title")
     thing = title.removeprefix(f"{check_title}: ") if check_title else title
     detail = finding["detail"] or ""
     about = told.subjects.get(finding["fingerprint"])
-    strip = pictures.strips.get(finding["fingerprint"])
+    strip = pictures.strips.get(finding["fingerprint"]) if pictures else None
+    drawing = drawn.partition_strip(f"strip-{finding['fingerprint']}", strip) if strip else None
+    marks.room -= 500 + len(title) + len(drawing or "") + sum(300 + len(proof["raw"] + proof["rest"]) for proof in proofs)
+    marks.room -= 2 * len(detail) if pictures else 0
+    marks.shown.add(finding["fingerprint"])
     return {
         "classes": marks.classes(finding),
         "check_title": check_title or finding["check_id"],
@@ -297,11 +318,11 @@ def _finding(
         "incarnation": finding["incarnation"] or 1,
         "when": _span(finding["first_seen"], finding["last_seen"]),
         "evidence": evidence,
-        "further": max(0, len(evidence) - len(records)),
-        "proofs": [_proof(record) for record in records],
+        "further": max(0, len(evidence) - max(len(proofs), 1)),
+        "proofs": proofs,
         "about": about if about and about["partitions"] > 1 else None,
         "fingerprint": finding["fingerprint"],
-        "strip": drawn.partition_strip(f"strip-{finding['fingerprint']}", strip) if strip else None,
+        "strip": drawing,
         "effects": [],
         "effects_left": 0,
     }

@@ -8,10 +8,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from test_pictures import at, night
 
 import schemas
 from jobs import report
 from jobs.errors import UsageError
+from jobs.pictures import Pictures
 
 AT = datetime(2026, 11, 20, 10, 0)
 NASTY = "<script>alert('x')</script>\u202egnp\x1b[31m\x00\udcff&\""
@@ -130,6 +132,15 @@ def test_stands_alone() -> None:
     assert "prefers-color-scheme: dark" in html
     assert "@media print" in html
     assert "url(" not in html.replace("url(#", "")
+    assert not re.findall(r"https?:|//", html)
+
+
+def test_links_lead_to_what_the_page_has() -> None:
+    many = [finding(fingerprint=f"f{n}", first_seen=at(n % 60)) for n in range(report.FULL + report.BRIEF + 9)]
+    effects = [finding(fingerprint=f"e{n}", caused_by="f0", first_seen=at(1)) for n in range(report.FULL + 9)]
+    page = Page(report.rendered(told(*many, *effects), [outcome()], "r", Pictures({"payments": night()})))
+    found = {value for name, value in page.attributes if name == "id"}
+    assert {value.removeprefix("#") for name, value in page.attributes if name == "href" and value} <= found
 
 
 def test_the_worst_comes_first_and_the_resolved_are_folded() -> None:
@@ -155,9 +166,20 @@ def test_many_findings_of_one_check() -> None:
     many = [finding(title=f"Partition without a leader: orders-{n}", fingerprint=str(n)) for n in range(700)]
     page = report.rendered(told(*many), [outcome()], "r")
     assert page.count('class="finding critical ') == report.FULL
-    assert "675 more of the same check" in page
-    assert "and 175 more" in page
+    assert "500 more of the same check" in page
+    assert "175 more of the same check: kafka-audit findings --check partition_leaderless --tables DIR" in page
     assert len(page) < 500_000
+
+
+def test_whatever_there_is_the_page_stays_small() -> None:
+    names = [check.name for check in schemas.statements("checks")]
+    many = [finding(check_id=name, title=f"{name} {n}", fingerprint=f"{name}-{n}", evidence=[f"e{m}" for m in range(9)], detail="d" * 999)
+            for name in names for n in range(100)]  # fmt: skip
+    proof = {f"e{m}": {"file": "controller.log", "record_no": m, "raw": "x" * 10_000} for m in range(9)}
+    html = report.rendered(told(*many, proof=proof), [outcome()], "r")
+    assert len(html) < 2_000_000
+    assert "xxx" in html
+    assert "100 more of the same check: kafka-audit findings --check" in html
 
 
 def test_clean_partial_and_failed_clusters() -> None:
