@@ -30,6 +30,10 @@ onload = () => {{
   view.querySelector('#show-critical').click();
   const checks = view.querySelector('#checks'); checks.selectedIndex = [...checks.options].findIndex(o => o.text === 'format_drift');
   found.only = [seen('.finding.critical'), seen('.finding.warning')];
+  checks.selectedIndex = 0;
+  found.requests = document.getElementById('page').contentWindow.performance.getEntriesByType('resource').length;
+  const reached = [...view.querySelectorAll('a[href], summary, input, select')].filter(one => one.checkVisibility());
+  found.keyboard = reached.length > 10 && reached.every(one => {{ one.focus(); return view.activeElement === one; }});
   document.body.innerHTML = ''; document.body.append('found' + JSON.stringify(found) + 'end');
 }};</script></body>"""
 
@@ -73,6 +77,8 @@ def test_nothing_runs_nothing_overflows_and_the_filter_works(tmp_path: Path, wid
     assert told_by_page is not None, dom[:500]
     found: dict[str, Any] = json.loads(told_by_page.group(1))
     assert not found["ran"]
+    assert found["requests"] == 0
+    assert found["keyboard"]
     assert found["wide"] <= width
     assert (found["before"], found["after"], found["others"]) == (True, False, True)
     assert found["only"] == [False, True]
