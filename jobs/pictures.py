@@ -335,6 +335,8 @@ KEY = {
     **{f"phase {phase}": f"phase {phase}: {words}" for phase, words in PHASES.items()},
     **{f"durable {kind}": words for kind, words in DURABLE.items()},
     "durable below_min_isr": "below min ISR",
+    "mark error": "finding: critical or error",
+    "mark warning": "finding: warning or info",
 }
 
 
@@ -510,6 +512,7 @@ def night_strip(name: str, cluster: str, night: Night, findings: Sequence[Mappin
     )
     for finding in reversed(marked[:MARKS]):  # the worst is drawn over others
         x, title, severity = drawing.place(_utc(finding["first_seen"])), _plain(finding["title"], 120), finding["severity"]
+        drawing.kinds.add("mark error" if severity in {"critical", "error"} else "mark warning")
         drawing.parts.append(link.format(finding["anchor"], severity, title, x, drawing.top + 1, severity, title))
     drawing.ticks()
     downs = sum(map(len, night.outages.values()))
