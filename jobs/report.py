@@ -175,7 +175,7 @@ def _cluster(told: Told, outcome: Any, marks: _Marks, pictures: Pictures, place:
     if len(outcome.unreadable) > UNREADABLE:
         unreadable.append(f"and {len(outcome.unreadable) - UNREADABLE:,} more")
     counts = told.counts.get(outcome.cluster, {})
-    facts = [(name[:1].upper() + name[1:], f"{counts[name]:,}") for name in counts if counts[name]]
+    facts = [(name.capitalize().replace("_", " "), f"{counts[name]:,}") for name in counts if counts[name]]
     if outcome.now is not None:
         facts.append(("Ages are told as of", f"{_moment(outcome.now)} UTC"))
     return {
@@ -227,7 +227,7 @@ def _verdict(current: list[dict[str, Any]], resolved: list[dict[str, Any]], outc
     over = f" Over by now: {of_each_severity(past)}." if past else ""
     over += f" Silenced: {len(current) - len(awake):,}." if len(awake) < len(current) else ""
     if not awake:
-        return "ok", f"nothing is wrong that these logs show.{over}"
+        return "ok", f"nothing is wrong now, as far as these logs show.{over}"
     new = sum(finding["status"] == "new" for finding in awake)
     news = "" if not new else "; new" if new == len(awake) == 1 else f"; {'all' if new == len(awake) else f'{new:,}'} new"
     worst = _by_severity(awake)[0]["severity"]
