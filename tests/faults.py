@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -184,12 +185,18 @@ def judge(case: Case, found: set[str], usual: set[str]) -> tuple[list[str], list
     return sorted(case.detects & found), sorted(case.detects - found), sorted(new - case.detects - case.may)
 
 
-def table(results: Mapping[str, tuple[list[str], list[str], list[str]]]) -> str:
-    """The table of the README."""
+def table(results: Mapping[str, tuple[list[str], list[str], list[str]]], usual: Mapping[str, set[str]]) -> str:
+    """The tables of the README: by fault, by check, and what the recordings raise without a fault."""
     lines = ["| fault | detected by | missed by | false alarms |", "|---|---|---|---|"]
     for case in FAULTS:
         told = [", ".join(f"`{name}`" for name in names) or "-" for names in results[case.name]]
         lines.append(f"| {case.name} | {' | '.join(told)} |")
+    lines += ["", "| check | faults detected | missed | false alarms |", "|---|---|---|---|"]
+    by_check = [Counter(name for result in results.values() for name in result[place]) for place in range(3)]
+    for check in sorted(set().union(*by_check)):
+        lines.append(f"| `{check}` | {' | '.join(str(counts[check]) for counts in by_check)} |")
+    lines += ["", "| recording without a fault | above info |", "|---|---|"]
+    lines += [f"| {name} | {', '.join(f'`{check}`' for check in sorted(checks)) or '-'} |" for name, checks in usual.items()]
     return "\n".join(lines)
 
 
@@ -222,7 +229,7 @@ def main(arguments: list[str]) -> int:
         if finding["severity"] != "info":
             found[finding["cluster"]].add(finding["check_id"])
     results = {case.name: judge(case, found[case.name], found[case.recording]) for case in FAULTS}
-    text = table(results)
+    text = table(results, {name: found[name] for name, case in names.items() if case is None})
     print(text)
     if "--readme" in arguments:
         readme = Path(__file__).parents[1] / "README.md"
