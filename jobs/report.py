@@ -31,6 +31,8 @@ UNREADABLE = 200
 SHOWN_UNKNOWN = 10
 # characters that all findings of a page may take, about; what has no room is counted
 ROOM = 1_200_000
+# characters of the pictures of clusters, the worst first
+PICTURES_ROOM = 500_000
 # longer text is cut, and the rest unfolds
 TITLE, DETAIL = 160, 600
 FILTER_TOPICS = 50
@@ -63,9 +65,10 @@ def rendered(told: Told, outcomes: list[Any], run_id: str, pictures: Pictures | 
     """The page."""
     shown_pictures = pictures or Pictures()
     marks = _Marks(told.findings)
-    clusters = [_cluster(told, outcome, marks, shown_pictures, place) for place, outcome in enumerate(outcomes)]
     tones = ("problem", *severities(), "ok")
-    clusters.sort(key=lambda cluster: tones.index(cluster["tone"]))
+    # what has room on the page are the worst ones
+    worst_first = sorted(outcomes, key=lambda outcome: tones.index(_verdict(*_findings_of(told, outcome), outcome)[0]))
+    clusters = [_cluster(told, outcome, marks, shown_pictures, place) for place, outcome in enumerate(worst_first)]
     current = [finding for finding in told.findings if finding["status"] != "resolved"]
     first = outcomes[0] if outcomes else None
     facts = [("Run", run_id), ("Report written", f"{(now or datetime.now(UTC)).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC")]
@@ -137,7 +140,7 @@ class _Marks:
         self.checks = [(f"c{number}", name) for number, name in enumerate(sorted(names))]
         topics = Counter(finding["topic"] for finding in findings if finding["topic"])
         self.topics = [(f"t{number}", name) for number, (name, _) in enumerate(topics.most_common(FILTER_TOPICS))]
-        self.room = ROOM
+        self.room, self.pictures_room = ROOM, PICTURES_ROOM
         self.shown: set[str] = set()  # fingerprints of what the page has
         self.check_class = {name: mark for mark, name in self.checks}
         self._topics = {name: mark for mark, name in self.topics}
@@ -147,11 +150,16 @@ class _Marks:
         return f"{self.check_class[finding['check_id']]} {self._topics.get(finding['topic'], 't-other')}"
 
 
-def _cluster(told: Told, outcome: Any, marks: _Marks, pictures: Pictures, place: int) -> dict[str, Any]:
-    """What the page says about one cluster."""
+def _findings_of(told: Told, outcome: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """(what is wrong with a cluster now, what is over)"""
     mine = [finding for finding in told.findings if finding["cluster"] == outcome.cluster]
     current = [finding for finding in mine if finding["status"] != "resolved"]
-    resolved = [finding for finding in mine if finding["status"] == "resolved"]
+    return current, [finding for finding in mine if finding["status"] == "resolved"]
+
+
+def _cluster(told: Told, outcome: Any, marks: _Marks, pictures: Pictures, place: int) -> dict[str, Any]:
+    """What the page says about one cluster."""
+    current, resolved = _findings_of(told, outcome)
     not_shown = [text[:1].upper() + text[1:] + "." for text in told.not_shown.get(outcome.cluster, [])]
     tone, verdict = _verdict(current, resolved, outcome)
     groups = {"current": _groups(current, told, marks, pictures), "resolved": _groups(resolved, told, marks, pictures)}
@@ -189,7 +197,7 @@ def _cluster(told: Told, outcome: Any, marks: _Marks, pictures: Pictures, place:
         "problem": outcome.problem,
         "anchor": anchor,
         **groups,
-        "pictures": _night(outcome.cluster, mine, marks, pictures, place),
+        "pictures": _night(outcome.cluster, [*current, *resolved], marks, pictures, place),
         "resolved_total": len(resolved),
         "resolved_open": any(finding["severity"] != "info" for finding in resolved),
         "checks": len(schemas.statements("checks")),
@@ -205,17 +213,21 @@ def _night(cluster: str, findings: list[dict[str, Any]], marks: _Marks, pictures
     night, durable = pictures.nights.get(cluster), pictures.durability.get(cluster)
     if night is None:
         return []
+    if marks.pictures_room < 0:
+        return [Markup("<p>This page is full: a report of this cluster alone has its pictures.</p>")]
     marked = [
         finding | {"anchor": finding["fingerprint"]}
         for finding in _by_severity(findings)
         if finding["fingerprint"] in marks.shown
     ]
-    pictures_of = [
+    found = [
         drawn.night_strip(f"night{place}", cluster, night, marked),
         drawn.heat_map(f"heat{place}", night),
         drawn.durability_bars(f"durable{place}", durable) if durable else None,
     ]
-    return [picture for picture in pictures_of if picture is not None]
+    kept = [picture for picture in found if picture is not None]
+    marks.pictures_room -= sum(map(len, kept))
+    return kept
 
 
 def _verdict(current: list[dict[str, Any]], resolved: list[dict[str, Any]], outcome: Any) -> tuple[str, str]:

@@ -182,6 +182,17 @@ def test_whatever_there_is_the_page_stays_small() -> None:
     assert "100 more of the same check: kafka-audit findings --check" in html
 
 
+def test_of_many_clusters_the_worst_have_pictures() -> None:
+    names = [f"cluster{n:03d}" for n in range(300)]
+    worst = finding(cluster=names[-1], severity="critical")
+    html = report.rendered(
+        told(worst), [outcome(cluster=name) for name in names], "r", Pictures({name: night() for name in names})
+    )
+    assert len(html) < 2_000_000
+    assert f"What happened in {names[-1]}" in html
+    assert "a report of this cluster alone has its pictures" in html
+
+
 def test_clean_partial_and_failed_clusters() -> None:
     clean = Page(report.rendered(told(), [outcome()], "r")).text
     assert "payments: nothing is wrong now, as far as these logs show." in clean
