@@ -304,7 +304,7 @@ def test_what_is_over_stays_as_it_was_told(spark, capsys, tmp_path):
         told.append({row.title: row.asDict() for row in found if row.status == "resolved"})
     capsys.readouterr()
     assert "Broker down: broker 3" in told[0]
-    assert "3 partition(s) were without its replica in the ISR" in told[0]["Broker down: broker 3"]["detail"]
+    assert "The ISR of at least 3 partitions lacked its replica" in told[0]["Broker down: broker 3"]["detail"]
     assert {title: told[2].get(title) for title in told[0]} == told[0]
     # the logs showed long ago what they can show
     details = {row.check_id: row.detail for row in found}

@@ -27,7 +27,7 @@ WITH seen AS (
     CASE WHEN NOT state_change_log THEN 'no state-change.log - elections, roles of brokers, in KRaft most ISR changes' END,
     CASE WHEN NOT controller_log THEN 'no controller.log - who was controller, reassignments, deletions, brokers that fail' END,
     concat('no log of broker ', array_join(slice(u.brokers, 1, 20), ', '), CASE WHEN size(u.brokers) > 20 THEN ', ..' ELSE '' END, ' - what it did, and when it was down'),
-    concat('min.insync.replicas of ', n.topics, ' topic(s) is not logged, and audit.toml names none above 1 - whether acks=all was refused'))) AS what
+    concat('min.insync.replicas of ', counted(n.topics, 'topic'), ' is not logged, and audit.toml names none above 1 - whether acks=all was refused'))) AS what
   FROM seen s LEFT JOIN unheard u ON u.cluster = s.cluster
   LEFT JOIN unlimited n ON n.cluster = s.cluster
 ), first AS (
@@ -36,7 +36,7 @@ WITH seen AS (
 SELECT
   g.cluster, k.incarnation, 'info' AS severity, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,
   CAST(NULL AS INT) AS replica, CAST(NULL AS INT) AS node, f.since AS first_seen, k.now AS last_seen, false AS ended,
-  concat(size(g.what), ' kind(s) of facts') AS thing,
+  concat(counted(size(g.what), 'kind'), ' of facts') AS thing,
   concat('Not to be seen here: ', array_join(g.what, '; '), '.') AS detail,
   'cluster' AS same, array(f.record_id) AS evidence
 FROM gaps g

@@ -52,10 +52,10 @@ SELECT
          '.',
          -- what lines do not tell of is not denied
          CASE WHEN d.leaderless > 0
-              THEN concat(' At least ', d.leaderless, ' partition(s) had no leader meanwhile', CASE WHEN d.longest >= 1000 THEN concat(', for up to ', round(d.longest / 1000), ' s') ELSE '' END,
+              THEN concat(' At least ', counted(d.leaderless, 'partition'), ' had no leader meanwhile', CASE WHEN d.longest >= 1000 THEN concat(', for up to ', round(d.longest / 1000), ' s') ELSE '' END,
                           CASE WHEN d.leaderless_now > 0 THEN concat('; ', d.leaderless_now, ' still have none.') ELSE '.' END) ELSE '' END,
          CASE WHEN d.out_of_sync > 0
-              THEN concat(' At least ', d.out_of_sync, ' partition(s) were without its replica in the ISR', CASE WHEN d.out_of_sync_now > 0 THEN concat(', ', d.out_of_sync_now, ' still are.') ELSE '.' END)
+              THEN concat(' The ISR of at least ', counted(d.out_of_sync, 'partition'), ' lacked its replica', CASE WHEN d.out_of_sync_now > 0 THEN concat('; ', d.out_of_sync_now, ' still without it.') ELSE '.' END)
               ELSE '' END) AS detail,
   concat_ws('|', d.broker, get(d.evidence, 0)) AS same,
   array_distinct(concat(d.evidence, coalesce(d.records, array()))) AS evidence, d.subjects

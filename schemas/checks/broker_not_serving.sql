@@ -19,7 +19,7 @@ SELECT
   concat('Broker ', o.broker, ' was started at ', date_format(o.starting_at, 'yyyy-MM-dd HH:mm:ss'),
          CASE WHEN o.until IS NULL THEN concat('; up to ', date_format(max(k.now), 'yyyy-MM-dd HH:mm:ss'), ' no line says that it serves')
               ELSE concat(CASE WHEN o.until = o.down_until THEN ' and served only from ' ELSE ' and was seen serving at ' END, date_format(o.until, 'yyyy-MM-dd HH:mm:ss'), CASE WHEN o.until = o.down_until THEN ' on' ELSE concat('; a line of ', date_format(o.down_until, 'yyyy-MM-dd HH:mm:ss'), ' still tells that it does not') END) END,
-         CASE WHEN count(r.record_id) > 0 THEN concat('; ', count(r.record_id), ' refusal(s), the last: ', max_by(r.why, r.ts)) ELSE '' END, '.') AS detail,
+         CASE WHEN count(r.record_id) > 0 THEN concat('; ', counted(count(r.record_id), 'refusal'), ', the last: ', max_by(r.why, r.ts)) ELSE '' END, '.') AS detail,
   concat_ws('|', o.broker, o.starting_at) AS same,
   slice(array_distinct(concat(o.evidence, array_sort(collect_set(r.record_id)))), 1, 20) AS evidence
 FROM audited_broker_outages o

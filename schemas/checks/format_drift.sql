@@ -8,8 +8,8 @@ SELECT
   e.cluster, e.incarnation, 'warning' AS severity, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,
   CAST(NULL AS INT) AS replica, CASE WHEN count(DISTINCT e.node) = 1 THEN max(e.node) END AS node,
   min(e.ts) AS first_seen, max(e.ts) AS last_seen, false AS ended,
-  concat(count(*), ' record(s) of ', e.logger) AS thing,
-  concat(count(*), ' record(s) of ', e.logger, ' begin like a known statement and go on differently; an example: ',
+  concat(counted(count(*), 'record'), ' of ', e.logger) AS thing,
+  concat(counted(count(*), 'record'), ' of ', e.logger, ' began like a known statement and went on differently; an example: ',
          substring(min(e.raw), 1, 300)) AS detail,
   concat_ws('|', e.logger, e.masked) AS same,
   slice(array_sort(collect_set(e.record_id)), 1, 20) AS evidence

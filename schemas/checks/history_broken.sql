@@ -16,7 +16,7 @@ SELECT
   CASE WHEN count(DISTINCT b.topic, b.partition) = 1 THEN min(b.partition) END AS partition,
   CASE WHEN count(*) = 1 THEN min(b.replica) END AS replica, b.node, min(b.held_since) AS first_seen, max(b.at) AS last_seen, false AS ended,
   concat(count(*), ' in the log of controller ', b.node) AS thing,
-  concat(count(*), ' line(s) of controller ', b.node, ' begin with a state that the one before did not leave: ',
+  concat(counted(count(*), 'line'), ' of controller ', b.node, ' began with a state that the one before did not leave: ',
          min_by(concat(coalesce(concat('replica ', b.replica, ' of '), ''), b.topic, '-', b.partition, ' was left in ', b.held_state, ' and begins in ', b.found_state),
                 struct(b.at, b.topic, b.partition, b.replica)), ', for one.') AS detail,
   concat_ws('|', b.node, min_by(b.record_id, struct(b.at, b.topic, b.partition, b.replica))) AS same,

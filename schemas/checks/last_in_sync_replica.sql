@@ -12,7 +12,7 @@ SELECT
        WHEN max(CASE WHEN NOT s.ended THEN s.until END) >= min(s.since) + INTERVAL 5 MINUTES THEN 'error' ELSE 'warning' END AS severity,
   CASE WHEN count(DISTINCT s.topic) = 1 THEN min(s.topic) END AS topic, CASE WHEN count(DISTINCT struct(s.topic, s.partition)) = 1 THEN min(s.partition) END AS partition,
   s.replica, s.replica AS node, min(s.since) AS first_seen, max(s.until) AS last_seen, bool_and(s.ended) AS ended,
-  concat('at least ', count(DISTINCT struct(s.topic, s.partition)), ' partition(s) on broker ', s.replica, ' alone') AS thing,
+  concat('at least ', counted(count(DISTINCT struct(s.topic, s.partition)), 'partition'), ' on broker ', s.replica, ' alone') AS thing,
   concat('Broker ', s.replica, ' held the only replica in sync of ', when_told(count(DISTINCT struct(s.topic, s.partition)), count(*), min(concat(s.topic, '-', s.partition)), bool_and(s.is_begin_seen), min(s.since), bool_and(s.ended), bool_and(s.is_end_seen), max(s.until)),
          '; not in sync: ', array_join(array_sort(array_distinct(flatten(collect_list(s.missing)))), ', '), '.', coalesce(
            outage_told(s.cause_broker, s.cause_how, s.cause_since, max(s.cause_until), bool_and(s.cause_end_seen)),

@@ -26,7 +26,7 @@ SELECT
   CASE WHEN count(DISTINCT s.node) = 1 THEN max(s.node) END AS node,
   min(s.ts) AS first_seen, max(s.ts) AS last_seen, false AS ended,
   concat(s.topic, '-', s.partition, ' at partition epoch ', s.partition_epoch) AS thing,
-  concat(count(*), ' line(s) about ', s.topic, '-', s.partition, ' say what the metadata log does not have at partition epoch ',
+  concat(counted(count(*), 'line'), ' about ', s.topic, '-', s.partition, ' said what the metadata log does not have at partition epoch ',
          s.partition_epoch, '; an example: ', substring(min(s.raw), 1, 300)) AS detail,
   concat_ws('|', s.topic, s.partition, s.partition_epoch) AS same,
   slice(array_sort(collect_set(s.record_id)), 1, 20) AS evidence

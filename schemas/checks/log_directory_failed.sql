@@ -28,7 +28,7 @@ SELECT
   CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, b.node,
   b.since AS first_seen, coalesce(b.until, k.now) AS last_seen, b.until IS NOT NULL AS ended,
   concat(right(b.dir, 120), ' of broker ', b.node) AS thing,
-  concat('Broker ', b.node, ' lost ', right(b.dir, 200), ' at ', date_format(b.since, 'yyyy-MM-dd HH:mm:ss'), ' with ', size(b.held), ' replica(s)',
+  concat('Broker ', b.node, ' lost ', right(b.dir, 200), ' at ', date_format(b.since, 'yyyy-MM-dd HH:mm:ss'), ' with ', counted(size(b.held), 'replica'),
          CASE WHEN b.until IS NOT NULL THEN concat('; it was restarted and served from ', date_format(b.until, 'yyyy-MM-dd HH:mm:ss'), ' on.')
               ELSE '; no restart of it is logged since.' END) AS detail,
   concat_ws('|', b.node, b.dir, b.first_record) AS same, b.evidence,

@@ -45,7 +45,7 @@ SELECT
   CAST(NULL AS INT) AS replica, m.node, m.before AS first_seen, m.ts AS last_seen, false AS ended,
   concat('node ', m.node) AS thing,
   concat('Nothing of node ', m.node, ' is in these logs between ', date_format(m.before, 'yyyy-MM-dd HH:mm:ss'), ' and ', date_format(m.ts, 'yyyy-MM-dd HH:mm:ss'),
-         ', though other nodes wrote for ', floor(a.minutes), ' minutes of it and tell at least ', m.times, ' time(s) that it led or was spoken to then.') AS detail,
+         ', though other nodes wrote for ', floor(a.minutes), ' minutes of it and tell at least ', counted(m.times, 'time'), ' that it led or was spoken to then.') AS detail,
   concat_ws('|', m.node, m.record_before) AS same,
   array_distinct(concat(array(m.record_before, m.record_id), m.records)) AS evidence
 FROM missed m

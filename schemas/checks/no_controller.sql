@@ -69,7 +69,7 @@ SELECT
   g.cluster, g.incarnation, CASE WHEN bool_or(g.until IS NULL) THEN 'critical' ELSE 'error' END AS severity,
   CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, CASE WHEN count(DISTINCT g.node) = 1 THEN max(g.node) END AS node,
   min(g.since) AS first_seen, max(coalesce(g.until, k.now)) AS last_seen, bool_and(g.until IS NOT NULL) AS ended,
-  concat(min_by(g.thing, g.since), CASE WHEN count(*) > 1 THEN concat(' and ', count(*) - 1, ' more time(s)') ELSE '' END) AS thing,
+  concat(min_by(g.thing, g.since), CASE WHEN count(*) > 1 THEN concat(' and ', counted(count(*) - 1, 'more time')) ELSE '' END) AS thing,
   concat(min_by(g.detail, g.since), CASE WHEN count(*) > 1 THEN concat(' So it was ', count(*), ' times on ', date_format(min(g.since), 'yyyy-MM-dd'), ', for up to ',
          max(unix_seconds(coalesce(g.until, k.now)) - unix_seconds(g.since)), ' s.') ELSE '' END) AS detail,
   min_by(g.same, g.since) AS same, slice(array_distinct(flatten(collect_list(g.evidence))), 1, 20) AS evidence

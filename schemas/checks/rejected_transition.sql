@@ -13,7 +13,7 @@ SELECT
   min(e.ts) AS first_seen, max(e.ts) AS last_seen, false AS ended,
   concat(CASE WHEN e.replica IS NULL THEN '' ELSE concat('replica ', e.replica, ' of ') END, e.topic, '-', e.partition, ': ',
          e.from_state, ' -> ', e.to_state) AS thing,
-  concat('Refused ', count(*), ' time(s): ', max(e.error_message),
+  concat('Refused ', counted(count(*), 'time'), ': ', max(e.error_message),
          CASE WHEN known_before_2_3 THEN '. Kafka before 2.3 refuses this on every deletion of a topic with a replica on a dead broker; '
               || 'the deletion goes on when the broker is back.'
               WHEN asked_again THEN '. A controller that takes over a running reassignment asks for its added replicas once more.'

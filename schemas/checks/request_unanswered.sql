@@ -53,7 +53,7 @@ SELECT
   CASE WHEN count(DISTINCT r.topic, r.partition) = 1 THEN min(r.partition) END AS partition, CAST(NULL AS INT) AS replica, r.broker AS node,
   min(r.ts) AS first_seen, max(r.ts) AS last_seen, max(r.ts) < max(k.now) - INTERVAL 1 HOUR AS ended,
   concat(r.request, ' of broker ', r.broker, ', ', r.error_code) AS thing,
-  concat('Broker ', r.broker, coalesce(concat(', or broker ', max(a.others), ', which registered at the same address (', max(a.address), '),'), ''), ' met ', count(*), ' request(s) ', r.request, ' with ', r.error_code, ', from ', date_format(min(r.ts), 'yyyy-MM-dd HH:mm:ss'), ' to ',
+  concat('Broker ', r.broker, coalesce(concat(', or broker ', max(a.others), ', which registered at the same address (', max(a.address), '),'), ''), ' met ', counted(count(*), concat(r.request, ' request')), ' with ', r.error_code, ', from ', date_format(min(r.ts), 'yyyy-MM-dd HH:mm:ss'), ' to ',
          date_format(max(r.ts), 'yyyy-MM-dd HH:mm:ss'), coalesce(concat(', ', min(concat(r.topic, '-', r.partition)), ' for one'), ''), '. It is not known to have been down then.',
          CASE WHEN max(a.others) IS NULL THEN '' ELSE ' Two brokers at one address is a fault by itself: what is meant for one reaches the other.' END) AS detail,
   concat_ws('|', r.broker, r.request, r.error_code) AS same,

@@ -28,7 +28,7 @@ SELECT
   CAST(NULL AS INT) AS replica, c.node, min(c.ts) AS first_seen, max(c.ts) AS last_seen,
   max(c.ts) < max(k.now) - INTERVAL 1 HOUR AS ended,
   concat('broker ', c.node, ' in epoch ', c.controller_epoch) AS thing,
-  concat('Broker ', c.node, ' wrote ', count(*), ' line(s) about partitions in controller epoch ', c.controller_epoch, ', up to ',
+  concat('Broker ', c.node, ' wrote ', counted(count(*), 'line'), ' about partitions in controller epoch ', c.controller_epoch, ', up to ',
          round(max(unix_millis(c.ts) - unix_millis(c.elected_at)) / 1000), ' s after broker ', max(c.successor), ' had been elected for epoch ',
          max(c.next_epoch), ' at ', date_format(max(c.elected_at), 'yyyy-MM-dd HH:mm:ss'),
          CASE WHEN max(r.times) IS NULL THEN '.' ELSE concat('; brokers refused ', max(r.times), ' of its requests.') END) AS detail,

@@ -21,7 +21,7 @@ SELECT
   min(r.since) AS first_seen, max(r.until) AS last_seen, max(r.until) < max(k.now) - INTERVAL 10 MINUTES AS ended,
   concat('broker ', r.node) AS thing,
   concat('Broker ', r.node, ' was refused ', sum(r.times), ' times from ', date_format(min(r.since), 'yyyy-MM-dd HH:mm:ss'), ' to ',
-         date_format(max(r.until), 'yyyy-MM-dd HH:mm:ss'), ' when it wanted to change the ISR of ', count(*), ' partition(s), ',
+         date_format(max(r.until), 'yyyy-MM-dd HH:mm:ss'), ' when it wanted to change the ISR of ', counted(count(*), 'partition'), ', ',
          min(concat(r.topic, '-', r.partition)), ' for one.') AS detail,
   concat_ws('|', r.node, min_by(r.record_id, r.since)) AS same,
   slice(flatten(collect_list(r.records)), 1, 20) AS evidence,

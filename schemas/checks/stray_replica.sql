@@ -24,7 +24,7 @@ SELECT
   CASE WHEN count(*) = 1 THEN min(s.partition) END AS partition, s.node AS replica, s.node,
   min(s.ts) AS first_seen, max(s.ts) AS last_seen, false AS ended,
   concat(min(concat(s.topic, '-', s.partition)), CASE WHEN count(*) > 1 THEN concat(' and at least ', count(*) - 1, ' more') ELSE '' END, ' on broker ', s.node) AS thing,
-  concat('Broker ', s.node, ' still held at least ', count(*), ' replica(s) that it had found to be stray, could not delete, or was told in vain to delete, at ', date_format(max(s.ts), 'yyyy-MM-dd HH:mm:ss'), ': ',
+  concat('Broker ', s.node, ' still held at least ', counted(count(*), 'replica'), ' that it had found to be stray, could not delete, or was told in vain to delete, at ', date_format(max(s.ts), 'yyyy-MM-dd HH:mm:ss'), ': ',
          array_join(slice(array_sort(collect_list(concat(s.topic, '-', s.partition))), 1, 10), ', '),
          CASE WHEN count(*) > 10 THEN ', ..' ELSE '' END, '. That their files were deleted no line was found to tell.') AS detail,
   concat_ws('|', s.node, min(concat(s.topic, '-', s.partition))) AS same,

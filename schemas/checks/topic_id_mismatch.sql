@@ -24,7 +24,7 @@ SELECT
   CAST(NULL AS INT) AS replica, l.node, min(l.since) AS first_seen, max(l.until) AS last_seen,
   max(l.until) < max(k.now) - INTERVAL 1 HOUR AS ended,
   concat(l.topic, ' on broker ', l.node) AS thing,
-  concat('Broker ', l.node, ' refused ', count(*), ' partition(s) of ', l.topic, ' for their topic id, from ',
+  concat('Broker ', l.node, ' refused ', counted(count(*), 'partition'), ' of ', l.topic, ' for their topic id, from ',
          date_format(min(l.since), 'yyyy-MM-dd HH:mm:ss'), ' to ', date_format(max(l.until), 'yyyy-MM-dd HH:mm:ss'), '.') AS detail,
   concat_ws('|', l.node, l.topic) AS same,
   slice(array_distinct(flatten(collect_list(l.records))), 1, 20) AS evidence,

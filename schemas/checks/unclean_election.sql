@@ -61,10 +61,10 @@ SELECT
   CASE WHEN count(*) = 1 THEN min(t.partition) END AS partition, CAST(NULL AS INT) AS replica, CASE WHEN count(DISTINCT t.leader) = 1 THEN min(t.leader) END AS node,
   min(t.at) AS first_seen, max(t.at) AS last_seen, false AS ended,
   concat(min(concat(t.topic, '-', t.partition)), CASE WHEN count(*) > 1 THEN concat(' and at least ', count(*) - 1, ' more') ELSE '' END) AS thing,
-  concat('Broker ', array_join(array_sort(collect_set(t.leader)), ', '), ' became leader of at least ', count(*), ' partition(s) at ', date_format(min(t.at), 'yyyy-MM-dd HH:mm:ss'),
+  concat('Broker ', array_join(array_sort(collect_set(t.leader)), ', '), ' became leader of at least ', counted(count(*), 'partition'), ' at ', date_format(min(t.at), 'yyyy-MM-dd HH:mm:ss'),
          ' without being in sync: ', array_join(slice(array_sort(collect_list(concat(t.topic, '-', t.partition))), 1, 10), ', '),
          CASE WHEN count(*) > 10 THEN ', ..' ELSE '' END,
-         CASE WHEN sum(t.records_lost) > 0 THEN concat('. At least ', sum(t.records_lost), ' committed record(s) are lost.')
+         CASE WHEN sum(t.records_lost) > 0 THEN concat('. Lost: at least ', counted(sum(t.records_lost), 'committed record'), '.')
               ELSE '. The logs do not tell how much is lost.' END) AS detail,
   min_by(get(t.records, 0), struct(t.at, t.topic, t.partition)) AS same,
   slice(array_distinct(flatten(collect_list(t.evidence))), 1, 20) AS evidence,

@@ -33,7 +33,7 @@ SELECT
   l.cluster, l.incarnation, CASE WHEN bool_or(NOT l.ended) THEN 'error' ELSE 'warning' END AS severity,
   CASE WHEN count(DISTINCT l.topic) = 1 THEN min(l.topic) END AS topic, CASE WHEN count(DISTINCT struct(l.topic, l.partition)) = 1 THEN min(l.partition) END AS partition,
   l.replica, l.replica AS node, min(l.begun) AS first_seen, max(l.until) AS last_seen, bool_and(l.ended) AS ended,
-  concat('broker ', l.replica, ' in at least ', count(DISTINCT struct(l.topic, l.partition)), ' partition(s)') AS thing,
+  concat('broker ', l.replica, ' in at least ', counted(count(DISTINCT struct(l.topic, l.partition)), 'partition')) AS thing,
   concat('Replica ', l.replica, ' was missing from the ISR of ', when_told(count(DISTINCT struct(l.topic, l.partition)), count(*), min(concat(l.topic, '-', l.partition)), bool_and(l.is_begin_seen OR l.begun > l.since), min(l.begun), bool_and(l.ended), bool_and(l.is_end_seen), max(l.until)), '.',
          CASE WHEN max(d.node) IS NOT NULL THEN ' A log directory of its broker has failed.'
               WHEN max(greatest(l.cause_until, l.back_at)) IS NOT NULL THEN concat(' Its broker had been down and was back by ', date_format(max(greatest(l.cause_until, l.back_at)), 'yyyy-MM-dd HH:mm:ss'), '.')
