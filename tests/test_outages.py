@@ -408,6 +408,8 @@ def test_a_registration_that_the_controller_fails_to_add() -> None:
     assert brief(outages([*up, *again, failed, back])) == [(1, 60, 900, "crashed")]
     facts = ClusterFacts.of(Summary.of([*up, *again, failed]))
     assert brief(facts.outages(1)) == [(1, 60, None, "crashed")]
+    forged = told(90, "broker_change", 2, brokers=[2], text=f"Newly added brokers: {'1' * 9999}, deleted brokers: ")
+    assert brief(outages([*up, forged, failed])) == [(1, 60, None, "session_lost")]
 
 
 def test_a_controller_that_asks_itself_to_stop_several_times() -> None:

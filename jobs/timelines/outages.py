@@ -30,7 +30,7 @@ CLEAN, UNCLEAN = "clean", "unclean"
 IN_VAIN = "in_vain"
 _TAKEN = "all of the SocketServer Acceptors"
 # those that are new in a list that changes
-_ADDED = re.compile(r"Newly added brokers: (\d+(?:,\d+)*), deleted")
+_ADDED = re.compile(r"Newly added brokers: (\d{1,9}(?:,\d{1,9})*), deleted", re.ASCII)
 # these do not show that its own life was logged by then
 _ASIDE = _MISSING | frozenset({KNOWN, WORKING, CLEAN, UNCLEAN, IN_VAIN})
 
