@@ -206,9 +206,9 @@ def as_text(told: Told, outcomes: list[Any], tables: str, notes: Sequence[str] =
         words = of_each_severity([f for f in current if f["cluster"] == outcome.cluster])
         quiet = f"; {silenced[outcome.cluster]} silenced" if silenced[outcome.cluster] else ""
         lines.append(f"{outcome.cluster}: {words or 'no findings'}{quiet}")
-        lines.append(f"  {_summary(counts)}; {counts.get('records', 0):,} records, {counts.get('recognised', 0):,} recognised"
-                     f"{', ' + format(counts['unrecognised'], ',') + ' unrecognised' if counts.get('unrecognised') else ''}"
-                     f"{', ' + format(counts['drifted'], ',') + ' drifted' if counts.get('drifted') else ''}")  # fmt: skip
+        told_of = [f"{counts.get(name, 0):,} {name}" for name in ("records", "recognised")]
+        told_of += [f"{counts[name]:,} {name}" for name in ("unrecognised", "drifted") if counts.get(name)]
+        lines.append("  " + "; ".join(filter(None, [_summary(counts), ", ".join(told_of)])))
     for heading, some in (("", current), ("Over by now:", resolved)):
         causes = by_cause(some)
         loud = [cause for cause in causes if cause[0]["severity"] != "info"]
