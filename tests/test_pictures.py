@@ -172,6 +172,7 @@ TABLES = {
         "cluster": "STRING", "incarnation": "INT", "topic": "STRING", "partition": "INT", "step": "INT", "valid_from": "TIMESTAMP", "valid_to": "TIMESTAMP",
         "leader": "INT", "isr": "ARRAY<INT>", "replicas": "ARRAY<INT>", "adding_replicas": "ARRAY<INT>", "removing_replicas": "ARRAY<INT>", "reassignment_phase": "STRING",
     },
+    "audited_partitions_now": {"cluster": "STRING", "replicas": "ARRAY<INT>"},
     "audited_replica_timeline": {
         "cluster": "STRING", "incarnation": "INT", "topic": "STRING", "partition": "INT", "replica": "INT", "step": "INT", "state": "STRING", "valid_from": "TIMESTAMP",
         "valid_to": "TIMESTAMP",
@@ -212,6 +213,7 @@ def test_what_tables_hold(spark: Any) -> None:
         }
         for n, since, until, leader, isr in steps
     ]
+    rows["audited_partitions_now"] = [{"cluster": "payments", "replicas": [3, 1]}]
     rows["audited_reassignments"] = [
         {"cluster": "payments", "started_at": str(at(0)), "completed_at": str(at(15)), "outcome": "completed"}
     ]
