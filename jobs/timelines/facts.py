@@ -447,6 +447,7 @@ def _of_all(facts: ClusterFacts, ts: int, known: ClusterFacts | None = None) -> 
             [one for one in facts[number].elected if one[2] <= ts],
             [(since, min(until, ts)) for since, until in facts[number].heard if since <= ts],
             facts[number].kraft.up_to(ts),
+            facts[number].tracers & nodes,
             {file: at for file, at in facts[number].kraft.snapshots.items() if any(file == one for _, one in of.files)},
         )
         for number in (known or facts).numbers
@@ -454,4 +455,4 @@ def _of_all(facts: ClusterFacts, ts: int, known: ClusterFacts | None = None) -> 
     starts = [(one.starts, one.numbers) if one.starts or len(facts.of_name) > 1 else () for one in facts.of_name]
     since = facts.summary.changes_since
     heard = {at for at in of.checkpoints if since is not None and since <= at}
-    return starts, facts.kraft_since, heard, files, {place for place in facts.summary.tracers if place[1] in nodes}, by_number
+    return starts, facts.kraft_since, heard, files, by_number
