@@ -16,7 +16,7 @@ from functools import partial, reduce
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 import schemas
@@ -247,7 +247,7 @@ def note(store: Store, made: Made, asked: str, configured: Mapping[str, str]) ->
         return  # nothing was recognised
     versions = (CODE_VERSION, made.events_version, made.passed_over_version)
     rows = [(name, one.to_json(), *versions, asked, configured.get(name, "")) for name, one in made.facts.items()]
-    store.replace("cluster_facts", made.facts, _frame(store.spark, "cluster_facts", rows))
+    store.replace("cluster_facts", made.facts, store.spark.createDataFrame(_rows("cluster_facts", rows)))
 
 
 def naive(microseconds: int) -> datetime | None:
@@ -333,12 +333,12 @@ def _read_often(tables: Mapping[str, DataFrame], computed: Collection[str] = ())
     return dict(zip(tables, run_concurrently(*once), strict=True))
 
 
-def _frame(spark: SparkSession, table: str, rows: Iterable[tuple[Any, ...]]) -> DataFrame:
+def _rows(table: str, rows: Iterable[tuple[Any, ...]]) -> pa.Table:
     """Rows of a table. rows: values of its columns, time stamps as microseconds."""
     kinds = schemas.columns(table)
     columns = list(zip(*rows, strict=True)) or [()] * len(kinds)
     arrays = [folding.array(values, folding.ARROW_TYPES[kind]) for values, kind in zip(columns, kinds.values(), strict=True)]
-    return spark.createDataFrame(pa.table(arrays, names=list(kinds)))
+    return pa.table(arrays, names=list(kinds))
 
 
 # -- what all partitions of a cluster share ------------------------------------------------------------------
@@ -396,31 +396,39 @@ def _correct_incarnations(store: Store, night: Night, facts: Mapping[str, Cluste
     several = {name for name in facts if len(facts[name].numbers) > 1 or (name in before and len(before[name].numbers) > 1)}
     if not several:
         return False
-    corrected = False
-    for name in sorted(several):
-        rows, span = store.rows_of("events", [name]), "true"
-        if name not in anew:
-            times = (
-                night.events.filter(F.col("cluster") == name).agg(F.min("ts").alias("first"), F.max("ts").alias("last")).first()
-            )
-            assert times is not None
-            span = f"(t.ts IS NULL OR t.ts BETWEEN {moment(times.first)} AND {moment(times.last)})"
-            rows = rows.alias("t").filter(span)
-        numbered = _incarnations(rows, facts[name], is_small=night.is_small).localCheckpoint()
-        if not numbered.isEmpty():
-            corrected = True
-            store.set_matching("events", f"t.cluster = {quoted(name)} AND {span}", numbered, EVENT)
-    return corrected
+    condition = _where_new(night, several, several.intersection(anew))
+    rows = store.rows_of("events", several).alias("t").filter(condition)
+    numbered = computed_once(_incarnations(rows, {name: facts[name] for name in several}, is_small=night.is_small))
+    if numbered.isEmpty():
+        return False
+    store.set_matching("events", condition, numbered, EVENT)
+    return True
 
 
-def _incarnations(rows: DataFrame, facts: ClusterFacts, *, is_small: bool) -> DataFrame:
-    """record_id, item, incarnation of rows of `events` of one cluster that have another one."""
+def _where_new(night: Night, clusters: Iterable[str], anew: Collection[str]) -> str:
+    """A condition for table t that holds for all rows of the time that new events are of. anew: clusters all of whose rows are new."""
+    continued = sorted(set(clusters) - set(anew))
+    conditions = [f"t.{in_clusters(anew)}"] if anew else []
+    if continued:
+        times = (
+            night.events.filter(in_clusters(continued))
+            .groupBy("cluster")
+            .agg(F.min("ts").alias("first"), F.max("ts").alias("last"))
+        )
+        spans = {row.cluster: f"t.ts BETWEEN {moment(row.first)} AND {moment(row.last)}" for row in times.collect() if row.first}
+        conditions += [f"t.cluster = {quoted(name)} AND (t.ts IS NULL OR {spans.get(name, 'false')})" for name in continued]
+    return f"({' OR '.join(conditions)})"
+
+
+def _incarnations(rows: DataFrame, facts: Mapping[str, ClusterFacts], *, is_small: bool) -> DataFrame:
+    """record_id, item, incarnation of rows of `events` that have another one."""
     names = ("record_id", "item", "node", "file", "ts")
     given = rows.select("cluster", "incarnation", *names)
 
     def numbered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            numbers = [facts.incarnation_of(event) for _, event in folding.events_of([batch.drop_columns("incarnation")], names)]
+            events = folding.events_of([batch.drop_columns("incarnation")], names)
+            numbers = [facts[cluster].incarnation_of(event) for cluster, event in events]
             yield pa.record_batch(
                 [batch["record_id"], batch["item"], pa.array(numbers, pa.int32()), batch["incarnation"]],
                 names=["record_id", "item", "incarnation", "before"],
@@ -621,9 +629,8 @@ def _write_cluster_tables(store: Store, facts: Mapping[str, ClusterFacts]) -> No
     held = store.rows_of("partition_states", facts).filter("breaks IS NOT NULL").select(*folding.PARTITION, "breaks")
     for cluster, *key, text in held.collect():
         breaks.setdefault(cluster, []).extend((PartitionKey(*key), Break.of(one)) for one in json.loads(text))
-    _replace_few(store, "controllers", facts, [(name, *row) for name, one in facts.items() for row in controllers(one)])
+    terms = [(name, *row) for name, one in facts.items() for row in controllers(one)]
     found = [(name, *row) for name, one in facts.items() for row in discontinuities(breaks.get(name, []), one)]
-    _replace_few(store, "discontinuities", facts, found)
     assigned = _assigned_brokers(store, facts)
     gone = [
         (name, number, *outage)
@@ -631,7 +638,8 @@ def _write_cluster_tables(store: Store, facts: Mapping[str, ClusterFacts]) -> No
         for number in one.events_by_number
         for outage in one.outages(number, assigned.get((name, number)))
     ]
-    _replace_few(store, "broker_outages", facts, gone)
+    told = {"controllers": terms, "discontinuities": found, "broker_outages": gone}
+    run_concurrently(*(partial(_replace_few, store, table, facts, rows) for table, rows in told.items()))
 
 
 def _assigned_brokers(store: Store, facts: Mapping[str, ClusterFacts]) -> dict[tuple[str, int], dict[int, int | None]]:
@@ -644,8 +652,8 @@ def _assigned_brokers(store: Store, facts: Mapping[str, ClusterFacts]) -> dict[t
         (*key, broker) for key, brokers in found.items() if key[0] in facts for broker in facts[key[0]].left_out(key[1], brokers)
     ]
     if asked:
-        frame = store.spark.createDataFrame(asked, "cluster STRING, incarnation INT, replica INT")
         names = ["cluster", "incarnation", "replica"]
+        frame = store.spark.createDataFrame(pa.table(list(zip(*asked, strict=True)), names=names))
         rows = store.rows_of("replica_timeline", facts).join(F.broadcast(frame), names)
         first = F.unix_micros(F.min("valid_from")).alias("since")
         for cluster, number, broker, since in rows.groupBy(*names).agg(first).collect():
@@ -657,18 +665,16 @@ def _replace_few(
     store: Store, table: str, clusters: Iterable[str], rows: list[tuple[Any, ...]], kept: DataFrame | None = None
 ) -> None:
     """Replaces the rows of clusters, of a table that has few; writes nothing where they are the same. kept: rows that stay, too."""
-    frame = _frame(store.spark, table, rows)
+    new = _rows(table, rows)
     if store.has_none(table):
         if rows:
-            store.replace(table, clusters, frame)
+            store.replace(table, clusters, store.spark.createDataFrame(new))
         return
     if kept is not None:
-        frame = kept.unionByName(frame)
-    old, new = (
-        sorted(map(repr, one.select(*schemas.columns(table)).collect())) for one in (store.rows_of(table, clusters), frame)
-    )
-    if old != new:
-        store.replace(table, clusters, frame)
+        new = pa.concat_tables([new, kept.select(*new.column_names).toArrow().cast(new.schema)])
+    old = store.rows_of(table, clusters).select(*new.column_names).toArrow().cast(new.schema)
+    if sorted(map(repr, old.to_pylist())) != sorted(map(repr, new.to_pylist())):
+        store.replace(table, clusters, store.spark.createDataFrame(new))
 
 
 def _write_deletions(store: Store, night: Night, facts: Mapping[str, ClusterFacts], anew: frozenset[str]) -> None:

@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -75,11 +76,13 @@ def of_logs(events: DataFrame) -> DataFrame:
 def computed_once(rows: DataFrame) -> DataFrame:
     """The same rows, however often they are read: in the plan where they are few, else kept by Spark's workers."""
     # not persist: a query over a plan with lambdas does not find again what is cached of it
-    return in_plan(rows.localCheckpoint(eager=False))
+    return rows if rows.isLocal() else in_plan(rows.localCheckpoint(eager=False))
 
 
 def in_plan(rows: DataFrame) -> DataFrame:
     """The same rows, in the plan where they are few."""
+    if rows.isLocal():
+        return rows
     few = rows.limit(MOST_IN_PLAN + 1).toArrow()
     return rows.sparkSession.createDataFrame(few) if few.num_rows <= MOST_IN_PLAN else rows
 
@@ -113,12 +116,18 @@ class Store:
         """
         definitions = schemas.statements("tables")
         with ThreadPoolExecutor(4) as pool:
-            # the first query of a JVM takes seconds; meanwhile the others are opened
-            pool.submit(lambda: self.exists("events") and self.table("events").filter("cluster = ''").isEmpty())
+            # meanwhile the others are opened
+            pool.submit(self._query_first)
             derived = list(pool.map(self._open, definitions))
         if any(derived) and not all(some in self._created for some in ("cluster_facts", "events")):
             # from them the next timelines would be continued
             self.delete("cluster_facts", "true")
+
+    def _query_first(self) -> None:
+        """Looks for nothing in `events`: the first query of a JVM, and the first join, take seconds."""
+        if self.exists("events"):
+            none = self.spark.createDataFrame(pa.table({"record_id": [""]}))
+            self.table("events").filter("cluster = ''").join(none, "record_id", "left_semi").collect()
 
     def _open(self, definition: schemas.Statement) -> bool:
         """Whether a derived table was made anew."""
@@ -253,7 +262,7 @@ class Store:
         """Gives rows the values of those with the same keys. condition: what holds for them at any rate, of table t, so that files are skipped."""
         same = " AND ".join([*(f"t.{name} = v.{name}" for name in keys), condition])
         others = {name: F.col(f"v.{name}") for name in values.columns if name not in keys}
-        self._delta(table).alias("t").merge(F.broadcast(values).alias("v"), same).whenMatchedUpdate(set=others).execute()
+        self._delta(table).alias("t").merge(values.alias("v"), same).whenMatchedUpdate(set=others).execute()
 
     def update(self, table: str, condition: Column, values: dict[str, Column]) -> None:
         """Gives the rows for which a condition holds other values."""
