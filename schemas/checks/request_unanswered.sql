@@ -46,6 +46,10 @@ WITH connected AS (
   LEFT ANTI JOIN audited_events d ON d.cluster = s.cluster AND d.incarnation = s.incarnation AND d.node = s.node AND d.topic = s.topic AND d.partition = s.partition
     AND d.ts BETWEEN s.ts - INTERVAL 1 SECOND AND s.ts + make_dt_interval(0, 0, 0, request_seconds(s.cluster, s.topic))
     AND d.record_id <> s.record_id
+    -- the request itself, and what it knows of the partition otherwise
+    AND NOT (d.event_type = 'leader_and_isr_received' AND d.ts <= s.ts) AND d.event_type NOT LIKE 'leader_info_cached%'
+  LEFT ANTI JOIN audited_broker_outages o ON o.cluster = s.cluster AND o.incarnation = s.incarnation AND o.broker = s.node
+    AND o.since <= s.ts + make_dt_interval(0, 0, 0, request_seconds(s.cluster, s.topic)) AND coalesce(o.until >= s.ts, true)
   WHERE s.event_type = 'become_started' AND s.node IS NOT NULL
 )
 SELECT
