@@ -17,6 +17,7 @@ from jobs.partition_spells import partition_spells
 from jobs.store import computed_once, moment, quoted, run_concurrently
 from jobs.timelines import ClusterFacts
 from jobs.tool_outputs import ToolOutput
+from parsers.definitions import INPUT_TABLES
 
 AUDITED = (
     "events", "partition_timeline", "replica_timeline", "reassignments", "topic_deletions", "controllers", "discontinuities",
@@ -103,9 +104,15 @@ def still(before: DataFrame) -> DataFrame:
 
 
 def present(spark: SparkSession) -> set[str]:
-    """What a check may be about `only`: the event types and the kinds of spells that there are."""
-    kinds = "SELECT event_type AS kind FROM audited_events UNION ALL SELECT kind FROM partition_spells"
-    row = spark.sql(f"SELECT collect_set(kind) AS kinds FROM ({kinds})").first()
+    """What a check may be about `only`: the event types, the kinds of spells and the states of replicas that there are, INPUT_TABLES that have rows."""
+    kinds = [
+        "SELECT event_type AS kind FROM audited_events",
+        "SELECT kind FROM partition_spells",
+        "SELECT state AS kind FROM audited_replica_timeline WHERE valid_to IS NULL",
+        "(SELECT 'drifted' AS kind FROM audited_events WHERE drifted LIMIT 1)",
+        *(f"(SELECT {quoted(table)} AS kind FROM audited_{table} LIMIT 1)" for table in INPUT_TABLES),
+    ]
+    row = spark.sql(f"SELECT collect_set(kind) AS kinds FROM ({' UNION ALL '.join(kinds)})").first()
     assert row is not None
     return set(row.kinds)
 
@@ -184,7 +191,7 @@ class Violations:
 def violations(spark: SparkSession, given: Collection[str] = ()) -> Violations:
     """Runs the checks; one that fails costs no other its findings.
 
-    given: what there is of `present`, and of metadata_log, cluster_ids; a check that is about some `only` is left out without them.
+    given: what there is of `present`, and of metadata_log, cluster_ids, slos; a check that is about some `only` is left out without them.
     """
     active = [check for check in schemas.statements("checks") if _is_given(check, given)]
     failed: dict[str, str] = {}

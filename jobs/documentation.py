@@ -37,9 +37,9 @@ def dictionary() -> str:
 
 
 def checks() -> str:
-    """Every check with its severity, title and reason."""
+    """Every check with its severity, or what decides on it, its title and its reason."""
     rows = [
-        f"| `{check.name}` | {check.header['severity']} | {_cell(check.header['title'])} | {_cell(check.header['why'])} |"
+        f"| `{check.name}` | {_cell(check.header.get('levels', check.header['severity']).rstrip('.'))} | {_cell(check.header['title'])} | {_cell(check.header['why'])} |"
         for check in schemas.statements("checks")
     ]
     return "| check | severity | | why |\n|---|---|---|---|\n" + "\n".join(rows)

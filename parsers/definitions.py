@@ -21,7 +21,9 @@ CHECK_COLUMNS = (
 CHECK_ALSO = ("subjects", "outage")
 # what a check may be about `only`, beside event types: kinds of spells (jobs.timelines.spells), kinds of input
 SPELLS = ("leaderless", "out_of_sync", "last_in_sync", "below_min_isr", "not_preferred")
-INPUTS = ("metadata_log", "cluster_ids")
+INPUTS = ("metadata_log", "cluster_ids", "drifted", "slos")
+# tables of which a check may be about the rows `only`
+INPUT_TABLES = ("reassignments", "topic_deletions", "discontinuities", "broker_outages", "checkpoints")
 CONTRACT_KEYS = {"unique", "one_of", "never"}
 WORD_KEYS = {"type", "comment"}
 VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?")
@@ -226,9 +228,16 @@ def check_problems(checks: Iterable[schemas.Statement], known: list[str]) -> lis
         declared = check.header.get("thresholds")
         if declared is not None and not re.fullmatch(r"[a-z_]+=\d+(, [a-z_]+=\d+)*", declared):
             found.append(f"{where}: thresholds are written name=number, with commas between them")
-        if nothing := check.listed("only") - {*SPELLS, *INPUTS, *(rule.name for rule in built_in().rules)}:
-            found.append(f"{where}: only: no event type, spell or kind of input is called {', '.join(sorted(nothing))}")
-        if unknown := set(check.header) - {*CHECK_HEADER, "also", "only", "thresholds"}:
+        states = {move.to_state for move in schemas.moves()}
+        if nothing := check.listed("only") - {
+            *SPELLS,
+            *INPUTS,
+            *INPUT_TABLES,
+            *states,
+            *(rule.name for rule in built_in().rules),
+        }:
+            found.append(f"{where}: only: no event type, spell, state or kind of input is called {', '.join(sorted(nothing))}")
+        if unknown := set(check.header) - {*CHECK_HEADER, "also", "levels", "only", "thresholds"}:
             found.append(f"{where}: unknown header {', '.join(sorted(unknown))}")
         body = re.sub(r"--[^\n]*", "", check.sql)
         given = {name for name in CHECK_ALSO if re.search(rf"(?:\bAS |\w\.){name}\b", body)}

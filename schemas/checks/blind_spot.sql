@@ -1,6 +1,7 @@
 -- severity: info
 -- title: What these logs cannot show
--- why: Some of what this audit looks for is not printed at the level of these logs, so its silence proves nothing. Said once for each cluster.
+-- why: Some of what this audit looks for is not printed at the level of these logs, so its silence proves nothing. Said once for each cluster;
+--   nothing has to be done tonight.
 -- do: log4j 1 - log4j.logger.state.change.logger=TRACE, stateChangeAppender; log4j 2 (4.0 and later) - the logger state.change.logger with
 --   level TRACE. KRaft - org.apache.kafka.controller at DEBUG shows every change of an ISR. And collect server.log beside controller.log and
 --   state-change.log.

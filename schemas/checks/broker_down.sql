@@ -1,14 +1,16 @@
 -- severity: error
+-- levels: critical while partitions have no leader because of it. Info where it was told to stop and is away no longer than a restart may take (no
+--   finding where that took no partition down), where its session was back within half a minute, or where nobody knows since when it was away and it
+--   was back within broker_down_minutes. Else an error while it stays away, or when partitions were without a leader for longer than
+--   leaderless_seconds; a warning when it is over, or when it was told to stop.
 -- title: Broker down
--- why: The broker did not serve. It is critical while partitions have no leader because of it, an error while it stays away or when
---   partitions were without a leader for longer than the threshold, a warning when it is over. A broker that was told to stop is
---   no more than info for as long as a restart may take, and no finding if it took no partition down; a session that is back within half
---   a minute is info. Of a broker that a controller did not find when it had just started nobody knows since when:
---   info where it was back within broker_down_minutes, else a warning when it is over.
+-- why: While a broker is away, what it led is led by others or by nobody, and what it held has a copy less: one more failure may stop writes or lose
+--   data.
 -- do: Start the broker, or look in its own log for why its process or its session ended. The partitions that it led and held are in table
 --   finding_subjects.
 -- same: broker, begin
 -- also: subjects
+-- only: broker_outages
 -- thresholds: broker_down_minutes=5, leaderless_seconds=30
 WITH hit AS (
   SELECT cluster, incarnation, cause_broker, cause_since,

@@ -1,9 +1,11 @@
 -- severity: warning
 -- title: Broker comes and goes
--- why: The broker was lost and came back several times within an hour (broker_outages_per_hour), and no line tells it to stop. Every turn moves leaders and shrinks ISRs.
+-- why: The broker was lost and came back several times within an hour (broker_outages_per_hour), and no line tells it to stop. Every turn moves
+--   leaders and shrinks ISRs, which clients notice.
 -- do: Look for what makes its session end - garbage collections longer than the session timeout, an overloaded controller, a supervisor that
 --   restarts it, a network that drops. Until it is mended, the cluster is better off without it.
 -- same: broker, day
+-- only: broker_outages
 -- thresholds: broker_outages_per_hour=3
 WITH counted AS (
   SELECT o.*, count(*) OVER (

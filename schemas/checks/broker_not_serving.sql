@@ -1,10 +1,12 @@
 -- severity: error
+-- levels: an error while it lasts, a warning when it is over.
 -- title: Broker started and does not serve
 -- why: The process was started, but for longer than broker_start_minutes no line says that it is registered, or in KRaft unfenced. It leads
 --   nothing and is in no ISR, and a look at the process does not show it.
 -- do: Look at the registration in its log - another broker with its id (DUPLICATE_BROKER_REGISTRATION, node already exists), a wrong
 --   cluster id, a log directory that recovers for long, or a controller that it does not reach.
 -- same: broker, begin
+-- only: broker_outages
 -- thresholds: broker_start_minutes=10
 WITH refused AS (
   SELECT cluster, incarnation, coalesce(broker, node) AS broker, ts, record_id, event_type, coalesce(error_code, error_class, CASE WHEN event_type = 'znode_create_failed' THEN 'node already exists' ELSE 'no answer' END) AS why

@@ -4,6 +4,7 @@
 --   about the quorum, and the logs know another leader of that epoch, or that a later one had begun. The logs miss a change, the moment given is wrong, or the output is of another cluster.
 -- do: Compare both sides; see coverage for what these logs cannot show, and give the logs of all brokers.
 -- same: topic, partition, moment
+-- only: checkpoints
 SELECT
   c.cluster, c.incarnation, 'warning' AS severity, c.topic, c.partition, CAST(NULL AS INT) AS replica, CAST(NULL AS INT) AS node,
   c.taken_at AS first_seen, c.taken_at AS last_seen, false AS ended,

@@ -1,12 +1,13 @@
 -- severity: critical
+-- levels: critical while it lasts (a warning for broker_start_minutes after a start); an error when it lasted for broker_down_minutes and is over, a
+--   warning when it was shorter. Info: every broker had been told to stop, or only sessions were lost for less than half a minute.
 -- title: Cluster without a broker
--- why: No broker was left, so nothing could be written or read. It is critical while it lasts (a warning for broker_start_minutes after
---   a start), an error when it lasted for broker_down_minutes and is over, a warning when it was shorter, and info where every broker had
---   been told to stop, or only its session was lost for less than half a minute.
+-- why: No broker was left: nothing could be written or read, and whoever comes back last decides which data is the newest.
 -- do: If nobody meant it, look at what the brokers have in common - power, network, disks, ZooKeeper or the quorum. Start the brokers that
 --   went last first - they hold the newest data.
 -- same: begin
 -- also: subjects
+-- only: broker_outages
 SELECT
   o.cluster, o.incarnation,
   CASE WHEN o.how = 'shut_down' OR b.sessions AND o.until < o.since + INTERVAL 30 SECONDS THEN 'info' WHEN o.until IS NULL AND k.now < b.starting_at + make_dt_interval(0, 0, broker_start_minutes(o.cluster, NULL)) THEN 'warning'

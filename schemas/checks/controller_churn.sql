@@ -1,8 +1,9 @@
 -- severity: warning
+-- levels: a warning; an error from ten times controllers_per_hour on.
 -- title: Controller changes often
--- why: The controller was elected anew several times within an hour (controllers_per_hour), not counting elections after a controller was told to
---   stop, or within a minute after the start of the process that was elected; of a quorum the stop or start of any controller counts so. Every change
---   reads the whole state anew; requests wait meanwhile.
+-- why: The controller was elected anew several times within an hour (controllers_per_hour). Every change reads the whole state anew, and requests
+--   wait meanwhile. Not counted are elections after a controller was told to stop, or within a minute after the start of the process that was
+--   elected; in a quorum the start or stop of any controller counts so.
 -- do: Look at why each one lost it - session expiry (garbage collection, ZooKeeper latency), fetch timeouts in the quorum, restarts.
 -- same: day
 -- thresholds: controllers_per_hour=5

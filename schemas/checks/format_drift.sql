@@ -4,6 +4,7 @@
 --   is missing from the timelines.
 -- do: kafka-audit explain LINE shows how far each rule got; a rule of your own (--rules DIR) reads it, and we would like to know.
 -- same: logger, beginning of the text
+-- only: drifted
 SELECT
   e.cluster, e.incarnation, 'warning' AS severity, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,
   CAST(NULL AS INT) AS replica, CASE WHEN count(DISTINCT e.node) = 1 THEN max(e.node) END AS node,

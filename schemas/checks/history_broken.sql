@@ -4,6 +4,7 @@
 --   that leaves it out, no hour without a file. A part of that log is missing, or was altered.
 -- do: Look for the missing part (a rotated file that was not collected, a full disk). If the file is whole, lines of it were dropped or changed.
 -- same: node, begin
+-- only: discontinuities
 WITH broken AS (
   SELECT d.*, date_trunc('HOUR', d.at) AS hour FROM audited_discontinuities d
   -- 0.8.0 prints no state before that of a replica, and the new state of a partition for the one before

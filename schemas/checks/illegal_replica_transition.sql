@@ -4,6 +4,7 @@
 --   memory and the log of it disagree, or the log has been tampered with.
 -- do: Compare the records around it. A fail-over lets the next controller read the state anew from ZooKeeper.
 -- same: record_id
+-- only: replica_state_changed
 SELECT
   e.cluster, e.incarnation, 'error' AS severity, e.topic, e.partition, e.replica, e.node,
   e.ts AS first_seen, e.ts AS last_seen, false AS ended,

@@ -1,14 +1,15 @@
 -- severity: warning
+-- levels: info while another broker is restarted on purpose, or all stop or start; an error where it goes on after five minutes; else a warning.
 -- title: One replica left in sync
--- why: Of several replicas one alone is in sync, for longer than last_in_sync_seconds. If its broker or disk fails, the partition is
---   unavailable, and what only this replica has is lost if another one is elected. Info while another broker is restarted on purpose, an error where it goes on after five minutes.
+-- why: Of several replicas one alone is in sync, for longer than last_in_sync_seconds. If its broker or disk fails, the partition is unavailable, and
+--   what only this replica has is lost if another one is elected.
 -- do: Do not restart that broker. Bring the others back first, and see below which they are.
 -- same: broker that is left, cause
 -- also: subjects, outage
 -- only: last_in_sync
 -- thresholds: last_in_sync_seconds=30
 SELECT
-  s.cluster, s.incarnation, CASE WHEN s.cause_all_since IS NOT NULL OR s.cause_how IN ('shut_down', 'first_start') AND max(s.until) < min(s.since) + INTERVAL 5 MINUTES THEN 'info'
+  s.cluster, s.incarnation, CASE WHEN (s.cause_how IN ('shut_down', 'first_start') OR s.cause_all_since IS NOT NULL AND s.cause_how <> 'absent') AND max(s.until) < min(s.since) + INTERVAL 5 MINUTES THEN 'info'
        WHEN max(CASE WHEN NOT s.ended THEN s.until END) >= min(s.since) + INTERVAL 5 MINUTES THEN 'error' ELSE 'warning' END AS severity,
   CASE WHEN count(DISTINCT s.topic) = 1 THEN min(s.topic) END AS topic, CASE WHEN count(DISTINCT struct(s.topic, s.partition)) = 1 THEN min(s.partition) END AS partition,
   s.replica, s.replica AS node, min(s.since) AS first_seen, max(s.until) AS last_seen, bool_and(s.ended) AS ended,

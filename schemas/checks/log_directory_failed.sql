@@ -1,4 +1,5 @@
 -- severity: error
+-- levels: critical while all directories of a broker have failed, else an error.
 -- title: Log directory failed
 -- why: A broker took a log directory out of use after an I/O error. All replicas in it are offline until the disk is mended and the broker
 --   restarted; before Kafka 3.7 a KRaft controller is not even told. When the last directory fails, the broker stops.

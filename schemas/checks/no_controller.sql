@@ -1,4 +1,5 @@
 -- severity: critical
+-- levels: critical while it lasts, an error when it is over.
 -- title: No controller
 -- why: The controller's term ended and no line tells of another one for longer than no_controller_seconds; or two brokers and more could not
 --   reach a controller for as long, and no controller wrote anything. Nothing is repaired meanwhile; no leader is elected, no topic created,

@@ -1,7 +1,8 @@
 -- severity: critical
+-- levels: critical while it lasts, an error when it is over.
 -- title: Partition without a leader
--- why: No replica that may lead is alive, so nobody can write to or read from the partition; an error when it is over. What follows from one broker that is down
---   stands there (broker_down); these are the others. Interruptions shorter than leaderless_seconds are not reported.
+-- why: No replica that may lead is alive, so nobody can write to or read from the partition. What follows from one broker that is down stands there
+--   (broker_down); these are the others. Interruptions shorter than leaderless_seconds are not reported.
 -- do: Start a broker of the last ISR. If none can come back, electing a replica that is not in sync loses what it had not copied
 --   (kafka-leader-election --election-type UNCLEAN).
 -- same: last ISR, begin

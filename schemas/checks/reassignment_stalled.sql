@@ -1,12 +1,13 @@
 -- severity: error
+-- levels: an error; a warning where no log that would tell its end goes on for so long.
 -- title: Reassignment does not finish
--- why: A reassignment has been running for longer than reassignment_minutes. Its added replicas do not catch up, or the controller does not
---   complete it. Until it ends the partition keeps old and new replicas, and its topic cannot be deleted. A warning where no log that would
---   tell its end goes on for so long.
+-- why: A reassignment has been running for longer than reassignment_minutes. Its added replicas do not catch up, or the controller does not complete
+--   it. Until it ends the partition keeps old and new replicas, and its topic cannot be deleted.
 -- do: See whether a throttle is too low for the traffic, whether an added broker is down or its disk full; cancel the reassignment if
 --   it is not wanted.
 -- same: topic, partition, begin of the reassignment
 -- also: outage
+-- only: reassignments
 -- thresholds: reassignment_minutes=60
 WITH watched AS (
   -- the last hour in which a node prints what becomes of partitions

@@ -1,11 +1,12 @@
 -- severity: error
+-- levels: an error; a warning for what Kafka before 2.3 does on every deletion of a topic with a replica on a dead broker (OfflineReplica to
+--   ReplicaDeletionIneligible; the deletion waits for the broker); info where a controller that takes over a running reassignment asks once more for
+--   its added replicas.
 -- title: State change refused by the controller itself
--- why: Something asked the controller for a move that its state machine does not have; the state stayed as it was. Up to Kafka 2.2
---   every deletion of a topic with a replica on a dead broker does this (OfflineReplica to ReplicaDeletionIneligible), and it is then
---   a warning: the deletion waits for the broker. A controller that takes over a running reassignment asks once more for the
---   replicas that are being added (to NewReplica), which is refused and harmless: info.
+-- why: Something asked the controller for a move that its state machine does not have. The state stayed as it was, and whoever asked may wait for it.
 -- do: If it is the warning, bring the broker back. Else look at what the controller was doing just before.
 -- same: topic, partition, replica, move
+-- only: replica_state_change_failed, partition_state_change_failed
 SELECT
   e.cluster, e.incarnation,
   CASE WHEN known_before_2_3 THEN 'warning' WHEN asked_again THEN 'info' ELSE 'error' END AS severity,

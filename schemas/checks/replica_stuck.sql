@@ -6,6 +6,7 @@
 -- do: Look in the log of that broker for an error about the partition. A controller fail-over reads the states anew.
 -- same: broker, state, begin
 -- also: subjects
+-- only: NewReplica, ReplicaDeletionStarted, OfflineReplica
 -- thresholds: replica_stuck_minutes=15
 WITH stuck AS (
   SELECT r.*, k.now FROM audited_replica_timeline r

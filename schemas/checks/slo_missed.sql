@@ -5,6 +5,7 @@
 --   Seconds are summed over partitions; time that the logs do not cover is not counted.
 -- do: See kafka-audit durability TOPIC --by-day for the days, and the records for what began the interruptions.
 -- same: topic, goal
+-- only: slos
 WITH goals AS (
   SELECT d.cluster, d.incarnation, d.topic, s.number, s.availability, s.acks, s.days, n.now,
     sum(d.covered) AS covered, sum(d.leaderless + CASE WHEN s.acks = 'all' THEN d.below_min_isr ELSE 0 END) AS refused,

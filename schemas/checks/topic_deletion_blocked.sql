@@ -7,6 +7,7 @@
 -- do: Start the broker, or repair the log directory. The controller then goes on by itself.
 -- same: topic, first sign of the deletion
 -- also: subjects, outage
+-- only: topic_deletions
 SELECT
   d.cluster, d.incarnation, 'error' AS severity, d.topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica,
   CASE WHEN size(array_distinct(d.blocked_by.replica)) = 1 THEN get(d.blocked_by.replica, 0) END AS node,

@@ -1,4 +1,5 @@
 -- severity: warning
+-- levels: an error while it lasts, a warning when it is over.
 -- title: Follower out of sync
 -- why: The ISR lacks a replica for longer than under_replicated_minutes, outside of a reassignment, and no outage of its broker that was
 --   found explains it. A further failure has less to fall back on. While its broker is known to be down that is a part of broker_down;
