@@ -58,9 +58,9 @@ def without(pattern: str, node: str = "") -> Fault:
     return _each(lambda where, record: [] if (not node or where == node) and re.search(pattern, record) else [record])
 
 
-def altered(pattern: str, old: str, new: str) -> Fault:
-    """Records that hold the pattern say another thing."""
-    return _each(lambda _, record: [re.sub(old, new, record) if re.search(pattern, record) else record])
+def altered(pattern: str, old: str, new: str, node: str = "") -> Fault:
+    """Records that hold the pattern say another thing, in one node's files or in all."""
+    return _each(lambda where, record: [re.sub(old, new, record) if (not node or where == node) and re.search(pattern, record) else record])  # fmt: skip
 
 
 def doubled(milliseconds: int = 0) -> Fault:
@@ -82,6 +82,11 @@ def without_node(node: str) -> Fault:
 def between(begin: str, end: str, node: str = "") -> Fault:
     """A stretch of time (HH:MM:SS) is missing."""
     return _each(lambda where, record: [] if (not node or where == node) and begin <= record[12:20] < end else [record])
+
+
+def later(begin: str, seconds: float) -> Fault:
+    """From a time of day on everything comes so much later."""
+    return _each(lambda _, record: [stamped(record, moment(record) + timedelta(seconds=seconds)) if record.startswith("[2") and record[12:20] >= begin else record])  # fmt: skip
 
 
 def until(end: str) -> Fault:
@@ -147,6 +152,7 @@ class Case:
 
 
 TRACE, RESTART = "3.3.2-trace/delete-topic-dead-broker", "3.9.1-default/controlled-shutdown"
+KRAFT, MOVE = "3.9.1-kraft/controller-failover", "3.3.2-trace/cancel-reassignment"
 STOP = r"SIGTERM|[Ss]hutting down|[Ss]hut down|controlled shutdown|[Ss]hutdown"
 GONE = frozenset({"broker_down", "last_in_sync_replica", "cluster_down", "partition_leaderless"})
 LOST = frozenset({"history_broken", "log_gap", "blind_spot", "topic_deletion_blocked"})
@@ -169,6 +175,30 @@ FAULTS = (
     Case("clock of a node 3 h fast", RESTART, (shifted("broker-3", 10800),), frozenset({"clock_skew"}), GONE | {"no_controller", "log_gap", "leader_imbalance"}),
     Case("file of one node missing", RESTART, (without_node("broker-3"),), frozenset(), frozenset({"blind_spot"})),
     Case("half a minute missing", TRACE, (between("10:09:20", "10:09:50"),), frozenset({"history_broken"}), LOST | GONE),
+    Case("half a minute missing, and an hour that nobody wrote in", TRACE, (between("10:09:20", "10:09:50"), later("10:09:50", 3600)),
+         frozenset({"history_broken"}), LOST | GONE),
+    Case("cluster id of one node is another one", RESTART, (altered("Cluster ID = ", "lO9EV4iCRcaBmvRwS0suYA", "2BpEl7SLRd6YVYsRJF4FQQ", "broker-3"),),
+         frozenset({"clusters_mixed"}), LOST | GONE | {"no_controller", "stale_controller"}),
+    Case("a statement worded otherwise", RESTART, (altered("Changed partition .* with state", " with state ", " having state "),),
+         frozenset({"format_drift"}), LOST),
+    Case("broker that was told to stop does not come back", RESTART, (until("10:44:05"), added("broker-1", "controller.log",
+         "11:44:30 INFO [Controller id=1] Processing automatic preferred replica leader election (kafka.controller.KafkaController)")),
+         frozenset({"broker_down"}), GONE | {"log_gap", "replica_stuck"}),
+    Case("end of a reassignment lost, KRaft", KRAFT, (until("10:13:30"), added("node-101", "controller.log",
+         "12:20:00 INFO [QuorumController id=101] maybeBalancePartitionLeaders: generated 0 records in 928 microseconds. (org.apache.kafka.controller.QuorumController)")),
+         frozenset({"reassignment_stalled"}), LOST),
+    Case("end of a reassignment lost, ZooKeeper", MOVE, (until("10:20:30"), added("broker-4", "controller.log",
+         "12:20:00 INFO [Controller id=4] Processing automatic preferred replica leader election (kafka.controller.KafkaController)")),
+         frozenset({"reassignment_stalled"}), LOST | GONE),
+    Case("broker leaves a request lying", TRACE, (without(r"keep-0|'keep'(?!.*Received)", "broker-2"), added("broker-2", "state-change.log",
+         "10:09:13 TRACE [Broker id=2] Received LeaderAndIsr request LeaderAndIsrPartitionState(topicName='keep', partitionIndex=0, controllerEpoch=1, leader=2, "
+         "leaderEpoch=0, isr=[2, 3, 1], partitionEpoch=0, replicas=[2, 3, 1], addingReplicas=[], removingReplicas=[], isNew=true, leaderRecoveryState=0) "
+         "correlation id 4 from controller 1 epoch 1 (state.change.logger)",
+         "10:09:14 TRACE [Broker id=2] Handling LeaderAndIsr request correlationId 4 from controller 1 epoch 1 starting the become-leader transition for "
+         "partition keep-0 (state.change.logger)",
+         "10:10:19 TRACE [Broker id=2] Completed LeaderAndIsr request correlationId 19 from controller 1 epoch 1 for the become-leader transition for partition "
+         "other-0 (state.change.logger)")),
+         frozenset({"request_unanswered"}), LOST),
     Case("every record twice", TRACE, (doubled(),)),
     Case("every record once more, 1 ms later", TRACE, (doubled(1),)),
     Case("files cut off at 70 %", RESTART, (truncated(0.7),), frozenset(), GONE),
