@@ -183,14 +183,14 @@ FAULTS = (
          frozenset({"format_drift"}), LOST),
     Case("broker that was told to stop does not come back", RESTART, (until("10:44:05"), added("broker-1", "controller.log",
          "11:44:30 INFO [Controller id=1] Processing automatic preferred replica leader election (kafka.controller.KafkaController)")),
-         frozenset({"broker_down"}), GONE | {"log_gap", "replica_stuck"}),
+         frozenset({"broker_down"}), GONE | {"broker_not_serving", "replica_stuck"}),
     Case("end of a reassignment lost, KRaft", KRAFT, (until("10:13:30"), added("node-101", "controller.log",
          "12:20:00 INFO [QuorumController id=101] maybeBalancePartitionLeaders: generated 0 records in 928 microseconds. (org.apache.kafka.controller.QuorumController)")),
          frozenset({"reassignment_stalled"}), LOST),
     Case("end of a reassignment lost, ZooKeeper", MOVE, (until("10:20:30"), added("broker-4", "controller.log",
          "12:20:00 INFO [Controller id=4] Processing automatic preferred replica leader election (kafka.controller.KafkaController)")),
-         frozenset({"reassignment_stalled"}), LOST | GONE),
-    Case("broker leaves a request lying", TRACE, (without(r"keep-0|'keep'(?!.*Received)", "broker-2"), added("broker-2", "state-change.log",
+         frozenset({"reassignment_stalled"}), LOST | GONE | {"replica_stuck"}),
+    Case("broker leaves a request lying", TRACE, (until("10:10:09"), without(r"keep-0|'keep'", "broker-2"), added("broker-2", "state-change.log",
          "10:09:13 TRACE [Broker id=2] Received LeaderAndIsr request LeaderAndIsrPartitionState(topicName='keep', partitionIndex=0, controllerEpoch=1, leader=2, "
          "leaderEpoch=0, isr=[2, 3, 1], partitionEpoch=0, replicas=[2, 3, 1], addingReplicas=[], removingReplicas=[], isNew=true, leaderRecoveryState=0) "
          "correlation id 4 from controller 1 epoch 1 (state.change.logger)",
