@@ -354,7 +354,7 @@ class Audit:
         given |= {"metadata_log"} if any(facts[name].has_metadata_log for name in names) else set()
         given |= {"cluster_ids"} if any(len(facts[name].cluster_ids) > 1 for name in names) else set()
         given |= {"slos"} if self.config.slos else set()
-        found = checks.violations(spark, given)
+        found = checks.violations(spark, given, self.config.thresholds)
         self.failed_checks = found.failed
         news = checks.news(found.rows, store.rows_of("findings", names), made.looked_back(names))
         changed = self._settle(store, news, clocks)

@@ -1,7 +1,8 @@
 """Findings: every check of `schemas/checks` is a query that returns the violating rows, with its proof."""
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial, reduce
@@ -28,6 +29,8 @@ SUBJECTS = "ARRAY<STRUCT<topic: STRING, partition: INT, replica: INT, since: TIM
 OUTAGE = "STRUCT<node: INT, since: TIMESTAMP>"
 # the checks that report outages; what names one as its cause is caused by their finding
 OUTAGE_CHECKS = ("broker_down", "cluster_down")
+# of a function with two arguments
+CALL = re.compile(r"\b([a-z_]+)\(([^(),]+), ([^(),]+)\)")
 # a finding that was reported is over when the logs have gone on for this long since they last showed it
 QUIET_HOURS = 24
 
@@ -54,11 +57,8 @@ def register(
     """The frames that checks read: audited_<table> (`nights.scope`), audited_partitions_now (`nights.partitions_now`), clocks, kafka_versions, legal_moves, slos, those of
     `fact_frames` and of `schemas/facts`, partition_spells.
 
-    A threshold is a function of cluster and topic; further functions are those of `schemas/functions`.
+    Functions are those of `schemas/functions`.
     """
-    for name, default in schemas.thresholds().items():
-        value = threshold_sql(default, [threshold for threshold in thresholds if threshold.name == name])
-        spark.sql(f"CREATE OR REPLACE TEMPORARY FUNCTION {name}(cluster STRING, topic STRING) RETURNS INT RETURN {value}")
     for table in AUDITED:
         audited[table].createOrReplaceTempView(f"audited_{table}")
     spark.sql(slos_sql(slos)).createOrReplaceTempView("slos")
@@ -75,7 +75,7 @@ def register(
     for function in schemas.statements("functions"):
         spark.sql(function.sql)
     for fact in schemas.statements("facts"):  # by name: a later one reads an earlier one
-        computed_once(spark.sql(fact.sql)).createOrReplaceTempView(fact.name)
+        computed_once(spark.sql(with_thresholds(fact.sql, thresholds))).createOrReplaceTempView(fact.name)
     computed_once(partition_spells(spark, facts)).createOrReplaceTempView("partition_spells")
 
 
@@ -141,12 +141,26 @@ def slos_sql(slos: Sequence[Slo]) -> str:
     return f"SELECT * FROM VALUES {', '.join(rows) or none} AS t({names}) WHERE number > 0"
 
 
-def threshold_sql(default: int, settings: Sequence[Threshold]) -> str:
-    """The value of one threshold as an expression over `cluster` and `topic`; the last setting that matches counts."""
+def with_thresholds(sql: str, settings: Sequence[Threshold]) -> str:
+    """A query with every `<threshold>(<cluster>, <topic>)` replaced by its value, an expression over these two."""
+    defaults = schemas.thresholds()
+
+    def value(call: re.Match[str]) -> str:
+        name, cluster, topic = call.groups()
+        if name not in defaults:
+            return call[0]
+        return f"({threshold_sql(defaults[name], [one for one in settings if one.name == name], cluster, topic)})"
+
+    return CALL.sub(value, sql)
+
+
+def threshold_sql(default: int, settings: Sequence[Threshold], cluster: str = "cluster", topic: str = "topic") -> str:
+    """The value of one threshold as an expression over cluster and topic; the last setting that matches counts."""
     value = str(default)
     for setting in settings:
-        globs = {"cluster": setting.cluster, "topic": setting.topic}
-        value = f"CASE WHEN {_all_match(globs)} THEN {setting.value} ELSE {value} END"
+        value = (
+            f"CASE WHEN {_all_match([(cluster, setting.cluster), (topic, setting.topic)])} THEN {setting.value} ELSE {value} END"
+        )
     return value
 
 
@@ -160,18 +174,18 @@ def silence_sql(silences: Sequence[Silence]) -> str:
             "topic": silence.topic,
             "fingerprint": silence.fingerprint,
         }
-        condition = _all_match({column: glob for column, glob in globs.items() if glob is not None})
+        condition = _all_match((column, glob) for column, glob in globs.items() if glob is not None)
         if silence.broker is not None:
-            condition += f" AND ({_all_match({'node': silence.broker})} OR {_all_match({'replica': silence.broker})})"
+            condition += f" AND ({_all_match([('node', silence.broker)])} OR {_all_match([('replica', silence.broker)])})"
         cases.append(f"WHEN {condition} THEN {quoted(silence.because())}")
     return f"CASE {' '.join(cases)} END" if cases else "CAST(NULL AS STRING)"
 
 
-def _all_match(globs: Mapping[str, str]) -> str:
-    """Column -> glob, as a condition that is never null."""
+def _all_match(globs: Iterable[tuple[str, str]]) -> str:
+    """That columns match globs, as a condition that is never null. A topic that is null is like an empty one."""
     tests = [
         f"coalesce(CAST({column} AS STRING), '') RLIKE {quoted(f'^(?s:{glob_pattern(glob)})$')}"
-        for column, glob in globs.items()
+        for column, glob in globs
         if glob != "*"
     ]
     return " AND ".join(tests) or "true"
@@ -188,7 +202,7 @@ class Violations:
     failed: Mapping[str, str]
 
 
-def violations(spark: SparkSession, given: Collection[str] = ()) -> Violations:
+def violations(spark: SparkSession, given: Collection[str] = (), thresholds: Sequence[Threshold] = ()) -> Violations:
     """Runs the checks; one that fails costs no other its findings.
 
     given: what there is of `present`, and of metadata_log, cluster_ids, slos; a check that is about some `only` is left out without them.
@@ -199,7 +213,7 @@ def violations(spark: SparkSession, given: Collection[str] = ()) -> Violations:
     def found_by(some: Sequence[schemas.Statement]) -> list[DataFrame]:
         # one text: every frame that is put together call by call is analysed again from its leaves
         try:
-            return [computed_once(spark.sql("\nUNION ALL\n".join(map(_select, some))))] if some else []
+            return [computed_once(spark.sql("\nUNION ALL\n".join(_select(check, thresholds) for check in some)))] if some else []
         except PySparkException as error:
             if len(some) == 1:
                 failed[some[0].name] = str(error).splitlines()[0]
@@ -222,7 +236,7 @@ def _is_given(check: schemas.Statement, given: Collection[str]) -> bool:
     return not about or not about.isdisjoint(given)
 
 
-def _select(check: schemas.Statement) -> str:
+def _select(check: schemas.Statement, thresholds: Sequence[Threshold]) -> str:
     """A check with the columns that all have."""
     name = quoted(check.name)
     return f"""SELECT cluster, incarnation, {name} AS check_id, severity, topic, partition, replica, node, first_seen, last_seen,
@@ -230,7 +244,7 @@ def _select(check: schemas.Statement) -> str:
       sha2(concat_ws('|', {name}, cluster, incarnation, same), 256) AS fingerprint, evidence, ended,
       {_also(check, "subjects", SUBJECTS)}, {_also(check, "outage", OUTAGE)}
     FROM (
-    {check.sql}
+    {with_thresholds(check.sql, thresholds)}
     )"""
 
 

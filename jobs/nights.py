@@ -184,11 +184,10 @@ class Made:
 
 def update(store: Store, night: Night) -> Made:
     """Brings timelines and coverage of the clusters up to date."""
-    facts = {name: one.facts for name, one in night.since.items()}
-    anew, topics, version = night.anew, None, night.events_version
-    if not night.is_empty:
-        facts, anew, topics, version = _update_timelines(store, night)
-    counted = _update_coverage(store, night, facts)
+    facts = {name: one.facts for name, one in night.since.items()} if night.is_empty else _facts(store, night)
+    (anew, topics, version), counted = run_concurrently(
+        partial(_update_timelines, store, night, facts), partial(_update_coverage, store, night, facts)
+    )
     is_new = bool(night.anew) or any(
         (version, counted) != (one.events_version, one.passed_over_version) for one in night.since.values()
     )
@@ -205,9 +204,12 @@ def _continued(night: Night, clusters: Iterable[str]) -> dict[str, Continued]:
     return found
 
 
-def _update_timelines(store: Store, night: Night) -> tuple[dict[str, ClusterFacts], frozenset[str], DataFrame, int]:
-    """out: what is known of each cluster, those that were folded anew, `Made.topics`, the version of `events`."""
-    facts = _facts(store, night)
+def _update_timelines(
+    store: Store, night: Night, facts: Mapping[str, ClusterFacts]
+) -> tuple[frozenset[str], DataFrame | None, int]:
+    """out: the clusters that were folded anew, `Made.topics`, the version of `events`."""
+    if night.is_empty:
+        return night.anew, None, night.events_version
     before = {name: one.facts for name, one in night.since.items()}
     changed = {name: affected(before.get(name), now) for name, now in facts.items()}
     anew = frozenset(name for name, what in changed.items() if what.whole or name in night.anew)
@@ -217,7 +219,7 @@ def _update_timelines(store: Store, night: Night) -> tuple[dict[str, ClusterFact
     folded = _fold(store, night, facts, changed, anew)
     touched = _write(store, folded, version, sorted(facts.keys() - anew), sorted(anew))
     run_concurrently(partial(_write_cluster_tables, store, facts), partial(_write_deletions, store, night, facts, anew))
-    return facts, anew, computed_once(touched.select("cluster", "topic").distinct()), version
+    return anew, computed_once(touched.select("cluster", "topic").distinct()), version
 
 
 def _update_coverage(store: Store, night: Night, facts: Mapping[str, ClusterFacts]) -> int:

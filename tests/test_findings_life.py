@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
+import schemas
 from jobs import checks
 from jobs.config import Silence, Threshold
 
@@ -131,3 +133,20 @@ def test_the_last_threshold_that_matches_counts(spark: SparkSession) -> None:
     frame = spark.createDataFrame(asked, "cluster STRING, topic STRING").selectExpr(f"{value} AS value")
     assert [r.value for r in frame.collect()] == [60, 5, 600, 60]
     assert checks.threshold_sql(30, []) == "30"
+
+
+def test_a_query_with_the_values_of_its_thresholds() -> None:
+    sql = "a > leaderless_seconds(s.cluster, NULL) AND b > greatest(s.cluster, 1)"
+    assert checks.with_thresholds(sql, []) == "a > (30) AND b > greatest(s.cluster, 1)"
+    told = checks.with_thresholds(sql, [Threshold("leaderless_seconds", 5, cluster="pay*")])
+    assert (
+        told
+        == "a > (CASE WHEN coalesce(CAST(s.cluster AS STRING), '') RLIKE '^(?s:pay.*)$' THEN 5 ELSE 30 END) AND b > greatest(s.cluster, 1)"
+    )
+
+
+def test_no_threshold_is_left_a_call() -> None:
+    calls = re.compile(rf"\b({'|'.join(schemas.thresholds())})\(")
+    texts = [one.sql for kind in ("facts", "checks") for one in schemas.statements(kind)]
+    assert any(map(calls.search, texts))
+    assert not any(calls.search(checks.with_thresholds(text, [])) for text in texts)
