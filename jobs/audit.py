@@ -19,7 +19,7 @@ from typing import Any
 from jobs import config as configuration
 from jobs import errors, tool_outputs
 from jobs.errors import InputError, UsageError
-from jobs.location import SCHEME, bytes_below, root_of, sole_writer
+from jobs.location import SCHEME, root_of, sole_writer
 from jobs.progress import stage, warn
 from parsers.explanation import counted
 from parsers.rules import RuleSet, built_in, load
@@ -244,7 +244,7 @@ class Audit:
         root = root_of(self.options.tables)
         with sole_writer(root):
             with stage("start Spark"):
-                spark = session.start(None if at_uris else sum(f.length for f in files), held_bytes=bytes_below(root))
+                spark = session.start(None if at_uris else sum(f.length for f in files))
             if at_uris:
                 with stage("fetch logs", spark) as doing:
                     self.remote = self._fetch(spark, at_uris)

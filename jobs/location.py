@@ -27,14 +27,6 @@ def local_folder(root: str) -> Path | None:
     return Path(unquote(parts.path)) if parts.scheme == "file" else None
 
 
-def bytes_below(root: str) -> int:
-    """Bytes of the Parquet files below a folder of this machine; 0 where it is elsewhere."""
-    folder = local_folder(root)
-    if folder is None:
-        return 0
-    return sum(path.stat().st_size for path in folder.rglob("*.parquet"))
-
-
 @contextmanager
 def sole_writer(root: str) -> Iterator[None]:
     """Holds the lock of the tables under a local folder. Raises UsageError if another run has it, or nothing can be written there.
