@@ -220,12 +220,14 @@ class Audit:
         self.failed_checks: Mapping[str, str] = {}
         # logs that are no files of this machine
         self.remote: list[Any] = []
+        # logs that are parsed already: `events.Ahead`
+        self.ahead: Any = None
         # by which a silence has expired
         self.moment = self.now or self.started_at
 
     def run(self) -> int:
         """The exit code. Raises AuditError where nothing could be done."""
-        from jobs import contracts, ingest, session
+        from jobs import contracts, events, ingest, session
         from jobs.store import Store
 
         with stage("find logs") as doing:
@@ -239,6 +241,8 @@ class Audit:
         if not at_uris and not any(f.usable for f in files):
             raise InputError(_nothing_found(files))
         files = [file for file in files if file.kind != "checkpoint"]
+        if not at_uris and events.are_few(files):
+            self.ahead = events.Ahead(files, self.ruleset, self.days)
         self.warm_up = threading.Thread(target=contracts.preload, daemon=True)
         self.warm_up.start()
         root = root_of(self.options.tables)
@@ -386,7 +390,7 @@ class Audit:
         from jobs import ingest
 
         with stage("open tables", store.spark):
-            store.open()
+            store.open(self.ahead and self.ahead.meet)
         left = ingest.still_there(files)
         while True:
             _warn_of([file for file in left if file not in files])
@@ -396,7 +400,7 @@ class Audit:
             try:
                 return files, self._land(store, files)
             except Exception:
-                left = ingest.still_there(files)
+                left, self.ahead = ingest.still_there(files), None
                 if left == files:
                     raise
 
@@ -405,7 +409,7 @@ class Audit:
         from jobs import events
 
         with stage("read records", store.spark) as doing:
-            read = events.land(store, files, self.ruleset, days=self.days, remote=self.remote)
+            read = events.land(store, files, self.ruleset, days=self.days, remote=self.remote, ahead=self.ahead)
             counts = [
                 f"{read.lines:,} lines",
                 f"{read.records:,} records",

@@ -4,6 +4,7 @@ import gc
 import pickle
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from functools import partial, reduce
@@ -170,17 +171,24 @@ class Here:
     """Splits parsed in this process. blocks: all of them."""
 
     def __init__(self, splits: Sequence[Split], parser: Parser, days: tuple[date, date] | None = None) -> None:
+        self.splits = splits
         found = [block for split in splits for block in parse(split, parser, days)]
         self.blocks = sorted(found, key=lambda block: block.number)
+        # table -> ids of records that earlier runs have landed
+        self._met: dict[str, set[bytes]] = {}
+
+    def meet(self, table: str, known: Any) -> None:
+        """Asks which of the records are known. known: id BINARY."""
+        ids = pa.table({"id": pa.array([one for block in self.blocks if block.table == table for one in block.ids], pa.binary())})
+        met = known.join(known.sparkSession.createDataFrame(ids), "id", "left_semi") if len(ids) else None
+        self._met[table] = set() if met is None else {bytes(row.id) for row in met.collect()}
 
     def copies(self, table: str, known: Any = None) -> tuple[Mapping[int, Sequence[int]], int]:
         """(number of a block -> places of records that stand in another one, too, or are known; how many). known: id BINARY, or None."""
         blocks = [block for block in self.blocks if block.table == table]
-        seen: set[bytes] = set()
-        if known is not None:
-            ids = pa.table({"id": pa.array([one for block in blocks for one in block.ids], pa.binary())})
-            met = known.join(known.sparkSession.createDataFrame(ids), "id", "left_semi")
-            seen = {bytes(row.id) for row in met.collect()}
+        if known is not None and table not in self._met:
+            self.meet(table, known)
+        seen = set(self._met.get(table, ()))
         found = defaultdict[int, list[int]](list)
         for block in blocks:
             for place, record_id in enumerate(block.ids):
@@ -217,6 +225,7 @@ class OnWorkers:
         remote: Sequence[Any] = (),
     ) -> None:
         """remote: `remote.Remote`, whose files are those of splits with a URI."""
+        self.splits = splits
         frames = []
         for one in remote:
             by_uri = {split.file.uri: split for split in splits if split.file.cluster == one.cluster}
@@ -413,6 +422,42 @@ def _incomplete(store: Any, clusters: Sequence[str], parsed: Here | OnWorkers) -
 # -- landing -----------------------------------------------------------------------------------------------
 
 
+def are_few(files: Sequence[LogFile]) -> bool:
+    """Whether logs are parsed here."""
+    return sum(file.length for file in files if file.usable) < SMALL
+
+
+def _clusters(files: Sequence[LogFile]) -> list[str]:
+    return sorted({file.cluster for file in files if file.usable})
+
+
+class Ahead:
+    """Few logs that are parsed while Spark starts and the tables are opened."""
+
+    def __init__(self, files: Sequence[LogFile], ruleset: RuleSet | None = None, days: tuple[date, date] | None = None) -> None:
+        self._clusters = _clusters(files)
+        pool = ThreadPoolExecutor(1)
+        self._parsing = pool.submit(_parsed_here, files, ruleset, days)
+        pool.shutdown(wait=False)
+
+    def parsed(self) -> Here:
+        """What they say. Raises what came up while they were read."""
+        return self._parsing.result()
+
+    def meet(self, store: Any) -> None:
+        """Asks the tables for records that earlier runs have landed."""
+        parsed = self.parsed()
+        for table in SCHEMAS:
+            known = _known(store, self._clusters, table, parsed.blocks)
+            if known is not None:
+                parsed.meet(table, known)
+
+
+def _parsed_here(files: Sequence[LogFile], ruleset: RuleSet | None, days: tuple[date, date] | None = None) -> Here:
+    parser = Parser(ruleset)
+    return Here(ingest.splits([file for file in files if file.usable], parser, ingest.LARGEST_SPLIT), parser, days)
+
+
 def land(
     store: Any,
     files: Sequence[LogFile],
@@ -420,25 +465,28 @@ def land(
     *,
     days: tuple[date, date] | None = None,
     remote: Sequence[Any] = (),
+    ahead: Ahead | None = None,
 ) -> IngestSummary:
     """Appends what is new to `events` and `passed_over`; running it again adds nothing.
 
     days: only records of these, both included, in the zone of the log.  remote: `remote.Remote` of files that are at URIs.
-    Raises ConservationError where records were lost on the way.
+    ahead: of these files.  Raises ConservationError where records were lost on the way.
     """
     from jobs.store import run_concurrently
 
-    parser = Parser(ruleset)
-    usable = [file for file in files if file.usable]
-    clusters = sorted({file.cluster for file in usable})
-    total = sum(file.length for file in usable)
-    cores = store.spark.sparkContext.defaultParallelism
-    size = min(max(total // (3 * cores), ingest.SMALLEST_SPLIT), ingest.LARGEST_SPLIT)
-    splits = ingest.splits(usable, parser, size)
-    small = total < SMALL and not remote
-    parsed = Here(splits, parser, days) if small else OnWorkers(store.spark, splits, parser, days, remote)
+    clusters = _clusters(files)
+    parsed: Here | OnWorkers
+    if ahead is None and not remote and are_few(files):
+        ahead = Ahead(files, ruleset, days)
+    if ahead is not None:
+        parsed = ahead.parsed()
+    else:
+        parser, usable = Parser(ruleset), [file for file in files if file.usable]
+        cores = store.spark.sparkContext.defaultParallelism
+        size = min(max(sum(file.length for file in usable) // (3 * cores), ingest.SMALLEST_SPLIT), ingest.LARGEST_SPLIT)
+        parsed = OnWorkers(store.spark, ingest.splits(usable, parser, size), parser, days, remote)
     try:
-        totals = conserved(splits, parsed.blocks)
+        totals = conserved(parsed.splits, parsed.blocks)
         (landed, completed), (counted, _) = run_concurrently(
             lambda: _land(store, clusters, parsed, "events", totals["in_scope"]),
             lambda: _land(store, clusters, parsed, "passed_over", totals["out_of_scope"]),
@@ -537,7 +585,6 @@ def _append(store: Any, table: str, rows: Any) -> Counter[str]:
 
 def events_of(logs: Sequence[str], cluster: str = "cluster", timezone: str = "UTC", ruleset: RuleSet | None = None) -> pa.Table:
     """The events of some logs (files, globs, folders), without tables and without Spark: columns of table `events`, copies once."""
-    parser = Parser(ruleset or built_in())
-    files = ingest.find(ingest.Cluster(cluster, tuple(logs), timezone), parser.ruleset)
-    parsed = Here(ingest.splits([file for file in files if file.usable], parser, ingest.LARGEST_SPLIT), parser)
+    ruleset = ruleset or built_in()
+    parsed = _parsed_here(ingest.find(ingest.Cluster(cluster, tuple(logs), timezone), ruleset), ruleset)
     return with_schema(parsed.rows("events", parsed.copies("events")[0], set()), EVENTS)

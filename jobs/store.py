@@ -8,7 +8,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -21,6 +20,8 @@ from jobs.timelines.events import CHECKPOINT
 
 # rows that stand in a plan as they are
 MOST_IN_PLAN = 10_000
+# what logs are read into
+LANDED = ("events", "passed_over")
 # columns that tell a row of `events`
 EVENT = ("record_id", "item")
 # column of `Changes`: the version of the table that a row came or went with
@@ -108,26 +109,24 @@ class Store:
 
         return DeltaTable.isDeltaTable(self.spark, self.path(table))
 
-    def open(self) -> None:
+    def open(self, meanwhile: Callable[["Store"], None] | None = None) -> None:
         """Creates missing tables. Raises UsageError where a column's type differs, or one is missing that its table `needs`.
 
+        meanwhile: runs beside it once `events` and `passed_over` are there; what it raises is passed over.
         Columns that a newer version of the product has are added; nothing is ever dropped but tables that are derived from others
         (`-- derived: yes`), which are made anew where their columns are not those of this version, or where one of them is gone.
         """
-        definitions = schemas.statements("tables")
+        definitions = sorted(schemas.statements("tables"), key=lambda definition: definition.name not in LANDED)
         with ThreadPoolExecutor(4) as pool:
-            # meanwhile the others are opened
-            pool.submit(self._query_first)
-            derived = list(pool.map(self._open, definitions))
+            opened = [pool.submit(self._open, definition) for definition in definitions]
+            for one in opened[: len(LANDED)]:
+                one.result()
+            if meanwhile is not None:
+                pool.submit(meanwhile, self)
+            derived = [one.result() for one in opened]
         if any(derived) and not all(some in self._created for some in ("cluster_facts", "events")):
             # from them the next timelines would be continued
             self.delete("cluster_facts", "true")
-
-    def _query_first(self) -> None:
-        """Looks for nothing in `events`: the first query of a JVM, and the first join, take seconds."""
-        if self.exists("events"):
-            none = self.spark.createDataFrame(pa.table({"record_id": [""]}))
-            self.table("events").filter("cluster = ''").join(none, "record_id", "left_semi").collect()
 
     def _open(self, definition: schemas.Statement) -> bool:
         """Whether a derived table was made anew."""
