@@ -41,7 +41,7 @@ CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/
 SMALL_INPUT = 64 * 1024 * 1024
 # MB that the JVM may take for a small input, and of a quarter of the machine's memory for any other one at most
 SMALL_HEAP, LARGEST_HEAP = 2048, 8192
-# bytes of logs and of `events`, up to which a second partition costs more than a second core gives
+# bytes of logs, up to which a second partition costs more than a second core gives
 ONE_PARTITION = 8 * 1024 * 1024
 
 
@@ -86,11 +86,10 @@ def use_private_java() -> None:
         os.environ["JAVA_HOME"] = str(private)
 
 
-def settings(input_bytes: int | None = None, held_bytes: int = 0) -> dict[str, str]:
+def settings(input_bytes: int | None = None) -> dict[str, str]:
     """Spark settings of this job; a small input is run by the C1 compiler alone, which starts faster.
 
-    input_bytes: of the logs; held_bytes: of what the tables hold already. Under spark-submit master, jars and memory are the
-    submitter's.
+    input_bytes: of the logs. Under spark-submit master, jars and memory are the submitter's.
     """
     conf = {
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -122,7 +121,7 @@ def settings(input_bytes: int | None = None, held_bytes: int = 0) -> dict[str, s
         "spark.sql.dataFrameQueryContext.enabled": "false",
         "spark.python.sql.dataFrameDebugging.enabled": "false",
     }
-    small = input_bytes is not None and input_bytes < SMALL_INPUT and held_bytes < SMALL_INPUT // 2
+    small = input_bytes is not None and input_bytes < SMALL_INPUT
     if small:
         conf |= {
             # of each sort, aggregation and broadcast; the default, 32 MB of such a heap, is zeroed some hundred times
@@ -143,7 +142,7 @@ def settings(input_bytes: int | None = None, held_bytes: int = 0) -> dict[str, s
         return conf
     cores = min(os.cpu_count() or 1, 8)
     partitions = cores if small else 4 * cores
-    if small and (input_bytes or 0) + held_bytes < ONE_PARTITION:
+    if small and (input_bytes or 0) < ONE_PARTITION:
         partitions = 1
         conf |= {
             "spark.sql.leafNodeDefaultParallelism": "1",
@@ -209,15 +208,15 @@ def _log4j2_file() -> str:
     return str(target)
 
 
-def start(input_bytes: int | None = None, extra: dict[str, str] | None = None, held_bytes: int = 0) -> SparkSession:
+def start(input_bytes: int | None = None, extra: dict[str, str] | None = None) -> SparkSession:
     """A session. Raises UsageError where Java is missing or of the wrong version.
 
-    input_bytes, held_bytes: as for `settings`; extra: settings that win. Everything the JVM prints goes to a file, so that the console stays the audit's own.
+    input_bytes: as for `settings`; extra: settings that win. Everything the JVM prints goes to a file, so that the console stays the audit's own.
     """
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).disabled = True
     conf = SparkConf()
-    conf.setAll(list((settings(input_bytes, held_bytes) | (extra or {})).items()))
+    conf.setAll(list((settings(input_bytes) | (extra or {})).items()))
     if not submitted():
         use_private_java()
         if problem := java_problem():
@@ -226,7 +225,7 @@ def start(input_bytes: int | None = None, extra: dict[str, str] | None = None, h
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         _launch_quietly(conf)
     session = SparkSession.builder.config(conf=conf).getOrCreate()
-    for key, value in settings(input_bytes, held_bytes).items():
+    for key, value in settings(input_bytes).items():
         of_session = ("spark.sql.codegen", "spark.sql.session", "spark.databricks", "spark.sql.sources", "spark.sql.dataFrame")
         if key.startswith(of_session) and key != CACHED_CLASSES:
             session.conf.set(key, value)

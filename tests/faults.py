@@ -156,6 +156,28 @@ KRAFT, MOVE = "3.9.1-kraft/controller-failover", "3.3.2-trace/cancel-reassignmen
 STOP = r"SIGTERM|[Ss]hutting down|[Ss]hut down|controlled shutdown|[Ss]hutdown"
 GONE = frozenset({"broker_down", "last_in_sync_replica", "cluster_down", "partition_leaderless"})
 LOST = frozenset({"history_broken", "log_gap", "blind_spot", "topic_deletion_blocked"})
+# from here on RESTART is a cluster that lives, with the controller that looks at leaders now and then
+LIVES = until("10:44:40")
+CONTROLLER, STATE = "(kafka.controller.KafkaController)", "(state.change.logger)"
+
+
+def goes_on(at: str) -> Fault:
+    """The controller of RESTART writes at a time of day."""
+    return added(
+        "broker-1",
+        "controller.log",
+        f"{at} INFO [Controller id=1] Processing automatic preferred replica leader election {CONTROLLER}",
+    )
+
+
+def isr_told(at: str, isr: str, epoch: int) -> Fault:
+    """The controller of RESTART learns the ISR of invoices-1."""
+    state = f"LeaderAndIsr(leader=3, leaderEpoch=1, isr=List({isr}), leaderRecoveryState=RECOVERED, partitionEpoch={epoch})"
+    return added(
+        "broker-1", "controller.log", f"{at} DEBUG [Controller id=1] ISR for partition invoices-1 updated to {state} {CONTROLLER}"
+    )
+
+
 FAULTS = (
     Case("controller's moves removed", TRACE, (without(r"from OnlineReplica to OfflineReplica"),), frozenset({"history_broken"}), LOST),
     Case("illegal move of a replica", TRACE, (altered(r"from OfflineReplica to ReplicaDeletionStarted", "from OfflineReplica", "from NewReplica"),),
@@ -206,6 +228,67 @@ FAULTS = (
          "10:44:30 INFO [Controller id=1 epoch=1] Changed partition invoices-1 from OfflinePartition to OnlinePartition with state "
          "LeaderAndIsr(leader=2, leaderEpoch=2, isr=List(2), leaderRecoveryState=RECOVERING, partitionEpoch=3) (state.change.logger)"),),
          frozenset({"unclean_election"}), frozenset({"last_in_sync_replica", "history_broken"})),
+    Case("a log directory fails", RESTART, (LIVES, added("broker-3", "server.log",
+         "10:44:41 WARN [ReplicaManager broker=3] Stopping serving replicas in dir /var/lib/kafka/d1 (kafka.server.ReplicaManager)")),
+         frozenset({"log_directory_failed"})),
+    Case("a leader's version of the znode is old for minutes", RESTART, (LIVES, added("broker-3", "server.log", *(f"10:4{5 + n}:00 "
+         "INFO [Partition invoices-1 broker=3] Cached zkVersion [1] not equal to that in zookeeper, skip updating ISR (kafka.cluster.Partition)" for n in range(5)))),
+         frozenset({"stale_partition_epoch"})),
+    Case("heartbeats with an old broker epoch", KRAFT, (until("10:13:05"), added("node-102", "controller.log", *(f"10:1{3 + n}:10 "
+         "INFO [QuorumController id=102] processBrokerHeartbeat: event failed with StaleBrokerEpochException in 117 microseconds. Exception message: "
+         "Expected broker epoch 19, but got broker epoch 5 (org.apache.kafka.controller.QuorumController)" for n in range(4)))),
+         frozenset({"broker_epoch_stale"}), LOST),
+    Case("a follower leaves the ISR five times", RESTART, (LIVES, *(isr_told(f"10:{46 + n}:00", "3, 4, 2" if n % 2 else "3, 4", 3 + n) for n in range(10))),
+         frozenset({"isr_flapping"})),
+    Case("a follower does not come back to the ISR", RESTART, (LIVES, isr_told("10:44:41", "3, 4", 3), goes_on("11:30:00")),
+         frozenset({"under_replicated"})),
+    Case("two followers leave the ISR", RESTART, (LIVES, isr_told("10:44:41", "3", 3), goes_on("11:30:00")),
+         frozenset({"last_in_sync_replica"}), frozenset({"under_replicated"})),
+    Case("two followers leave the ISR, two are asked for", RESTART, (LIVES, isr_told("10:44:41", "3", 3), goes_on("11:30:00"), added("broker-3", "server.log",
+         "10:43:23 INFO Created log for partition invoices-1 in /var/lib/kafka/invoices-1 with properties {min.insync.replicas=2} (kafka.log.LogManager)")),
+         frozenset({"below_min_isr"}), frozenset({"under_replicated", "last_in_sync_replica"})),
+    Case("controllers elected one after another", RESTART, (LIVES, *(added(f"broker-{3 + n % 2}", "controller.log",
+         f"10:{45 + 2 * n}:00 INFO [Controller id={3 + n % 2}] {3 + n % 2} successfully elected as the controller. Epoch incremented to {2 + n} and epoch zk version "
+         f"is now {2 + n} {CONTROLLER}") for n in range(6))), frozenset({"controller_churn"}), frozenset({"no_controller", "stale_controller"})),
+    Case("controller resigns, nobody follows", RESTART, (LIVES, added("broker-1", "controller.log", f"10:44:41 INFO [Controller id=1] Resigned {CONTROLLER}"),
+         added("broker-3", "server.log",
+         "10:50:00 INFO [Partition invoices-1 broker=3] Log loaded for partition invoices-1 with initial high watermark 5 (kafka.cluster.Partition)")),
+         frozenset({"no_controller"})),
+    Case("elections of the quorum in vain", KRAFT, (until("10:13:05"), *(added("node-103", "server.log",
+         f"10:{14 + n // 6}:{n % 6}0 INFO [RaftManager id=103] Completed transition to CandidateState(localId=103, epoch={10 + n}, retries=1, voteStates={{101=UNRECORDED, "
+         f"102=UNRECORDED, 103=GRANTED}}, highWatermark=Optional.empty, electionTimeoutMs=1250) from CandidateState(localId=103, epoch={9 + n}, retries=1, "
+         "voteStates={101=UNRECORDED, 102=UNRECORDED, 103=GRANTED}, highWatermark=Optional.empty, electionTimeoutMs=1250) (org.apache.kafka.raft.QuorumState)") for n in range(40))),
+         frozenset({"quorum_unstable"}), LOST | {"no_controller"}),
+    Case("a broker knows a topic by another id", RESTART, (LIVES, added("broker-3", "state-change.log",
+         f"10:44:41 ERROR [Broker id=3] Topic ID in memory: vA26Q0eURsWxcO60iDY2-g does not match the topic ID for partition invoices-1 received: 78bPTFfSTlmyj05SGb2aYA. {STATE}")),
+         frozenset({"topic_id_mismatch"})),
+    Case("a replica is not deleted", RESTART, (LIVES, added("broker-1", "state-change.log",
+         "10:44:41 INFO [Broker id=1] Ignoring StopReplica request (delete=true) from controller 1 with correlation id 20 epoch 1 for partition invoices-0 since its associated "
+         f"leader epoch 2 matches the current leader epoch {STATE}")), frozenset({"stray_replica"})),
+    Case("a broker's session ends four times", RESTART, (LIVES, *(added("broker-1", "controller.log",
+         f"10:{46 + 3 * n}:00 INFO [Controller id=1] Broker failure callback for 4 {CONTROLLER}",
+         f"10:{47 + 3 * n}:00 INFO [Controller id=1] New broker startup callback for 4 {CONTROLLER}") for n in range(4))),
+         frozenset({"broker_flapping"}), GONE),
+    Case("a broker registers in vain", RESTART, (until("10:44:07"), without("Registered broker 2 at path.*epoch.: 1|callback for 2"), added("broker-2", "server.log",
+         "10:44:08 ERROR Error while creating ephemeral at /brokers/ids/2, node already exists and owner '117648286857560069' does not match current session "
+         "'117648286857560075' (kafka.zk.KafkaZkClient$CheckedEphemeral)"), goes_on("11:10:00")),
+         frozenset({"broker_not_serving"}), GONE | {"replica_stuck", "under_replicated"}),
+    Case("leader epoch rises again and again", RESTART, (LIVES, *(added("broker-1", "state-change.log",
+         f"10:{46 + n // 6}:{n % 6}0 INFO [Controller id=1 epoch=1] Changed partition invoices-1 from OnlinePartition to OnlinePartition with state LeaderAndIsr(leader=3, "
+         f"leaderEpoch={2 + n}, isr=List(3, 4, 2), leaderRecoveryState=RECOVERED, partitionEpoch={3 + n}) {STATE}") for n in range(24))),
+         frozenset({"leader_epoch_churn"})),
+    Case("a reassignment is refused", RESTART, (LIVES, added("broker-1", "controller.log",
+         "10:44:41 WARN [Controller id=1] Failed reassignment through zk with the following errors: Map(invoices-7 -> ApiError(error=UNKNOWN_TOPIC_OR_PARTITION, "
+         f"message=The partition does not exist.)) {CONTROLLER}")), frozenset({"reassignment_not_started"})),
+    Case("a controller refuses its own change of state", RESTART, (LIVES, added("broker-1", "state-change.log",
+         "10:44:41 ERROR [Controller id=1 epoch=1] Controller 1 epoch 1 initiated state change of replica 2 for partition invoices-1 from OnlineReplica to "
+         f"ReplicaDeletionSuccessful failed {STATE}")), frozenset({"rejected_transition"})),
+    Case("leaders do not come back to the first replica", RESTART, (until("10:44:15"), goes_on("11:58:00")), frozenset({"leader_imbalance"}), GONE),
+    Case("a node that lives writes nothing for hours", RESTART, (LIVES, *(goes_on(f"{11 + n // 12}:{n % 12 * 5:02d}:00") for n in range(30)), added("broker-1", "controller.log",
+         *(f"{at} INFO [RequestSendThread controllerId=1] Controller 1 connected to 127.0.0.1:20603 (id: 3 rack: null) for sending state change requests "
+           "(kafka.controller.RequestSendThread)" for at in ("11:30:01", "12:25:01"))), added("broker-3", "server.log",
+         "13:30:00 INFO [Partition invoices-1 broker=3] Log loaded for partition invoices-1 with initial high watermark 5 (kafka.cluster.Partition)")),
+         frozenset({"log_gap"})),
 )  # fmt: skip
 
 
