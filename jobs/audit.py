@@ -393,6 +393,8 @@ class Audit:
             store.open(self.ahead and self.ahead.meet)
         left = ingest.still_there(files)
         while True:
+            if left != files:
+                self.ahead = None
             _warn_of([file for file in left if file not in files])
             files = left
             if not any(file.usable for file in files):
@@ -400,7 +402,7 @@ class Audit:
             try:
                 return files, self._land(store, files)
             except Exception:
-                left, self.ahead = ingest.still_there(files), None
+                left = ingest.still_there(files)
                 if left == files:
                     raise
 
