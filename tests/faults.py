@@ -282,13 +282,35 @@ FAULTS = (
          f"message=The partition does not exist.)) {CONTROLLER}")), frozenset({"reassignment_not_started"})),
     Case("a controller refuses its own change of state", RESTART, (LIVES, added("broker-1", "state-change.log",
          "10:44:41 ERROR [Controller id=1 epoch=1] Controller 1 epoch 1 initiated state change of replica 2 for partition invoices-1 from OnlineReplica to "
-         f"ReplicaDeletionSuccessful failed {STATE}")), frozenset({"rejected_transition"})),
+         f"ReplicaDeletionSuccessful failed {STATE}\njava.lang.IllegalStateException: Replica [Topic=invoices,Partition=1,Replica=2] should be in the "
+         "ReplicaDeletionStarted states before moving to ReplicaDeletionSuccessful state. Instead it is in OnlineReplica state")), frozenset({"rejected_transition"})),
     Case("leaders do not come back to the first replica", RESTART, (until("10:44:15"), goes_on("11:58:00")), frozenset({"leader_imbalance"}), GONE),
     Case("a node that lives writes nothing for hours", RESTART, (LIVES, *(goes_on(f"{11 + n // 12}:{n % 12 * 5:02d}:00") for n in range(30)), added("broker-1", "controller.log",
          *(f"{at} INFO [RequestSendThread controllerId=1] Controller 1 connected to 127.0.0.1:20603 (id: 3 rack: null) for sending state change requests "
            "(kafka.controller.RequestSendThread)" for at in ("11:30:01", "12:25:01"))), added("broker-3", "server.log",
          "13:30:00 INFO [Partition invoices-1 broker=3] Log loaded for partition invoices-1 with initial high watermark 5 (kafka.cluster.Partition)")),
          frozenset({"log_gap"})),
+    Case("a partition has no leader though its brokers live", RESTART, (LIVES, goes_on("11:30:00"), added("broker-1", "state-change.log",
+         "10:44:41 INFO [Controller id=1 epoch=1] Partition invoices-1 state changed to (Leader:-1,ISR:3,LeaderRecoveryState:RECOVERED,LeaderEpoch:2,ZkVersion:3,"
+         f"ControllerEpoch:1) after removing replica 3 from the ISR as part of transition to OfflineReplica {STATE}")),
+         frozenset({"partition_leaderless"}), frozenset({"under_replicated", "last_in_sync_replica"})),
+    Case("a replica goes no further", TRACE, (until("10:09:00"), added("broker-1", "state-change.log",
+         f"10:09:01 TRACE [Controller id=1 epoch=1] Changed state of replica 3 for partition keep-0 from NonExistentReplica to NewReplica {STATE}"),
+         added("broker-1", "controller.log", f"11:09:00 INFO [Controller id=1] Processing automatic preferred replica leader election {CONTROLLER}")),
+         frozenset({"replica_stuck"}), frozenset({"history_broken"})),
+    Case("all brokers are killed", RESTART, (LIVES, added("broker-1", "controller.log",
+         *(f"10:44:4{n} INFO [Controller id=1] Broker failure callback for {n} {CONTROLLER}" for n in (2, 3, 4))),
+         added("broker-1", "server.log", "11:50:00 INFO starting (kafka.server.KafkaServer)")),
+         frozenset({"cluster_down"}), GONE | {"broker_not_serving", "under_replicated"}),
+    Case("a leader is killed with records that nobody else has", RESTART, (without(STOP, "broker-2"), without(r"Shutting down broker 2|shutting down brokers"),
+         added("broker-3", "state-change.log",
+         "10:43:46 INFO [Broker id=3] Leader invoices-0 with topic id Some(R27m9Y3ZQ76EM9tO00lKeA) starts at leader epoch 1 from offset 12 with partition epoch 1, high "
+         f"watermark 10, ISR [3,4], adding replicas [] and removing replicas []. Previous leader Some(2) and previous leader epoch was 0. {STATE}"),
+         added("broker-2", "server.log",
+         "10:44:00 INFO Completed load of Log(dir=/var/lib/kafka/invoices-0, topicId=R27m9Y3ZQ76EM9tO00lKeA, topic=invoices, partition=0, highWatermark=10, "
+         "lastStableOffset=10, logStartOffset=0, logEndOffset=15) with 1 segments in 20ms (1/4 completed in /var/lib/kafka) (kafka.log.LogManager)",
+         "10:44:08 INFO [UnifiedLog partition=invoices-0, dir=/var/lib/kafka] Truncating to offset 10 (kafka.log.UnifiedLog)")),
+         frozenset({"data_at_risk", "broker_down"}), GONE),
 )  # fmt: skip
 
 
