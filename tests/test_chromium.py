@@ -31,6 +31,10 @@ onload = () => {{
   const checks = view.querySelector('#checks'); checks.selectedIndex = [...checks.options].findIndex(o => o.text === 'format_drift');
   found.only = [seen('.finding.critical'), seen('.finding.warning')];
   checks.selectedIndex = 0;
+  const topics = view.querySelector('#topics'); topics.selectedIndex = [...topics.options].findIndex(o => o.text === 'orders');
+  found.topic = [seen('.finding.critical'), seen('.finding.warning')];
+  topics.selectedIndex = 0;
+  found.all = [seen('.finding.critical'), seen('.finding.warning')];
   found.requests = document.getElementById('page').contentWindow.performance.getEntriesByType('resource').length;
   const reached = [...view.querySelectorAll('a[href], summary, input, select')].filter(one => one.checkVisibility());
   found.keyboard = reached.length > 10 && reached.every(one => {{ one.focus(); return view.activeElement === one; }});
@@ -57,7 +61,9 @@ def hostile() -> str:
     proof = {"e1": {"file": NASTY, "record_no": 1, "raw": RUNS + "y" * 10_000_000}}
     page = told(
         finding(title=f"Partition without a leader: {NASTY}", detail=NASTY, topic=NASTY, fingerprint="a"),
-        finding(severity="warning", check_id="format_drift", title=f"w {NASTY}", fingerprint="b", evidence=["e1"]),
+        finding(
+            severity="warning", check_id="format_drift", title=f"w {NASTY}", topic="orders", fingerprint="b", evidence=["e1"]
+        ),
         proof=proof,
         not_shown={"payments": [NASTY]},
         unknown={"payments": [{"records": 1, "status": "drifted", "logger": NASTY, "masked": NASTY, "example": NASTY}]},
@@ -82,6 +88,7 @@ def test_nothing_runs_nothing_overflows_and_the_filter_works(tmp_path: Path, wid
     assert found["wide"] <= width
     assert (found["before"], found["after"], found["others"]) == (True, False, True)
     assert found["only"] == [False, True]
+    assert (found["topic"], found["all"]) == ([False, True], [True, True])
 
 
 def test_a_screenshot(tmp_path: Path) -> None:
