@@ -80,8 +80,8 @@ def _surroundings(spark: SparkSession, facts: Mapping[str, ClusterFacts]) -> dic
     ):
         signs.setdefault((cluster, number), {}).setdefault(broker, []).append((sign[0], sign[1]))
     for cluster, one in facts.items():
-        for number, worked in one.work_by_number.items():
-            for broker, some in worked.items():
+        for number, alive in one.alive_by_number.items():
+            for broker, some in alive.items():
                 own = signs.setdefault((cluster, number), {}).setdefault(broker, [])
                 own[:] = sorted({*own, *((sign.ts, sign.record_id) for sign in some)})
     listed: dict[tuple[str, int], list[tuple[int, frozenset[str]]]] = {}

@@ -196,6 +196,18 @@ def test_a_broker_that_works_is_back() -> None:
     assert of_facts(sent(58, 2, 6), sent(62, 1, 6)) == [(1, 60, None, "session_lost")]
 
 
+def test_what_a_controller_sends_to_itself_needs_no_session() -> None:
+    def of_facts(*more: Event) -> list[tuple]:
+        return brief(
+            ClusterFacts.of(Summary.of([*started(1), *started(2), told(60, "broker_failed", 1, broker=2), *more])).outages(1)
+        )
+
+    own = [sent(at, 2, 5) for at in (50, 500, 900)]
+    assert of_facts(*own) == [(2, 60, None, "session_lost")]
+    # elected again, it has one
+    assert of_facts(*own, sent(950, 2, 7), sent(990, 2, 7)) == [(2, 60, 950, "session_lost")]
+
+
 def test_the_logs_that_a_process_closed() -> None:
     again = [told(88, "broker_starting"), told(91, "broker_registered", by="kafka.zk.KafkaZkClient", broker=1)]
     clean, unclean = (told(89, f"log_dir_{how}", by="kafka.log.LogManager") for how in ("clean", "unclean"))

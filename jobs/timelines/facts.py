@@ -27,6 +27,7 @@ from jobs.timelines.summary import (
     begins_metadata_log,
     is_from_memory,
     log_of,
+    mentions,
 )
 
 Position = tuple[int, int, int, int, int]
@@ -256,13 +257,28 @@ class ClusterFacts:
 
     @cached_property
     def work_by_number(self) -> dict[int, dict[int, list[Sign]]]:
-        """Incarnation -> broker -> lines by which it takes part, the first and the last of an hour."""
+        """Incarnation -> broker -> lines by which it takes part: the first and the last of an hour, and with which a term of its own begins.
+
+        What a controller says later in its term it may say without a session, and so does the request that it sends to itself.
+        """
+        begun = (
+            (folder_of(line.file), node, line.ts, line.record_id)
+            for (_, node), days in self.summary.terms.items()
+            for line in [min(days.values(), key=lambda line: (line.ts is None, line.ts or 0, line.record_id))]
+        )
+        return self._by_number([*mentions(self.summary.worked), *begun])
+
+    @cached_property
+    def alive_by_number(self) -> dict[int, dict[int, list[Sign]]]:
+        """Incarnation -> broker -> lines that its process wrote, as `work_by_number`, with all hours of its terms."""
+        return self._by_number([*mentions(self.summary.worked), *mentions(self.summary.spoke)])
+
+    def _by_number(self, told: Iterable[tuple[str, int | None, int | None, str]]) -> dict[int, dict[int, list[Sign]]]:
         found: dict[int, dict[int, list[Sign]]] = {}
-        for (folder, node), hours in self.summary.worked.items():
-            for ts, record_id in sorted({told for both in hours.values() for told in both}):
-                if node is not None:
-                    number = incarnation(self.of_name, f"{folder}/", node, ts)
-                    found.setdefault(number, {}).setdefault(node, []).append(Sign(ts, WORKING, record_id))
+        for folder, node, ts, record_id in sorted({one for one in told if one[2] is not None}, key=lambda one: one[2:]):
+            if node is not None and ts is not None:
+                number = incarnation(self.of_name, f"{folder}/", node, ts)
+                found.setdefault(number, {}).setdefault(node, []).append(Sign(ts, WORKING, record_id))
         return found
 
     @cached_property

@@ -4,7 +4,7 @@ The order of delivery does not matter: every field is a union, a smallest or a l
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple, Self
@@ -128,6 +128,8 @@ class Line(NamedTuple):
 Term = tuple[int, int | None]
 # when and in which record
 Mention = tuple[int, str]
+# place -> hour since 1970 -> the first and the last mention
+Hours = dict[Place, dict[int, tuple[Mention, Mention]]]
 
 
 @dataclass
@@ -136,8 +138,8 @@ class Summary:
     wrote state changes, at TRACE and at all. mode_signs: event type -> its first time stamp. terms: (controller epoch, node) -> by day the
     first line of it. from_memory: (controller epoch, node) -> its newest time stamps. sent: (controller epoch, node)
     -> place -> the first time stamp, and the record, of a line of its or of a request that it sent. topic_ids: topic -> id -> first and last time stamp
-    that names it. worked: place -> hour since 1970 -> the first and the last line, with their records, by which a broker takes part: as a
-    controller, with a request that it takes in, or as a leader (KRaft). tracers: places whose state-change.log is at TRACE:
+    that names it. worked: place -> hour since 1970 -> the first and the last line, with their records, by which a broker takes part: with a
+    request of another one that it takes in, or as a leader (KRaft). spoke: likewise, of lines about its own terms as a controller. tracers: places whose state-change.log is at TRACE:
     as controllers they print all states of replicas. checkpoints: the moments of these, which are no lines of a log.
     """
 
@@ -150,7 +152,8 @@ class Summary:
     from_memory: dict[Term, list[int]] = field(default_factory=dict)
     sent: dict[Term, dict[Place, Mention]] = field(default_factory=dict)
     topic_ids: dict[str, dict[str, tuple[int | None, int | None]]] = field(default_factory=dict)
-    worked: dict[Place, dict[int, tuple[Mention, Mention]]] = field(default_factory=dict)
+    worked: Hours = field(default_factory=dict)
+    spoke: Hours = field(default_factory=dict)
     tracers: set[Place] = field(default_factory=set)
     checkpoints: set[int] = field(default_factory=set)
     created: dict[tuple[str, int, Place], tuple[int, str]] = field(default_factory=dict)
@@ -181,12 +184,12 @@ class Summary:
                 self.tracers.add((folder_of(e.file), e.node))
                 self.traced_hours.setdefault(e.node, set()).add(ts // HOUR)
         if e.event_type == "roles_changing" and e.text == "local leaders":
-            self._add_work(e)
+            _add_hour(self.worked, e)
         if e.controller_epoch is not None and e.controller is not None:
             if ts is not None:
                 places, place = self.sent.setdefault((e.controller_epoch, e.controller), {}), (folder_of(e.file), e.node)
                 places[place] = min(places.get(place, (ts, e.record_id)), (ts, e.record_id))
-            self._add_work(e)
+            _add_hour(self.spoke if e.controller == e.node else self.worked, e)
             if e.controller == e.node:
                 self._add_spoken(e, log)
         if e.event_type in OF_MODE:
@@ -203,18 +206,6 @@ class Summary:
             self.created[with_it] = min(self.created.get(with_it, (setting.ts, e.record_id)), (setting.ts, e.record_id))
         elif setting is not None or is_cluster_event(e):
             self.cluster_events[e.record_id, e.item] = e
-
-    def _add_work(self, e: Event) -> None:
-        """Adds a line by which a broker takes part."""
-        if e.ts is None or e.node is None:
-            return
-        told = e.ts, e.record_id
-        hours, hour = self.worked.setdefault((folder_of(e.file), e.node), {}), e.ts // HOUR
-        known = hours.get(hour)
-        if known is None:
-            hours[hour] = told, told
-        elif not known[0] <= told <= known[1]:
-            hours[hour] = _first_and_last(known, (told, told))
 
     def _add_spoken(self, e: Event, log: int) -> None:
         """Adds a line that a controller prints in a term of its own."""
@@ -240,6 +231,7 @@ class Summary:
             from_memory=_merged(self.from_memory, other.from_memory, lambda a, b: sorted([*a, *b])[-MOST_FROM_MEMORY:]),
             sent=_merged(self.sent, other.sent, lambda a, b: _merged(a, b, min)),
             worked=_merged(self.worked, other.worked, lambda a, b: _merged(a, b, _first_and_last)),
+            spoke=_merged(self.spoke, other.spoke, lambda a, b: _merged(a, b, _first_and_last)),
             topic_ids=_merged(self.topic_ids, other.topic_ids, lambda a, b: _merged(a, b, _named_from_to)),
             tracers=self.tracers | other.tracers,
             checkpoints=self.checkpoints | other.checkpoints,
@@ -290,9 +282,8 @@ class Summary:
                 "terms": _sorted((*term, day, *line) for term, days in self.terms.items() for day, line in days.items()),
                 "from_memory": _sorted((*term, times) for term, times in self.from_memory.items()),
                 "sent": _sorted((*term, *place, *first) for term, places in self.sent.items() for place, first in places.items()),
-                "worked": _sorted(
-                    (*place, hour, *first, *last) for place, hours in self.worked.items() for hour, (first, last) in hours.items()
-                ),
+                "worked": _hour_rows(self.worked),
+                "spoke": _hour_rows(self.spoke),
                 "topic_ids": {topic: dict(sorted(ids.items())) for topic, ids in sorted(self.topic_ids.items())},
                 "tracers": _sorted(self.tracers),
                 "checkpoints": sorted(self.checkpoints),
@@ -311,9 +302,6 @@ class Summary:
         sent: dict[Term, dict[Place, Mention]] = {}
         for epoch, node, folder, of_node, ts, record_id in held["sent"]:
             sent.setdefault((epoch, node), {})[folder, of_node] = ts, record_id
-        worked: dict[Place, dict[int, tuple[Mention, Mention]]] = {}
-        for folder, of_node, hour, *told in held["worked"]:
-            worked.setdefault((folder, of_node), {})[hour] = (told[0], told[1]), (told[2], told[3])
         return cls(
             cluster_events={(e["record_id"], e["item"]): Event(**e) for e in held["cluster_events"]},
             files={(node, file): FileSpan(*span) for node, file, *span in held["files"]},
@@ -323,12 +311,44 @@ class Summary:
             terms=terms,
             from_memory={(epoch, node): times for epoch, node, times in held["from_memory"]},
             sent=sent,
-            worked=worked,
+            worked=_hours_of(held["worked"]),
+            spoke=_hours_of(held["spoke"]),
             topic_ids={topic: {name: (a, z) for name, (a, z) in ids.items()} for topic, ids in held["topic_ids"].items()},
             tracers={(folder, node) for folder, node in held["tracers"]},
             checkpoints=set(held["checkpoints"]),
             created={(topic, value, (folder, node)): (ts, record) for topic, value, folder, node, ts, record in held["created"]},
         )
+
+
+def _add_hour(hours: Hours, e: Event) -> None:
+    """Adds a line to those of its speaker."""
+    if e.ts is None or e.node is None:
+        return
+    told = e.ts, e.record_id
+    mine, hour = hours.setdefault((folder_of(e.file), e.node), {}), e.ts // HOUR
+    known = mine.get(hour)
+    if known is None:
+        mine[hour] = told, told
+    elif not known[0] <= told <= known[1]:
+        mine[hour] = _first_and_last(known, (told, told))
+
+
+def _hour_rows(hours: Hours) -> list[Any]:
+    return _sorted((*place, hour, *first, *last) for place, mine in hours.items() for hour, (first, last) in mine.items())
+
+
+def mentions(hours: Hours) -> Iterator[tuple[str, int | None, int, str]]:
+    """(folder, node, time stamp, record) of each."""
+    for (folder, node), mine in hours.items():
+        for ts, record_id in {told for both in mine.values() for told in both}:
+            yield folder, node, ts, record_id
+
+
+def _hours_of(rows: Iterable[Any]) -> Hours:
+    found: Hours = {}
+    for folder, node, hour, *told in rows:
+        found.setdefault((folder, node), {})[hour] = (told[0], told[1]), (told[2], told[3])
+    return found
 
 
 def _merged(one: Mapping[Any, Any], other: Mapping[Any, Any], merge: Any) -> dict[Any, Any]:
