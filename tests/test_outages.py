@@ -204,6 +204,9 @@ def test_what_a_controller_sends_to_itself_needs_no_session() -> None:
 
     own = [sent(at, 2, 5) for at in (50, 500, 900)]
     assert of_facts(*own) == [(2, 60, None, "session_lost")]
+    # what a voter of a quorum reads of its own disk while it starts is no work, either
+    read = told(700, "raft_state_changing", 2, by="org.apache.kafka.raft.QuorumState", controller=3, controller_epoch=8)
+    assert of_facts(read) == [(2, 60, None, "session_lost")]
     # elected again, it has one
     assert of_facts(*own, sent(950, 2, 7), sent(990, 2, 7)) == [(2, 60, 950, "session_lost")]
 

@@ -189,8 +189,10 @@ class Summary:
             if ts is not None:
                 places, place = self.sent.setdefault((e.controller_epoch, e.controller), {}), (folder_of(e.file), e.node)
                 places[place] = min(places.get(place, (ts, e.record_id)), (ts, e.record_id))
-            _add_hour(self.spoke if e.controller == e.node else self.worked, e)
+            if e.controller != e.node and log == STATE_CHANGE_LOG:
+                _add_hour(self.worked, e)
             if e.controller == e.node:
+                _add_hour(self.spoke, e)
                 self._add_spoken(e, log)
         if e.event_type in OF_MODE:
             self.mode_signs[e.event_type] = _earlier(self.mode_signs.get(e.event_type, ts), ts)
