@@ -31,6 +31,17 @@ def test_a_term_ends_and_another_begins() -> None:
     assert (one.until, one.is_end_seen) == (90 * SECOND, False)
 
 
+def test_one_that_goes_on_is_missed_by_nobody() -> None:
+    """Days later, too: what is kept of all nights tells it."""
+    ended = elected(10, 1, 1), told(60, "controller_resigned", 1)
+    assert brief(*ended, told(90_000, "rebalance_checking", 1)) == []
+    # another one, or one that says it while its term ends
+    assert brief(*ended, told(90_000, "rebalance_checking", 2)) == [(1, 60, None)]
+    assert brief(*ended, told(60.5, "rebalance_checking", 1)) == [(1, 60, None)]
+    kept = Summary.of([*ended, told(90_000, "rebalance_checking", 1)])
+    assert Summary.from_json(kept.to_json()) == kept
+
+
 def test_every_broker_says_that_it_resigns() -> None:
     assert brief(elected(10, 1, 1), told(60, "controller_resigned", 2)) == []
     assert brief(told(60, "controller_resigned", 2)) == []

@@ -273,6 +273,11 @@ class ClusterFacts:
         """Incarnation -> broker -> lines that its process wrote, as `work_by_number`, with all hours of its terms."""
         return self._by_number([*mentions(self.summary.worked), *mentions(self.summary.spoke)])
 
+    @cached_property
+    def led_by_number(self) -> dict[int, dict[int, list[Sign]]]:
+        """Incarnation -> broker -> lines that only who is controller prints, the first and the last of an hour."""
+        return self._by_number(mentions(self.summary.led))
+
     def _by_number(self, told: Iterable[tuple[str, int | None, int | None, str]]) -> dict[int, dict[int, list[Sign]]]:
         found: dict[int, dict[int, list[Sign]]] = {}
         for folder, node, ts, record_id in sorted({one for one in told if one[2] is not None}, key=lambda one: one[2:]):

@@ -19,6 +19,8 @@ ELECTED = frozenset({"controller_elected", "controller_epoch_incremented"})
 TERM_BEGUN = ELECTED | {"controller_activated", "controller_ready", "raft_leader_elected", "controller_znode_claimed"}
 ELECTION_HEARD = frozenset({"controller_election_lost", "raft_state_changed", "quorum_leader_learned"})
 TERM_ENDED = frozenset({"controller_resigned", "controller_renounced"})
+# what a ZooKeeper broker prints only while it is controller, term or not
+LEADING = frozenset({"rebalance_checking", "leaders_not_preferred", "broker_change", "broker_started", "broker_failed"})
 # what only a broker of a KRaft cluster prints, what only a KRaft and what only a ZooKeeper controller does
 KRAFT_BROKER = frozenset({"replica_creating", "roles_changing", "broker_state_changed"})
 KRAFT_CONTROLLER = frozenset({
@@ -139,7 +141,7 @@ class Summary:
     first line of it. from_memory: (controller epoch, node) -> its newest time stamps. sent: (controller epoch, node)
     -> place -> the first time stamp, and the record, of a line of its or of a request that it sent. topic_ids: topic -> id -> first and last time stamp
     that names it. worked: place -> hour since 1970 -> the first and the last line, with their records, by which a broker takes part: with a
-    request of another one that it takes in, or as a leader (KRaft). spoke: likewise, of lines about its own terms as a controller. tracers: places whose state-change.log is at TRACE:
+    request of another one that it takes in, or as a leader (KRaft). spoke: likewise, of lines about its own terms as a controller; led: of such that only who is controller prints. tracers: places whose state-change.log is at TRACE:
     as controllers they print all states of replicas. checkpoints: the moments of these, which are no lines of a log.
     """
 
@@ -154,6 +156,7 @@ class Summary:
     topic_ids: dict[str, dict[str, tuple[int | None, int | None]]] = field(default_factory=dict)
     worked: Hours = field(default_factory=dict)
     spoke: Hours = field(default_factory=dict)
+    led: Hours = field(default_factory=dict)
     tracers: set[Place] = field(default_factory=set)
     checkpoints: set[int] = field(default_factory=set)
     created: dict[tuple[str, int, Place], tuple[int, str]] = field(default_factory=dict)
@@ -183,6 +186,8 @@ class Summary:
             if e.level == "TRACE":
                 self.tracers.add((folder_of(e.file), e.node))
                 self.traced_hours.setdefault(e.node, set()).add(ts // HOUR)
+        if e.event_type in LEADING:
+            _add_hour(self.led, e)
         if e.event_type == "roles_changing" and e.text == "local leaders":
             _add_hour(self.worked, e)
         if e.controller_epoch is not None and e.controller is not None:
@@ -234,6 +239,7 @@ class Summary:
             sent=_merged(self.sent, other.sent, lambda a, b: _merged(a, b, min)),
             worked=_merged(self.worked, other.worked, lambda a, b: _merged(a, b, _first_and_last)),
             spoke=_merged(self.spoke, other.spoke, lambda a, b: _merged(a, b, _first_and_last)),
+            led=_merged(self.led, other.led, lambda a, b: _merged(a, b, _first_and_last)),
             topic_ids=_merged(self.topic_ids, other.topic_ids, lambda a, b: _merged(a, b, _named_from_to)),
             tracers=self.tracers | other.tracers,
             checkpoints=self.checkpoints | other.checkpoints,
@@ -286,6 +292,7 @@ class Summary:
                 "sent": _sorted((*term, *place, *first) for term, places in self.sent.items() for place, first in places.items()),
                 "worked": _hour_rows(self.worked),
                 "spoke": _hour_rows(self.spoke),
+                "led": _hour_rows(self.led),
                 "topic_ids": {topic: dict(sorted(ids.items())) for topic, ids in sorted(self.topic_ids.items())},
                 "tracers": _sorted(self.tracers),
                 "checkpoints": sorted(self.checkpoints),
@@ -315,6 +322,7 @@ class Summary:
             sent=sent,
             worked=_hours_of(held["worked"]),
             spoke=_hours_of(held["spoke"]),
+            led=_hours_of(held["led"]),
             topic_ids={topic: {name: (a, z) for name, (a, z) in ids.items()} for topic, ids in held["topic_ids"].items()},
             tracers={(folder, node) for folder, node in held["tracers"]},
             checkpoints=set(held["checkpoints"]),

@@ -13,6 +13,9 @@ from jobs.timelines.kraft_facts import FOREVER
 from jobs.timelines.outages import FIRST_START, SHUT_DOWN, Outage
 from jobs.timelines.summary import ELECTION_HEARD, TERM_BEGUN, TERM_ENDED
 
+# what a controller still prints while its term ends, or the next one while it begins
+AT_ONCE = 1_000_000
+
 
 class Vacancy(NamedTuple):
     """node: whose term ended; since, until: microseconds, until null: no line tells of another controller. is_end_seen: until is when the next
@@ -61,8 +64,16 @@ def vacancies(facts: ClusterFacts) -> list[Vacancy]:
         begins = sorted(
             [*begun.get(number, ()), *_begins(events)], key=lambda begin: (begin.ts, begin.node, not begin.elected, begin)
         )
-        found += _of_incarnation(number, begins, sorted(_ends(events, facts.outages(number))))
+        led = facts.led_by_number.get(number, {})
+        ended = _of_incarnation(number, begins, sorted(_ends(events, facts.outages(number))))
+        found += [one for one in ended if not _went_on(one, [sign.ts for sign in led.get(one.node, ())])]
     return sorted(found)
+
+
+def _went_on(vacancy: Vacancy, led: Iterable[int]) -> bool:
+    """Whether the controller whose term had ended was controller still. led: when it printed what only a controller does."""
+    until = FOREVER if vacancy.until is None else vacancy.until
+    return any(vacancy.since + AT_ONCE < ts < until - AT_ONCE for ts in led)
 
 
 def _begins(events: Iterable[Event]) -> Iterable[_Begin]:
