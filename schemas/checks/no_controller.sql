@@ -49,10 +49,14 @@ WITH logged AS (
     -- a broker that is alone is missed as a broker
     AND EXISTS (SELECT 1 FROM known u WHERE u.cluster = g.cluster AND u.incarnation = g.incarnation AND u.broker <> g.node AND u.since <= g.since)
     AND NOT EXISTS (SELECT 1 FROM unheard u WHERE u.cluster = g.cluster AND u.incarnation = g.incarnation AND u.broker <> g.node)
-    -- somebody was left to miss it
+    -- somebody was left to miss it, and it did not go on itself; of earlier days the vacancies know that by the hour
     AND EXISTS (
       SELECT 1 FROM audited_events e WHERE e.cluster = g.cluster AND e.incarnation = g.incarnation AND e.node <> g.node
         AND e.ts > g.since - INTERVAL 10 MINUTES AND e.ts < coalesce(g.until, k.now) - INTERVAL 1 SECOND)
+    AND NOT EXISTS (
+      SELECT 1 FROM audited_events e WHERE e.cluster = g.cluster AND e.incarnation = g.incarnation AND e.node = g.node
+        AND e.event_type IN ('rebalance_checking', 'leaders_not_preferred', 'broker_change', 'broker_started', 'broker_failed')
+        AND e.ts > g.since + INTERVAL 1 SECOND AND e.ts < coalesce(g.until, k.now) - INTERVAL 1 SECOND)
   UNION ALL
   SELECT s.cluster, s.incarnation, CAST(NULL AS INT), s.since, s.until, concat('brokers ', array_join(s.nodes, ', '), ' reach none'),
     concat('Brokers ', array_join(s.nodes, ', '), ' could not reach a controller ', s.times, ' times from ', date_format(s.since, 'yyyy-MM-dd HH:mm:ss'), ' to ',
