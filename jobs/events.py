@@ -177,18 +177,19 @@ class Here:
         # table -> ids of records that earlier runs have landed
         self._met: dict[str, set[bytes]] = {}
 
-    def meet(self, table: str, known: Any) -> None:
-        """Asks which of the records are known. known: id BINARY."""
-        ids = pa.table({"id": pa.array([one for block in self.blocks if block.table == table for one in block.ids], pa.binary())})
-        met = known.join(known.sparkSession.createDataFrame(ids), "id", "left_semi") if len(ids) else None
-        self._met[table] = set() if met is None else {bytes(row.id) for row in met.collect()}
+    def meet(self, table: str, known: Callable[[], Any]) -> set[bytes]:
+        """Ids of the records that are known; asked once. known: gives id BINARY, or None."""
+        if table not in self._met:
+            ids = pa.array([one for block in self.blocks if block.table == table for one in block.ids], pa.binary())
+            held = known() if len(ids) else None
+            met = None if held is None else held.join(held.sparkSession.createDataFrame(pa.table({"id": ids})), "id", "left_semi")
+            self._met[table] = set() if met is None else {bytes(row.id) for row in met.collect()}
+        return self._met[table]
 
-    def copies(self, table: str, known: Any = None) -> tuple[Mapping[int, Sequence[int]], int]:
-        """(number of a block -> places of records that stand in another one, too, or are known; how many). known: id BINARY, or None."""
+    def copies(self, table: str, known: Callable[[], Any] = lambda: None) -> tuple[Mapping[int, Sequence[int]], int]:
+        """(number of a block -> places of records that stand in another one, too, or are known; how many). known: as for `meet`."""
         blocks = [block for block in self.blocks if block.table == table]
-        if known is not None and table not in self._met:
-            self.meet(table, known)
-        seen = set(self._met.get(table, ()))
+        seen = set(self.meet(table, known))
         found = defaultdict[int, list[int]](list)
         for block in blocks:
             for place, record_id in enumerate(block.ids):
@@ -238,7 +239,7 @@ class OnWorkers:
         self._packed = reduce(lambda one, other: one.unionByName(other), frames).persist()
         self.blocks = [pickle.loads(row.block) for row in self._packed.select("block").collect()]
 
-    def copies(self, table: str, known: Any = None) -> tuple[Any, int]:
+    def copies(self, table: str, known: Callable[[], Any] = lambda: None) -> tuple[Any, int]:
         """(number BIGINT, places ARRAY<INT>, or None; how many): as `Here.copies`."""
         from pyspark.sql import Window
         from pyspark.sql import functions as F
@@ -248,8 +249,9 @@ class OnWorkers:
         repeated = ids.groupBy("id").count().filter("count > 1").select("id").persist()
         nth = F.row_number().over(Window.partitionBy("id").orderBy("number", "place"))
         again = ids.join(repeated, "id").withColumn("nth", nth).filter("nth > 1").select("number", "place")
-        if known is not None:
-            again = again.unionByName(ids.join(known, "id", "left_semi").select("number", "place"))
+        held = known()
+        if held is not None:
+            again = again.unionByName(ids.join(held, "id", "left_semi").select("number", "place"))
         elif repeated.isEmpty():
             return None, 0
         places = again.groupBy("number").agg(F.collect_set("place").alias("places")).persist()
@@ -448,9 +450,7 @@ class Ahead:
         """Asks the tables for records that earlier runs have landed."""
         parsed = self.parsed()
         for table in SCHEMAS:
-            known = _known(store, self._clusters, table, parsed.blocks)
-            if known is not None:
-                parsed.meet(table, known)
+            parsed.meet(table, partial(_known, store, self._clusters, table, parsed.blocks))
 
 
 def _parsed_here(files: Sequence[LogFile], ruleset: RuleSet | None, days: tuple[date, date] | None = None) -> Here:
@@ -535,7 +535,7 @@ def _land(store: Any, clusters: Sequence[str], parsed: Here | OnWorkers, table: 
     """
     if not read:
         return Counter(), 0
-    dropped, copies = parsed.copies(table, _known(store, clusters, table, parsed.blocks))
+    dropped, copies = parsed.copies(table, partial(_known, store, clusters, table, parsed.blocks))
     incomplete, completed = set[str](), set[str]()
     if table == "events" and 0 < copies < read:  # a copy that is cut short stands beside others that are not
         incomplete, completed = _incomplete(store, clusters, parsed)
