@@ -8,17 +8,18 @@
 -- same: day
 -- thresholds: controllers_per_hour=5
 WITH terms AS (
-  -- every node of a quorum tells who leads it
+  -- every node of a quorum tells who leads it; of the lines of an election (up to 2.0 two) the one that names its epoch
   SELECT e.cluster, e.incarnation, coalesce(e.quorum_node, e.controller, e.node) AS node, coalesce(e.controller_epoch, e.raft_epoch) AS epoch,
-    min(e.ts) AS at, min_by(e.record_id, e.ts) AS record_id
+    min(e.ts) AS at, min_by(e.record_id, e.ts) AS record_id, min_by(regexp_replace(e.file, '[^/]*$', ''), e.ts) AS folder
   FROM audited_events e
-  WHERE e.ts IS NOT NULL AND (e.event_type IN ('controller_elected', 'controller_epoch_incremented', 'controller_activated')
+  WHERE e.ts IS NOT NULL AND coalesce(e.controller_epoch, e.raft_epoch) IS NOT NULL AND (e.event_type IN ('controller_elected', 'controller_epoch_incremented', 'controller_activated')
     OR e.event_type = 'quorum_leader_learned' AND e.quorum_node IS NOT NULL)
   GROUP BY ALL
 ), started AS (
-  SELECT cluster, incarnation, node, ts, event_type = 'quorum_controller_created' AS votes FROM audited_events
-  WHERE node IS NOT NULL AND (event_type IN ('broker_starting', 'broker_process_started', 'controller_module_starting', 'quorum_controller_created')
-    OR event_type = 'thread_changed' AND logger LIKE '%$ControllerEventThread' AND raw LIKE '%] Starting%')
+  -- up to 1.0 ([controller-event-thread]) the controller's thread does not name its broker: in a file of several ones it may be that of any
+  SELECT cluster, incarnation, node, ts, event_type = 'quorum_controller_created' AS votes, regexp_replace(file, '[^/]*$', '') AS folder FROM audited_events
+  WHERE node IS NOT NULL AND event_type IN ('broker_starting', 'broker_process_started', 'controller_module_starting', 'quorum_controller_created')
+    OR event_type = 'thread_changed' AND logger LIKE '%$ControllerEventThread' AND text = 'Starting'
 ), stopped AS (
   SELECT o.cluster, o.incarnation, o.broker, o.since, v.node IS NOT NULL AS votes FROM audited_broker_outages o
   LEFT JOIN (SELECT DISTINCT cluster, incarnation, node FROM started WHERE votes) v
@@ -28,7 +29,7 @@ WITH terms AS (
   SELECT t.* FROM (SELECT *, lag(node) OVER (PARTITION BY cluster, incarnation ORDER BY at) AS before FROM terms) t
   LEFT ANTI JOIN stopped o ON o.cluster = t.cluster AND o.incarnation = t.incarnation AND (o.broker = t.before OR o.votes)
     AND t.at BETWEEN o.since AND o.since + INTERVAL 1 MINUTE
-  LEFT ANTI JOIN started s ON s.cluster = t.cluster AND s.incarnation = t.incarnation AND (s.node = t.node OR s.votes)
+  LEFT ANTI JOIN started s ON s.cluster = t.cluster AND s.incarnation = t.incarnation AND (s.node = t.node OR s.votes OR s.node IS NULL AND s.folder = t.folder)
     AND t.at BETWEEN s.ts AND s.ts + INTERVAL 1 MINUTE
   -- the first one that is logged changes nothing
   WHERE t.before IS NOT NULL
