@@ -24,7 +24,7 @@ WITH seen AS (
 ), gaps AS (
   SELECT s.cluster, array_compact(array(
     CASE WHEN NOT traced THEN 'states of replicas are inferred, not printed (state.change.logger is not at TRACE)' END,
-    CASE WHEN NOT server_log THEN 'no server.log - when a broker started, stopped or lost a disk, ISR changes by leaders up to 2.6, offsets lost' END,
+    CASE WHEN NOT server_log THEN 'no server.log - when a broker started, stopped or lost a disk, when a leader changed an ISR (up to Kafka 2.6), offsets lost' END,
     CASE WHEN NOT state_change_log THEN 'no state-change.log - elections, roles of brokers, in KRaft most ISR changes' END,
     CASE WHEN NOT controller_log THEN 'no controller.log - who was controller, reassignments, deletions, brokers that fail' END,
     concat('no log of broker ', array_join(slice(u.brokers, 1, 20), ', '), CASE WHEN size(u.brokers) > 20 THEN ', ..' ELSE '' END, ' - what it did, and when it was down'),

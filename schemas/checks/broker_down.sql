@@ -1,8 +1,9 @@
 -- severity: error
--- levels: critical while partitions have no leader because of it. Info where it was told to stop and is away no longer than a restart may take (no
---   finding where that took no partition down), where its session was back within half a minute, or where nobody knows since when it was away and it
---   was back within broker_down_minutes. Else an error while it stays away, or when partitions were without a leader for longer than
---   leaderless_seconds; a warning when it is over, or when it was told to stop.
+-- levels: critical while partitions have no leader because of it for longer than leaderless_seconds. Info where it was told to stop, or a controller
+--   that took over did not find it, and it is known to be away for less than broker_down_minutes (no finding where it was told to stop, is back, and no
+--   partition was without a leader for longer than leaderless_seconds); or where its session was back within half a minute and no partition was without
+--   a leader for so long. A warning where it was told to stop. Else an error where it stays away for longer than broker_down_minutes, or where partitions
+--   were without a leader for longer than leaderless_seconds - but not where it was not found and is back: it may have been told to stop; else a warning.
 -- title: Broker down
 -- why: While a broker is away, what it led is led by others or by nobody, and what it held has a copy less: one more failure may stop writes or lose
 --   data.

@@ -2,7 +2,8 @@
 -- levels: critical while it lasts (a warning for broker_start_minutes after a start); an error when it lasted for broker_down_minutes and is over, a
 --   warning when it was shorter. Info: every broker had been told to stop, or only sessions were lost for less than half a minute.
 -- title: Cluster without a broker
--- why: No broker was left: nothing could be written or read, and whoever comes back last decides which data is the newest.
+-- why: No broker was left, or none that had a session: no leader can be elected, what has stopped can be neither written nor read, and whoever comes
+--   back last decides which data is the newest. A process that lost its session may go on for a while with what it leads.
 -- do: If nobody meant it, look at what the brokers have in common - power, network, disks, ZooKeeper or the quorum. Start the brokers that
 --   went last first - they hold the newest data.
 -- same: begin
@@ -18,7 +19,8 @@ SELECT
   CASE WHEN size(b.brokers) = 1 THEN concat(CASE WHEN x.others IS NULL THEN 'its only broker, ' ELSE 'the last one was broker ' END, get(b.brokers, 0)) ELSE concat(CASE WHEN x.others IS NULL THEN 'all ' ELSE 'the last ' END, size(b.brokers), ' brokers') END AS thing,
   concat('From ', date_format(o.since, 'yyyy-MM-dd HH:mm:ss'), CASE WHEN b.is_noticed THEN ' or earlier' ELSE '' END,
          CASE WHEN o.until IS NULL THEN ' on' ELSE concat(CASE WHEN o.until = o.down_until THEN ' to ' ELSE ' and not after ' END, date_format(o.until, 'yyyy-MM-dd HH:mm:ss')) END,
-         ' no broker served (', array_join(b.brokers, ', '), ').',
+         -- whose session is lost may serve
+         CASE WHEN b.is_stopped THEN ' no broker served (' ELSE ' no broker had a session (' END, array_join(b.brokers, ', '), ').',
          CASE WHEN size(b.asked) = size(b.brokers) THEN ' All shut down.' WHEN size(b.asked) > 0 THEN concat(' Shut down: ', array_join(b.asked, ', '), '.') ELSE '' END,
          CASE WHEN o.until IS NULL THEN coalesce(concat(' The last start began at ', date_format(b.starting_at, 'yyyy-MM-dd HH:mm:ss'), '.'), '') ELSE '' END) AS detail,
   concat_ws('|', o.since, array_join(slice(o.evidence, 1, 1), '')) AS same,
@@ -29,6 +31,7 @@ JOIN clocks k ON k.cluster = o.cluster
   AND (o.until IS NOT NULL OR o.incarnation = k.incarnation)
 JOIN (
   SELECT m.cluster, m.incarnation, m.all_since, array_sort(collect_set(m.broker)) AS brokers, max(m.starting_at) AS starting_at, bool_and(m.how = 'session_lost') AS sessions,
+    bool_and(m.how NOT IN ('session_lost', 'absent')) AS is_stopped,
     -- its process had ended by then
     bool_or(m.how = 'crashed' AND m.since = m.all_since) AS is_noticed,
     array_sort(collect_set(CASE WHEN m.how = 'shut_down' THEN m.broker END)) AS asked

@@ -1,23 +1,27 @@
 -- severity: warning
 -- title: Logs of two clusters under one name
--- why: Two cluster ids were in use at the same time, on different brokers. The timelines keep the clusters apart, as incarnations that
+-- why: Two cluster ids were in use at the same time (first seen to last seen), on different brokers. The timelines keep the clusters apart, as incarnations that
 --   overlap; findings about what is still so are about the last one only.
 -- do: Give each cluster a name and logs of its own (--config).
 -- same: cluster
 -- only: cluster_ids
 WITH lives AS (
-  SELECT cluster, incarnation, min(ts) AS begun, max(ts) AS ended FROM audited_events WHERE ts IS NOT NULL GROUP BY cluster, incarnation
+  SELECT s.*, e.begun, e.ended
+  FROM (SELECT DISTINCT cluster, incarnation, cluster_id FROM audited_events WHERE cluster_id IS NOT NULL AND ts IS NOT NULL) s
+  JOIN (SELECT cluster, incarnation, min(ts) AS begun, max(ts) AS ended FROM audited_events WHERE ts IS NOT NULL GROUP BY cluster, incarnation) e
+    ON e.cluster = s.cluster AND e.incarnation = s.incarnation
 ), mixed AS (
-  SELECT a.cluster, a.incarnation, min(greatest(a.begun, b.begun)) AS first_seen, max(least(a.ended, b.ended)) AS last_seen
-  FROM lives a JOIN lives b ON a.cluster = b.cluster AND a.incarnation <> b.incarnation AND a.begun < b.ended AND b.begun < a.ended
-  GROUP BY a.cluster, a.incarnation
+  SELECT a.cluster, a.incarnation, a.cluster_id, min(greatest(a.begun, b.begun)) AS first_seen, max(least(a.ended, b.ended)) AS last_seen
+  FROM lives a
+  JOIN lives b ON a.cluster = b.cluster AND a.incarnation <> b.incarnation AND a.cluster_id <> b.cluster_id AND a.begun < b.ended AND b.begun < a.ended
+  GROUP BY a.cluster, a.incarnation, a.cluster_id
 ), named AS (
   SELECT e.cluster, e.cluster_id, min(e.incarnation) AS incarnation, min(m.first_seen) AS first_seen, max(m.last_seen) AS last_seen,
     concat('incarnation ', array_join(array_sort(collect_set(e.incarnation)), ', '), ', cluster id ', e.cluster_id,
            coalesce(concat(', of broker ', nullif(array_join(array_sort(collect_set(e.node)), ', '), '')), '')) AS life,
     slice(array_sort(collect_set(e.record_id)), 1, 5) AS records
-  FROM audited_events e JOIN mixed m ON m.cluster = e.cluster AND m.incarnation = e.incarnation
-  WHERE e.cluster_id IS NOT NULL AND e.ts IS NOT NULL
+  FROM audited_events e JOIN mixed m ON m.cluster = e.cluster AND m.incarnation = e.incarnation AND m.cluster_id = e.cluster_id
+  WHERE e.ts IS NOT NULL
   GROUP BY e.cluster, e.cluster_id
 )
 SELECT
