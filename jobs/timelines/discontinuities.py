@@ -148,8 +148,16 @@ def discontinuities(breaks: Iterable[tuple[PartitionKey, Break]], facts: Cluster
         (*key, one.replica, one.at, one.node, one.controller_epoch, one.held.state, one.held.ts, one.from_state,
          _cause(key.topic, one, facts, elections[key.incarnation]), one.record_id, one.held.record_id)
         for key, one in breaks
+        if not (facts.summary.hides_state_before and _tells_new_state_twice(one))
     ]  # fmt: skip
     return wiped(found, wipes)
+
+
+def _tells_new_state_twice(one: Break) -> bool:
+    """Whether it is no break in 0.8.0: PartitionStateMachine sets the new state and then prints it as the one before, too, where a
+    partition goes online.
+    """
+    return one.replica is None and one.from_state == "OnlinePartition"
 
 
 def wiped(rows: Iterable[tuple[Any, ...]], wipes: Mapping[int, Iterable[int]]) -> list[tuple[Any, ...]]:

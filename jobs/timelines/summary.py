@@ -142,7 +142,8 @@ class Summary:
     -> place -> the first time stamp, and the record, of a line of its or of a request that it sent. topic_ids: topic -> id -> first and last time stamp
     that names it. worked: place -> hour since 1970 -> the first and the last line, with their records, by which a broker takes part: with a
     request of another one that it takes in, or as a leader (KRaft). spoke: likewise, of lines about its own terms as a controller; led: of such that only who is controller prints. tracers: places whose state-change.log is at TRACE:
-    as controllers they print all states of replicas. checkpoints: the moments of these, which are no lines of a log.
+    as controllers they print all states of replicas. checkpoints: the moments of these, which are no lines of a log. hides_state_before: whether
+    lines tell the new state of a replica without the one before it, as ReplicaStateMachine of 0.8.0 does.
     """
 
     cluster_events: dict[tuple[str, int], Event] = field(default_factory=dict)
@@ -160,6 +161,7 @@ class Summary:
     tracers: set[Place] = field(default_factory=set)
     checkpoints: set[int] = field(default_factory=set)
     created: dict[tuple[str, int, Place], tuple[int, str]] = field(default_factory=dict)
+    hides_state_before: bool = False
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> Self:
@@ -207,6 +209,8 @@ class Summary:
             ids[e.topic_id] = _earlier(first, ts), _later(last, ts)
         if prints_replica_state(e):
             self.tracers.add((folder_of(e.file), e.node))
+        if e.event_type == "replica_state_changed" and e.from_state is None:
+            self.hides_state_before = True
         setting = setting_of(e)
         if setting is not None and e.event_type == "log_created" and setting.topic and setting.value:
             with_it = setting.topic, setting.value, (folder_of(e.file), e.node)
@@ -244,6 +248,7 @@ class Summary:
             tracers=self.tracers | other.tracers,
             checkpoints=self.checkpoints | other.checkpoints,
             created=_merged(self.created, other.created, min),
+            hides_state_before=self.hides_state_before or other.hides_state_before,
         )
         return both
 
@@ -297,6 +302,7 @@ class Summary:
                 "tracers": _sorted(self.tracers),
                 "checkpoints": sorted(self.checkpoints),
                 "created": _sorted((topic, value, *place, *first) for (topic, value, place), first in self.created.items()),
+                "hides_state_before": self.hides_state_before,
             },
             separators=(",", ":"),
         )
@@ -327,6 +333,7 @@ class Summary:
             tracers={(folder, node) for folder, node in held["tracers"]},
             checkpoints=set(held["checkpoints"]),
             created={(topic, value, (folder, node)): (ts, record) for topic, value, folder, node, ts, record in held["created"]},
+            hides_state_before=held["hides_state_before"],
         )
 
 

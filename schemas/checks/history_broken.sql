@@ -6,11 +6,7 @@
 -- same: node, begin
 -- only: discontinuities
 WITH broken AS (
-  SELECT d.*, date_trunc('HOUR', d.at) AS hour FROM audited_discontinuities d
-  -- 0.8.0 prints no state before that of a replica, and the new state of a partition for the one before
-  LEFT ANTI JOIN (SELECT DISTINCT cluster FROM audited_events WHERE event_type = 'replica_state_changed' AND from_state IS NULL) z
-    ON z.cluster = d.cluster AND d.replica IS NULL AND d.found_state = 'OnlinePartition'
-  WHERE d.cause = 'file_missing'
+  SELECT d.*, date_trunc('HOUR', d.at) AS hour FROM audited_discontinuities d WHERE d.cause = 'file_missing'
 )
 SELECT
   b.cluster, b.incarnation, 'warning' AS severity, CASE WHEN count(DISTINCT b.topic) = 1 THEN min(b.topic) END AS topic,
