@@ -16,7 +16,7 @@ from jobs import fact_frames
 from jobs.config import Silence, Slo, Threshold, glob_pattern
 from jobs.partition_spells import partition_spells
 from jobs.store import computed_once, moment, quoted, run_concurrently
-from jobs.timelines import ClusterFacts
+from jobs.timelines import LEADING, ClusterFacts
 from jobs.tool_outputs import ToolOutput
 from parsers.definitions import INPUT_TABLES
 
@@ -54,7 +54,7 @@ def register(
     thresholds: Sequence[Threshold] = (),
     slos: Sequence[Slo] = (),
 ) -> None:
-    """The frames that checks read: audited_<table> (`nights.scope`), audited_partitions_now (`nights.partitions_now`), clocks, kafka_versions, legal_moves, slos, those of
+    """The frames that checks read: audited_<table> (`nights.scope`), audited_partitions_now (`nights.partitions_now`), clocks, kafka_versions, legal_moves, leading, slos, those of
     `fact_frames` and of `schemas/facts`, partition_spells.
 
     Functions are those of `schemas/functions`.
@@ -72,6 +72,8 @@ def register(
         for m in schemas.moves()
     )
     spark.sql(f"SELECT * FROM VALUES {moves} AS t(machine, from_state, to_state, since)").createOrReplaceTempView("legal_moves")
+    leading = ", ".join(map(quoted, sorted(LEADING)))
+    spark.sql(f"SELECT explode(array({leading})) AS event_type").createOrReplaceTempView("leading")
     for function in schemas.statements("functions"):
         spark.sql(function.sql)
     for fact in schemas.statements("facts"):  # by name: a later one reads an earlier one

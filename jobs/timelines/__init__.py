@@ -13,7 +13,7 @@ from jobs.timelines.facts import Affected, ClusterFacts, affected
 from jobs.timelines.outages import outages
 from jobs.timelines.partition import CODE_VERSION, Folded, fold
 from jobs.timelines.settings import Setting
-from jobs.timelines.summary import CONTROLLER_LOG, SERVER_LOG, STATE_CHANGE_LOG, Summary, is_cluster_event
+from jobs.timelines.summary import CONTROLLER_LOG, LEADING, SERVER_LOG, STATE_CHANGE_LOG, Summary, is_cluster_event
 from jobs.timelines.vacancies import Vacancy, vacancies
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "CODE_VERSION",
     "CONTROLLER_LOG",
     "EVENT_COLUMNS",
+    "LEADING",
     "PARTITION_COLUMNS",
     "SERVER_LOG",
     "STATE_CHANGE_LOG",

@@ -54,8 +54,8 @@ WITH logged AS (
       SELECT 1 FROM audited_events e WHERE e.cluster = g.cluster AND e.incarnation = g.incarnation AND e.node <> g.node
         AND e.ts > g.since - INTERVAL 10 MINUTES AND e.ts < coalesce(g.until, k.now) - INTERVAL 1 SECOND)
     AND NOT EXISTS (
-      SELECT 1 FROM audited_events e WHERE e.cluster = g.cluster AND e.incarnation = g.incarnation AND e.node = g.node
-        AND e.event_type IN ('rebalance_checking', 'leaders_not_preferred', 'broker_change', 'broker_started', 'broker_failed')
+      SELECT 1 FROM audited_events e JOIN leading l ON l.event_type = e.event_type
+      WHERE e.cluster = g.cluster AND e.incarnation = g.incarnation AND e.node = g.node
         AND e.ts > g.since + INTERVAL 1 SECOND AND e.ts < coalesce(g.until, k.now) - INTERVAL 1 SECOND)
   UNION ALL
   SELECT s.cluster, s.incarnation, CAST(NULL AS INT), s.since, s.until, concat('brokers ', array_join(s.nodes, ', '), ' reach none'),
