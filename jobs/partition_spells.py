@@ -17,7 +17,7 @@ IS_WRONG = "leader = -1 OR replicas IS NULL OR size(isr) < size(replicas) OR lea
 # the fields of `Spell`
 _COLUMNS = """cluster STRING, incarnation INT, topic STRING, partition INT, kind STRING, replica INT, since TIMESTAMP, until TIMESTAMP,
   ended BOOLEAN, is_begin_seen BOOLEAN, is_end_seen BOOLEAN, leader INT, isr ARRAY<INT>, replicas ARRAY<INT>, min_isr INT, record_id STRING, evidence ARRAY<STRING>, returned BOOLEAN,
-  missing ARRAY<INT>, alive_at TIMESTAMP, back_at TIMESTAMP, down_at_end BOOLEAN,
+  missing ARRAY<INT>, alive_at TIMESTAMP, up ARRAY<STRUCT<since: TIMESTAMP, until: TIMESTAMP>>,
   down_meanwhile ARRAY<INT>, signs ARRAY<STRING>, cause_broker INT, cause_since TIMESTAMP, cause_until TIMESTAMP, cause_end_seen BOOLEAN, cause_how STRING,
   cause_all_since TIMESTAMP"""
 

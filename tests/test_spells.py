@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.timelines.outages import CRASHED, FIRST_START, SESSION_LOST, SHUT_DOWN, Outage
+from jobs.timelines.outages import ABSENT_AT_START, CRASHED, FIRST_START, SESSION_LOST, SHUT_DOWN, Outage
 from jobs.timelines.spells import KINDS, Deletion, Spell, Step, Surroundings, spells
 from parsers.definitions import SPELLS
 
@@ -77,6 +77,11 @@ def found(kind: str, told: list[Step], by: Surroundings | None = None, **more: A
 def brief(some: list[Spell]) -> list[tuple[Any, ...]]:
     """(replica, since, until, ended) in seconds."""
     return [(spell.replica, spell.since / SECOND, spell.until / SECOND, spell.ended) for spell in some]
+
+
+def up(spell: Spell) -> list[tuple[float, float]]:
+    """When the broker of its replica was not down, in seconds."""
+    return [(since / SECOND, until / SECOND) for since, until in spell.up or ()]
 
 
 ALL = [1, 2, 3]
@@ -209,13 +214,61 @@ def test_nobody_is_left_who_would_know() -> None:
 
 def test_a_broker_that_was_down_for_a_part_of_it() -> None:
     told = steps((0, 1, ALL), (10, 1, [1, 2]), (400, 1, ALL))
-    (spell,) = found("out_of_sync", told, around(gone(3, 60, 90, CRASHED), gone(3, 200, 210, CRASHED)))
-    assert (spell.cause_broker, spell.back_at, spell.down_at_end, spell.down_meanwhile) == (None, 210 * SECOND, False, [3])
-    (spell,) = found("out_of_sync", told, around(gone(3, 60, None, CRASHED)))
-    assert (spell.back_at, spell.down_at_end) == (None, True)
+    (spell,) = found("out_of_sync", told, around(gone(3, 60, 90), gone(3, 200, 210, SESSION_LOST)))
+    assert (spell.cause_broker, spell.down_meanwhile, up(spell)) == (None, [3], [(10, 60), (90, 200), (210, 400)])
+    (spell,) = found("out_of_sync", told, around(gone(3, 60, None)))
+    assert (spell.ended, up(spell)) == (True, [(10, 60)])
     # what goes at its end has nothing to do with it
-    (spell,) = found("out_of_sync", told, around(gone(3, 399, 450, CRASHED)))
-    assert (spell.down_meanwhile, spell.down_at_end) == (None, False)
+    (spell,) = found("out_of_sync", told, around(gone(3, 399, 450)))
+    assert (spell.down_meanwhile, up(spell)) == (None, [(10, 400)])
+    # one that explains it, told late
+    (spell,) = found("out_of_sync", told, around(gone(3, 30, 90, SESSION_LOST)))
+    assert (spell.cause_broker, up(spell)) == (3, [(90, 400)])
+    (spell,) = found("out_of_sync", told, around(gone(3, 11, None)))
+    assert up(spell) == []
+
+
+def test_when_a_process_had_ended_its_own_lines_tell() -> None:
+    """That its next start is the first that is told of it does not say that it served up to then."""
+    told = steps((0, 1, ALL), (10, 1, [1, 2]), (400, 1, ALL))
+    for outage in (
+        gone(3, 60, 90, CRASHED),
+        gone(3, 60, 90, ABSENT_AT_START),
+        gone(3, 60, 90)._replace(starting_at=60 * SECOND),
+    ):
+        assert [up(one) for one in found("out_of_sync", told, around(outage))] == [[(90, 400)]]
+        own = {3: [(5 * SECOND, "early"), (40 * SECOND, "own")]}
+        assert [up(one) for one in found("out_of_sync", told, around(outage, signs=own))] == [[(10, 40), (90, 400)]]
+
+
+def test_an_isr_that_was_short_before_a_broker_went() -> None:
+    """It is so for another reason; where versions of the ISR are not told it may have grown in between."""
+    told = steps((0, 1, ALL), (10, 1, [1]), (90, -1, [1]), (120, 1, [1]), (400, 1, ALL))
+    by = around(gone(1, 89, 119), gone(2, 60, 150))
+    (first, second) = [spell for spell in found("out_of_sync", told, by) if spell.replica == 2]
+    assert (first.cause_broker, first.is_begin_seen, up(first)) == (None, True, [(10, 60)])
+    assert (second.cause_broker, second.is_begin_seen, up(second)) == (None, False, [(150, 400)])
+    loose = [step._replace(partition_epoch=None) for step in told]
+    assert [one.cause_broker for one in found("out_of_sync", loose, by) if one.replica == 2 and one.since > 90 * SECOND] == [2]
+    # one that went unnoticed may have gone before
+    unnoticed = around(gone(1, 89, 119), gone(2, 60, 150, CRASHED))
+    assert [one.cause_broker for one in found("last_in_sync", told, unnoticed) if one.since > 90 * SECOND] == [2]
+    # a replica that need not be in sync yet
+    told[2] = told[2]._replace(adding_replicas=[2])
+    assert [one.is_begin_seen for one in found("out_of_sync", told) if one.since > 90 * SECOND] == [True, False]
+
+
+def test_an_isr_is_told_by_one_that_leads() -> None:
+    """Who it is, is not named where a controller prints the ISR and its version alone (KafkaController, 2.7 to 3.2)."""
+    rows = steps((10, 1, [1, 2]), (90, 1, ALL))
+    told = [step._replace(leader=None, leader_epoch=None) for step in rows]
+    assert brief(found("out_of_sync", told)) == [(3, 10, 90, True)]
+    assert brief(found("below_min_isr", told, min_isr=3)) == [(None, 10, 90, True)]
+    assert not found("not_preferred", [step._replace(replicas=[3, 2, 1]) for step in told])
+    # it may be any of the ISR, and is none of the others
+    for outage, until in ((gone(1, 50, 60), 50), (gone(2, 50, 60), 50), (gone(3, 50, 60), 90), (gone(2, 5, 60), 90)):
+        assert brief(found("out_of_sync", told, around(outage))) == [(3, 10, until, True)]
+    assert brief(found("out_of_sync", told, around(gone(1, 5, 60), gone(2, 5, 60)))) == [(3, 10, 10, True)]
 
 
 def test_signs_of_life() -> None:

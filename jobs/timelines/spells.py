@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from jobs.timelines.outages import ABSENT_AT_START, CRASHED, FIRST_START, SESSION_LOST, Outage
+from jobs.timelines.outages import ABSENT_AT_START, CRASHED, FIRST_START, SESSION_LOST, SHUT_DOWN, Outage
 
 LEADERLESS = "leaderless"
 OUT_OF_SYNC = "out_of_sync"  # of one follower
@@ -53,6 +53,11 @@ class Step(NamedTuple):
         moving = {*(self.adding_replicas or ()), *(self.removing_replicas or ())}
         return None if self.replicas is None else [broker for broker in dict.fromkeys(self.replicas) if broker not in moving]
 
+    def lacks(self, brokers: Iterable[int]) -> bool:
+        """Whether all of some brokers have to be in sync and none of them is."""
+        some = set(brokers)
+        return bool(some) and self.isr is not None and some.isdisjoint(self.isr) and some.issubset(self.owed or ())
+
     def is_followed_by(self, after: "Step") -> bool:
         """Whether nothing was in between, by the epochs: else nobody tells what it was.
 
@@ -74,11 +79,11 @@ class Spell(NamedTuple):
     ended, the begin of an outage of all brokers or of the leader. is_begin_seen, is_end_seen: lines tell that it was not so before, that it was over
     then. returned (out_of_sync): the
     replica is in the next ISR that is known, and others had stayed in it. missing: the brokers that are blamed, at the begin.
+    up (out_of_sync): the times of it, from and to, in which its broker was not down, as far as that is known.
 
     cause_broker (null: all of them), cause_since, cause_until, cause_how, cause_all_since: the outage that explains it, as in broker_outages; null:
-    the logs name none; cause_end_seen: lines tell that it was over then. back_at, down_at_end: the last end of an outage of a broker that is
-    blamed within the spell; whether one goes on at its end. down_meanwhile: those that were down for a part of it. alive_at: where no outage
-    explains it and all of the missing wrote within the spell, when one of them did. signs: these records.
+    the logs name none; cause_end_seen: lines tell that it was over then. down_meanwhile: those of the missing that were down for a part of it.
+    alive_at: where no outage explains it and all of the missing wrote within the spell, when one of them did. signs: these records.
     """
 
     kind: str
@@ -97,8 +102,7 @@ class Spell(NamedTuple):
     returned: bool = False
     missing: list[int] | None = None
     alive_at: int | None = None
-    back_at: int | None = None
-    down_at_end: bool = False
+    up: list[tuple[int, int]] | None = None
     down_meanwhile: list[int] | None = None
     signs: list[str] | None = None
     cause_broker: int | None = None
@@ -164,20 +168,25 @@ def spells(
             spell = spell._replace(until=max(spell.since, told[held.last].valid_from or 0), ended=True, is_end_seen=False)
         if spell.kind in _OF_MISSING:
             spell = _as_far_as_told(spell, told[held.last], around)
-        explained = _with_cause(_cut(spell._replace(min_isr=min_isr), around), around)
+        explained = _with_cause(_cut(spell._replace(min_isr=min_isr), around), _missing_since(told, held, spell), around)
         yield _with_life(explained, around) if spell.kind in _OF_MISSING else explained
+
+
+def _may_lead(leader: int | None, isr: Iterable[int] | None) -> set[int]:
+    """Who leads: one of the ISR where a line names none, as a controller does not that prints what a leader made of it (KafkaController, 2.7 to 3.2)."""
+    return set(isr or ()) if leader is None else {leader}
 
 
 def _ends(outage: Outage, before: Step, after: Step) -> bool:
     """Whether the leader of a step, or all brokers, went in it."""
-    if after.valid_from is None or not _silences(outage, before.leader):
+    if after.valid_from is None or not _silences(outage, _may_lead(before.leader, before.isr)):
         return False
     return (before.valid_from or 0) < outage.since < after.valid_from
 
 
-def _silences(outage: Outage, leader: int | None) -> bool:
-    """Whether it is of the leader, or of all brokers: nobody is left who tells of the ISR."""
-    return outage.broker is None or (outage.broker == leader and outage.how != FIRST_START)
+def _silences(outage: Outage, leaders: Iterable[int]) -> bool:
+    """Whether it is of one that may lead, or of all brokers: nobody is left who tells of the ISR."""
+    return outage.broker is None or (outage.broker in leaders and outage.how != FIRST_START)
 
 
 class _Held(NamedTuple):
@@ -223,8 +232,6 @@ def _held(steps: Sequence[Step], min_isr: int | None, around: Surroundings) -> I
             or (steps[n - 1].leader_epoch == step.leader_epoch and (is_offline or steps[n - 1].state != "OfflinePartition"))
         )
         conditions = [] if is_elected or (is_offline and step.leader != -1) else _conditions(step, min_isr)
-        if step.leader is None:
-            conditions = [key for key in conditions if key in begun]
         goes_on = n > 0 and steps[n - 1].is_followed_by(step)
         lost = bool(begun) and any(_ends(outage, steps[n - 1], step) for outage in around.outages)
         for key in [key for key in begun if not goes_on or key not in conditions or (lost and key[0] in _OF_LEADER)]:
@@ -249,10 +256,11 @@ def _spell(steps: Sequence[Step], held: _Held, around: Surroundings) -> Spell | 
     owed, stayed = first.owed or [], first.isr or []
     missing: list[int] | None = [broker for broker in owed if broker not in stayed]
     if held.kind == LEADERLESS:
-        before = steps[held.first - 1].isr if held.first else None
-        missing = first.isr or before or first.replicas
+        missing = first.isr or (steps[held.first - 1].isr if held.first else None) or first.replicas
     elif held.replica is not None and held.kind != LAST_IN_SYNC:
         missing = [held.replica]
+    before = steps[held.first - 1] if held.first else None
+    was_missing = held.kind in _OF_MISSING and before is not None and before.lacks(missing or ())
     is_next = after is not None and not is_gap and held.replica in (after.isr or ())
     records = dict.fromkeys(step.record_id for step in steps[held.first : held.last + 1] if step.record_id)
     return Spell(
@@ -261,7 +269,7 @@ def _spell(steps: Sequence[Step], held: _Held, around: Surroundings) -> Spell | 
         since=first.valid_from,
         until=around.now if until is None else max(until, first.valid_from),
         ended=until is not None,
-        is_begin_seen=held.first > 0 and steps[held.first - 1].is_followed_by(first),
+        is_begin_seen=before is not None and before.is_followed_by(first) and not was_missing,
         is_end_seen=is_end_seen,
         leader=last.leader,
         isr=last.isr,
@@ -278,15 +286,10 @@ def _cut(spell: Spell, around: Surroundings) -> Spell:
     """It, up to the moment at which nobody is left who would know."""
     if spell.kind == LEADERLESS:
         return spell
-    # whoever leads is in the ISR
-    leader = spell.isr[0] if spell.leader is None and spell.isr and len(spell.isr) == 1 else spell.leader
-    if spell.kind in _OF_LEADER and any(_is_down(outage, leader, spell.since) for outage in around.outages):
+    leaders = _may_lead(spell.leader, spell.isr) if spell.kind in _OF_LEADER else set()
+    if leaders and all(any(_is_down(outage, leader, spell.since) for outage in around.outages) for leader in leaders):
         return spell._replace(until=spell.since, ended=True, is_end_seen=False)
-    ends = [
-        outage.since
-        for outage in around.outages
-        if spell.since < outage.since < spell.until and _silences(outage, leader if spell.kind in _OF_LEADER else None)
-    ]
+    ends = [outage.since for outage in around.outages if spell.since < outage.since < spell.until and _silences(outage, leaders)]
     return spell._replace(until=min(ends), ended=True, is_end_seen=False) if ends else spell
 
 
@@ -323,9 +326,23 @@ def _is_down(outage: Outage, broker: int | None, at: int) -> bool:
     return outage.since + TOLD_LATE < at and (outage.down_until is None or at + FOLLOWS_LATE < outage.down_until)
 
 
-def _with_cause(spell: Spell, around: Surroundings) -> Spell:
+def _missing_since(steps: Sequence[Step], held: _Held, spell: Spell) -> int:
+    """Since when those that it blames are missing: the versions of the ISR may tell that it lacked them while nobody led, and before."""
+    n = held.first
+    while (
+        spell.kind in _OF_MISSING
+        and n > 0
+        and steps[n - 1].lacks(spell.missing or ())
+        and None not in (steps[n - 1].partition_epoch, steps[n].partition_epoch)
+        and steps[n - 1].is_followed_by(steps[n])
+    ):
+        n -= 1
+    return min(spell.since, steps[n].valid_from or spell.since)
+
+
+def _with_cause(spell: Spell, missing_since: int, around: Surroundings) -> Spell:
     """It, with the last of the brokers that went, lines that come late included; else one whose session ended soon afterwards."""
-    found = [outage for outage in around.outages if _explains(outage, spell)]
+    found = [outage for outage in around.outages if _explains(outage, spell, missing_since)]
     if not found:
         return spell
     cause = max(
@@ -347,14 +364,21 @@ def _with_cause(spell: Spell, around: Surroundings) -> Spell:
     )
 
 
-def _explains(outage: Outage, spell: Spell) -> bool:
+def _explains(outage: Outage, spell: Spell, missing_since: int) -> bool:
     if outage.until is not None and outage.until + FOLLOWS_LATE < spell.since:
         return False
     if outage.broker is None:
         # a cluster that is shut down loses its leaders first
         return spell.kind == LEADERLESS and outage.since <= min(spell.until, spell.since + GOES_FIRST)
     late = SESSION_ENDS_LATE if outage.how in (CRASHED, SESSION_LOST, ABSENT_AT_START) else TOLD_LATE
-    return outage.broker in (spell.missing or ()) and outage.since <= spell.since + late
+    # an ISR that was short before a broker went is so for another reason
+    since = missing_since if _is_begin_known(outage) else spell.since
+    return outage.broker in (spell.missing or ()) and outage.since <= since + late
+
+
+def _is_begin_known(outage: Outage) -> bool:
+    """Whether lines tell when it began, and not only that it had: a start, or a list that a broker is missing from."""
+    return outage.how == SESSION_LOST or (outage.how == SHUT_DOWN and outage.starting_at != outage.since)
 
 
 def _with_life(spell: Spell, around: Surroundings) -> Spell:
@@ -369,11 +393,9 @@ def _with_life(spell: Spell, around: Surroundings) -> Spell:
         and (outage.since + TOLD_LATE < spell.until or outage.since <= spell.since)
         and (outage.until is None or outage.until > spell.since)
     ]
-    back = [outage.until for outage in down if outage.until is not None and outage.until < spell.until]
     records = sorted({outage.evidence[0] for outage in down if outage.evidence})
     told = spell._replace(
-        back_at=max(back, default=None),
-        down_at_end=any(outage.until is None or outage.until >= spell.until for outage in down),
+        up=list(_up(spell, down, around)) if spell.kind == OUT_OF_SYNC else None,
         down_meanwhile=sorted({outage.broker for outage in down if outage.broker is not None}) if down else None,
         signs=records,
     )
@@ -384,3 +406,26 @@ def _with_life(spell: Spell, around: Surroundings) -> Spell:
     if not wrote or len(wrote) < len(missing):
         return told
     return told._replace(alive_at=min(at for at, _ in wrote), signs=sorted({record for _, record in wrote}) + records)
+
+
+def _up(spell: Spell, down: Iterable[Outage], around: Surroundings) -> Iterator[tuple[int, int]]:
+    """The times of a spell of one replica outside of the outages of its broker, and of the one that explains it: that may be told late."""
+    explained_until = spell.since if spell.cause_since is None else spell.cause_until
+    begun = None if explained_until is None else max(spell.since, explained_until)
+    for outage in sorted(down, key=lambda outage: outage.since):
+        if begun is None:
+            return
+        went = _up_until(outage, begun, around)
+        if went is not None and went > begun:
+            yield begun, went
+        begun = None if outage.until is None else max(begun, outage.until)
+    if begun is not None and begun < spell.until:
+        yield begun, spell.until
+
+
+def _up_until(outage: Outage, since: int, around: Surroundings) -> int | None:
+    """Up to when a broker that served at a moment lived before an outage: where its end went unnoticed, up to its last own line; null: nobody tells."""
+    if _is_begin_known(outage):
+        return outage.since
+    sign = None if outage.broker is None else around.newest_sign(outage.broker, outage.since - 1)
+    return sign[0] if sign is not None and sign[0] >= since else None

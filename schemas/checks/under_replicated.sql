@@ -10,19 +10,30 @@
 -- also: subjects, outage
 -- only: out_of_sync
 -- thresholds: under_replicated_minutes=10
-WITH late AS (
-  -- since its broker was last back; while it is down that is a matter of broker_down
-  SELECT s.*, greatest(s.since, s.cause_until, s.back_at) AS begun
-  FROM partition_spells s
-  WHERE s.kind = 'out_of_sync' AND (s.cause_broker IS NULL OR s.cause_until IS NOT NULL) AND NOT s.down_at_end
-    AND s.until >= greatest(s.since, s.cause_until, s.back_at) + make_dt_interval(0, 0, under_replicated_minutes(s.cluster, s.topic))
+WITH up AS (
+  -- while its broker is down that is a matter of broker_down
+  SELECT cluster, incarnation, topic, partition, replica, spell_since, up.since, up.until
+  FROM (SELECT cluster, incarnation, topic, partition, replica, since AS spell_since, explode(up) AS up FROM partition_spells WHERE kind = 'out_of_sync')
+  WHERE up.until >= up.since + make_dt_interval(0, 0, under_replicated_minutes(cluster, topic))
 ), heard AS (
   -- the time of it in which anybody wrote
-  SELECT s.cluster, s.begun, s.until, unix_seconds(s.until) - unix_seconds(s.begun)
-      - coalesce(sum(CASE WHEN p.since IS NOT NULL THEN unix_seconds(least(s.until, p.until)) - unix_seconds(greatest(s.begun, p.since)) END), 0) AS seconds
-  FROM (SELECT DISTINCT cluster, begun, until FROM late) s
-  LEFT JOIN pauses p ON p.cluster = s.cluster AND p.since < s.until AND p.until > s.begun
-  GROUP BY s.cluster, s.begun, s.until
+  SELECT s.cluster, s.since, s.until, unix_seconds(s.until) - unix_seconds(s.since)
+      - coalesce(sum(CASE WHEN p.since IS NOT NULL THEN unix_seconds(least(s.until, p.until)) - unix_seconds(greatest(s.since, p.since)) END), 0) AS seconds
+  FROM (SELECT DISTINCT cluster, since, until FROM up) s
+  LEFT JOIN pauses p ON p.cluster = s.cluster AND p.since < s.until AND p.until > s.since
+  GROUP BY s.cluster, s.since, s.until
+), long AS (
+  SELECT u.cluster, u.incarnation, u.topic, u.partition, u.replica, u.spell_since, min(u.since) AS begun, max(u.until) AS until
+  FROM up u
+  JOIN heard h ON h.cluster = u.cluster AND h.since = u.since AND h.until = u.until AND h.seconds >= 60 * under_replicated_minutes(u.cluster, u.topic)
+  GROUP BY u.cluster, u.incarnation, u.topic, u.partition, u.replica, u.spell_since
+), late AS (
+  SELECT s.* EXCEPT (until, ended, is_end_seen), l.begun, l.until, s.ended OR l.until < s.until AS ended, s.is_end_seen AND l.until = s.until AS is_end_seen,
+    l.until < s.until AS goes_down
+  FROM partition_spells s
+  JOIN long l ON l.cluster = s.cluster AND l.incarnation = s.incarnation AND l.topic = s.topic AND l.partition = s.partition AND l.replica = s.replica
+    AND l.spell_since = s.since
+  WHERE s.kind = 'out_of_sync'
 ), stopped AS (
   SELECT cluster, incarnation, node, max_by(record_id, ts) AS record_id, max(ts) AS at FROM audited_events
   WHERE event_type = 'fetch_stopped' GROUP BY cluster, incarnation, node
@@ -37,7 +48,8 @@ SELECT
   concat('broker ', l.replica, ' in at least ', counted(count(DISTINCT struct(l.topic, l.partition)), 'partition')) AS thing,
   concat('Replica ', l.replica, ' was missing from the ISR of ', when_told(count(DISTINCT struct(l.topic, l.partition)), count(*), min(concat(l.topic, '-', l.partition)), bool_and(l.is_begin_seen OR l.begun > l.since), min(l.begun), bool_and(l.ended), bool_and(l.is_end_seen), max(l.until)), '.',
          CASE WHEN max(d.node) IS NOT NULL THEN ' A log directory of its broker has failed.'
-              WHEN max(greatest(l.cause_until, l.back_at)) IS NOT NULL THEN concat(' Its broker had been down and was back by ', date_format(max(greatest(l.cause_until, l.back_at)), 'yyyy-MM-dd HH:mm:ss'), '.')
+              WHEN bool_or(l.begun > l.since) THEN concat(' Its broker had been down and was back by ', date_format(max(CASE WHEN l.begun > l.since THEN l.begun END), 'yyyy-MM-dd HH:mm:ss'), '.')
+              WHEN bool_and(l.goes_down) THEN ' Its broker was up then and went down afterwards.'
               ELSE broker_life(array_sort(array_distinct(flatten(collect_list(l.missing)))), array_sort(array_distinct(flatten(collect_list(l.down_meanwhile)))),
              CASE WHEN bool_and(l.alive_at IS NOT NULL) THEN min(l.alive_at) END) END) AS detail,
   concat_ws('|', l.replica, min_by(l.record_id, struct(l.begun, l.topic, l.partition))) AS same,
@@ -46,7 +58,6 @@ SELECT
   collect_list(struct(l.topic, l.partition, l.replica, l.since, CASE WHEN l.ended THEN l.until END AS until)) AS subjects,
   max(named_struct('node', l.cause_broker, 'since', coalesce(l.cause_all_since, l.cause_since))) AS outage
 FROM late l
-JOIN heard h ON h.cluster = l.cluster AND h.begun = l.begun AND h.until = l.until AND h.seconds >= 60 * under_replicated_minutes(l.cluster, l.topic)
 LEFT JOIN stopped t ON t.cluster = l.cluster AND t.incarnation = l.incarnation AND t.node = l.replica AND t.at BETWEEN l.since - INTERVAL 1 MINUTE AND l.until
 LEFT JOIN failed_dirs d ON d.cluster = l.cluster AND d.incarnation = l.incarnation AND d.node = l.replica AND d.at <= l.until
 GROUP BY l.cluster, l.incarnation, l.replica, l.cause_since, unexplained_hour(l.cause_since, l.begun)
