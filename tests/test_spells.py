@@ -379,6 +379,10 @@ def test_whether_lines_tell_when_it_began() -> None:
     # the first that is known of it; some that is not told may have been in between
     assert begins((60, -1, [1])) == [False]
     assert begins((0, 1, [1]), (60, -1, [1]), epochs=[3, 7]) == [False]
+    # a broker that starts prints what it finds: that another leader was before is told by epochs, and not when
+    assert begins((60, 1, [1]), (60, -1, [1])) == [False]
+    assert begins((0, 1, [1]), (60, 1, [1]), (60, -1, [1])) == [True]
+    assert begins((0, 1, [1]), (60, 1, [1]), (60, -1, [1]), epochs=[3, 7, 8]) == [False]
 
 
 def test_the_only_replica_in_sync_tells_of_the_isr_where_no_leader_is_named() -> None:

@@ -269,7 +269,7 @@ def _spell(steps: Sequence[Step], held: _Held, around: Surroundings) -> Spell | 
         since=first.valid_from,
         until=around.now if until is None else max(until, first.valid_from),
         ended=until is not None,
-        is_begin_seen=before is not None and before.is_followed_by(first) and not was_missing,
+        is_begin_seen=_was_something_before(steps, held.first) and not was_missing,
         is_end_seen=is_end_seen,
         leader=last.leader,
         isr=last.isr,
@@ -280,6 +280,19 @@ def _spell(steps: Sequence[Step], held: _Held, around: Surroundings) -> Spell | 
         returned=is_next and (len(stayed) > 1 or len(owed) == 2),
         missing=missing,
     )
+
+
+def _was_something_before(steps: Sequence[Step], at: int) -> bool:
+    """Whether it is known what was in the time right before a step.
+
+    What a broker prints when it starts has been so for a while; that something else had been so before is told by epochs alone, at no time.
+    """
+    n = at
+    while n and steps[n - 1].is_followed_by(steps[n]):
+        n -= 1
+        if steps[n].valid_from != steps[at].valid_from:
+            return True
+    return False
 
 
 def _cut(spell: Spell, around: Surroundings) -> Spell:
