@@ -142,6 +142,10 @@ def test_a_broker_epoch_that_falls_is_of_another_zookeeper() -> None:
         assert incarnation_starts([*old, *elected, *new]) == [min(at(second), at(3 * HOUR))]
     start = Marker(at(3 * HOUR - 20), folder="broker-1", node=1, started=True)
     assert incarnation_starts([*old, start, *new]) == [at(3 * HOUR - 20)]
+    # who prints them was elected just before, in whatever epoch, and not long before
+    for second, start in ((3 * HOUR - 1, 3 * HOUR - 1), (2 * HOUR, 3 * HOUR)):
+        of_place = Marker(at(second), 9, folder="broker-1", node=1)
+        assert incarnation_starts([*old, Marker(at(60), 4), of_place, *new]) == [at(start)]
     # two clocks
     assert incarnation_starts([*old, registered(HOUR + 30, 1, 24)]) == []
     # none falls, but broker 2 registers after 1 has 70, with what is older than that

@@ -72,7 +72,8 @@ def incarnation_starts(markers: Iterable[Marker]) -> list[int]:
     controller that could not write its epoch tries the same one again. Its first election need not be logged: that life goes back to the
     first line of a term that was never heard of and is older than what had been reached, and to the start of the process that is elected. A
     broker epoch is the transaction of ZooKeeper that made the broker's node (KIP-380), so one that falls is of another ZooKeeper, too, and so
-    is a new one that is older than what any broker had by then. Two clusters that write to one place take turns: where the epochs of the
+    is a new one that is older than what any broker had by then; a controller reads them right after its election
+    (KafkaController.onControllerFailover, 2.2 to 3.9). Two clusters that write to one place take turns: where the epochs of the
     one before go on, so does it, as a life of its own.
     """
     starts: list[int] = []
@@ -81,13 +82,14 @@ def incarnation_starts(markers: Iterable[Marker]) -> list[int]:
     reached, reached_at, reached_by = 0, None, None
     older: list[tuple[int, int]] = []
     started: dict[Place, int] = {}
+    elected: dict[Place, int] = {}
     newest: dict[int, tuple[int, int]] = {}
     reached_before = 0
 
     def begun_by(marker: Marker, not_before: int) -> int:
-        """When the process started that is elected, or registers."""
-        own = started.get(marker.place, marker.ts)
-        return own if max(marker.ts - ELECTED_AT_START, not_before) < own else marker.ts
+        """When the process started that is elected, or registers; of a controller that reads who is registered, when it was elected, too."""
+        own = [one[marker.place] for one in (started, elected) if marker.place in one]
+        return min([at for at in own if max(marker.ts - ELECTED_AT_START, not_before) < at], default=marker.ts)
 
     markers = list(markers)
     logs = {marker.ts for marker in markers if marker.begins_log}
@@ -103,6 +105,8 @@ def incarnation_starts(markers: Iterable[Marker]) -> list[int]:
         epoch = marker.controller_epoch
         if marker.started:
             started[marker.place] = marker.ts
+        if epoch is not None and not marker.heard:
+            elected[marker.place] = marker.ts
         if marker.registered is not None:
             broker, broker_epoch = marker.registered
             known, known_at = newest.get(broker, (-1, marker.ts))
