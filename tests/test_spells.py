@@ -136,6 +136,16 @@ def test_what_was_in_between_nobody_tells() -> None:
     assert brief(found("leaderless", far)) == [(None, 10, 10, True), (None, 40, 70, True)]
 
 
+def test_an_epoch_that_falls_is_of_another_topic_of_that_name() -> None:
+    told = steps((0, 1, ALL), (10, 1, [1]), (400, 1, [1]), (700, 1, ALL), epochs=[7, 8, 0, 1])
+    assert [(*one, spell.is_begin_seen) for spell in found("last_in_sync", told) for one in brief([spell])] == [
+        (1, 10, 10, True, True),
+        (1, 400, 700, True, False),
+    ]
+    loose = [step._replace(partition_epoch=None, leader_epoch=epoch) for step, epoch in zip(told, (3, 4, 0, 0), strict=True)]
+    assert brief(found("last_in_sync", loose)) == [(1, 10, 10, True), (1, 400, 700, True)]
+
+
 def test_the_last_line_of_a_life_ends_it() -> None:
     told = steps((0, 1, ALL), (10, 1, [1, 2]), end=500)
     assert brief(found("out_of_sync", told, around(heard_until=60 * SECOND))) == [(3, 10, 60, True)]

@@ -71,7 +71,8 @@ class Step(NamedTuple):
 
 
 def _next_to(epoch: int | None, after: int | None, most: int) -> bool:
-    return epoch is None or after is None or after <= epoch + most
+    """One that falls is of another topic of that name: both begin at 0 when it is created, and grow (PartitionStateMachine, 0.8 to 3.9; KRaft)."""
+    return epoch is None or after is None or epoch <= after <= epoch + most
 
 
 class Spell(NamedTuple):
