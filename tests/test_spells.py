@@ -260,6 +260,8 @@ def test_an_isr_that_was_short_before_a_broker_went() -> None:
     assert (second.cause_broker, second.is_begin_seen, up(second)) == (None, False, [(150, 400)])
     loose = [step._replace(partition_epoch=None) for step in told]
     assert [one.cause_broker for one in found("out_of_sync", loose, by) if one.replica == 2 and one.since > 90 * SECOND] == [2]
+    # one that stops has asked the controller before
+    assert [one.cause_broker for one in found("last_in_sync", told, around(gone(1, 89, 119), gone(2, 30, 150)))] == [None, 2]
     # one that went unnoticed may have gone before
     unnoticed = around(gone(1, 89, 119), gone(2, 60, 150, CRASHED))
     assert [one.cause_broker for one in found("last_in_sync", told, unnoticed) if one.since > 90 * SECOND] == [2]

@@ -385,9 +385,11 @@ def _explains(outage: Outage, spell: Spell, missing_since: int) -> bool:
         # a cluster that is shut down loses its leaders first
         return spell.kind == LEADERLESS and outage.since <= min(spell.until, spell.since + GOES_FIRST)
     late = SESSION_ENDS_LATE if outage.how in (CRASHED, SESSION_LOST, ABSENT_AT_START) else TOLD_LATE
-    # an ISR that was short before a broker went is so for another reason
-    since = missing_since if _is_begin_known(outage) else spell.since
-    return outage.broker in (spell.missing or ()) and outage.since <= since + late
+    # an ISR that was short long before a broker went is so for another reason; one that stops asks the controller first, up to three
+    # times, five seconds apart (KafkaServer.controlledShutdown, 0.8 to 3.9)
+    if _is_begin_known(outage) and outage.since > missing_since + SESSION_ENDS_LATE:
+        return False
+    return outage.broker in (spell.missing or ()) and outage.since <= spell.since + late
 
 
 def _is_begin_known(outage: Outage) -> bool:
