@@ -8,6 +8,7 @@ from jobs.timelines import ClusterFacts, Event, Summary, outages
 from jobs.timelines.outages import Outage
 
 SECOND = 1_000_000
+CONTROLLER = "kafka.controller.KafkaController"
 SERVER, RAFT, LIFECYCLE = "kafka.server.KafkaServer", "kafka.server.KafkaRaftServer", "kafka.server.BrokerLifecycleManager"
 
 
@@ -209,6 +210,25 @@ def test_what_a_controller_sends_to_itself_needs_no_session() -> None:
     assert of_facts(read) == [(2, 60, None, "session_lost")]
     # elected again, it has one
     assert of_facts(*own, sent(950, 2, 7), sent(990, 2, 7)) == [(2, 60, 950, "session_lost")]
+    # but not where it goes on in a term whose successor is known
+    later = sent(940, 1, 8)._replace(node=3, controller=3, record_id="later")
+    assert of_facts(*own, later, sent(950, 2, 7)) == [(2, 60, None, "session_lost")]
+    # a controller of a KRaft quorum needs no session of the broker in its process
+    mode = told(1, "partition_registered", 1, by="org.apache.kafka.controller.ReplicationControlManager", topic="a", partition=0)
+    assert of_facts(mode, *own, sent(950, 2, 7)) == [(2, 60, None, "session_lost")]
+
+
+def test_a_term_of_a_cluster_that_is_set_up_anew() -> None:
+    """Its epochs begin again: the broker was controller in the same epoch of the life before."""
+    day = 86_400
+    up = [told(at, "cluster_id_told", node, cluster_id=name) for at, name in ((0, "A"), (day, "B")) for node in (1, 2)]
+    lives = [*started(1), *started(2), sent(10, 2, 2), *started(1, day + 1), *started(2, day + 1)]
+    facts = ClusterFacts.of(Summary.of([*up, *lives, told(day + 60, "broker_failed", 1, broker=2), sent(day + 500, 2, 2)]))
+    assert facts.numbers == [1, 2]
+    assert brief(facts.outages(2)) == [(2, day + 60, day + 500, "session_lost")]
+    # the epoch that an election finds is of the one before
+    read = told(1400, "controller_epoch_read", 2, by=CONTROLLER, controller=2, controller_epoch=2)
+    assert (2, 2) not in Summary.of([read]).terms
 
 
 def test_the_logs_that_a_process_closed() -> None:

@@ -6,8 +6,7 @@ from typing import Any
 
 from jobs.timelines.events import Event, with_next
 from jobs.timelines.facts import ClusterFacts
-from jobs.timelines.incarnations import incarnation
-from jobs.timelines.summary import ELECTED, Line, Term, log_of
+from jobs.timelines.summary import ELECTED, Line, Term, in_files, log_of
 
 # incarnation, controller epoch, node
 TermKey = tuple[int, int, int | None]
@@ -45,12 +44,8 @@ def terms(facts: ClusterFacts) -> list[tuple[int, int, int | None, int | None, s
 
 def _begun(facts: ClusterFacts, elections: Mapping[TermKey, Line]) -> dict[TermKey, Line]:
     """The first line of each term, its election or another one."""
-    first = _first_lines(facts)
-    return first | {key: min(first.get(key, election), election, key=_age) for key, election in elections.items()}
-
-
-def _age(line: Line) -> tuple[Any, ...]:
-    return (line.ts is not None, line.ts or 0, *line[1:])
+    first = facts.first_lines
+    return first | {key: min(first.get(key, election), election, key=in_files) for key, election in elections.items()}
 
 
 def _elections(facts: ClusterFacts) -> dict[TermKey, Line]:
@@ -71,15 +66,6 @@ def _resigned(facts: ClusterFacts) -> dict[tuple[int, int | None], list[int]]:
     for e in facts.ordered_events:
         if e.event_type == "controller_resigned" and e.ts is not None:
             found[facts.incarnation_of(e), e.node].append(e.ts)
-    return found
-
-
-def _first_lines(facts: ClusterFacts) -> dict[TermKey, Line]:
-    found: dict[TermKey, Line] = {}
-    for (epoch, node), days in facts.summary.terms.items():
-        for line in days.values():
-            key = incarnation(facts.of_name, line.file, node, line.ts), epoch, node
-            found[key] = min(found.get(key, line), line, key=_age)
     return found
 
 

@@ -23,8 +23,10 @@ from jobs.timelines.summary import (
     SERVER_LOG,
     STATE_CHANGE_LOG,
     ZOOKEEPER_CONTROLLER,
+    Line,
     Summary,
     begins_metadata_log,
+    in_files,
     is_from_memory,
     log_of,
     mentions,
@@ -256,16 +258,28 @@ class ClusterFacts:
         return outages(self.events_by_number[number], assigned, more)
 
     @cached_property
+    def first_lines(self) -> dict[tuple[int, int, int | None], Line]:
+        """Incarnation, controller epoch, node -> the first line that the node printed in that term of its own."""
+        found: dict[tuple[int, int, int | None], Line] = {}
+        for (epoch, node), days in self.summary.terms.items():
+            for line in days.values():
+                key = incarnation(self.of_name, line.file, node, line.ts), epoch, node
+                found[key] = min(found.get(key, line), line, key=in_files)
+        return found
+
+    @cached_property
     def work_by_number(self) -> dict[int, dict[int, list[Sign]]]:
         """Incarnation -> broker -> lines by which it takes part: the first and the last of an hour, and with which a term of its own begins.
 
-        What a controller says later in its term it may say without a session, and so does the request that it sends to itself.
+        What a ZooKeeper controller says later in its term, or when a later one is known, it may say without a session, and so does the request
+        that it sends to itself. A KRaft controller needs no session of the broker that is in its process.
         """
-        begun = (
-            (folder_of(line.file), node, line.ts, line.record_id)
-            for (_, node), days in self.summary.terms.items()
-            for line in [min(days.values(), key=lambda line: (line.ts is None, line.ts or 0, line.record_id))]
-        )
+        begun: list[tuple[str, int | None, int | None, str]] = []
+        newest: dict[int, int] = {}
+        for (number, epoch, node), line in sorted(self.first_lines.items(), key=lambda one: one[1].ts or 0):
+            if not self[number].is_kraft_at(line.ts) and epoch >= newest.setdefault(number, epoch):
+                newest[number] = epoch
+                begun.append((folder_of(line.file), node, line.ts, line.record_id))
         return self._by_number([*mentions(self.summary.worked), *begun])
 
     @cached_property

@@ -198,7 +198,8 @@ class Summary:
                 places[place] = min(places.get(place, (ts, e.record_id)), (ts, e.record_id))
             if e.controller != e.node and log == STATE_CHANGE_LOG:
                 _add_hour(self.worked, e)
-            if e.controller == e.node:
+            # up to 2.0 a controller that is elected reads the epoch of the one before
+            if e.controller == e.node and e.event_type != "controller_epoch_read":
                 _add_hour(self.spoke, e)
                 self._add_spoken(e, log)
         if e.event_type in OF_MODE:
@@ -225,7 +226,7 @@ class Summary:
         line = Line(e.ts, log, e.file, e.record_no, e.record_id)
         days = self.terms.setdefault(term, {})
         day = -1 if e.ts is None else e.ts // DAY
-        if day not in days or _in_files(line) < _in_files(days[day]):
+        if day not in days or in_files(line) < in_files(days[day]):
             days[day] = line
         if e.ts is not None and is_from_memory(e):
             self.from_memory.setdefault(term, []).append(e.ts)
@@ -238,7 +239,7 @@ class Summary:
             traced_hours=_merged(self.traced_hours, other.traced_hours, set.union),
             logged_hours=_merged(self.logged_hours, other.logged_hours, set.union),
             mode_signs=_merged(self.mode_signs, other.mode_signs, _earlier),
-            terms=_merged(self.terms, other.terms, lambda a, b: _merged(a, b, lambda x, y: min(x, y, key=_in_files))),
+            terms=_merged(self.terms, other.terms, lambda a, b: _merged(a, b, lambda x, y: min(x, y, key=in_files))),
             from_memory=_merged(self.from_memory, other.from_memory, lambda a, b: sorted([*a, *b])[-MOST_FROM_MEMORY:]),
             sent=_merged(self.sent, other.sent, lambda a, b: _merged(a, b, min)),
             worked=_merged(self.worked, other.worked, lambda a, b: _merged(a, b, _first_and_last)),
@@ -381,7 +382,8 @@ def _sorted(rows: Iterable[Any]) -> list[Any]:
     return sorted(rows, key=repr)
 
 
-def _in_files(line: Line) -> tuple[Any, ...]:
+def in_files(line: Line) -> tuple[Any, ...]:
+    """The order of lines, those without a time stamp first."""
     return (line.ts is not None, line.ts or 0, *line[1:])
 
 
