@@ -410,6 +410,50 @@ def test_a_controller_that_reads_again_who_lives() -> None:
     assert (outage.until, outage.is_end_seen) == (506 * SECOND, True)
 
 
+def test_who_is_new_since_the_list_that_a_controller_read_has_registered() -> None:
+    """KafkaController.initializeControllerContext reads who lives; whoever a change adds to that has come since."""
+    gone = [*started(1), *started(2), told(60, "broker_shutting_down", 2, broker=1)]
+    elected = told(80, "controller_epoch_incremented", 2, by=CONTROLLER, controller=2, controller_epoch=3)
+    listed, new = told(80.5, "active_brokers", 2, brokers=[2]), told(81, "broker_started", 2, broker=1)
+    assert brief(outages([*gone, elected, listed, new])) == [(1, 60, 81, "shut_down")]
+    # it is in the list, or none is here: it has not left yet
+    for other in ([listed._replace(brokers=[1, 2])], [], [listed._replace(ts=90 * SECOND)], [listed._replace(node=3)]):
+        assert brief(outages([*gone, elected, *other, new])) == [(1, 60, None, "shut_down")]
+    # the list is of the term after
+    second = elected._replace(ts=85 * SECOND, record_id="second")
+    assert brief(outages([*gone, elected, new, second, listed._replace(ts=86 * SECOND)])) == [(1, 60, None, "shut_down")]
+
+
+def test_a_broker_that_is_elected_before_it_registers() -> None:
+    """Up to 1.0: it alone is left, stops, and is started again."""
+    stop = [told(60, "broker_shutting_down", 1, broker=1), told(61, "broker_shutting_down", 1, broker=2)]
+    elected = [
+        told(90, "thread_changed", by=THREAD, text="Starting"),
+        told(91, "controller_elected", by=CONTROLLER, controller=1),
+        told(91.1, "controller_epoch_incremented", by=CONTROLLER, controller=1, controller_epoch=7),
+        told(92, "active_brokers", 1, brokers=[]),
+        sent(93, 1, 7)._replace(controller=1),
+    ]
+    new = told(94, "broker_started", 1, broker=1)
+    facts = ClusterFacts.of(Summary.of([*started(1), *started(2), *stop, *elected, new]))
+    found = brief(facts.outages(1))
+    assert found == [(1, 60, 94, "shut_down"), (2, 61, None, "shut_down"), (None, 61, 94, "shut_down")]
+    # where no line tells of the registration, the others show that it came back
+    assert brief(outages([*started(1), *started(2), *stop, *elected]))[0] == (1, 60, 90, "shut_down")
+    # from 1.1 on it is in its own list, and its thread names it
+    late = [elected[0]._replace(controller=1), *elected[1:3], elected[3]._replace(brokers=[1]), new]
+    assert brief(outages([*started(1), *started(2), *stop, *late]))[0] == (1, 60, 90, "shut_down")
+
+
+def test_an_empty_list() -> None:
+    """Whoever reads it has not registered: it has just started, or its session had ended, and did not see the others go."""
+    up = [*started(1), *started(2), *started(3)]
+    listed = told(60, "active_brokers", 2, brokers=[])
+    assert brief(outages([*up, listed]))[:2] == [(1, 60, None, "absent"), (3, 60, None, "absent")]
+    assert brief(outages([*up, listed._replace(brokers=[3])])) == [(1, 60, None, "absent")]
+    assert brief(outages([*up, listed._replace(event_type="broker_change")]))[0] == (1, 60, None, "session_lost")
+
+
 def test_a_session_that_outlives_its_process() -> None:
     stopped = [*started(1), *started(2), told(60, "broker_stopping", 1)]
     listed = [told(4000, "active_brokers", 2, brokers=[1, 2]), told(4007, "broker_failed", 2, broker=1)]

@@ -8,15 +8,15 @@ from typing import NamedTuple
 from jobs.timelines.events import Event, with_next
 from jobs.timelines.incarnations import CLOCK_SKEW
 
-# what an event says about a broker: about its speaker (`node`), or about the one that it names (`broker`, `brokers`)
+# what an event says about a broker: about its speaker (`node`), or about the one that it names (`broker`)
 STOPPING, STOPPED, FAILED, LOST, STARTING, SERVING = "stopping", "stopped", "failed", "lost", "starting", "serving"
 # it asks the controller to stop (KRaft: and is unfenced; 3.3, BrokerHeartbeatManager): it served up to then
 SERVED = "served"
 # a record of the metadata log: so is a broker fenced that is lost, and one that asks to stop and leads nothing (3.9, ReplicationControlManager)
 FENCED = "fenced"
 _STOPS = frozenset({STOPPING, STOPPED, SERVED})
-# a list of all live brokers: who stands in it, and who does not; KNOWN: no more than that it is a broker
-LISTED, PRESENT, ABSENT, KNOWN = "listed", "present", "absent", "known"
+# in a list of all live brokers: who stands in it, and who does not; KNOWN: no more than that it is a broker
+PRESENT, ABSENT, KNOWN = "present", "absent", "known"
 # the first list of a controller that has started just now: who is not in it may have gone long before
 UNSEEN = "unseen"
 # it holds replicas, and a list leaves it out before anything else is told of it
@@ -68,14 +68,14 @@ _SIGNS: dict[str, tuple[str, str, frozenset[str]]] = {
     "broker_unfenced": (SERVING, "broker", frozenset()),
     "unfence_broker_record": (SERVING, "broker", frozenset()),
     "broker_unfencing_record": (SERVING, "broker", frozenset()),
-    "active_brokers": (LISTED, "brokers", frozenset()),
-    "broker_change": (LISTED, "brokers", frozenset()),
 }
+# lists of all live brokers; one may be empty
+_LISTS = frozenset({"active_brokers", "broker_change"})
 # of a ZooKeeper broker: printed once by every process, about when it registers, and when it stops
 CONTROLLER_THREAD = "ControllerEventManager$ControllerEventThread"
 # these say it by the state that the broker goes to
 _CHANGES = frozenset({"broker_state_changed", "registration_change_record"})
-BROKER_EVENTS = _CHANGES.union(_SIGNS)
+BROKER_EVENTS = _CHANGES.union(_SIGNS, _LISTS)
 
 
 def is_of_broker(e: Event) -> bool:
@@ -128,6 +128,8 @@ FIRST_LIST = 15_000_000
 START_TOGETHER = 5 * 60 * 1_000_000
 # a controller that is elected reads who lives, and calls them new, within this time
 READS_AGAIN = 5_000_000
+# up to 1.0 a broker registers at the end of its start, so long after its controller thread has started, or it was elected
+REGISTERS_LATE = 30_000_000
 # a broker that registers is in the list of the live ones so much later
 LISTED_LATE = 10_000_000
 # a list that changes is told so long before the change itself, or before the controller fails in it
@@ -271,6 +273,9 @@ def outages(
     for broker, some in (more or {}).items():
         if broker in signs or any(sign.said != WORKING for sign in some):
             signs[broker] = sorted({*signs.get(broker, ()), *some})
+    for broker, times in _before_registration(told).items():
+        if broker in signs:
+            signs[broker] = _registered(signs[broker], times)
     found = [outage for broker in sorted(signs) for outage in _of_broker(broker, signs[broker])]
     whole: list[Outage] = []
     if signs.keys() >= (assigned or {}).keys():  # of a broker that nothing is known about, it is not known that it was gone
@@ -339,10 +344,10 @@ def _by_broker(events: list[Event]) -> dict[int, list[Sign]]:
                 signs[event.broker].append(Sign(event.ts, UNSEEN, event.record_id))
                 brokers.add(event.broker)
                 continue
+        if event.event_type in _LISTS:
+            listed.append(event)
+            continue
         for said, broker in _about(event):
-            if said == LISTED:
-                listed.append(event)
-                break
             if event.event_type == "broker_started":
                 appeared.append(event)
                 brokers.add(broker)
@@ -359,12 +364,17 @@ def _by_broker(events: list[Event]) -> dict[int, list[Sign]]:
         # of one that is elected again after its own session had ended, too
         if event.event_type == "controller_resigned" and event.ts is not None:
             begun[event.node].append(event.ts)
-    elected = {(e.node, e.ts) for e in events if e.event_type in _ELECTED}
+    read = _lists_of_terms(events)
     for event in appeared:
         assert event.ts is not None
         assert event.broker is not None
-        is_read = any(node == event.node and 0 <= event.ts - (at or 0) <= READS_AGAIN for node, at in elected)
-        signs[event.broker].append(Sign(event.ts, PRESENT if is_read else SERVING, event.record_id))
+        lists = [one for at, one in read.get(event.node, {}).items() if 0 <= event.ts - at <= READS_AGAIN]
+        # who is not in the list that it has read before has registered since
+        left_out = [
+            one for one in lists if one is not None and (one.ts or 0) <= event.ts and event.broker not in (one.brokers or ())
+        ]
+        is_found = bool(lists) and not left_out
+        signs[event.broker].append(Sign(event.ts, PRESENT if is_found else SERVING, event.record_id))
     refused = _refused(events)
     for broker, some in signs.items():
         some[:] = [
@@ -375,7 +385,9 @@ def _by_broker(events: list[Event]) -> dict[int, list[Sign]]:
         assert event.ts is not None
         present = {broker for broker in event.brokers or () if event.ts not in refused.get(broker, ())}
         brokers |= present
-        is_first = any(0 <= event.ts - at <= FIRST_LIST for at in begun[event.node])
+        # a controller that is not in the list that it reads was started, or its session had ended
+        is_early = event.event_type == "active_brokers" and event.node not in present
+        is_first = is_early or any(0 <= event.ts - at <= FIRST_LIST for at in begun[event.node])
         for broker in brokers:
             if event.event_type == "broker_change" and any(
                 0 <= at - event.ts <= CHANGE_TOLD_LATE for at in changed.get(broker, ())
@@ -387,6 +399,51 @@ def _by_broker(events: list[Event]) -> dict[int, list[Sign]]:
                     Sign(event.ts, PRESENT if broker in present else UNSEEN if is_first else ABSENT, event.record_id)
                 )
     return {broker: sorted(signs[broker]) for broker in brokers if broker in signs}
+
+
+def _lists_of_terms(events: list[Event]) -> dict[int | None, dict[int, Event | None]]:
+    """Node -> when it was elected -> the list of live brokers that it read then (KafkaController.initializeControllerContext, 0.8 to 3.9)."""
+    found: dict[int | None, dict[int, Event | None]] = defaultdict(dict)
+    pending: dict[int | None, dict[str, int]] = defaultdict(dict)
+    of_terms = (e for e in events if e.ts is not None and (e.event_type in _ELECTED or e.event_type == "active_brokers"))
+    for e in sorted(of_terms, key=lambda e: (e.ts, e.event_type == "active_brokers", e.record_id)):
+        assert e.ts is not None
+        if e.event_type == "active_brokers":
+            found[e.node].update(dict.fromkeys(pending.pop(e.node, {}).values(), e))
+            continue
+        if e.event_type in pending[e.node]:
+            # of another term
+            pending[e.node].clear()
+        pending[e.node][e.event_type] = e.ts
+        found[e.node][e.ts] = None
+    return found
+
+
+def _before_registration(events: list[Event]) -> dict[int, list[int]]:
+    """Broker -> when it was elected, or its controller thread started, before it had registered.
+
+    Up to 1.0 KafkaServer.startup registers the broker (KafkaHealthcheck) after it has started the controller, whose thread does not name it
+    yet; from 1.1 on before that. In any version a broker that is elected and not in the list that it reads then has not registered.
+    """
+    found: dict[int, list[int]] = defaultdict(list)
+    for node, terms in _lists_of_terms(events).items():
+        if node is not None:
+            found[node] += [at for at, listed in terms.items() if listed is not None and node not in (listed.brokers or ())]
+    for e in events:
+        is_thread = e.event_type == "thread_changed" and (e.logger or "").endswith(CONTROLLER_THREAD)
+        if is_thread and e.text == "Starting" and e.controller is None and e.node is not None and e.ts is not None:
+            found[e.node].append(e.ts)
+    return found
+
+
+def _registered(signs: Sequence[Sign], early: Iterable[int]) -> list[Sign]:
+    """The signs of a broker without those that it serves between an early moment and its registration, where a line tells of that."""
+    spans = []
+    for at in early:
+        registered = [s.ts for s in signs if s.said == SERVING and at < s.ts <= at + REGISTERS_LATE]
+        if registered:
+            spans.append((at, min(registered)))
+    return [s for s in signs if s.said not in {SERVING, PRESENT, WORKING} or not any(at <= s.ts < until for at, until in spans)]
 
 
 def _refused(events: list[Event]) -> dict[int, list[int]]:
@@ -424,9 +481,7 @@ def _about(event: Event) -> Iterator[tuple[str, int]]:
         said, loggers = IN_VAIN, frozenset()
     if loggers and (event.logger or "").rsplit(".", 1)[-1] not in loggers:
         return
-    if whom == "brokers":
-        yield from ((said, broker) for broker in event.brokers or ())
-    elif (broker := event.node if whom == "node" else event.broker) is not None:
+    if (broker := event.node if whom == "node" else event.broker) is not None:
         yield said, broker
 
 
