@@ -197,6 +197,25 @@ def test_a_broker_that_works_is_back() -> None:
     assert of_facts(sent(58, 2, 6), sent(62, 1, 6)) == [(1, 60, None, "session_lost")]
 
 
+def test_a_broker_whose_replicas_are_moved_to_online_again() -> None:
+    """The controller.log is not here any more."""
+    gone = [*started(1), *started(2), told(60, "broker_failed", 2, broker=1)]
+    online = told(
+        500, "replica_state_changed", 2, by="state.change.logger", controller=2, controller_epoch=5, topic="a", partition=0,
+        replica=1, from_state="OfflineReplica", to_state="OnlineReplica",
+    )  # fmt: skip
+
+    def of_facts(event: Event) -> list[tuple]:
+        summary = Summary.of([*gone, event])
+        assert Summary.from_json(summary.to_json()) == summary
+        return brief(ClusterFacts.of(Summary.of(gone) + Summary.of([event])).outages(1))
+
+    assert of_facts(online) == [(1, 60, 500, "session_lost")]
+    # replicas of a new partition are moved to it wherever they are; it fails; another broker's
+    for other in ({"from_state": "NewReplica"}, {"says": "failed"}, {"replica": 2}):
+        assert of_facts(online._replace(**other)) == [(1, 60, None, "session_lost")]
+
+
 def test_what_a_controller_sends_to_itself_needs_no_session() -> None:
     def of_facts(*more: Event) -> list[tuple]:
         return brief(

@@ -271,7 +271,7 @@ class ClusterFacts:
     def work_by_number(self) -> dict[int, dict[int, list[Sign]]]:
         """Incarnation -> broker -> lines by which it takes part: the first and the last of an hour, and with which a term of its own begins.
 
-        What a ZooKeeper controller says later in its term, or when a later one is known, it may say without a session, and so does the request
+        A ZooKeeper controller's that it is back count as well. What a ZooKeeper controller says later in its term, or when a later one is known, it may say without a session, and so does the request
         that it sends to itself. A KRaft controller needs no session of the broker that is in its process.
         """
         begun: list[tuple[str, int | None, int | None, str]] = []
@@ -280,7 +280,7 @@ class ClusterFacts:
             if not self[number].is_kraft_at(line.ts) and epoch >= newest.setdefault(number, epoch):
                 newest[number] = epoch
                 begun.append((folder_of(line.file), node, line.ts, line.record_id))
-        return self._by_number([*mentions(self.summary.worked), *begun])
+        return self._by_number([*mentions(self.summary.worked), *mentions(self.summary.taken_back), *begun])
 
     @cached_property
     def alive_by_number(self) -> dict[int, dict[int, list[Sign]]]:

@@ -102,6 +102,20 @@ def prints_replica_state(e: Event) -> bool:
     return (e.event_type == "replica_state_changed" and e.says == "happened") or (e.says == "is" and e.to_state is not None)
 
 
+def takes_back(e: Event) -> bool:
+    """Whether a controller moves a replica to OnlineReplica again: its broker has registered (KafkaController.onBrokerStartup, 0.8.2 to 3.9).
+
+    Replicas of a new partition, those on dead brokers too, come to it from NewReplica.
+    """
+    return (
+        e.event_type == "replica_state_changed"
+        and e.says == "happened"
+        and e.from_state == "OfflineReplica"
+        and e.to_state == "OnlineReplica"
+        and e.replica is not None
+    )
+
+
 def is_from_memory(e: Event) -> bool:
     """Whether a controller tells what it remembers. What it writes is refused, or has an epoch that puts it in its place."""
     if e.controller is None or e.controller != e.node or e.topic is None:
@@ -141,7 +155,8 @@ class Summary:
     first line of it. from_memory: (controller epoch, node) -> its newest time stamps. sent: (controller epoch, node)
     -> place -> the first time stamp, and the record, of a line of its or of a request that it sent. topic_ids: topic -> id -> first and last time stamp
     that names it. worked: place -> hour since 1970 -> the first and the last line, with their records, by which a broker takes part: with a
-    request of another one that it takes in, or as a leader (KRaft). spoke: likewise, of lines about its own terms as a controller; led: of such that only who is controller prints. tracers: places whose state-change.log is at TRACE:
+    request of another one that it takes in, or as a leader (KRaft). spoke: likewise, of lines about its own terms as a controller; led: of such that only who is controller prints; taken_back:
+    folder of a ZooKeeper controller, and a broker -> hour -> likewise, of lines that show that the broker is back. tracers: places whose state-change.log is at TRACE:
     as controllers they print all states of replicas. checkpoints: the moments of these, which are no lines of a log. hides_state_before: whether
     lines tell the new state of a replica without the one before it, as ReplicaStateMachine of 0.8.0 does.
     """
@@ -158,6 +173,7 @@ class Summary:
     worked: Hours = field(default_factory=dict)
     spoke: Hours = field(default_factory=dict)
     led: Hours = field(default_factory=dict)
+    taken_back: Hours = field(default_factory=dict)
     tracers: set[Place] = field(default_factory=set)
     checkpoints: set[int] = field(default_factory=set)
     created: dict[tuple[str, int, Place], tuple[int, str]] = field(default_factory=dict)
@@ -190,6 +206,8 @@ class Summary:
                 self.traced_hours.setdefault(e.node, set()).add(ts // HOUR)
         if e.event_type in LEADING:
             _add_hour(self.led, e)
+        if takes_back(e):
+            _add_hour(self.taken_back, e._replace(node=e.replica))
         if e.event_type == "roles_changing" and e.text == "local leaders":
             _add_hour(self.worked, e)
         if e.controller_epoch is not None and e.controller is not None:
@@ -245,6 +263,7 @@ class Summary:
             worked=_merged(self.worked, other.worked, lambda a, b: _merged(a, b, _first_and_last)),
             spoke=_merged(self.spoke, other.spoke, lambda a, b: _merged(a, b, _first_and_last)),
             led=_merged(self.led, other.led, lambda a, b: _merged(a, b, _first_and_last)),
+            taken_back=_merged(self.taken_back, other.taken_back, lambda a, b: _merged(a, b, _first_and_last)),
             topic_ids=_merged(self.topic_ids, other.topic_ids, lambda a, b: _merged(a, b, _named_from_to)),
             tracers=self.tracers | other.tracers,
             checkpoints=self.checkpoints | other.checkpoints,
@@ -299,6 +318,7 @@ class Summary:
                 "worked": _hour_rows(self.worked),
                 "spoke": _hour_rows(self.spoke),
                 "led": _hour_rows(self.led),
+                "taken_back": _hour_rows(self.taken_back),
                 "topic_ids": {topic: dict(sorted(ids.items())) for topic, ids in sorted(self.topic_ids.items())},
                 "tracers": _sorted(self.tracers),
                 "checkpoints": sorted(self.checkpoints),
@@ -330,6 +350,7 @@ class Summary:
             worked=_hours_of(held["worked"]),
             spoke=_hours_of(held["spoke"]),
             led=_hours_of(held["led"]),
+            taken_back=_hours_of(held["taken_back"]),
             topic_ids={topic: {name: (a, z) for name, (a, z) in ids.items()} for topic, ids in held["topic_ids"].items()},
             tracers={(folder, node) for folder, node in held["tracers"]},
             checkpoints=set(held["checkpoints"]),
