@@ -8,6 +8,8 @@ from __future__ import annotations
 from itertools import permutations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from jobs.timelines.incarnations import Marker, incarnation_starts, lineages
 
@@ -125,6 +127,87 @@ def test_two_clusters_that_take_turns() -> None:
     # elections that no log holds
     assert incarnation_starts(markers((0, 2), (60, 3), (2 * HOUR, 1), (3 * HOUR, 4))) == [at(2 * HOUR)]
     assert incarnation_starts(markers((0, 2), (60, 3), (2 * HOUR, 1), (3 * HOUR, 90))) == [at(2 * HOUR)]
+
+
+def test_clusters_known_to_take_turns() -> None:
+    """The next epoch of the one before is its turn, however few elections the other one would lack."""
+    known = [(0, 6), (HOUR, 1), (2 * HOUR, 7), (3 * HOUR, 2)]
+    turns = [at(hours * HOUR) for hours in (1, 2, 3)]
+    assert incarnation_starts(markers(*known, (4 * HOUR, 3), (5 * HOUR, 4))) == turns
+    both = markers(*known, (4 * HOUR, 3), (5 * HOUR, 4), (6 * HOUR, 5), (7 * HOUR, 8), (8 * HOUR, 6), (9 * HOUR, 7))
+    assert incarnation_starts(both) == [*turns, at(7 * HOUR), at(8 * HOUR)]
+    # not the next one; or the next one of both
+    assert incarnation_starts(markers(*known, (4 * HOUR, 5), (5 * HOUR, 9))) == turns
+    assert incarnation_starts(markers(*known, (4 * HOUR, 7), (5 * HOUR, 8))) == turns
+    # wiped: whose epochs the new life may go on with is not known
+    assert incarnation_starts(markers(*known, (4 * HOUR, 1), (5 * HOUR, 3))) == [*turns, at(4 * HOUR)]
+    # the process that is elected has started before
+    started = Marker(at(7 * HOUR - 5), started=True)
+    assert incarnation_starts([*both, started]) == [*turns, at(7 * HOUR - 5), at(8 * HOUR)]
+
+
+def test_a_turn_is_heard_of() -> None:
+    """Of clusters that are known to take turns: a line of the last term of the other one, or of the next."""
+    elected = [
+        Marker(at(hours * HOUR), epoch, node=0)
+        for hours, epoch in ((0, 6), (1, 1), (2, 7), (3, 2), (4, 3), (5, 4), (6, 8), (9, 6), (12, 9))
+    ]
+    turns = [at(hours * HOUR) for hours in (1, 2, 3, 6)]
+    assert incarnation_starts(elected) == [*turns, at(9 * HOUR), at(12 * HOUR)]
+    # its election is in no log
+    line = Marker(at(8 * HOUR), 5, node=0, goes_on=True)
+    assert incarnation_starts([*elected, line]) == [*turns, at(8 * HOUR), at(12 * HOUR)]
+    assert incarnation_starts([*elected, line._replace(goes_on=False, heard=True)]) == [*turns, at(8 * HOUR), at(12 * HOUR)]
+    # it may be a controller that does not know that it was deposed
+    assert incarnation_starts([*elected, line._replace(node=1)]) == [*turns, at(9 * HOUR), at(12 * HOUR)]
+    # of the last term: for a minute it may be one that is printed late
+    again = Marker(at(10 * HOUR), 8, node=0, goes_on=True)
+    assert incarnation_starts([*elected, again]) == [*turns, at(9 * HOUR), at(10 * HOUR)]
+    assert incarnation_starts([*elected, again._replace(ts=at(9 * HOUR + 30))]) == [*turns, at(9 * HOUR), at(12 * HOUR)]
+    # nothing has shown that they take turns
+    told = [Marker(at(0), 6, node=0), Marker(at(HOUR), 1, node=0)]
+    assert incarnation_starts([*told, again._replace(ts=at(2 * HOUR), controller_epoch=6)]) == [at(HOUR)]
+
+
+@given(
+    elections=st.lists(st.tuples(st.integers(1, 9), st.floats(120, 9 * HOUR)), min_size=1, max_size=12),
+    told=st.lists(st.tuples(st.integers(0, 11), st.floats(0, 30 * HOUR), st.booleans()), max_size=12),
+    skews=st.lists(st.floats(-29, 29), min_size=24, max_size=24),
+    nodes=st.integers(1, 3),
+)
+def test_one_cluster_is_never_split(
+    elections: list[tuple[int, float]], told: list[tuple[int, float, bool]], skews: list[float], nodes: int
+) -> None:
+    """Elections that no log holds, clocks that differ, deposed controllers that go on printing."""
+    found: list[Marker] = []
+    epoch, second = 0, 0.0
+    for (more, later), skew in zip(elections, skews, strict=False):
+        epoch, second = epoch + more, second + later
+        found.append(Marker(at(second + skew), epoch, node=epoch % nodes))
+    for (which, later, is_first), skew in zip(told, skews[12:], strict=False):
+        term = found[which % len(found)]
+        line = term._replace(ts=term.ts + int((later + skew + 29) * SECOND), heard=is_first, goes_on=not is_first)
+        found.append(line)
+    assert incarnation_starts(found) == []
+
+
+@given(st.integers(5, 30), st.lists(st.tuples(st.integers(1, 3), st.integers(0, 3)), max_size=12))
+def test_every_turn_is_found(reached: int, turns: list[tuple[int, int]]) -> None:
+    """Of two clusters of which every election is logged, the younger of which does not come up to the older one."""
+    elder, younger, hour = reached + 1, 1, 2
+    told, expected = [(0, reached), (HOUR, 1), (2 * HOUR, elder)], [at(HOUR), at(2 * HOUR)]
+    for of_younger, of_elder in turns:
+        if younger + of_younger + 1 >= elder:
+            break
+        for n in range(of_younger):
+            hour, younger = hour + 1, younger + 1
+            expected += [at(hour * HOUR)] * (n == 0 and told[-1][1] == elder)
+            told.append((hour * HOUR, younger))
+        for n in range(of_elder):
+            hour, elder = hour + 1, elder + 1
+            expected += [at(hour * HOUR)] * (n == 0)
+            told.append((hour * HOUR, elder))
+    assert incarnation_starts(markers(*told)) == expected
 
 
 def test_a_broker_epoch_that_falls_is_of_another_zookeeper() -> None:

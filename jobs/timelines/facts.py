@@ -125,6 +125,12 @@ class ClusterFacts:
             for (epoch, _), places in self.summary.sent.items()
             for (folder, node), (ts, _) in sorted(places.items(), key=lambda one: one[1])[:1]
         ]
+        going_on = [
+            Marker(line.ts, epoch, folder=folder_of(line.file), node=node, goes_on=True)
+            for (epoch, node), days in self.summary.terms.items()
+            for line in days.values()
+            if line.ts is not None
+        ]
         begun = [
             Marker(e.ts, folder=folder_of(e.file), node=e.node, started=True)
             for e in self.summary.cluster_events.values()
@@ -140,7 +146,7 @@ class ClusterFacts:
             # KRaft counts them anew
             and (e.logger or "").startswith(("kafka.zk.", "kafka.controller."))
         ]
-        return heard + begun + registered + [
+        return heard + going_on + begun + registered + [
             Marker(e.ts, e.controller_epoch if e.event_type in ELECTED else None, e.cluster_id, begins_metadata_log(e), folder_of(e.file), e.node)
             for e in self.summary.cluster_events.values()
             if e.ts is not None and (e.event_type in ELECTED or e.cluster_id is not None or begins_metadata_log(e))

@@ -16,8 +16,8 @@ FIRST_ELECTION_SKEW = CLOCK_SKEW // 12
 
 class Marker(NamedTuple):
     """A record that tells which life a cluster is in: an election with its controller epoch, a node that names the cluster id, or the
-    first record of a metadata log; or (heard) the first line of a controller's term, which may be long after its election; or (started) the
-    start of a process; or (registered) a broker and its broker epoch. ts: microseconds.
+    first record of a metadata log; or (heard) the first line of a controller's term, which may be long after its election; or (goes_on) the
+    first one that it prints on a day; or (started) the start of a process; or (registered) a broker and its broker epoch. ts: microseconds.
     """
 
     ts: int
@@ -27,6 +27,7 @@ class Marker(NamedTuple):
     folder: str = ""
     node: int | None = None
     heard: bool = False
+    goes_on: bool = False
     started: bool = False
     registered: tuple[int, int] | None = None
 
@@ -74,7 +75,9 @@ def incarnation_starts(markers: Iterable[Marker]) -> list[int]:
     broker epoch is the transaction of ZooKeeper that made the broker's node (KIP-380), so one that falls is of another ZooKeeper, too, and so
     is a new one that is older than what any broker had by then; a controller reads them right after its election
     (KafkaController.onControllerFailover, 2.2 to 3.9). Two clusters that write to one place take turns: where the epochs of the
-    one before go on, so does it, as a life of its own.
+    one before go on, so does it, as a life of its own. Once they are
+    known to take turns, the very next epoch of the one before is its turn again, elected or heard: each election adds one
+    (KafkaZkClient.registerControllerAndIncrementControllerEpoch), and in the other one several would be in no log.
     """
     starts: list[int] = []
     ids: set[str] = set()
@@ -84,7 +87,7 @@ def incarnation_starts(markers: Iterable[Marker]) -> list[int]:
     started: dict[Place, int] = {}
     elected: dict[Place, int] = {}
     newest: dict[int, tuple[int, int]] = {}
-    reached_before = 0
+    reached_before, take_turns = 0, False
 
     def begun_by(marker: Marker, not_before: int) -> int:
         """When the process started that is elected, or registers; of a controller that reads who is registered, when it was elected, too."""
@@ -99,13 +102,13 @@ def incarnation_starts(markers: Iterable[Marker]) -> list[int]:
         if life is not None:
             if ids and life not in ids and unnamed_start is None:
                 starts.append(marker.ts)
-                reached, reached_at = 0, None
+                reached, reached_at, take_turns = 0, None, False
             unnamed_start = None
             ids.add(life)
         epoch = marker.controller_epoch
         if marker.started:
             started[marker.place] = marker.ts
-        if epoch is not None and not marker.heard:
+        if epoch is not None and not (marker.heard or marker.goes_on):
             elected[marker.place] = marker.ts
         if marker.registered is not None:
             broker, broker_epoch = marker.registered
@@ -116,7 +119,7 @@ def incarnation_starts(markers: Iterable[Marker]) -> list[int]:
                 # what is elected in this life may have been logged before it
                 if not starts or starts[-1] < known_at:
                     starts.append(begun_by(marker, known_at))
-                    reached_before, reached, reached_at = reached, 0, None
+                    reached_before, reached, reached_at, take_turns = reached, 0, None, False
                     unnamed_start = marker.ts
                 newest.clear()
             if broker_epoch >= known or not newest:
@@ -124,21 +127,27 @@ def incarnation_starts(markers: Iterable[Marker]) -> list[int]:
             continue
         if epoch is None:
             continue
-        if marker.heard:
-            if reached_at is not None and epoch < reached and marker.ts > reached_at + CLOCK_SKEW:
-                older.append((marker.ts, epoch))
+        is_told, is_later = marker.heard or marker.goes_on, reached_at is not None and marker.ts > reached_at + CLOCK_SKEW
+        if marker.heard and epoch < reached and is_later:
+            older.append((marker.ts, epoch))
+        # a controller that was elected in a later epoch does not speak in an earlier one
+        is_of_other = epoch > reached + 1 or (is_told and epoch < reached and marker.node == reached_by)
+        goes_on = epoch - reached_before == 1 or (is_told and epoch == reached_before)
+        is_turn = take_turns and reached_at is not None and is_of_other and goes_on
+        if is_told and not (is_turn and is_later):
             continue
         is_tried_again = epoch == reached > 1 and marker.node == reached_by is not None
-        if reached_at is not None and epoch <= reached and not is_tried_again:
+        if reached_at is not None and (is_turn or epoch - reached > FAR > epoch - reached_before > 0):
+            starts.append(begun_by(marker, reached_at))
+            unnamed_start = marker.ts
+            reached_before, reached, take_turns = reached, 0, True
+        elif reached_at is not None and epoch <= reached and not is_tried_again:
             later = marker.ts - reached_at
             if later > CLOCK_SKEW or (epoch == 1 and later > FIRST_ELECTION_SKEW):
                 starts.append(min([begun_by(marker, reached_at), *(ts for ts, term in older if term < epoch)]))
                 unnamed_start = marker.ts
+                take_turns = take_turns and epoch > reached_before
                 reached_before, reached, reached_at = reached, 0, None
-        elif reached_at is not None and epoch - reached > FAR > epoch - reached_before > 0:
-            starts.append(marker.ts)
-            unnamed_start = marker.ts
-            reached_before, reached = reached, 0
         if epoch > reached:
             older.clear()
             reached, reached_at, reached_by = epoch, marker.ts, marker.node
