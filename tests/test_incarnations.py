@@ -169,6 +169,23 @@ def test_a_turn_is_heard_of() -> None:
     assert incarnation_starts([*told, again._replace(ts=at(2 * HOUR), controller_epoch=6)]) == [at(HOUR)]
 
 
+def test_an_empty_zookeeper_after_kraft_is_another_life() -> None:
+    """What is migrated has elected ZooKeeper controllers before its brokers are known to KRaft ones."""
+    kraft, first = Marker(at(0), kraft=True), Marker(at(HOUR), 1)
+    assert incarnation_starts([kraft, first]) == [at(HOUR)]
+    assert incarnation_starts([kraft, first, *markers((2 * HOUR, 2), (3 * HOUR, 1))]) == [at(HOUR), at(3 * HOUR)]
+    # taken back to ZooKeeper; migrated; two clocks
+    assert incarnation_starts([kraft, Marker(at(HOUR), 7)]) == []
+    assert incarnation_starts([Marker(at(-HOUR), 1), kraft, *markers((HOUR, 2))]) == []
+    assert incarnation_starts([kraft, Marker(at(50), 1)]) == []
+    # the process that is elected has started before; an id tells of the new life before it does, or after
+    start = Marker(at(HOUR - 20), started=True)
+    assert incarnation_starts([kraft, start, first]) == [at(HOUR - 20)]
+    ids = [Marker(at(-5), cluster_id="A"), Marker(at(HOUR - 10), cluster_id="B")]
+    assert incarnation_starts([*ids, kraft, first]) == [at(HOUR - 10)]
+    assert incarnation_starts([ids[0], ids[1]._replace(ts=at(HOUR + 10)), kraft, first]) == [at(HOUR)]
+
+
 @given(
     elections=st.lists(st.tuples(st.integers(1, 9), st.floats(120, 9 * HOUR)), min_size=1, max_size=12),
     told=st.lists(st.tuples(st.integers(0, 11), st.floats(0, 30 * HOUR), st.booleans()), max_size=12),
@@ -178,7 +195,7 @@ def test_a_turn_is_heard_of() -> None:
 def test_one_cluster_is_never_split(
     elections: list[tuple[int, float]], told: list[tuple[int, float, bool]], skews: list[float], nodes: int
 ) -> None:
-    """Elections that no log holds, clocks that differ, deposed controllers that go on printing."""
+    """Elections that no log holds, clocks that differ, deposed controllers that go on printing, KRaft after ZooKeeper."""
     found: list[Marker] = []
     epoch, second = 0, 0.0
     for (more, later), skew in zip(elections, skews, strict=False):
@@ -187,7 +204,7 @@ def test_one_cluster_is_never_split(
     for (which, later, is_first), skew in zip(told, skews[12:], strict=False):
         term = found[which % len(found)]
         line = term._replace(ts=term.ts + int((later + skew + 29) * SECOND), heard=is_first, goes_on=not is_first)
-        found.append(line)
+        found += [line, Marker(line.ts, kraft=True)]
     assert incarnation_starts(found) == []
 
 

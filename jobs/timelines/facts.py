@@ -98,7 +98,7 @@ class ClusterFacts:
         self.summary = summary
         self.keeps = keeps
         self.of_name: list[Lineage] = lineages(self._markers(), summary.newest_of_places())
-        self.kraft_since = _kraft_since(summary.mode_signs)
+        self.kraft_since = _kraft_since(self._signs())
         self.places = file_ranks(summary)
 
     @classmethod
@@ -131,6 +131,12 @@ class ClusterFacts:
             for line in days.values()
             if line.ts is not None
         ]
+        of_kraft = [
+            Marker(ts, kraft=True)
+            for name, days in self.summary.mode_signs.items()
+            for ts in days.values()
+            if name in KRAFT_BROKER | KRAFT_CONTROLLER and ts is not None
+        ]
         begun = [
             Marker(e.ts, folder=folder_of(e.file), node=e.node, started=True)
             for e in self.summary.cluster_events.values()
@@ -146,7 +152,7 @@ class ClusterFacts:
             # KRaft counts them anew
             and (e.logger or "").startswith(("kafka.zk.", "kafka.controller."))
         ]
-        return heard + going_on + begun + registered + [
+        return heard + going_on + of_kraft + begun + registered + [
             Marker(e.ts, e.controller_epoch if e.event_type in ELECTED else None, e.cluster_id, begins_metadata_log(e), folder_of(e.file), e.node)
             for e in self.summary.cluster_events.values()
             if e.ts is not None and (e.event_type in ELECTED or e.cluster_id is not None or begins_metadata_log(e))
@@ -181,6 +187,20 @@ class ClusterFacts:
     def incarnation_of(self, e: Event) -> int:
         """The incarnation that an event belongs to."""
         return incarnation(self.of_name, e.file, e.node, e.ts)
+
+    def _signs(self, number: int | None = None) -> dict[str, int | None]:
+        """Event types that tell the mode -> when they were seen first, in one incarnation or at all."""
+        found: dict[str, int | None] = {}
+        for name, days in self.summary.mode_signs.items():
+            some = [ts for ts in days.values() if number is None or self.of_name[0].number_at(ts) == number]
+            if some:
+                found[name] = min((ts for ts in some if ts is not None), default=None)
+        return found
+
+    def _kraft_since_of(self, number: int) -> int | None:
+        """`kraft_since` of one incarnation. Where it has no sign of its mode, or its lines cannot be told apart, that of all."""
+        signs = self._signs(number) if len(self.of_name) == 1 else {}
+        return _kraft_since(signs) if signs else self.kraft_since
 
     def __getitem__(self, number: int) -> IncarnationFacts:
         return self.by_number.get(number) or IncarnationFacts(
@@ -238,7 +258,7 @@ class ClusterFacts:
             number: IncarnationFacts(
                 number=number,
                 end=ends.get(number),
-                kraft_since=self.kraft_since,
+                kraft_since=kraft_since,
                 deposed=_deposed(some),
                 elected=_elected(some),
                 deletions=_by(some, "deletion_completed", "topic"),
@@ -247,9 +267,10 @@ class ClusterFacts:
                 places=self.places,
                 heard=self._heard(number),
                 keeps=self.keeps,
-                kraft=KRaftFacts() if self.kraft_since is None else kraft_facts(some, ids.get(number, {})),
+                kraft=KRaftFacts() if kraft_since is None else kraft_facts(some, ids.get(number, {})),
             )
             for number, some in events.items()
+            for kraft_since in [self._kraft_since_of(number)]
         }
 
     def left_out(self, number: int, assigned: Iterable[int]) -> set[int]:
@@ -484,6 +505,7 @@ def _of_all(facts: ClusterFacts, ts: int, known: ClusterFacts | None = None) -> 
     by_number = {
         number: (
             facts[number].end,
+            facts[number].kraft_since,
             {epoch: at for epoch, at in facts[number].deposed.items() if at < ts},
             [one for one in facts[number].elected if one[2] <= ts],
             [(since, min(until, ts)) for since, until in facts[number].heard if since <= ts],

@@ -17,7 +17,8 @@ FIRST_ELECTION_SKEW = CLOCK_SKEW // 12
 class Marker(NamedTuple):
     """A record that tells which life a cluster is in: an election with its controller epoch, a node that names the cluster id, or the
     first record of a metadata log; or (heard) the first line of a controller's term, which may be long after its election; or (goes_on) the
-    first one that it prints on a day; or (started) the start of a process; or (registered) a broker and its broker epoch. ts: microseconds.
+    first one that it prints on a day; or (started) the start of a process; or (registered) a broker and its broker epoch; or (kraft) what only
+    happens once KRaft controllers know a broker. ts: microseconds.
     """
 
     ts: int
@@ -30,6 +31,7 @@ class Marker(NamedTuple):
     goes_on: bool = False
     started: bool = False
     registered: tuple[int, int] | None = None
+    kraft: bool = False
 
     @property
     def place(self) -> "Place":
@@ -74,10 +76,14 @@ def incarnation_starts(markers: Iterable[Marker]) -> list[int]:
     first line of a term that was never heard of and is older than what had been reached, and to the start of the process that is elected. A
     broker epoch is the transaction of ZooKeeper that made the broker's node (KIP-380), so one that falls is of another ZooKeeper, too, and so
     is a new one that is older than what any broker had by then; a controller reads them right after its election
-    (KafkaController.onControllerFailover, 2.2 to 3.9). Two clusters that write to one place take turns: where the epochs of the
-    one before go on, so does it, as a life of its own. Once they are
-    known to take turns, the very next epoch of the one before is its turn again, elected or heard: each election adds one
-    (KafkaZkClient.registerControllerAndIncrementControllerEpoch), and in the other one several would be in no log.
+    (KafkaController.onControllerFailover, 2.2 to 3.9). Two clusters that write to one place take turns: where the epochs of the one before
+    go on, so does it, as a life of its own. Once they are known to take turns, the very next epoch of the one before is its turn again,
+    elected or heard: each election adds one (KafkaZkClient.registerControllerAndIncrementControllerEpoch), and in the other one several
+    would be in no log.
+
+    No way leads from KRaft back to an empty ZooKeeper: a cluster that is migrated (KIP-866) has elected ZooKeeper controllers before its
+    brokers register with the KRaft ones (3.4 to 3.9: KafkaServer.startup starts KafkaController, then BrokerLifecycleManager), and if it is
+    taken back its epochs go on. So a first election in epoch 1 after that is of another life.
     """
     starts: list[int] = []
     ids: set[str] = set()
@@ -88,6 +94,7 @@ def incarnation_starts(markers: Iterable[Marker]) -> list[int]:
     elected: dict[Place, int] = {}
     newest: dict[int, tuple[int, int]] = {}
     reached_before, take_turns = 0, False
+    kraft_at: int | None = None
 
     def begun_by(marker: Marker, not_before: int) -> int:
         """When the process started that is elected, or registers; of a controller that reads who is registered, when it was elected, too."""
@@ -102,10 +109,12 @@ def incarnation_starts(markers: Iterable[Marker]) -> list[int]:
         if life is not None:
             if ids and life not in ids and unnamed_start is None:
                 starts.append(marker.ts)
-                reached, reached_at, take_turns = 0, None, False
+                reached, reached_at, take_turns, kraft_at = 0, None, False, None
             unnamed_start = None
             ids.add(life)
         epoch = marker.controller_epoch
+        if marker.kraft:
+            kraft_at = kraft_at or marker.ts
         if marker.started:
             started[marker.place] = marker.ts
         if epoch is not None and not (marker.heard or marker.goes_on):
@@ -119,7 +128,8 @@ def incarnation_starts(markers: Iterable[Marker]) -> list[int]:
                 # what is elected in this life may have been logged before it
                 if not starts or starts[-1] < known_at:
                     starts.append(begun_by(marker, known_at))
-                    reached_before, reached, reached_at, take_turns = reached, 0, None, False
+                    reached_before, reached, reached_at = reached, 0, None
+                    take_turns, kraft_at = False, None
                     unnamed_start = marker.ts
                 newest.clear()
             if broker_epoch >= known or not newest:
@@ -136,6 +146,9 @@ def incarnation_starts(markers: Iterable[Marker]) -> list[int]:
         is_turn = take_turns and reached_at is not None and is_of_other and goes_on
         if is_told and not (is_turn and is_later):
             continue
+        if reached_at is None and epoch == 1 and kraft_at is not None and marker.ts > kraft_at + CLOCK_SKEW:
+            starts.append(begun_by(marker, kraft_at))
+            unnamed_start = marker.ts
         is_tried_again = epoch == reached > 1 and marker.node == reached_by is not None
         if reached_at is not None and (is_turn or epoch - reached > FAR > epoch - reached_before > 0):
             starts.append(begun_by(marker, reached_at))

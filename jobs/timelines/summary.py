@@ -151,7 +151,7 @@ Hours = dict[Place, dict[int, tuple[Mention, Mention]]]
 @dataclass
 class Summary:
     """cluster_events: by record and item. files: (node, file) -> its span. traced_hours, logged_hours: node -> hours since 1970 in which it
-    wrote state changes, at TRACE and at all. mode_signs: event type -> its first time stamp. terms: (controller epoch, node) -> by day the
+    wrote state changes, at TRACE and at all. mode_signs: event type -> by day its first time stamp. terms: (controller epoch, node) -> by day the
     first line of it. from_memory: (controller epoch, node) -> its newest time stamps. sent: (controller epoch, node)
     -> place -> the first time stamp, and the record, of a line of its or of a request that it sent. topic_ids: topic -> id -> first and last time stamp
     that names it. worked: place -> hour since 1970 -> the first and the last line, with their records, by which a broker takes part: with a
@@ -165,7 +165,7 @@ class Summary:
     files: dict[tuple[int | None, str], FileSpan] = field(default_factory=dict)
     traced_hours: dict[int | None, set[int]] = field(default_factory=dict)
     logged_hours: dict[int | None, set[int]] = field(default_factory=dict)
-    mode_signs: dict[str, int | None] = field(default_factory=dict)
+    mode_signs: dict[str, dict[int, int | None]] = field(default_factory=dict)
     terms: dict[Term, dict[int, Line]] = field(default_factory=dict)
     from_memory: dict[Term, list[int]] = field(default_factory=dict)
     sent: dict[Term, dict[Place, Mention]] = field(default_factory=dict)
@@ -221,7 +221,8 @@ class Summary:
                 _add_hour(self.spoke, e)
                 self._add_spoken(e, log)
         if e.event_type in OF_MODE:
-            self.mode_signs[e.event_type] = _earlier(self.mode_signs.get(e.event_type, ts), ts)
+            days = self.mode_signs.setdefault(e.event_type, {})
+            days[_day(ts)] = _earlier(days.get(_day(ts), ts), ts)
         if e.topic_id is not None and e.topic is not None:
             ids = self.topic_ids.setdefault(e.topic, {})
             first, last = ids.get(e.topic_id, (ts, ts))
@@ -243,7 +244,7 @@ class Summary:
         term = e.controller_epoch, e.node
         line = Line(e.ts, log, e.file, e.record_no, e.record_id)
         days = self.terms.setdefault(term, {})
-        day = -1 if e.ts is None else e.ts // DAY
+        day = _day(e.ts)
         if day not in days or in_files(line) < in_files(days[day]):
             days[day] = line
         if e.ts is not None and is_from_memory(e):
@@ -256,7 +257,7 @@ class Summary:
             files=_merged(self.files, other.files, _joined),
             traced_hours=_merged(self.traced_hours, other.traced_hours, set.union),
             logged_hours=_merged(self.logged_hours, other.logged_hours, set.union),
-            mode_signs=_merged(self.mode_signs, other.mode_signs, _earlier),
+            mode_signs=_merged(self.mode_signs, other.mode_signs, lambda a, b: _merged(a, b, _earlier)),
             terms=_merged(self.terms, other.terms, lambda a, b: _merged(a, b, lambda x, y: min(x, y, key=in_files))),
             from_memory=_merged(self.from_memory, other.from_memory, lambda a, b: sorted([*a, *b])[-MOST_FROM_MEMORY:]),
             sent=_merged(self.sent, other.sent, lambda a, b: _merged(a, b, min)),
@@ -311,7 +312,7 @@ class Summary:
                 "files": _sorted((*key, *span) for key, span in self.files.items()),
                 "traced_hours": _sorted((node, sorted(hours)) for node, hours in self.traced_hours.items()),
                 "logged_hours": _sorted((node, sorted(hours)) for node, hours in self.logged_hours.items()),
-                "mode_signs": dict(sorted(self.mode_signs.items())),
+                "mode_signs": _sorted((name, day, ts) for name, days in self.mode_signs.items() for day, ts in days.items()),
                 "terms": _sorted((*term, day, *line) for term, days in self.terms.items() for day, line in days.items()),
                 "from_memory": _sorted((*term, times) for term, times in self.from_memory.items()),
                 "sent": _sorted((*term, *place, *first) for term, places in self.sent.items() for place, first in places.items()),
@@ -338,12 +339,15 @@ class Summary:
         sent: dict[Term, dict[Place, Mention]] = {}
         for epoch, node, folder, of_node, ts, record_id in held["sent"]:
             sent.setdefault((epoch, node), {})[folder, of_node] = ts, record_id
+        signs: dict[str, dict[int, int | None]] = {}
+        for name, day, ts in held["mode_signs"]:
+            signs.setdefault(name, {})[day] = ts
         return cls(
             cluster_events={(e["record_id"], e["item"]): Event(**e) for e in held["cluster_events"]},
             files={(node, file): FileSpan(*span) for node, file, *span in held["files"]},
             traced_hours={node: set(hours) for node, hours in held["traced_hours"]},
             logged_hours={node: set(hours) for node, hours in held["logged_hours"]},
-            mode_signs=held["mode_signs"],
+            mode_signs=signs,
             terms=terms,
             from_memory={(epoch, node): times for epoch, node, times in held["from_memory"]},
             sent=sent,
@@ -401,6 +405,11 @@ def _first_and_last(one: tuple[Mention, Mention], other: tuple[Mention, Mention]
 
 def _sorted(rows: Iterable[Any]) -> list[Any]:
     return sorted(rows, key=repr)
+
+
+def _day(ts: int | None) -> int:
+    """Since 1970; -1 where there is none."""
+    return -1 if ts is None else ts // DAY
 
 
 def in_files(line: Line) -> tuple[Any, ...]:
