@@ -298,8 +298,9 @@ class ClusterFacts:
     def work_by_number(self) -> dict[int, dict[int, list[Sign]]]:
         """Incarnation -> broker -> lines by which it takes part: the first and the last of an hour, and with which a term of its own begins.
 
-        A ZooKeeper controller's that it is back count as well. What a ZooKeeper controller says later in its term, or when a later one is known, it may say without a session, and so does the request
-        that it sends to itself. A KRaft controller needs no session of the broker that is in its process.
+        So are a ZooKeeper controller's lines that it is back. What such a controller says later in its term, or when a later one is known, it
+        may say without a session, and so does the request that it sends to itself. A KRaft controller needs no session of the broker that is
+        in its process.
         """
         begun: list[tuple[str, int | None, int | None, str]] = []
         newest: dict[int, int] = {}

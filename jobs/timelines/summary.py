@@ -150,15 +150,25 @@ Hours = dict[Place, dict[int, tuple[Mention, Mention]]]
 
 @dataclass
 class Summary:
-    """cluster_events: by record and item. files: (node, file) -> its span. traced_hours, logged_hours: node -> hours since 1970 in which it
-    wrote state changes, at TRACE and at all. mode_signs: event type -> by day its first time stamp. terms: (controller epoch, node) -> by day the
-    first line of it. from_memory: (controller epoch, node) -> its newest time stamps. sent: (controller epoch, node)
-    -> place -> the first time stamp, and the record, of a line of its or of a request that it sent. topic_ids: topic -> id -> first and last time stamp
-    that names it. worked: place -> hour since 1970 -> the first and the last line, with their records, by which a broker takes part: with a
-    request of another one that it takes in, or as a leader (KRaft). spoke: likewise, of lines about its own terms as a controller; led: of such that only who is controller prints; taken_back:
-    folder of a ZooKeeper controller, and a broker -> hour -> likewise, of lines that show that the broker is back. tracers: places whose state-change.log is at TRACE:
-    as controllers they print all states of replicas. checkpoints: the moments of these, which are no lines of a log. hides_state_before: whether
-    lines tell the new state of a replica without the one before it, as ReplicaStateMachine of 0.8.0 does.
+    """What partitions share, of some events. Hours are since 1970; of each the first and the last line, with their records.
+
+    cluster_events       by record and item
+    files                (node, file) -> its span
+    traced_hours         node -> hours in which it wrote state changes at TRACE
+    logged_hours         node -> hours in which it wrote state changes
+    mode_signs           event type -> day -> the first time stamp
+    terms                (controller epoch, node) -> day -> the first line of it
+    from_memory          (controller epoch, node) -> the newest time stamps of lines from memory
+    sent                 (controller epoch, node) -> place -> the first time stamp, and the record, of a line of its or of a request that it sent
+    topic_ids            topic -> id -> first and last time stamp that names it
+    worked               place -> hour -> lines by which a broker takes part: with a request of another one that it takes in, or as a leader (KRaft)
+    spoke                place -> hour -> lines about its own terms as a controller
+    led                  place -> hour -> lines that only who is controller prints
+    taken_back           (folder of a ZooKeeper controller, broker) -> hour -> lines that show that the broker is back
+    tracers              places whose state-change.log is at TRACE: as controllers they print all states of replicas
+    checkpoints          the moments of these, which are no lines of a log
+    created              (topic, its min.insync.replicas, place) -> the first time stamp, and the record, of a log that is created with it
+    hides_state_before   whether lines tell the new state of a replica without the one before it, as ReplicaStateMachine of 0.8.0 does
     """
 
     cluster_events: dict[tuple[str, int], Event] = field(default_factory=dict)
