@@ -235,6 +235,9 @@ def test_what_a_controller_sends_to_itself_needs_no_session() -> None:
     # a controller of a KRaft quorum needs no session of the broker in its process
     mode = told(1, "partition_registered", 1, by="org.apache.kafka.controller.ReplicationControlManager", topic="a", partition=0)
     assert of_facts(mode, *own, sent(950, 2, 7)) == [(2, 60, None, "session_lost")]
+    # but it shows that the process runs again
+    stopped = [told(at, name, 2, by=SERVER) for at, name in ((50, "broker_stopping"), (58, "broker_stopped"))]
+    assert of_facts(mode, *stopped, sent(950, 2, 7)) == [(2, 50, 950, "shut_down")]
 
 
 def test_a_term_of_a_cluster_that_is_set_up_anew() -> None:

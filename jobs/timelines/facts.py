@@ -9,7 +9,7 @@ from typing import Any, Self
 from jobs.timelines.events import Event, PartitionKey, with_next
 from jobs.timelines.incarnations import Lineage, Marker, folder_of, incarnation, incarnation_ends, lineages
 from jobs.timelines.kraft_facts import FOREVER, KRaftFacts, Span, kraft_facts, registration_signs
-from jobs.timelines.outages import WORKING, Outage, Sign, is_start, left_out, outages
+from jobs.timelines.outages import RUNNING, WORKING, Outage, Sign, is_start, left_out, outages
 from jobs.timelines.settings import Setting, setting_of
 from jobs.timelines.summary import (
     CONTROLLER_LOG,
@@ -280,8 +280,9 @@ class ClusterFacts:
     def outages(self, number: int, assigned: Mapping[int, int | None] | None = None) -> list[Outage]:
         """The outages of one incarnation. assigned: the brokers that hold replicas, since when; null: not known, or of no importance."""
         more = registration_signs(self[number].kraft)
-        for broker, signs in self.work_by_number.get(number, {}).items():
-            more.setdefault(broker, []).extend(signs)
+        for work in (self.work_by_number, self.runs_by_number):
+            for broker, signs in work.get(number, {}).items():
+                more.setdefault(broker, []).extend(signs)
         return outages(self.events_by_number[number], assigned, more)
 
     @cached_property
@@ -299,16 +300,25 @@ class ClusterFacts:
         """Incarnation -> broker -> lines by which it takes part: the first and the last of an hour, and with which a term of its own begins.
 
         So are a ZooKeeper controller's lines that it is back. What such a controller says later in its term, or when a later one is known, it
-        may say without a session, and so does the request that it sends to itself. A KRaft controller needs no session of the broker that is
-        in its process.
+        may say without a session, and so does the request that it sends to itself.
         """
+        begun = self._begun(of_kraft=False)
+        return self._by_number([*mentions(self.summary.worked), *mentions(self.summary.taken_back), *begun])
+
+    @cached_property
+    def runs_by_number(self) -> dict[int, dict[int, list[Sign]]]:
+        """Incarnation -> broker -> lines with which a term of the KRaft controller in its process begins."""
+        return self._by_number(self._begun(of_kraft=True), RUNNING)
+
+    def _begun(self, of_kraft: bool) -> list[tuple[str, int | None, int | None, str]]:
+        """The first line of each term that was later than all before it, as `mentions`."""
         begun: list[tuple[str, int | None, int | None, str]] = []
         newest: dict[int, int] = {}
         for (number, epoch, node), line in sorted(self.first_lines.items(), key=lambda one: one[1].ts or 0):
-            if not self[number].is_kraft_at(line.ts) and epoch >= newest.setdefault(number, epoch):
+            if self[number].is_kraft_at(line.ts) == of_kraft and epoch >= newest.setdefault(number, epoch):
                 newest[number] = epoch
                 begun.append((folder_of(line.file), node, line.ts, line.record_id))
-        return self._by_number([*mentions(self.summary.worked), *mentions(self.summary.taken_back), *begun])
+        return begun
 
     @cached_property
     def alive_by_number(self) -> dict[int, dict[int, list[Sign]]]:
@@ -320,12 +330,14 @@ class ClusterFacts:
         """Incarnation -> broker -> lines that only who is controller prints, the first and the last of an hour."""
         return self._by_number(mentions(self.summary.led))
 
-    def _by_number(self, told: Iterable[tuple[str, int | None, int | None, str]]) -> dict[int, dict[int, list[Sign]]]:
+    def _by_number(
+        self, told: Iterable[tuple[str, int | None, int | None, str]], said: str = WORKING
+    ) -> dict[int, dict[int, list[Sign]]]:
         found: dict[int, dict[int, list[Sign]]] = {}
         for folder, node, ts, record_id in sorted({one for one in told if one[2] is not None}, key=lambda one: one[2:]):
             if node is not None and ts is not None:
                 number = incarnation(self.of_name, f"{folder}/", node, ts)
-                found.setdefault(number, {}).setdefault(node, []).append(Sign(ts, WORKING, record_id))
+                found.setdefault(number, {}).setdefault(node, []).append(Sign(ts, said, record_id))
         return found
 
     @cached_property

@@ -24,6 +24,9 @@ LEFT_OUT = "left_out"
 _MISSING = frozenset({ABSENT, UNSEEN, LEFT_OUT})
 # it takes part: it is controller, takes in what a controller sends, or leads (KRaft)
 WORKING = "working"
+# its process runs (KRaft: with a controller, which needs no session of the broker)
+RUNNING = "running"
+_WORKS = frozenset({WORKING, RUNNING})
 # of the process that starts: the one before it has closed its logs, or has not
 CLEAN, UNCLEAN = "clean", "unclean"
 # its address is taken: it never was the broker
@@ -32,7 +35,7 @@ _TAKEN = "all of the SocketServer Acceptors"
 # those that are new in a list that changes
 _ADDED = re.compile(r"Newly added brokers: (\d{1,9}(?:,\d{1,9})*), deleted", re.ASCII)
 # these do not show that its own life was logged by then
-_ASIDE = _MISSING | frozenset({KNOWN, WORKING, CLEAN, UNCLEAN, IN_VAIN})
+_ASIDE = _MISSING | _WORKS | frozenset({KNOWN, CLEAN, UNCLEAN, IN_VAIN})
 
 # event type -> (what it says, whom it is about, last parts of the loggers that it is taken from; empty: any)
 _SIGNS: dict[str, tuple[str, str, frozenset[str]]] = {
@@ -105,6 +108,7 @@ SESSION_LOST = "session_lost"  # its session ended (KRaft: it was fenced); nothi
 BROKE_DOWN = "broke_down"  # it gave up by itself: all log directories failed, an error at the start
 ABSENT_AT_START = "absent"  # a controller that had just started did not find it; nobody tells since when
 FIRST_START = "first_start"  # these logs begin with its start
+_PROCESS_ENDED = frozenset({SHUT_DOWN, CRASHED, BROKE_DOWN})
 
 
 # brokers of a cluster that is shut down go one after another, within this time
@@ -191,7 +195,8 @@ class _Open:
         if sign.said == SERVING:
             return True
         # by its own clock, it works
-        if sign.said != PRESENT and not (sign.said == WORKING and sign.ts > self.down_until + CLOCK_SKEW):
+        works = _WORKS if self.how in _PROCESS_ENDED else {WORKING}
+        if sign.said != PRESENT and not (sign.said in works and sign.ts > self.down_until + CLOCK_SKEW):
             return False
         return not (self.how == SHUT_DOWN and self.starting_at is None and sign.ts < self.stopping_at + STILL_LISTED)
 
@@ -216,12 +221,12 @@ class _Open:
 
     def is_of_another_process(self, sign: Sign) -> bool:
         """Whether a second process was started, and failed, while the first one went on."""
-        return self.is_by_start and self.has_failed and sign.said in {PRESENT, WORKING, SERVED, SERVING}
+        return self.is_by_start and self.has_failed and sign.said in {PRESENT, SERVED, SERVING, *_WORKS}
 
     def ended(self, broker: int, sign: Sign) -> Outage:
         """What it was, with a sign that shows that it is over: that the broker serves now, or that it did up to now."""
         down_until = sign.ts if sign.said == SERVING else self.down_until
-        if sign.said in {SERVING, PRESENT, WORKING}:
+        if sign.said in {SERVING, PRESENT, *_WORKS}:
             self.add(sign)
         return self.outage(broker, sign.ts, down_until)
 
@@ -263,15 +268,15 @@ def outages(
     """All outages of one incarnation, by broker and time; after them those in which no broker was left (broker None).
 
     events: in any order; those that say nothing of a broker, or have no time stamp, count for nothing. assigned: brokers that hold replicas,
-    and since when at the latest; null: not known. more: what was put together from several records; of WORKING those that are known to be
-    brokers otherwise count.
+    and since when at the latest; null: not known. more: what was put together from several records; of WORKING and RUNNING those that are
+    known to be brokers otherwise count.
     """
     told = [e for e in events if e.ts is not None]
     signs = _by_broker(told)
     for broker, sign in _left_out(told, signs, assigned or {}):
         signs[broker] = sorted([sign, *signs.get(broker, ())])
     for broker, some in (more or {}).items():
-        if broker in signs or any(sign.said != WORKING for sign in some):
+        if broker in signs or any(sign.said not in _WORKS for sign in some):
             signs[broker] = sorted({*signs.get(broker, ()), *some})
     for broker, times in _before_registration(told).items():
         if broker in signs:
@@ -527,7 +532,7 @@ def _of_broker(broker: int, signs: list[Sign]) -> Iterator[Outage]:
             now = None
         elif sign.said in _MISSING:
             now.down_until = sign.ts
-        elif sign.said not in {PRESENT, WORKING, KNOWN}:
+        elif sign.said not in {PRESENT, KNOWN, *_WORKS}:
             now.add(sign)
         known = known or sign.said not in _ASIDE
         epoch = max(epoch, sign.epoch)
