@@ -38,6 +38,11 @@ class Marker(NamedTuple):
         """What the logs of one broker have in common."""
         return self.folder, self.node
 
+    @property
+    def is_election(self) -> bool:
+        """Whether a controller is elected here, not only heard."""
+        return self.controller_epoch is not None and not (self.heard or self.goes_on)
+
 
 Place = tuple[str, int | None]
 
@@ -69,102 +74,181 @@ class Lineage:
 def incarnation_starts(markers: Iterable[Marker]) -> list[int]:
     """When the second, third, .. incarnation of a cluster began.
 
-    A cluster that is set up anew has a cluster id that was never seen before, and its metadata log (KRaft) begins with offset 0 once
-    more; of the two counts what tells more lives. Where no line names the id, its controller epochs start again: /controller_epoch in
-    ZooKeeper only grows, so an election in an epoch that was reached before, later than clocks can differ, is one of another life; but a
-    controller that could not write its epoch tries the same one again. Its first election need not be logged: that life goes back to the
-    first line of a term that was never heard of and is older than what had been reached, and to the start of the process that is elected. A
-    broker epoch is the transaction of ZooKeeper that made the broker's node (KIP-380), so one that falls is of another ZooKeeper, too, and so
-    is a new one that is older than what any broker had by then; a controller reads them right after its election
-    (KafkaController.onControllerFailover, 2.2 to 3.9). Two clusters that write to one place take turns: where the epochs of the one before
-    go on, so does it, as a life of its own. Once they are known to take turns, the very next epoch of the one before is its turn again,
-    elected or heard: each election adds one (KafkaZkClient.registerControllerAndIncrementControllerEpoch), and in the other one several
-    would be in no log.
+    Three proofs, each said by a class: an id that was never seen before, controller epochs and broker epochs that do not go on. A life that
+    the epochs told takes the next id that is named for its own.
+    """
+    markers = sorted(markers, key=lambda m: (m.ts, m.controller_epoch or 0))
+    starts: list[int] = []
+    ids, processes, controllers, brokers = _ClusterIds(markers), _Processes(), _ControllerEpochs(), _BrokerEpochs()
+    for marker in markers:
+        if ids.begins(marker):
+            starts.append(marker.ts)
+            controllers.begin_anew()
+        processes.see(marker)
+        if marker.kraft:
+            controllers.see_kraft(marker.ts)
+        if marker.registered is not None:
+            older_at = brokers.of_other_life(marker.ts, *marker.registered)
+            # what is elected in this life may have been logged before it
+            if older_at is not None and (not starts or starts[-1] < older_at):
+                starts.append(processes.begun_by(marker, older_at))
+                controllers.begin_with_election()
+                ids.begin_unnamed()
+        elif marker.controller_epoch is not None:
+            start = controllers.begins(marker, processes)
+            if start is not None:
+                starts.append(start)
+                ids.begin_unnamed()
+    return starts
+
+
+class _ClusterIds:
+    """Lives by the id that nodes name, or by metadata logs (KRaft), which begin with offset 0 once more: by what tells more of them."""
+
+    def __init__(self, markers: Sequence[Marker]) -> None:
+        logs = {marker.ts for marker in markers if marker.begins_log}
+        self.by_log = len(logs) > len({marker.cluster_id for marker in markers} - {None})
+        self.known: set[str] = set()
+        self.is_named = True
+
+    def begins(self, marker: Marker) -> bool:
+        """Whether a marker names a life that is neither known nor the one that began without a name."""
+        life = (str(marker.ts) if marker.begins_log else None) if self.by_log else marker.cluster_id
+        if life is None:
+            return False
+        is_new = bool(self.known) and life not in self.known and self.is_named
+        self.is_named = True
+        self.known.add(life)
+        return is_new
+
+    def begin_unnamed(self) -> None:
+        self.is_named = False
+
+
+class _Processes:
+    """When the process of each place started last, and when a controller was elected there."""
+
+    def __init__(self) -> None:
+        self.started: dict[Place, int] = {}
+        self.elected: dict[Place, int] = {}
+
+    def see(self, marker: Marker) -> None:
+        if marker.started:
+            self.started[marker.place] = marker.ts
+        if marker.is_election:
+            self.elected[marker.place] = marker.ts
+
+    def begun_by(self, marker: Marker, not_before: int) -> int:
+        """When the process started that is elected, or registers; of a controller that reads who is registered, when it was elected, too."""
+        own = [one[marker.place] for one in (self.started, self.elected) if marker.place in one]
+        return min([at for at in own if max(marker.ts - ELECTED_AT_START, not_before) < at], default=marker.ts)
+
+
+class _BrokerEpochs:
+    """Broker epochs of one life.
+
+    A broker epoch is the transaction of ZooKeeper that made the broker's node (KIP-380), so one that falls is of another ZooKeeper, and so is
+    a new one that is older than what any broker had by then; a controller reads them right after its election
+    (KafkaController.onControllerFailover, 2.2 to 3.9).
+    """
+
+    def __init__(self) -> None:
+        self.newest: dict[int, tuple[int, int]] = {}
+
+    def of_other_life(self, ts: int, broker: int, broker_epoch: int) -> int | None:
+        """When the broker had a later epoch, or was seen last, if this one is of another life; None if it is not."""
+        known, known_at = self.newest.get(broker, (-1, ts))
+        # registered anew, it would have the newest transaction
+        past = [
+            one for one, at in self.newest.values() if broker_epoch > known and (at == known_at or at + CLOCK_SKEW < known_at)
+        ]
+        is_other = broker_epoch < max(known, *past, -1) and ts > known_at + CLOCK_SKEW
+        if is_other:
+            self.newest.clear()
+        if broker_epoch >= known or not self.newest:
+            self.newest[broker] = broker_epoch, ts
+        return known_at if is_other else None
+
+
+class _ControllerEpochs:
+    """Controller epochs of one life, and what the one before it had reached.
+
+    /controller_epoch in ZooKeeper only grows, so an election in an epoch that was reached before, later than clocks can differ, is one of
+    another life; but a controller that could not write its epoch tries the same one again. A life's first election need not be logged: it
+    goes back to the first line of a term that was never heard of and is older than what had been reached, and to the start of the process
+    that is elected.
+
+    Two clusters that write to one place take turns: where the epochs of the one before go on, so does it, as a life of its own. Once they are
+    known to take turns, the very next epoch of the one before is its turn again, elected or heard: each election adds one
+    (KafkaZkClient.registerControllerAndIncrementControllerEpoch), and in the other one several would be in no log.
 
     No way leads from KRaft back to an empty ZooKeeper: a cluster that is migrated (KIP-866) has elected ZooKeeper controllers before its
     brokers register with the KRaft ones (3.4 to 3.9: KafkaServer.startup starts KafkaController, then BrokerLifecycleManager), and if it is
     taken back its epochs go on. So a first election in epoch 1 after that is of another life.
     """
-    starts: list[int] = []
-    ids: set[str] = set()
-    unnamed_start: int | None = None
-    reached, reached_at, reached_by = 0, None, None
-    older: list[tuple[int, int]] = []
-    started: dict[Place, int] = {}
-    elected: dict[Place, int] = {}
-    newest: dict[int, tuple[int, int]] = {}
-    reached_before, take_turns = 0, False
-    kraft_at: int | None = None
 
-    def begun_by(marker: Marker, not_before: int) -> int:
-        """When the process started that is elected, or registers; of a controller that reads who is registered, when it was elected, too."""
-        own = [one[marker.place] for one in (started, elected) if marker.place in one]
-        return min([at for at in own if max(marker.ts - ELECTED_AT_START, not_before) < at], default=marker.ts)
+    def __init__(self) -> None:
+        self.reached = 0
+        self.reached_at: int | None = None
+        self.reached_by: int | None = None
+        # (ts, epoch) of terms that were first heard when a later one had been reached
+        self.older: list[tuple[int, int]] = []
+        self.kraft_at: int | None = None
+        self.reached_before, self.take_turns = 0, False
 
-    markers = list(markers)
-    logs = {marker.ts for marker in markers if marker.begins_log}
-    by_log = len(logs) > len({marker.cluster_id for marker in markers} - {None})
-    for marker in sorted(markers, key=lambda m: (m.ts, m.controller_epoch or 0)):
-        life = (str(marker.ts) if marker.begins_log else None) if by_log else marker.cluster_id
-        if life is not None:
-            if ids and life not in ids and unnamed_start is None:
-                starts.append(marker.ts)
-                reached, reached_at, take_turns, kraft_at = 0, None, False, None
-            unnamed_start = None
-            ids.add(life)
-        epoch = marker.controller_epoch
-        if marker.kraft:
-            kraft_at = kraft_at or marker.ts
-        if marker.started:
-            started[marker.place] = marker.ts
-        if epoch is not None and not (marker.heard or marker.goes_on):
-            elected[marker.place] = marker.ts
-        if marker.registered is not None:
-            broker, broker_epoch = marker.registered
-            known, known_at = newest.get(broker, (-1, marker.ts))
-            # registered anew, it would have the newest transaction
-            past = [one for one, at in newest.values() if broker_epoch > known and (at == known_at or at + CLOCK_SKEW < known_at)]
-            if broker_epoch < max(known, *past, -1) and marker.ts > known_at + CLOCK_SKEW:
-                # what is elected in this life may have been logged before it
-                if not starts or starts[-1] < known_at:
-                    starts.append(begun_by(marker, known_at))
-                    reached_before, reached, reached_at = reached, 0, None
-                    take_turns, kraft_at = False, None
-                    unnamed_start = marker.ts
-                newest.clear()
-            if broker_epoch >= known or not newest:
-                newest[broker] = broker_epoch, marker.ts
-            continue
-        if epoch is None:
-            continue
-        is_told, is_later = marker.heard or marker.goes_on, reached_at is not None and marker.ts > reached_at + CLOCK_SKEW
-        if marker.heard and epoch < reached and is_later:
-            older.append((marker.ts, epoch))
+    def begin_anew(self) -> None:
+        """A life of another id: nothing of the one before goes on."""
+        self.reached, self.reached_at, self.take_turns, self.kraft_at = 0, None, False, None
+
+    def begin_with_election(self) -> None:
+        """A life whose brokers told it, and whose election was seen already or is not logged."""
+        self.reached_before = self.reached
+        self.begin_anew()
+
+    def see_kraft(self, ts: int) -> None:
+        self.kraft_at = self.kraft_at or ts
+
+    def begins(self, marker: Marker, processes: _Processes) -> int | None:
+        """When the life began that an election shows, or a line of a term; None if it is of the one that is known."""
+        ts, epoch, begun_before = marker.ts, marker.controller_epoch or 0, self.reached_at
+        is_later = begun_before is not None and ts > begun_before + CLOCK_SKEW
+        if marker.heard and epoch < self.reached and is_later:
+            self.older.append((ts, epoch))
+        is_turn = begun_before is not None and self._is_turn(marker)
+        if not marker.is_election and not (is_turn and is_later):
+            return None
+        start = None
+        if begun_before is None:
+            if epoch == 1 and self.kraft_at is not None and ts > self.kraft_at + CLOCK_SKEW:
+                start = processes.begun_by(marker, self.kraft_at)
+        elif is_turn or epoch - self.reached > FAR > epoch - self.reached_before > 0:
+            start = processes.begun_by(marker, begun_before)
+            self.reached_before, self.reached, self.take_turns = self.reached, 0, True
+        elif self._falls(marker, ts - begun_before):
+            start = min([processes.begun_by(marker, begun_before), *(at for at, term in self.older if term < epoch)])
+            self.take_turns = self.take_turns and epoch > self.reached_before
+            self.reached_before, self.reached, self.reached_at = self.reached, 0, None
+        if epoch > self.reached:
+            self.older.clear()
+            self.reached, self.reached_at, self.reached_by = epoch, ts, marker.node
+        return start
+
+    def _is_turn(self, marker: Marker) -> bool:
+        """Whether it is the turn of the cluster that wrote before, of two that are known to take turns."""
+        epoch = marker.controller_epoch or 0
         # a controller that was elected in a later epoch does not speak in an earlier one
-        is_of_other = epoch > reached + 1 or (is_told and epoch < reached and marker.node == reached_by)
-        goes_on = epoch - reached_before == 1 or (is_told and epoch == reached_before)
-        is_turn = take_turns and reached_at is not None and is_of_other and goes_on
-        if is_told and not (is_turn and is_later):
-            continue
-        if reached_at is None and epoch == 1 and kraft_at is not None and marker.ts > kraft_at + CLOCK_SKEW:
-            starts.append(begun_by(marker, kraft_at))
-            unnamed_start = marker.ts
-        is_tried_again = epoch == reached > 1 and marker.node == reached_by is not None
-        if reached_at is not None and (is_turn or epoch - reached > FAR > epoch - reached_before > 0):
-            starts.append(begun_by(marker, reached_at))
-            unnamed_start = marker.ts
-            reached_before, reached, take_turns = reached, 0, True
-        elif reached_at is not None and epoch <= reached and not is_tried_again:
-            later = marker.ts - reached_at
-            if later > CLOCK_SKEW or (epoch == 1 and later > FIRST_ELECTION_SKEW):
-                starts.append(min([begun_by(marker, reached_at), *(ts for ts, term in older if term < epoch)]))
-                unnamed_start = marker.ts
-                take_turns = take_turns and epoch > reached_before
-                reached_before, reached, reached_at = reached, 0, None
-        if epoch > reached:
-            older.clear()
-            reached, reached_at, reached_by = epoch, marker.ts, marker.node
-    return starts
+        is_of_other = epoch > self.reached + 1 or (
+            not marker.is_election and epoch < self.reached and marker.node == self.reached_by
+        )
+        goes_on = epoch - self.reached_before == 1 or (not marker.is_election and epoch == self.reached_before)
+        return self.take_turns and is_of_other and goes_on
+
+    def _falls(self, marker: Marker, later: int) -> bool:
+        """Whether an election, so much later (microseconds) than the newest epoch, is in one that had been reached."""
+        epoch = marker.controller_epoch or 0
+        is_tried_again = epoch == self.reached > 1 and marker.node == self.reached_by is not None
+        is_late = later > CLOCK_SKEW or (epoch == 1 and later > FIRST_ELECTION_SKEW)
+        return epoch <= self.reached and not is_tried_again and is_late
 
 
 def lineages(markers: Iterable[Marker], newest: Mapping[Place, int]) -> list[Lineage]:
