@@ -100,8 +100,10 @@ def settings(input_bytes: int | None = None) -> dict[str, str]:
         # the default, 50 tasks for each snapshot of a small table, is what a session of this size spends its time on
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
-        # what a commit's checksum file takes is half of what the commit of a small table takes, and only Delta's own checks read it
-        "spark.databricks.delta.writeChecksumFile.enabled": "false",
+        # a commit's checksum file saves whoever opens the table a job; what else it may tell, only Delta's own reports read
+        "spark.databricks.delta.fileSizeHistogramMetrics.enabled": "false",
+        "spark.databricks.delta.checksumDeletedRecordCountsHistogramMetrics.enabled": "false",
+        "spark.databricks.delta.checksumDVMetrics.enabled": "false",
         # one commit puts rows in the place of those that are not settled; some of the new ones are
         "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",
         # asked for what came after the newest version, a change data feed is empty
