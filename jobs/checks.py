@@ -54,10 +54,10 @@ def register(
     thresholds: Sequence[Threshold] = (),
     slos: Sequence[Slo] = (),
 ) -> None:
-    """The frames that checks read: audited_<table> (`nights.scope`), audited_partitions_now (`nights.partitions_now`), clocks, kafka_versions, legal_moves, leading, slos, those of
-    `fact_frames` and of `schemas/facts`, partition_spells.
+    """The frames and functions (`schemas/functions`) that checks read.
 
-    Functions are those of `schemas/functions`.
+    audited_<table> (`nights.scope`), audited_partitions_now (`nights.partitions_now`), clocks, kafka_versions, slos, legal_moves, leading,
+    those of `fact_frames` and of `schemas/facts`, partition_spells.
     """
     for table in AUDITED:
         audited[table].createOrReplaceTempView(f"audited_{table}")

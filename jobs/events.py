@@ -239,7 +239,7 @@ class OnWorkers:
         self._packed = reduce(lambda one, other: one.unionByName(other), frames).persist()
         self.blocks = [pickle.loads(row.block) for row in self._packed.select("block").collect()]
 
-    def copies(self, table: str, known: Callable[[], Any] = lambda: None) -> tuple[Any, int]:
+    def copies(self, table: str, known: Callable[[], Any]) -> tuple[Any, int]:
         """(number BIGINT, places ARRAY<INT>, or None; how many): as `Here.copies`."""
         from pyspark.sql import Window
         from pyspark.sql import functions as F

@@ -83,7 +83,12 @@ BROKER_EVENTS = _CHANGES.union(_SIGNS, _LISTS)
 
 def is_of_broker(e: Event) -> bool:
     """Whether an event says something about a broker's life."""
-    return e.event_type in BROKER_EVENTS or (e.event_type == "thread_changed" and (e.logger or "").endswith(CONTROLLER_THREAD))
+    return e.event_type in BROKER_EVENTS or is_of_controller_thread(e)
+
+
+def is_of_controller_thread(e: Event) -> bool:
+    """Whether an event is of the thread of a ZooKeeper controller, which every broker runs."""
+    return e.event_type == "thread_changed" and (e.logger or "").endswith(CONTROLLER_THREAD)
 
 
 def is_failed_change(e: Event) -> bool:
@@ -435,8 +440,8 @@ def _before_registration(events: list[Event]) -> dict[int, list[int]]:
         if node is not None:
             found[node] += [at for at, listed in terms.items() if listed is not None and node not in (listed.brokers or ())]
     for e in events:
-        is_thread = e.event_type == "thread_changed" and (e.logger or "").endswith(CONTROLLER_THREAD)
-        if is_thread and e.text == "Starting" and e.controller is None and e.node is not None and e.ts is not None:
+        is_start = is_of_controller_thread(e) and e.text == "Starting"
+        if is_start and e.controller is None and e.node is not None and e.ts is not None:
             found[e.node].append(e.ts)
     return found
 
