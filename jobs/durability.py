@@ -80,7 +80,7 @@ def write(store: Any, made: Any, anew: Iterable[str], config: Config) -> None:
     from pyspark.sql import functions as F
 
     from jobs.by_topic import KEY, ToldAnew, fold_topics
-    from jobs.store import computed_once, in_clusters, run_concurrently
+    from jobs.store import computed_once, differing, in_clusters, run_concurrently
 
     facts, schema = made.facts, store.table("durability").schema
     whole, reset = _set_otherwise(made, frozenset(anew))
@@ -108,12 +108,12 @@ def write(store: Any, made: Any, anew: Iterable[str], config: Config) -> None:
     told, later = run_concurrently(fold_anew, fold_on)
     replaced = f"{newest} OR {in_clusters(whole)}" if whole else newest
     older = told.filter(f"NOT ({replaced})")
-    other = _differing(older, topics.of(held.filter(f"NOT ({newest})")).select(*schema.names), [*KEY, "day"])
+    other = differing(older, topics.of(held.filter(f"NOT ({newest})")).select(*schema.names), [*KEY, "day"])
     if not other.isEmpty():
         # a line that came late, or one that tells what an earlier one meant
         store.delete_matching("durability", "true", other)
     corrected = older.join(F.broadcast(other), other.columns, "left_semi")
-    store.replace_where("durability", replaced, told.filter(replaced).unionByName(corrected).unionByName(later))
+    store.replace_where("durability", facts, replaced, told.filter(replaced).unionByName(corrected).unionByName(later))
 
 
 def _telling(shared: Mapping[tuple[str, int], Shared]) -> "Fold":
@@ -154,12 +154,6 @@ def _from_days(since: Mapping[str, date], day: str) -> str:
     from jobs.store import quoted
 
     return "(" + " OR ".join(f"cluster = {quoted(name)} AND {day} >= DATE '{first}'" for name, first in since.items()) + ")"
-
-
-def _differing(some: Any, others: Any, keys: Sequence[str]) -> Any:
-    """Keys of rows that stand in one of two frames alone, or otherwise."""
-    alone = some.exceptAll(others).unionByName(others.exceptAll(some))
-    return alone.select(*keys).distinct().localCheckpoint()
 
 
 def _settings(facts: ClusterFacts) -> dict[int, min_isr.MinIsr]:

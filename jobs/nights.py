@@ -23,7 +23,19 @@ import schemas
 from jobs import coverage, folding
 from jobs.folding import MOST_ON_DRIVER
 from jobs.partition_spells import IS_WRONG
-from jobs.store import EVENT, VERSION, Store, computed_once, in_clusters, in_plan, moment, of_logs, quoted, run_concurrently
+from jobs.store import (
+    EVENT,
+    VERSION,
+    Store,
+    computed_once,
+    differing,
+    in_clusters,
+    in_plan,
+    moment,
+    of_logs,
+    quoted,
+    run_concurrently,
+)
 from jobs.timelines import (
     CODE_VERSION,
     EVENT_COLUMNS,
@@ -249,7 +261,7 @@ def note(store: Store, made: Made, asked: str, configured: Mapping[str, str]) ->
         return  # nothing was recognised
     versions = (CODE_VERSION, made.events_version, made.passed_over_version)
     rows = [(name, one.to_json(), *versions, asked, configured.get(name, "")) for name, one in made.facts.items()]
-    store.replace("cluster_facts", made.facts, store.spark.createDataFrame(_rows("cluster_facts", rows)))
+    store.replace("cluster_facts", made.facts, _frame(store, "cluster_facts", rows))
 
 
 def naive(microseconds: int) -> datetime | None:
@@ -265,7 +277,15 @@ def scope(store: Store, made: Made, clusters: Iterable[str], days: int = 0) -> d
     and all from the first of these on. Of clusters that were made anew everything. days: as many of `durability` more.
     """
     names = sorted(clusters)
-    tables = {name: store.rows_of(name, names) for name in schemas.contracts() if name not in {"findings", "finding_subjects"}}
+    told = {"findings", "finding_subjects"}
+    tables = dict(
+        zip(
+            schemas.contracts(),
+            run_concurrently(*(partial(store.rows_of, name, names) for name in schemas.contracts())),
+            strict=True,
+        )
+    )
+    tables = {name: rows for name, rows in tables.items() if name not in told}
     # checks are about what logs say
     tables["events"] = of_logs(tables["events"])
     begins = made.looked_back(names)
@@ -335,12 +355,12 @@ def _read_often(tables: Mapping[str, DataFrame], computed: Collection[str] = ())
     return dict(zip(tables, run_concurrently(*once), strict=True))
 
 
-def _rows(table: str, rows: Iterable[tuple[Any, ...]]) -> pa.Table:
+def _frame(store: Store, table: str, rows: Iterable[tuple[Any, ...]]) -> DataFrame:
     """Rows of a table. rows: values of its columns, time stamps as microseconds."""
     kinds = schemas.columns(table)
     columns = list(zip(*rows, strict=True)) or [()] * len(kinds)
     arrays = [folding.array(values, folding.ARROW_TYPES[kind]) for values, kind in zip(columns, kinds.values(), strict=True)]
-    return pa.table(arrays, names=list(kinds))
+    return store.spark.createDataFrame(pa.table(arrays, names=list(kinds)))
 
 
 # -- what all partitions of a cluster share ------------------------------------------------------------------
@@ -616,13 +636,26 @@ def _write(store: Store, folded: FoldedRows, version: int, continued: Sequence[s
             store.replace(table, anew, rows)
             return
         if folded.refolded is not None:
-            store.delete_matching(table, f"t.{in_clusters(continued)} AND t.settled", folded.refolded)
-        replaced = [f"{in_clusters(continued)} AND settled = false", *([in_clusters(anew)] if anew else [])]
-        store.replace_where(table, " OR ".join(replaced), rows.unionByName(kept(table, "settled = false")))
+            rows = _less_what_stands(store, table, rows, folded.refolded, continued)
+        replaced = f"settled = false OR {in_clusters(anew)}" if anew else "settled = false"
+        store.replace_where(table, [*continued, *anew], replaced, rows.unionByName(kept(table, "settled = false")))
 
     states()
     run_concurrently(*(partial(intervals, table) for table in TIMELINES))
     return touched
+
+
+def _less_what_stands(store: Store, table: str, rows: DataFrame, refolded: DataFrame, continued: Sequence[str]) -> DataFrame:
+    """New rows less those of partitions folded from their beginning whose settled rows stand as they are; of the others these are removed."""
+    of_them = partial(DataFrame.join, other=F.broadcast(refolded), on=list(KEY), how="left_semi")
+    old, new = (
+        of_them(some.filter("settled")).select(*schemas.columns(table)) for some in (store.rows_of(table, continued), rows)
+    )
+    other = differing(old, new, KEY)
+    if not other.isEmpty():
+        store.delete_matching(table, f"t.{in_clusters(continued)} AND t.settled", other)
+    same = refolded.join(F.broadcast(other), list(KEY), "left_anti").withColumn("settled", F.lit(True))
+    return rows.join(F.broadcast(same), [*KEY, "settled"], "left_anti")
 
 
 def _write_cluster_tables(store: Store, facts: Mapping[str, ClusterFacts]) -> None:
@@ -641,7 +674,7 @@ def _write_cluster_tables(store: Store, facts: Mapping[str, ClusterFacts]) -> No
         for outage in one.outages(number, assigned.get((name, number)))
     ]
     told = {"controllers": terms, "discontinuities": found, "broker_outages": gone}
-    run_concurrently(*(partial(_replace_few, store, table, facts, rows) for table, rows in told.items()))
+    run_concurrently(*(partial(store.replace, table, facts, _frame(store, table, rows)) for table, rows in told.items()))
 
 
 def _assigned_brokers(store: Store, facts: Mapping[str, ClusterFacts]) -> dict[tuple[str, int], dict[int, int | None]]:
@@ -661,22 +694,6 @@ def _assigned_brokers(store: Store, facts: Mapping[str, ClusterFacts]) -> dict[t
         for cluster, number, broker, since in rows.groupBy(*names).agg(first).collect():
             found[cluster, number][broker] = since
     return found
-
-
-def _replace_few(
-    store: Store, table: str, clusters: Iterable[str], rows: list[tuple[Any, ...]], kept: DataFrame | None = None
-) -> None:
-    """Replaces the rows of clusters, of a table that has few; writes nothing where they are the same. kept: rows that stay, too."""
-    new = _rows(table, rows)
-    if store.has_none(table):
-        if rows:
-            store.replace(table, clusters, store.spark.createDataFrame(new))
-        return
-    if kept is not None:
-        new = pa.concat_tables([new, kept.select(*new.column_names).toArrow().cast(new.schema)])
-    old = store.rows_of(table, clusters).select(*new.column_names).toArrow().cast(new.schema)
-    if sorted(map(repr, old.to_pylist())) != sorted(map(repr, new.to_pylist())):
-        store.replace(table, clusters, store.spark.createDataFrame(new))
 
 
 def _write_deletions(store: Store, night: Night, facts: Mapping[str, ClusterFacts], anew: frozenset[str]) -> None:
@@ -702,4 +719,5 @@ def _write_deletions(store: Store, night: Night, facts: Mapping[str, ClusterFact
         if event.topic and tells_deletion(event) and not one[one.incarnation_of(event)].is_of_kraft(event):
             by_name.setdefault((cluster, event.topic), []).append(event)
     rows += [(cluster, *row) for (cluster, _), events in by_name.items() for row in topic_deletions(events, facts[cluster])]
-    _replace_few(store, "topic_deletions", facts, rows, kept)
+    made = _frame(store, "topic_deletions", rows)
+    store.replace("topic_deletions", facts, made if kept is None else made.unionByName(kept))

@@ -1,6 +1,8 @@
 """The Delta tables: created from `schemas/tables`, compared with it, written and read."""
 
 import re
+import threading
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -8,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -20,7 +23,7 @@ from jobs.timelines.events import CHECKPOINT
 
 # rows that stand in a plan as they are
 MOST_IN_PLAN = 10_000
-# what logs are read into
+# what logs are read into: as long as history and as wide as its lines, so it is asked for what is needed of it
 LANDED = ("events", "passed_over")
 # columns that tell a row of `events`
 EVENT = ("record_id", "item")
@@ -84,8 +87,34 @@ def in_plan(rows: DataFrame) -> DataFrame:
     """The same rows, in the plan where they are few."""
     if rows.isLocal():
         return rows
-    few = rows.limit(MOST_IN_PLAN + 1).toArrow()
-    return rows.sparkSession.createDataFrame(few) if few.num_rows <= MOST_IN_PLAN else rows
+    few = _few(rows)
+    return rows if few is None else rows.sparkSession.createDataFrame(few)
+
+
+def _few(rows: DataFrame) -> pa.Table | None:
+    """Rows, where they are few."""
+    found = rows.limit(MOST_IN_PLAN + 1).toArrow()
+    return found if found.num_rows <= MOST_IN_PLAN else None
+
+
+def differing(some: DataFrame, others: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Keys of rows that stand in one of two frames alone, or otherwise."""
+    alone = some.exceptAll(others).unionByName(others.exceptAll(some))
+    return alone.select(*keys).distinct().localCheckpoint()
+
+
+def _are_same(some: pa.Table, others: pa.Table) -> bool:
+    """Whether rows are the same, in any order."""
+    return some.num_rows == others.num_rows and Counter(map(repr, some.to_pylist())) == Counter(map(repr, others.to_pylist()))
+
+
+@dataclass(frozen=True)
+class Held:
+    """All rows of some clusters. are_few: whether they stand in the plan."""
+
+    clusters: frozenset[str]
+    rows: DataFrame
+    are_few: bool
 
 
 class Store:
@@ -96,8 +125,9 @@ class Store:
         self.root = root_of(root)
         # tables created in this run: what is known to be empty need not be read
         self._created: set[str] = set()
-        # table -> clusters, and all their rows: what this run has written it need not read
-        self._held: dict[str, tuple[frozenset[str], DataFrame]] = {}
+        # by table: what this run has read or written it need not read again
+        self._held: dict[str, Held] = {}
+        self._reading: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     def path(self, table: str) -> str:
         """Where a table lies."""
@@ -208,15 +238,24 @@ class Store:
         return self.spark.read.format("delta").load(self.path(name))
 
     def rows_of(self, table: str, clusters: Iterable[str]) -> DataFrame:
-        """The rows of some clusters."""
+        """The rows of some clusters; few of a table that is told from `events` are read from it once."""
         names = frozenset(clusters)
         if table in self._created:
             nulls = ", ".join(f"CAST(NULL AS {kind}) AS `{name}`" for name, kind in schemas.columns(table).items())
             return self.spark.sql(f"SELECT {nulls} WHERE false")
-        whose, held = self._held.get(table, (frozenset(), None))
-        if held is not None and names <= whose:
-            return held if names == whose else held.filter(in_clusters(names))
-        return self.table(table).filter(in_clusters(names))
+        if table in LANDED:
+            return self.table(table).filter(in_clusters(names))
+        held = self._hold(table, names)
+        return held.rows if held.clusters == names else held.rows.filter(in_clusters(names))
+
+    def _hold(self, table: str, names: frozenset[str]) -> Held:
+        """The rows of these clusters, or of more."""
+        with self._reading[table]:
+            held = self._held.get(table)
+            if held is None or not names <= held.clusters:
+                rows = in_plan(self.table(table).filter(in_clusters(names)))
+                held = self._held[table] = Held(names, rows, rows.isLocal())
+        return held
 
     def has_none(self, table: str) -> bool:
         """Whether the table is known to hold no row."""
@@ -228,20 +267,39 @@ class Store:
         rows.write.format("delta").mode("append").save(self.path(table))
 
     def replace(self, table: str, clusters: Iterable[str], rows: DataFrame) -> None:
-        """Replaces all rows of some clusters in one commit."""
-        names, rows = frozenset(clusters), computed_once(rows)
-        self.replace_where(table, in_clusters(names), rows)
-        kinds = schemas.columns(table)
-        whole = [(F.col(name) if name in rows.columns else F.lit(None)).cast(kind).alias(name) for name, kind in kinds.items()]
-        self._held[table] = names, rows.select(*whole)
+        """Replaces all rows of some clusters, as `replace_where`."""
+        self.replace_where(table, clusters, "true", rows if rows.isLocal() else rows.localCheckpoint(eager=False))
 
-    def replace_where(self, table: str, condition: str, rows: DataFrame) -> None:
-        """Puts rows in the place of those for which a SQL condition holds, in one commit. It need not hold for the new ones."""
-        if table in self._created:
-            self.append(table, rows)
-        else:
-            self._is_written(table)
-            rows.write.format("delta").mode("overwrite").option("replaceWhere", condition).save(self.path(table))
+    def replace_where(self, table: str, clusters: Iterable[str], condition: str, rows: DataFrame) -> None:
+        """Puts rows in the place of those of some clusters for which a SQL condition holds, in one commit; in none where few are the same.
+
+        The condition need not hold for the new ones. Columns by name, those that they have not are null.
+        """
+        names, spark = frozenset(clusters), self.spark
+        whole = [
+            (F.col(name) if name in rows.columns else F.lit(None)).cast(kind).alias(name)
+            for name, kind in schemas.columns(table).items()
+        ]
+        new = rows.select(*whole)
+        few = _few(new)
+        new = new if few is None else spark.createDataFrame(few)
+        before = None if table in self._created else self._hold(table, names)
+        are_few = few is not None and (before is None or before.are_few)
+        where = f"{in_clusters(names)} AND ({condition})"
+        if few is not None and are_few and (_are_same(few, before.rows.filter(where).toArrow()) if before else not few.num_rows):
+            return
+        mode = (
+            new.write.format("delta").mode("append")
+            if before is None
+            else new.write.format("delta").mode("overwrite").option("replaceWhere", where)
+        )
+        mode.save(self.path(table))
+        self._is_written(table)
+        if before is None or condition == "true":
+            self._held[table] = Held(names, new, are_few)
+        elif are_few:
+            stay = before.rows.filter(f"NOT coalesce({where}, false)")
+            self._held[table] = Held(before.clusters, in_plan(stay.unionByName(new)), are_few)
 
     def _is_written(self, table: str) -> None:
         self._created.discard(table)

@@ -69,10 +69,10 @@ def test_one_commit_appends_what_is_settled_and_replaces_the_rest(spark, tables)
     def held() -> list[tuple[int, bool]]:
         return sorted((row.step, row.settled) for row in tables.table("partition_timeline").collect())
 
-    tables.replace_where("partition_timeline", "cluster = 'c' AND settled = false", rows((1, True), (2, False)))
+    tables.replace_where("partition_timeline", ["c"], "settled = false", rows((1, True), (2, False)))
     then = tables.version("partition_timeline")
     files = {file.name for file in Path(tables.path("partition_timeline")).rglob("*.parquet")}
-    tables.replace_where("partition_timeline", "cluster = 'c' AND settled = false", rows((2, True), (3, False)))
+    tables.replace_where("partition_timeline", ["c"], "settled = false", rows((2, True), (3, False)))
     assert held() == [(1, True), (2, True), (3, False)]
     assert tables.version("partition_timeline") == then + 1
     # nothing that is settled was written again
@@ -80,6 +80,44 @@ def test_one_commit_appends_what_is_settled_and_replaces_the_rest(spark, tables)
     keys = spark.sql("SELECT 'c' AS cluster, 't' AS topic, 0 AS partition")
     tables.delete_matching("partition_timeline", "t.settled", keys)
     assert held() == [(3, False)]
+
+
+@pytest.mark.spark
+def test_few_rows_are_read_once_and_written_where_they_differ(spark, tables):
+    def rows(*some: tuple[str, int, bool]) -> DataFrame:
+        names = "1 AS incarnation, 't' AS topic, 0 AS partition, false AS inferred"
+        return spark.sql(
+            " UNION ALL ".join(f"SELECT '{c}' AS cluster, {names}, {step} AS step, {s} AS settled" for c, step, s in some)
+        )
+
+    def steps(store: Store, *clusters: str) -> list[tuple[str, int]]:
+        return sorted((row.cluster, row.step) for row in store.rows_of("partition_timeline", clusters).collect())
+
+    def written(store: Store) -> int:
+        version = store.version("partition_timeline")
+        # what is held is what another one reads
+        assert steps(store, "c", "d") == steps(Store(spark, store.root), "c", "d")
+        return version
+
+    tables.replace("partition_timeline", ["c", "d"], rows(("c", 1, True), ("c", 2, False), ("d", 1, False)))
+    then = written(tables)
+    for store in (tables, Store(spark, tables.root)):
+        assert steps(store, "d") == [("d", 1)]
+        store.replace("partition_timeline", ["c"], rows(("c", 2, False), ("c", 1, True)))
+        store.replace_where("partition_timeline", ["c"], "settled = false", rows(("c", 2, False)))
+        assert written(store) == then
+    # twice the same is not once
+    tables.replace_where("partition_timeline", ["c", "d"], "settled = false", rows(("d", 1, False), ("d", 1, False)))
+    assert written(tables) == then + 1
+    assert steps(tables, "c", "d") == [("c", 1), ("d", 1), ("d", 1)]
+    # of another cluster nothing goes
+    tables.replace_where("partition_timeline", ["c"], "settled = false", rows(("c", 5, False)))
+    tables.append("partition_timeline", rows(("c", 6, True)))
+    tables.delete_matching("partition_timeline", "t.step = 1", spark.sql("SELECT 'c' AS cluster"))
+    assert written(tables) == then + 4
+    assert steps(tables, "c", "d") == [("c", 5), ("c", 6), ("d", 1), ("d", 1)]
+    tables.replace("partition_timeline", ["d"], rows(("d", 1, False)).limit(0))
+    assert written(tables) == then + 5
 
 
 @pytest.mark.spark
