@@ -480,13 +480,7 @@ def arrow_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """An array of the type. Of lists the same few are there again and again."""
     if not pa.types.is_list(kind):
         return pa.array(values, kind)
-    places: dict[int, int] = {}
-    found: list[Any] = []
-    at = []
-    for value in values:
-        place = places.get(id(value))
-        if place is None:
-            place = places[id(value)] = len(found)
-            found.append(value)
-        at.append(place)
-    return pa.array(found, kind).take(pa.array(at, pa.int32()))
+    ids = list(map(id, values))
+    found = dict(zip(ids, values, strict=True))
+    places = dict(zip(found, range(len(found)), strict=True))
+    return pa.array(list(found.values()), kind).take(pa.array(list(map(places.__getitem__, ids)), pa.int32()))

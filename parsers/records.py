@@ -27,7 +27,6 @@ from parsers.patterns import GROUP, compiled
 
 # what no layout prints, but crashes (NUL padding), terminals (colours) and editors (byte order mark) leave
 NOT_PRINTED = re.compile(r"[\x00\x01]|\x1B\[[0-9;]*[A-Za-z]|\A\uFEFF")
-_ODD = "\x00\x01\x1b\ufeff"
 _LINE_END = re.compile(r"\r\n|\n|\r")
 # a stack trace may be long, but a million lines of prose between two records are none
 LONGEST_TAIL = 20_000
@@ -77,7 +76,7 @@ def split_lines(text: str) -> list[str]:
 
 
 def _is_odd(text: str) -> bool:
-    return any(odd in text for odd in _ODD)
+    return "\x00" in text or "\x01" in text or "\x1b" in text or "\ufeff" in text
 
 
 class Unwrapper:
