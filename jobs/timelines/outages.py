@@ -98,9 +98,7 @@ def is_failed_change(e: Event) -> bool:
 
 def is_start(e: Event) -> bool:
     """Whether a process says that it starts."""
-    return e.event_type in ("broker_process_started", "broker_starting") or (
-        is_of_broker(e) and e.event_type == "thread_changed" and e.text == "Starting"
-    )
+    return e.event_type in ("broker_process_started", "broker_starting") or (is_of_controller_thread(e) and e.text == "Starting")
 
 
 # a node that only says these may be a controller of a KRaft quorum, which is no broker
