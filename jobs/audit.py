@@ -425,6 +425,7 @@ class Audit:
 
     def _outcome(self, cluster: configuration.Cluster, files: list[Any], facts: Any, read: Any) -> Outcome:
         from jobs import nights
+        from jobs.timelines import zone_error
 
         mine = [file for file in files if file.cluster == cluster.name]
         unreadable = tuple(f"{f.name}: {f.why}" for f in mine if f.kind == "unreadable")
@@ -433,6 +434,8 @@ class Audit:
             problem = _nothing_found(mine)
         elif facts is None:
             problem = "No statement of a Kafka controller or broker was recognised in its logs."
+        elif error := zone_error(facts.ordered_events):
+            problem = _other_zone(error)
         newest = nights.naive(facts.summary.newest) if facts is not None else None
         now = self.now.replace(tzinfo=None) if self.now else newest
         return Outcome(cluster.name, read.records, read.new, read.out_of_scope, unreadable, problem, now)
@@ -583,6 +586,16 @@ def _nothing_found(files: list[Any]) -> str:
     return (
         f"None of {counted(count, 'file')} holds a Kafka log record; {other.name}, for one, has no line with a header that is known. "
         "Give the folder that holds controller.log and state-change.log; `kafka-audit explain LINE` tells about a line."
+    )
+
+
+def _other_zone(error: Any) -> str:
+    """error: `timelines.clocks.ZoneError`."""
+    minutes = round(abs(error.later) / 60e6)
+    return (
+        f"Its brokers print the same registrations {minutes // 60}:{minutes % 60:02d} h {'later' if error.later > 0 else 'earlier'} than its metadata log, "
+        f"which is in UTC, has them (broker {error.broker}, epoch {error.broker_epoch}: records {error.record_id} and {error.metadata_record_id}): the logs "
+        "are in another time zone than they were read in. Give it (--timezone, or timezone in audit.toml), and another folder for the tables."
     )
 
 

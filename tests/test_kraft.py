@@ -80,3 +80,14 @@ def test_the_metadata_log_wins_over_text_and_a_difference_is_a_finding(spark: Sp
     assert "log_differs_from_metadata" in checks_of(spark, tables)
     verdict = judged(spark, tables, SAMPLE.parent)[SAMPLE.name]
     assert (verdict.precise, verdict.misses) == (True, []), truth.details(verdict)
+
+
+def test_text_read_in_another_zone_than_it_was_printed_in_is_no_finding(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["audit", str(SAMPLE), "--cluster", SAMPLE.name, "--tables", str(tmp_path)]
+    assert main([*given, "--timezone", "Asia/Tokyo"]) == errors.INPUT
+    said = capsys.readouterr().out
+    assert "9:00 h earlier than its metadata log" in said
+    assert "--timezone" in said
+    assert checks_of(spark, tmp_path) == set()

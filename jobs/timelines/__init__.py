@@ -5,6 +5,7 @@ facts = ClusterFacts.of(summary, keeps)         what its partitions share
 told = fold(facts.key_of(event), state, events of that partition, facts)
 """
 
+from jobs.timelines.clocks import zone_error
 from jobs.timelines.controllers import controllers
 from jobs.timelines.deletions import kraft_topic_deletions, tells_deletion, topic_deletions
 from jobs.timelines.discontinuities import Break, discontinuities, wiped
@@ -47,4 +48,5 @@ __all__ = [
     "topic_deletions",
     "vacancies",
     "wiped",
+    "zone_error",
 ]

@@ -53,7 +53,7 @@ REGISTERED_BY_ZOOKEEPER = frozenset({"broker_registered", "broker_epochs"})
 CLUSTER_EVENTS = (
     TERM_BEGUN | ELECTION_HEARD | TERM_ENDED | REGISTRATION_REPLAYED | REGISTRATION_DECIDED | REGISTRATION_RECORDED | CONTROLLER_RUNS | TOPIC_GONE
     | BROKER_EVENTS | BROKERS_NAMED | REGISTERED_BY_ZOOKEEPER | {
-        "broker_started", "deletion_completed", "active_controller_failed", "topic_record", "clear_elr_record", "snapshot_header_record",
+        "broker_started", "broker_registering", "deletion_completed", "active_controller_failed", "topic_record", "clear_elr_record", "snapshot_header_record",
         "feature_replayed", "assignment_changed", "topic_deletion_answered",
     }
 )  # fmt: skip
