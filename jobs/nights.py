@@ -536,18 +536,20 @@ def _touched_states(
 NO_STATE = {"state": "string", "state_incarnation": "int", "state_brokers": "array<int>"}
 
 
-def _through(
-    keyed: DataFrame, states: DataFrame | None, facts: Mapping[str, ClusterFacts], at_once: int | None, *, is_small: bool
-) -> DataFrame:
-    """Folds partitions. keyed: events; states: as `_touched_states` gives them. out: `folding.OUTPUT`, computed once."""
+def _through(keyed: DataFrame, states: DataFrame | None, facts: Mapping[str, ClusterFacts], at_once: int | None) -> DataFrame:
+    """Folds partitions, few events and states on the driver. keyed: events; states: as `_touched_states` gives them.
+
+    out: `folding.OUTPUT`, computed once.
+    """
     spark = keyed.sparkSession
     nothing = [F.lit(None).cast(kind).alias(name) for name, kind in NO_STATE.items()]
     rows = keyed.select("cluster", "key_topic", "key_partition", *nothing, *EVENT_COLUMNS)
     if states is not None:
         rows = rows.unionByName(states, allowMissingColumns=True)
     keys = ["cluster", "key_topic", "key_partition"]
-    if is_small:
-        batches = folding.fold_groups(folding.in_groups(rows.toArrow(), keys), EVENT_COLUMNS, facts, at_once)
+    few = rows.limit(MOST_ON_DRIVER + 1).toArrow()
+    if few.num_rows <= MOST_ON_DRIVER:
+        batches = folding.fold_groups(folding.in_groups(few, keys), EVENT_COLUMNS, facts, at_once)
         made = list(batches) or [pa.RecordBatch.from_pylist([], schema=folding.OUTPUT)]
         return spark.createDataFrame(pa.Table.from_batches(made, folding.OUTPUT))
     for one in facts.values():
@@ -573,19 +575,15 @@ def _fold(
 ) -> FoldedRows:
     """Folds what a night is about."""
     continued = {name: what for name, what in changed.items() if name not in anew}
-    events, is_small = night.events, night.is_small
+    events = night.events
     if more := anew - night.anew:
-        is_small = False
         events = events.filter(f"NOT {in_clusters(more)}").unionByName(_recognised(store.rows_of("events", more)))
     keyed, states, removed = _keyed(events, facts), None, None
     if night.removed is not None:
         removed = _keys(_keyed(night.removed, facts))
     if continued:
         states = _touched_states(store, night, keyed.filter(in_clusters(continued)), continued, removed)
-        if is_small:
-            states = states.localCheckpoint()
-            is_small = night.count + states.count() <= MOST_ON_DRIVER
-    rows = _through(keyed, states, facts, folding.EVENTS_AT_ONCE, is_small=is_small)
+    rows = _through(keyed, states, facts, folding.EVENTS_AT_ONCE)
     refolded = None
     # in one piece only where pieces in order of time do not do
     for at_once in (folding.EVENTS_AT_ONCE, None):
@@ -599,8 +597,7 @@ def _fold(
         history = _keyed(_recognised(store.rows_of("events", facts)), facts).alias("e")
         same = F.expr("e.cluster = s.cluster AND e.key_topic = s.topic AND e.key_partition = s.partition")
         mine = history.join(F.broadcast(stale.alias("s")), same, "left_semi")
-        few = mine.limit(MOST_ON_DRIVER + 1).count() <= MOST_ON_DRIVER
-        again = _through(mine, None, facts, at_once, is_small=few)
+        again = _through(mine, None, facts, at_once)
         rows = rows.join(F.broadcast(stale), list(KEY), "left_anti").unionByName(again)
     return FoldedRows(rows, refolded)
 

@@ -121,10 +121,9 @@ def test_few_rows_are_read_once_and_written_where_they_differ(spark, tables):
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("name", ["with space", "it's", "a[1]", "{a,b}", "100%", "back`tick", "a*", "ü\u2028"])
-def test_tables_lie_in_any_folder(spark, tmp_path, name):
+def test_tables_lie_in_any_folder(spark, tmp_path):
     for number in (1, 2):
-        store = Store(spark, tmp_path / name)
+        store = Store(spark, tmp_path.joinpath("with space", "it's", "a[1]", "{a,b}", "100%", "back`tick", "a*", "ü\u2028"))
         store.open()
         store.append("passed_over", spark.sql(f"SELECT {COUNTED}, {number}L AS record"))
         assert store.table("passed_over").count() == store.rows_of("passed_over", ["c"]).count() == number
