@@ -127,6 +127,8 @@ class Store:
         self._created: set[str] = set()
         # by table: what this run has read or written it need not read again
         self._held: dict[str, Held] = {}
+        # tables that were found to have many: they are not asked for it again
+        self._many: set[str] = set()
         self._reading: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     def path(self, table: str) -> str:
@@ -253,8 +255,10 @@ class Store:
         with self._reading[table]:
             held = self._held.get(table)
             if held is None or not names <= held.clusters:
-                rows = in_plan(self.table(table).filter(in_clusters(names)))
-                held = self._held[table] = Held(names, rows, rows.isLocal())
+                rows = self.table(table).filter(in_clusters(names))
+                if table not in self._many and not (rows := in_plan(rows)).isLocal():
+                    self._many.add(table)
+                held = self._held[table] = Held(names, rows, table not in self._many)
         return held
 
     def has_none(self, table: str) -> bool:
