@@ -35,6 +35,7 @@ from jobs.store import (
     of_logs,
     quoted,
     run_concurrently,
+    where_few,
 )
 from jobs.timelines import (
     CODE_VERSION,
@@ -277,15 +278,9 @@ def scope(store: Store, made: Made, clusters: Iterable[str], days: int = 0) -> d
     and all from the first of these on. Of clusters that were made anew everything. days: as many of `durability` more.
     """
     names = sorted(clusters)
-    told = {"findings", "finding_subjects"}
-    tables = dict(
-        zip(
-            schemas.contracts(),
-            run_concurrently(*(partial(store.rows_of, name, names) for name in schemas.contracts())),
-            strict=True,
-        )
-    )
-    tables = {name: rows for name, rows in tables.items() if name not in told}
+    read = run_concurrently(*(partial(store.rows_of, name, names) for name in schemas.contracts()))
+    tables = dict(zip(schemas.contracts(), read, strict=True))
+    del tables["findings"], tables["finding_subjects"]
     # checks are about what logs say
     tables["events"] = of_logs(tables["events"])
     begins = made.looked_back(names)
@@ -547,8 +542,8 @@ def _through(keyed: DataFrame, states: DataFrame | None, facts: Mapping[str, Clu
     if states is not None:
         rows = rows.unionByName(states, allowMissingColumns=True)
     keys = ["cluster", "key_topic", "key_partition"]
-    few = rows.limit(MOST_ON_DRIVER + 1).toArrow()
-    if few.num_rows <= MOST_ON_DRIVER:
+    few = where_few(rows, MOST_ON_DRIVER)
+    if few is not None:
         batches = folding.fold_groups(folding.in_groups(few, keys), EVENT_COLUMNS, facts, at_once)
         made = list(batches) or [pa.RecordBatch.from_pylist([], schema=folding.OUTPUT)]
         return spark.createDataFrame(pa.Table.from_batches(made, folding.OUTPUT))

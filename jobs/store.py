@@ -87,14 +87,14 @@ def in_plan(rows: DataFrame) -> DataFrame:
     """The same rows, in the plan where they are few."""
     if rows.isLocal():
         return rows
-    few = _few(rows)
+    few = where_few(rows)
     return rows if few is None else rows.sparkSession.createDataFrame(few)
 
 
-def _few(rows: DataFrame) -> pa.Table | None:
-    """Rows, where they are few."""
-    found = rows.limit(MOST_IN_PLAN + 1).toArrow()
-    return found if found.num_rows <= MOST_IN_PLAN else None
+def where_few(rows: DataFrame, most: int = MOST_IN_PLAN) -> pa.Table | None:
+    """The rows, where they are no more than so many; else None."""
+    found = rows.limit(most + 1).toArrow()
+    return found if found.num_rows <= most else None
 
 
 def differing(some: DataFrame, others: DataFrame, keys: Sequence[str]) -> DataFrame:
@@ -110,11 +110,15 @@ def _are_same(some: pa.Table, others: pa.Table) -> bool:
 
 @dataclass(frozen=True)
 class Held:
-    """All rows of some clusters. are_few: whether they stand in the plan."""
+    """All rows of some clusters."""
 
     clusters: frozenset[str]
     rows: DataFrame
-    are_few: bool
+
+    @property
+    def are_few(self) -> bool:
+        """Whether they stand in the plan."""
+        return self.rows.isLocal()
 
 
 class Store:
@@ -256,9 +260,9 @@ class Store:
             held = self._held.get(table)
             if held is None or not names <= held.clusters:
                 rows = self.table(table).filter(in_clusters(names))
-                if table not in self._many and not (rows := in_plan(rows)).isLocal():
+                held = self._held[table] = Held(names, rows if table in self._many else in_plan(rows))
+                if not held.are_few:
                     self._many.add(table)
-                held = self._held[table] = Held(names, rows, table not in self._many)
         return held
 
     def has_none(self, table: str) -> bool:
@@ -279,31 +283,29 @@ class Store:
 
         The condition need not hold for the new ones. Columns by name, those that they have not are null.
         """
-        names, spark = frozenset(clusters), self.spark
-        whole = [
-            (F.col(name) if name in rows.columns else F.lit(None)).cast(kind).alias(name)
-            for name, kind in schemas.columns(table).items()
-        ]
-        new = rows.select(*whole)
-        few = _few(new)
-        new = new if few is None else spark.createDataFrame(few)
-        before = None if table in self._created else self._hold(table, names)
-        are_few = few is not None and (before is None or before.are_few)
-        where = f"{in_clusters(names)} AND ({condition})"
-        if few is not None and are_few and (_are_same(few, before.rows.filter(where).toArrow()) if before else not few.num_rows):
-            return
-        mode = (
-            new.write.format("delta").mode("append")
-            if before is None
-            else new.write.format("delta").mode("overwrite").option("replaceWhere", where)
+        names, kinds = frozenset(clusters), schemas.columns(table)
+        new = rows.select(
+            *((F.col(name) if name in rows.columns else F.lit(None)).cast(kind).alias(name) for name, kind in kinds.items())
         )
-        mode.save(self.path(table))
+        few = where_few(new)
+        if few is not None:
+            new = self.spark.createDataFrame(few)
+        before = None if table in self._created else self._hold(table, names)
+        where = f"{in_clusters(names)} AND ({condition})"
+        if before is None:
+            if few is not None and not few.num_rows:
+                return
+            new.write.format("delta").mode("append").save(self.path(table))
+        else:
+            if few is not None and before.are_few and _are_same(few, before.rows.filter(where).toArrow()):
+                return
+            new.write.format("delta").mode("overwrite").option("replaceWhere", where).save(self.path(table))
         self._is_written(table)
         if before is None or condition == "true":
-            self._held[table] = Held(names, new, are_few)
-        elif are_few:
+            self._held[table] = Held(names, new)
+        elif few is not None and before.are_few:
             stay = before.rows.filter(f"NOT coalesce({where}, false)")
-            self._held[table] = Held(before.clusters, in_plan(stay.unionByName(new)), are_few)
+            self._held[table] = Held(before.clusters, in_plan(stay.unionByName(new)))
 
     def _is_written(self, table: str) -> None:
         self._created.discard(table)
