@@ -61,6 +61,11 @@ Keeps = Mapping[str, Sequence[str]]
 # so long before the first moment that something new is about checks look back
 LOOKED_BACK = timedelta(hours=24)
 TIMELINES = ("partition_timeline", "replica_timeline", "reassignments")
+# tables told from `events` that any night with something new in it reads, in the order in which it does
+READ_BY_A_NIGHT = (
+    "partition_states", *TIMELINES, "topic_deletions", "controllers", "discontinuities", "broker_outages", "topic_assignments",
+    "durability", "broker_load", "checkpoints", "findings", "finding_subjects",
+)  # fmt: skip
 # replica states in which a replica may stay for good
 AT_REST = ("OnlineReplica", "NonExistentReplica", "KRaftOnline", "KRaftRemoved")
 
@@ -197,6 +202,8 @@ class Made:
 
 def update(store: Store, night: Night) -> Made:
     """Brings timelines and coverage of the clusters up to date."""
+    if not night.is_empty:
+        store.read_ahead(READ_BY_A_NIGHT, night.since.keys() | night.anew)
     facts = {name: one.facts for name, one in night.since.items()} if night.is_empty else _facts(store, night)
     (anew, topics, version), counted = run_concurrently(
         partial(_update_timelines, store, night, facts), partial(_update_coverage, store, night, facts)
@@ -292,7 +299,7 @@ def scope(store: Store, made: Made, clusters: Iterable[str], days: int = 0) -> d
         later = [f"cluster = {quoted(name)} AND {end} >= {moment(at)}" for name, at in moments.items()]
         return " OR ".join([*whole, *later])
 
-    reported = _reported(store, names).localCheckpoint()
+    reported = computed_once(_reported(store, names))
     oldest = {row.cluster: row.first for row in reported.groupBy("cluster").agg(F.min("reported").alias("first")).collect()}
     topics = reported.withColumn("folded", F.lit(False))
     if made.topics is not None:
@@ -301,7 +308,7 @@ def scope(store: Store, made: Made, clusters: Iterable[str], days: int = 0) -> d
         )
         topics = topics.unionByName(folded)
     topics = topics.groupBy("cluster", "topic").agg(F.min("reported").alias("reported"), F.max("folded").alias("folded"))
-    topics = F.broadcast(topics.localCheckpoint())
+    topics = F.broadcast(computed_once(topics))
     tables["events"] = tables["events"].filter(f"ts IS NULL OR {since('ts')}")
     tables["coverage"] = tables["coverage"].filter(f"hour IS NULL OR {since('hour')}")
     tables["durability"] = tables["durability"].filter(since(f"date_add(day, {days + 1})"))
@@ -585,7 +592,7 @@ def _fold(
         stale = _stale(rows)
         if refolded is None and removed is not None:
             stale = stale.unionByName(removed).distinct()
-        stale = stale.localCheckpoint()
+        stale = computed_once(stale)
         if stale.isEmpty():
             break
         refolded = stale if refolded is None else refolded
@@ -606,7 +613,7 @@ def _write(store: Store, folded: FoldedRows, version: int, continued: Sequence[s
     touched = folded.rows.filter("partition_states IS NOT NULL").select(*KEY).distinct()
     if folded.refolded is not None:
         touched = touched.unionByName(folded.refolded).distinct()
-    touched = touched.localCheckpoint()
+    touched = computed_once(touched)
 
     def new(table: str) -> DataFrame:
         return folded.rows.filter(f"{table} IS NOT NULL").select(*folding.PARTITION, f"{table}.*")
@@ -697,7 +704,7 @@ def _write_deletions(store: Store, night: Night, facts: Mapping[str, ClusterFact
     told, kept = store.rows_of("events", whole or {""}), None
     if by_topic:
         new = night.events if night.removed is None else night.events.unionByName(night.removed)
-        topics = new.filter(in_clusters(by_topic)).filter(signs).select("cluster", "topic").distinct().localCheckpoint()
+        topics = computed_once(new.filter(in_clusters(by_topic)).filter(signs).select("cluster", "topic").distinct())
         kept = store.rows_of("topic_deletions", by_topic)
         if not topics.isEmpty():
             kept = kept.join(F.broadcast(topics), ["cluster", "topic"], "left_anti")

@@ -5,6 +5,7 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -79,8 +80,9 @@ def of_logs(events: DataFrame) -> DataFrame:
 
 def computed_once(rows: DataFrame) -> DataFrame:
     """The same rows, however often they are read: in the plan where they are few, else kept by Spark's workers."""
+    told = in_plan(rows)
     # not persist: a query over a plan with lambdas does not find again what is cached of it
-    return rows if rows.isLocal() else in_plan(rows.localCheckpoint(eager=False))
+    return told if told.isLocal() else rows.localCheckpoint(eager=False)
 
 
 def in_plan(rows: DataFrame) -> DataFrame:
@@ -100,7 +102,7 @@ def where_few(rows: DataFrame, most: int = MOST_IN_PLAN) -> pa.Table | None:
 def differing(some: DataFrame, others: DataFrame, keys: Sequence[str]) -> DataFrame:
     """Keys of rows that stand in one of two frames alone, or otherwise."""
     alone = some.exceptAll(others).unionByName(others.exceptAll(some))
-    return alone.select(*keys).distinct().localCheckpoint()
+    return computed_once(alone.select(*keys).distinct())
 
 
 def _are_same(some: pa.Table, others: pa.Table) -> bool:
@@ -265,6 +267,18 @@ class Store:
                     self._many.add(table)
         return held
 
+    def read_ahead(self, tables: Sequence[str], clusters: Iterable[str]) -> None:
+        """Begins to read what `rows_of` will be asked for, beside what goes on. tables: the first of them is needed first."""
+        names = frozenset(clusters)
+
+        def hold() -> None:
+            with suppress(PySparkException, Py4JError):  # whoever asks for the rows is told
+                for table in tables:
+                    if table not in self._created:
+                        self._hold(table, names)
+
+        threading.Thread(target=hold, daemon=True).start()
+
     def has_none(self, table: str) -> bool:
         """Whether the table is known to hold no row."""
         return table in self._created
@@ -276,7 +290,7 @@ class Store:
 
     def replace(self, table: str, clusters: Iterable[str], rows: DataFrame) -> None:
         """Replaces all rows of some clusters, as `replace_where`."""
-        self.replace_where(table, clusters, "true", rows if rows.isLocal() else rows.localCheckpoint(eager=False))
+        self.replace_where(table, clusters, "true", rows)
 
     def replace_where(self, table: str, clusters: Iterable[str], condition: str, rows: DataFrame) -> None:
         """Puts rows in the place of those of some clusters for which a SQL condition holds, in one commit; in none where few are the same.
@@ -287,10 +301,10 @@ class Store:
         new = rows.select(
             *((F.col(name) if name in rows.columns else F.lit(None)).cast(kind).alias(name) for name, kind in kinds.items())
         )
-        few = where_few(new)
+        before = None if table in self._created else self._hold(table, names)
+        few = None if table in self._many else where_few(new)
         if few is not None:
             new = self.spark.createDataFrame(few)
-        before = None if table in self._created else self._hold(table, names)
         where = f"{in_clusters(names)} AND ({condition})"
         if before is None:
             if few is not None and not few.num_rows:
@@ -308,8 +322,10 @@ class Store:
             self._held[table] = Held(before.clusters, in_plan(stay.unionByName(new)))
 
     def _is_written(self, table: str) -> None:
-        self._created.discard(table)
-        self._held.pop(table, None)
+        # whoever reads it now may read what was there before
+        with self._reading[table]:
+            self._created.discard(table)
+            self._held.pop(table, None)
 
     def delete(self, table: str, condition: str) -> None:
         """Removes the rows for which a SQL condition holds."""

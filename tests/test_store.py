@@ -121,6 +121,23 @@ def test_few_rows_are_read_once_and_written_where_they_differ(spark, tables):
 
 
 @pytest.mark.spark
+def test_rows_that_are_read_ahead_are_those_that_stand(spark, tables):
+    rows = spark.sql(
+        "SELECT 'c' AS cluster, explode(sequence(1, 20)) AS incarnation, 't' AS topic, 0 AS partition, 1 AS step, true AS settled"
+    )
+    tables.replace("partition_timeline", ["c"], rows)
+    # one that is not there costs those behind it their start, and nobody else anything
+    for ahead in (["partition_timeline"], ["nowhere", "partition_timeline"]):
+        for gone in range(1, 4):
+            store = Store(spark, tables.root)
+            store.read_ahead(ahead, ["c", "d"])
+            store.delete_matching("partition_timeline", f"t.incarnation <= {gone}", spark.sql("SELECT 't' AS topic"))
+            left = [row.incarnation for row in store.rows_of("partition_timeline", ["c"]).collect()]
+            assert sorted(left) == list(range(gone + 1, 21))
+        tables.replace("partition_timeline", ["c"], rows)
+
+
+@pytest.mark.spark
 def test_tables_lie_in_any_folder(spark, tmp_path):
     for number in (1, 2):
         store = Store(spark, tmp_path.joinpath("with space", "it's", "a[1]", "{a,b}", "100%", "back`tick", "a*", "ü\u2028"))
