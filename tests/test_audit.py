@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import truth
+from conftest import SHARED
 
 from jobs import errors
 from jobs.nightly_audit import main
@@ -17,7 +18,8 @@ from jobs.store import Store
 
 SAMPLES = Path(__file__).parents[1] / "sample_logs"
 TRACE = SAMPLES / "3.3.2-trace" / "delete-topic-dead-broker"
-DEFAULT = SAMPLES / "3.3.2-default" / "delete-topic-dead-broker"
+# cluster -> a recording of the same deletion
+DELETIONS = {"trace": TRACE, "default": SAMPLES / "3.3.2-default" / "delete-topic-dead-broker"}
 TABLES_OF_TIME = ("partition_timeline", "replica_timeline", "reassignments", "topic_deletions", "controllers", "discontinuities")
 
 pytestmark = pytest.mark.spark
@@ -30,14 +32,24 @@ def audit(capsys, logs, tables: Path, *more: str) -> tuple[int, dict, str]:
     return code, json.loads(said.out) if said.out.strip() else {}, said.err
 
 
+def configuration(path: Path, recordings: dict[str, Path]) -> Path:
+    """An audit.toml of these clusters."""
+    blocks = [
+        f"[[cluster]]\nname = {json.dumps(name)}\nlogs = [{json.dumps(str(folder))}]\n" for name, folder in recordings.items()
+    ]
+    path.write_text("\n".join(blocks))
+    return path
+
+
 def read(spark, tables: Path, table: str):
     """One table, whichever tables the session has open."""
     return spark.read.format("delta").load(str(Store(spark, tables).path(table)))
 
 
-def rows(spark, tables: Path, table: str, order: str = "") -> list[dict]:
+def rows(spark, tables: Path, table: str, order: str = "", cluster: str | None = None) -> list[dict]:
     frame = read(spark, tables, table)
-    return [row.asDict(recursive=True) for row in (frame.orderBy(*order.split(", ")) if order else frame).collect()]
+    told = [row.asDict(recursive=True) for row in (frame.orderBy(*order.split(", ")) if order else frame).collect()]
+    return told if cluster is None else [row for row in told if row["cluster"] == cluster]
 
 
 def fingerprint(spark, tables: Path) -> dict[str, list[str]]:
@@ -52,25 +64,16 @@ def fingerprint(spark, tables: Path) -> dict[str, list[str]]:
 
 @pytest.fixture(scope="module")
 def audited(spark, tmp_path_factory):
-    """Tables of one run over the stuck deletion, at TRACE."""
-    return in_one_piece(tmp_path_factory, TRACE)
-
-
-@pytest.fixture(scope="module")
-def audited_default(spark, tmp_path_factory):
-    """The same deletion at the default levels."""
-    return in_one_piece(tmp_path_factory, DEFAULT)
-
-
-def in_one_piece(tmp_path_factory, recording: Path) -> Path:
+    """Tables of one run over a deletion that is held up, at TRACE and at the default levels."""
     tables = tmp_path_factory.mktemp("audited")
-    assert main(["audit", str(recording), "--tables", str(tables)]) == errors.CLEAN
+    config = configuration(tmp_path_factory.mktemp("config") / "audit.toml", DELETIONS)
+    assert main(["audit", "--config", str(config), "--tables", str(tables)]) == errors.CLEAN
     return tables
 
 
 def test_every_replica_walks_the_path_of_its_broker(spark, audited):
     paths = defaultdict(list)
-    for row in rows(spark, audited, "replica_timeline", "topic, partition, replica, step"):
+    for row in rows(spark, audited, "replica_timeline", "topic, partition, replica, step", "trace"):
         if row["topic"] == "audit":
             assert not row["inferred"]
             paths[row["replica"]].append((row["partition"], row["state"]))
@@ -83,45 +86,52 @@ def test_every_replica_walks_the_path_of_its_broker(spark, audited):
 
 
 def test_a_held_up_deletion_is_over_when_the_broker_is_back(spark, audited):
-    (deletion,) = rows(spark, audited, "topic_deletions")
+    (deletion,) = rows(spark, audited, "topic_deletions", cluster="trace")
     assert deletion["outcome"] == "completed"
     assert deletion["completed_at"] is not None
     assert deletion["blocked_by"] == [{"partition": 0, "replica": 3}, {"partition": 1, "replica": 3}]
-    (finding,) = [f for f in rows(spark, audited, "findings") if f["check_id"] == "topic_deletion_blocked"]
+    found = rows(spark, audited, "findings", cluster="trace")
+    (finding,) = [f for f in found if f["check_id"] == "topic_deletion_blocked"]
     assert (finding["status"], finding["severity"], finding["node"]) == ("resolved", "error", 3)
 
 
-@pytest.mark.parametrize("whole", ["audited", "audited_default"])
-def test_a_deletion_that_waits_is_a_finding_until_it_is_completed(spark, capsys, tmp_path, request, whole):
-    recording = {"audited": TRACE, "audited_default": DEFAULT}[whole]
-    expected = fingerprint(spark, request.getfixturevalue(whole))
-    capsys.readouterr()
+def until_the_broker_is_back(recording: Path, folder: Path) -> None:
+    """Writes what the logs of a recording hold before the broker is started that was killed."""
     steps = [json.loads(line) for line in (recording / "steps.jsonl").read_text().splitlines()]
-    back = next(s["time"] for s in steps if s["step"] == "start broker" and s["time"] > next(
-        t["time"] for t in steps if t["step"].startswith("signal")))[:23].replace("T", " ")  # fmt: skip
+    killed = next(step["time"] for step in steps if step["step"].startswith("signal"))
+    back = next(step["time"] for step in steps if step["step"] == "start broker" and step["time"] > killed)[:23].replace("T", " ")
     for log in recording.glob("broker-*/*.log"):
-        text = log.read_text()
-        early = tmp_path / "early" / log.parent.name / log.name
+        early = folder / log.parent.name / log.name
         early.parent.mkdir(parents=True, exist_ok=True)
         kept, keep = [], True
-        for line in text.splitlines(keepends=True):
+        for line in log.read_text().splitlines(keepends=True):
             if line.startswith("[20"):
                 keep = line[1:24].replace(",", ".") < back
             if keep:
                 kept.append(line)
         early.write_text("".join(kept))
-    code, verdict, _ = audit(capsys, [tmp_path / "early"], tmp_path / "tables", "--cluster", recording.name)
-    assert code == errors.FINDINGS
-    (finding,) = [f for f in verdict["findings"] if f["check_id"] == "topic_deletion_blocked"]
-    assert (finding["status"], finding["topic"], finding["node"]) == ("new", "audit", 3)
-    assert "replica 3 of partition 0, replica 3 of partition 1" in finding["detail"]
-    (deletion,) = rows(spark, tmp_path / "tables", "topic_deletions")
-    assert (deletion["outcome"], deletion["completed_at"]) == ("blocked", None)
 
-    code, verdict, _ = audit(capsys, [recording], tmp_path / "tables")
+
+def test_a_deletion_that_waits_is_a_finding_until_it_is_completed(spark, capsys, tmp_path, audited):
+    expected = fingerprint(spark, audited)
+    for name, recording in DELETIONS.items():
+        until_the_broker_is_back(recording, tmp_path / name)
+    capsys.readouterr()
+    early = configuration(tmp_path / "early.toml", {name: tmp_path / name for name in DELETIONS})
+    code, verdict, _ = audit(capsys, [], tmp_path / "tables", "--config", str(early))
+    assert code == errors.FINDINGS
+    found = {f["cluster"]: f for f in verdict["findings"] if f["check_id"] == "topic_deletion_blocked"}
+    deletions = {row["cluster"]: row for row in rows(spark, tmp_path / "tables", "topic_deletions")}
+    assert found.keys() == deletions.keys() == DELETIONS.keys()
+    for name, finding in found.items():
+        assert (finding["status"], finding["topic"], finding["node"]) == ("new", "audit", 3)
+        assert "replica 3 of partition 0, replica 3 of partition 1" in finding["detail"]
+        assert (deletions[name]["outcome"], deletions[name]["completed_at"]) == ("blocked", None)
+
+    code, verdict, _ = audit(capsys, [], tmp_path / "tables", "--config", str(configuration(tmp_path / "audit.toml", DELETIONS)))
     assert code == errors.CLEAN
-    (finding,) = [f for f in verdict["findings"] if f["check_id"] == "topic_deletion_blocked"]
-    assert finding["status"] == "resolved"
+    found = {f["cluster"]: f["status"] for f in verdict["findings"] if f["check_id"] == "topic_deletion_blocked"}
+    assert found == dict.fromkeys(DELETIONS, "resolved")
     assert fingerprint(spark, tmp_path / "tables") == expected
 
 
@@ -132,42 +142,44 @@ def test_twice_is_once(spark, capsys, tmp_path, audited):
         return {t: spark.sql(f"DESCRIBE HISTORY delta.`{audited / t}`").count() for t in TABLES_OF_TIME}
 
     written = versions()
-    code, verdict, _ = audit(capsys, [TRACE], audited)
+    config = configuration(tmp_path / "audit.toml", DELETIONS)
+    code, verdict, _ = audit(capsys, [], audited, "--config", str(config))
     assert code == errors.CLEAN
     assert verdict["clusters"][0]["records_new"] == 0
     assert fingerprint(spark, audited) == before
     assert versions() == written
 
     # split over two folders, renamed, gzipped, with an overlap
-    for log in TRACE.glob("broker-*/*.log"):
-        lines = log.read_text().splitlines(keepends=True)
-        heads = [n for n, line in enumerate(lines) if line.startswith("[20")]
-        middle = heads[len(heads) // 2] if heads else 0
-        overlap = heads[len(heads) // 3] if heads else 0
-        first = tmp_path / "copies" / "old" / log.parent.name / f"{log.name}.2026-11-20-10.gz"
-        second = tmp_path / "copies" / "new folder, 'quoted'" / log.parent.name / f"renamed-{log.name}"
-        for path in (first, second):
-            path.parent.mkdir(parents=True, exist_ok=True)
-        with gzip.open(first, "wt") as packed:
-            packed.writelines(lines[:middle])
-        second.write_text("".join(lines[overlap:]))
-    code, verdict, _ = audit(capsys, [tmp_path / "copies"], audited, "--cluster", TRACE.name)
+    for name, recording in DELETIONS.items():
+        for log in recording.glob("broker-*/*.log"):
+            lines = log.read_text().splitlines(keepends=True)
+            heads = [n for n, line in enumerate(lines) if line.startswith("[20")]
+            middle = heads[len(heads) // 2] if heads else 0
+            overlap = heads[len(heads) // 3] if heads else 0
+            first = tmp_path / name / "old" / log.parent.name / f"{log.name}.2026-11-20-10.gz"
+            second = tmp_path / name / "new folder, 'quoted'" / log.parent.name / f"renamed-{log.name}"
+            for path in (first, second):
+                path.parent.mkdir(parents=True, exist_ok=True)
+            with gzip.open(first, "wt") as packed:
+                packed.writelines(lines[:middle])
+            second.write_text("".join(lines[overlap:]))
+    copies = configuration(tmp_path / "copies.toml", {name: tmp_path / name for name in DELETIONS})
+    code, verdict, _ = audit(capsys, [], audited, "--config", str(copies))
     assert verdict["clusters"][0]["records_new"] == 0
     assert fingerprint(spark, audited) == before
     alone = tmp_path / "alone"
-    audit(capsys, [tmp_path / "copies"], alone, "--cluster", TRACE.name)
+    audit(capsys, [], alone, "--config", str(copies))
     assert fingerprint(spark, alone) == before
 
 
-def test_coverage_says_what_the_level_shows(spark, audited, audited_default):
-    traced = {r["node"]: r["replica_states"] for r in rows(spark, audited, "coverage") if r["logger"] == "state.change.logger"}
-    assert set(traced.values()) == {"observed"}
+def test_coverage_says_what_the_level_shows(spark, audited):
+    def shown(cluster: str) -> set[str]:
+        told = rows(spark, audited, "coverage", cluster=cluster)
+        return {row["replica_states"] for row in told if row["logger"] == "state.change.logger"}
+
+    assert (shown("trace"), shown("default")) == ({"observed"}, {"inferable"})
     for row in rows(spark, audited, "coverage"):
         assert row["records"] == row["recognised"] + row["unrecognised"] + row["drifted"] + row["out_of_scope"]
-    infer = {
-        r["node"]: r["replica_states"] for r in rows(spark, audited_default, "coverage") if r["logger"] == "state.change.logger"
-    }
-    assert set(infer.values()) == {"inferable"}
 
 
 def test_all_tables_can_be_read_by_any_engine(spark, audited):
@@ -185,14 +197,6 @@ def judged(spark, tables: Path, recordings: dict[str, Path]) -> list[truth.Verdi
     verdicts = [truth.compare(path, by_cluster[name]) for name, path in recordings.items()]
     print(truth.table(verdicts))
     return verdicts
-
-
-def configuration(path: Path, recordings: dict[str, Path]) -> Path:
-    blocks = [
-        f"[[cluster]]\nname = {json.dumps(name)}\nlogs = [{json.dumps(str(folder))}]\n" for name, folder in recordings.items()
-    ]
-    path.write_text("\n".join(blocks))
-    return path
 
 
 def check_against_the_truth(spark, capsys, tmp_path, recordings: dict[str, Path]) -> None:
@@ -224,17 +228,11 @@ def check_against_the_truth(spark, capsys, tmp_path, recordings: dict[str, Path]
     assert illegal == []
 
 
-def test_samples_against_the_truth(spark, capsys, tmp_path):
-    recordings = {f"{p.parent.parent.name}/{p.parent.name}": p.parent for p in sorted(SAMPLES.glob("*/*/truth-txn.jsonl"))}
-    assert len(recordings) >= 4
-    check_against_the_truth(spark, capsys, tmp_path, recordings)
-
-
-@pytest.mark.shared
-def test_all_recordings_against_the_truth(spark, capsys, tmp_path, shared):
-    found = sorted((shared / "recordings" / "zk").glob("*/*/truth-txn.jsonl"))
+def test_recordings_against_the_truth(spark, capsys, tmp_path):
+    """Those beside this repository, and where it is alone its samples, which are some of them."""
+    found = [path for root in (SAMPLES, SHARED / "recordings" / "zk") for path in sorted(root.glob("*/*/truth-txn.jsonl"))]
     recordings = {f"{p.parent.parent.name}/{p.parent.name}": p.parent for p in found}
-    assert recordings
+    assert len(recordings) >= 4
     check_against_the_truth(spark, capsys, tmp_path, recordings)
 
 
