@@ -33,7 +33,8 @@ examples:
   spark-submit .. jobs/nightly_audit.py audit 's3a://logs/payments/*/*.log*' --tables s3a://audit/payments
 
 exit codes:
-  0 clean   1 findings at or above --fail-on   2 wrong usage or configuration   3 no log, nothing recognised, or a file unreadable
+  0 clean   1 findings at or above --fail-on   2 wrong usage or configuration
+  3 no log, nothing recognised, a file unreadable, or another time zone than the one given
   4 an alert could not be delivered   70 internal error or a broken table contract
 """
 

@@ -24,7 +24,8 @@ examples:
   kafka-audit sql "SELECT * FROM findings WHERE status <> 'resolved'" --tables /data/audit
 
 exit codes:
-  0 clean   1 findings at or above --fail-on   2 wrong usage or configuration   3 no log, nothing recognised, or a file unreadable
+  0 clean   1 findings at or above --fail-on   2 wrong usage or configuration
+  3 no log, nothing recognised, a file unreadable, or another time zone than the one given
   4 an alert could not be delivered   70 internal error or a broken table contract
 """
 

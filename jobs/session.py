@@ -108,7 +108,7 @@ def settings(input_bytes: int | None = None) -> dict[str, str]:
         "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",
         # asked for what came after the newest version, a change data feed is empty
         "spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled": "true",
-        # HotSpot never compiles a method of more than 8,000 bytecodes; Spark's own limit would let parsing run interpreted
+        # HotSpot never compiles a method of more than 8,000 bytecodes, which Spark's own limit lets large queries become
         "spark.sql.codegen.hugeMethodLimit": "8000",
         # a run has some hundreds of generated classes: of the default, 100, the second pass over the logs evicts the first one's
         CACHED_CLASSES: "1000",

@@ -123,7 +123,7 @@ def test_few_rows_are_read_once_and_written_where_they_differ(spark, tables):
 @pytest.mark.spark
 def test_rows_that_are_read_ahead_are_those_that_stand(spark, tables):
     rows = spark.sql(
-        "SELECT 'c' AS cluster, explode(sequence(1, 20)) AS incarnation, 't' AS topic, 0 AS partition, 1 AS step, true AS settled"
+        "SELECT 'c' AS cluster, explode(sequence(1, 20)) AS incarnation, 't' AS topic, 0 AS partition, 1 AS step, false AS inferred, true AS settled"
     )
     tables.replace("partition_timeline", ["c"], rows)
     # one that is not there costs those behind it their start, and nobody else anything

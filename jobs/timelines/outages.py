@@ -96,9 +96,14 @@ def is_failed_change(e: Event) -> bool:
     return e.event_type == "event_failed" and e.text == "BrokerChange"
 
 
+def begins_controller_thread(e: Event) -> bool:
+    """Whether a broker begins the thread of its ZooKeeper controller."""
+    return is_of_controller_thread(e) and e.text == "Starting"
+
+
 def is_start(e: Event) -> bool:
     """Whether a process says that it starts."""
-    return e.event_type in ("broker_process_started", "broker_starting") or (is_of_controller_thread(e) and e.text == "Starting")
+    return e.event_type in ("broker_process_started", "broker_starting") or begins_controller_thread(e)
 
 
 # a node that only says these may be a controller of a KRaft quorum, which is no broker
@@ -438,8 +443,7 @@ def _before_registration(events: list[Event]) -> dict[int, list[int]]:
         if node is not None:
             found[node] += [at for at, listed in terms.items() if listed is not None and node not in (listed.brokers or ())]
     for e in events:
-        is_start = is_of_controller_thread(e) and e.text == "Starting"
-        if is_start and e.controller is None and e.node is not None and e.ts is not None:
+        if begins_controller_thread(e) and e.controller is None and e.node is not None and e.ts is not None:
             found[e.node].append(e.ts)
     return found
 
