@@ -134,7 +134,7 @@ def test_rows_that_are_read_ahead_are_those_that_stand(spark, tables):
             store.delete_matching("partition_timeline", f"t.incarnation <= {gone}", spark.sql("SELECT 't' AS topic"))
             left = [row.incarnation for row in store.rows_of("partition_timeline", ["c"]).collect()]
             assert sorted(left) == list(range(gone + 1, 21))
-        tables.replace("partition_timeline", ["c"], rows)
+        Store(spark, tables.root).replace("partition_timeline", ["c"], rows)
 
 
 @pytest.mark.spark
