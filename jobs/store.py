@@ -272,7 +272,7 @@ class Store:
         names = frozenset(clusters)
 
         def hold() -> None:
-            with suppress(PySparkException, Py4JError):  # whoever asks for the rows is told
+            with suppress(Exception):  # whoever asks for the rows is told
                 for table in tables:
                     if table not in self._created:
                         self._hold(table, names)
