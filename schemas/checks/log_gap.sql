@@ -32,24 +32,24 @@ WITH written AS (
   GROUP BY g.cluster, g.incarnation, g.node, g.before, g.ts, g.record_before, g.record_id
 ), awake AS (
   -- the time of it in which others wrote, pauses of six minutes included: a controller writes every five; when nobody does, that is no gap of one of them
-  SELECT cluster, incarnation, node, ts, sum(CASE WHEN minute <= last + INTERVAL 6 MINUTES THEN unix_seconds(minute) - unix_seconds(last) END) / 60 AS minutes
+  SELECT cluster, incarnation, node, before, ts, record_before, record_id, times, records,
+    sum(CASE WHEN minute <= last + INTERVAL 6 MINUTES THEN unix_seconds(minute) - unix_seconds(last) END) / 60 AS minutes
   FROM (
-    SELECT g.cluster, g.incarnation, g.node, g.ts, m.minute, lag(m.minute) OVER (PARTITION BY g.cluster, g.incarnation, g.node, g.ts ORDER BY m.minute) AS last
-    FROM gaps g
+    SELECT g.*, m.minute, lag(m.minute) OVER (PARTITION BY g.cluster, g.incarnation, g.node, g.ts ORDER BY m.minute) AS last
+    FROM missed g
     JOIN (SELECT DISTINCT cluster, node, date_trunc('MINUTE', ts) AS minute FROM audited_events WHERE node IS NOT NULL AND ts IS NOT NULL) m
       ON m.cluster = g.cluster AND m.node <> g.node AND m.minute > g.before AND m.minute < g.ts)
-  GROUP BY cluster, incarnation, node, ts
+  GROUP BY ALL
 )
 SELECT
   m.cluster, m.incarnation, 'warning' AS severity, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,
   CAST(NULL AS INT) AS replica, m.node, m.before AS first_seen, m.ts AS last_seen, false AS ended,
   concat('node ', m.node) AS thing,
   concat('Nothing of node ', m.node, ' is in these logs between ', date_format(m.before, 'yyyy-MM-dd HH:mm:ss'), ' and ', date_format(m.ts, 'yyyy-MM-dd HH:mm:ss'),
-         ', though other nodes wrote for ', floor(a.minutes), ' minutes of it and tell at least ', counted(m.times, 'time'), ' that it led or was spoken to then.') AS detail,
+         ', though other nodes wrote for ', floor(m.minutes), ' minutes of it and tell at least ', counted(m.times, 'time'), ' that it led or was spoken to then.') AS detail,
   concat_ws('|', m.node, m.record_before) AS same,
   array_distinct(concat(array(m.record_before, m.record_id), m.records)) AS evidence
-FROM missed m
-JOIN awake a ON a.cluster = m.cluster AND a.incarnation = m.incarnation AND a.node = m.node AND a.ts = m.ts
-  AND a.minutes >= log_gap_minutes(m.cluster, NULL)
+FROM awake m
 LEFT ANTI JOIN audited_broker_outages o ON o.cluster = m.cluster AND o.incarnation = m.incarnation AND o.broker = m.node
   AND o.since <= m.before + INTERVAL 2 MINUTES AND coalesce(o.until >= m.ts - INTERVAL 2 MINUTES, true)
+WHERE m.minutes >= log_gap_minutes(m.cluster, NULL)

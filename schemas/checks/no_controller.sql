@@ -8,19 +8,19 @@
 --   majority of the quorum's voters up and connected.
 -- same: day, begin of the first
 -- thresholds: no_controller_seconds=60
-WITH logged AS (
-  SELECT cluster, node FROM logs_seen WHERE controller_log AND NOT kraft AND node IS NOT NULL
-), known AS (
-  -- of which the logs tell since when
-  SELECT cluster, incarnation, broker, min(since) AS since FROM (
-    SELECT cluster, incarnation, broker, valid_from AS since FROM audited_broker_load WHERE valid_to IS NULL AND valid_from IS NOT NULL
-    UNION ALL SELECT cluster, incarnation, broker, since FROM audited_broker_outages WHERE broker IS NOT NULL
-    UNION ALL SELECT cluster, incarnation, broker, since FROM brokers_named) GROUP BY cluster, incarnation, broker
-), unheard AS (
-  -- of a ZooKeeper cluster: whoever may have been elected without being heard
-  SELECT l.cluster, l.incarnation, l.broker FROM known l
-  LEFT ANTI JOIN logged g ON g.cluster = l.cluster AND g.node = l.broker
-  WHERE EXISTS (SELECT 1 FROM logged g WHERE g.cluster = l.cluster)
+-- only: controller_vacancies, broker_heartbeat_failed, node_unreachable, controlled_shutdown_failed
+WITH known AS (
+  -- by cluster the brokers of which the logs tell, since when, and of a ZooKeeper cluster whether they may have been elected without being heard
+  SELECT cluster, incarnation, collect_list(struct(broker, since, is_unheard)) AS brokers FROM (
+    SELECT b.cluster, b.incarnation, b.broker, min(b.since) AS since, coalesce(NOT array_contains(any_value(l.nodes), b.broker), false) AS is_unheard
+    FROM (
+      SELECT cluster, incarnation, broker, valid_from AS since FROM audited_broker_load WHERE valid_to IS NULL AND valid_from IS NOT NULL
+      UNION ALL SELECT cluster, incarnation, broker, since FROM audited_broker_outages WHERE broker IS NOT NULL
+      UNION ALL SELECT cluster, incarnation, broker, since FROM brokers_named) b
+    LEFT JOIN (SELECT cluster, collect_set(node) AS nodes FROM logs_seen WHERE controller_log AND NOT kraft AND node IS NOT NULL GROUP BY cluster) l
+      ON l.cluster = b.cluster
+    GROUP BY b.cluster, b.incarnation, b.broker)
+  GROUP BY cluster, incarnation
 ), complaints AS (
   SELECT cluster, incarnation, node, ts, record_id FROM audited_events
   WHERE node IS NOT NULL AND ts IS NOT NULL AND (event_type = 'broker_heartbeat_failed' AND raw LIKE '%Unable to send %'
@@ -45,10 +45,11 @@ WITH logged AS (
     concat_ws('|', g.node, get(g.evidence, 0)) AS same, g.evidence
   FROM controller_vacancies g
   JOIN clocks k ON k.cluster = g.cluster AND (g.until IS NOT NULL OR k.incarnation = g.incarnation)
+  JOIN known u ON u.cluster = g.cluster AND u.incarnation = g.incarnation
   WHERE g.is_end_seen AND coalesce(g.until, k.now) >= g.since + make_dt_interval(0, 0, 0, no_controller_seconds(g.cluster, NULL))
     -- a broker that is alone is missed as a broker
-    AND EXISTS (SELECT 1 FROM known u WHERE u.cluster = g.cluster AND u.incarnation = g.incarnation AND u.broker <> g.node AND u.since <= g.since)
-    AND NOT EXISTS (SELECT 1 FROM unheard u WHERE u.cluster = g.cluster AND u.incarnation = g.incarnation AND u.broker <> g.node)
+    AND exists(u.brokers, b -> b.broker <> g.node AND b.since <= g.since)
+    AND NOT exists(u.brokers, b -> b.broker <> g.node AND b.is_unheard)
     -- somebody was left to miss it, and it did not go on itself; of earlier days the vacancies know that by the hour
     AND EXISTS (
       SELECT 1 FROM audited_events e WHERE e.cluster = g.cluster AND e.incarnation = g.incarnation AND e.node <> g.node

@@ -40,21 +40,16 @@ WITH said AS (
     AND size(p.replicas) = 1 AND get(p.replicas, 0) = e.leader AND p.valid_from <= e.at + INTERVAL 5 SECONDS AND coalesce(p.valid_to >= e.at, true)
   LEFT ANTI JOIN audited_events r ON r.cluster = e.cluster AND r.incarnation = e.incarnation AND r.topic = e.topic AND r.partition = e.partition
     AND (size(r.replicas) = 1 AND get(r.replicas, 0) = e.leader OR r.raw LIKE '%,ReplicationFactor:1),AllReplicas:%') AND r.ts BETWEEN e.at - INTERVAL 1 HOUR AND e.at + INTERVAL 1 HOUR
-), lost AS (
+), told AS (
   -- what the old leader had committed, and had to cut when it came back
-  SELECT r.cluster, r.incarnation, r.topic, r.partition, r.leader, r.at, array_sort(collect_set(t.record_id)) AS records,
+  SELECT r.cluster, r.incarnation, r.topic, r.partition, r.leader, r.at, r.records, array_distinct(concat(r.records, array_sort(collect_set(t.record_id)))) AS evidence,
     max(CASE WHEN t.event_type = 'truncated_below_high_watermark' THEN t.high_watermark - t.start_offset
              ELSE try_cast(regexp_extract(t.raw, 'from \\(offset=([0-9]+)', 1) AS BIGINT) - try_cast(regexp_extract(t.raw, 'to \\(offset=([0-9]+)', 1) AS BIGINT) END) AS records_lost
   FROM real r
-  JOIN audited_events t ON t.cluster = r.cluster AND t.incarnation = r.incarnation AND t.topic = r.topic AND t.partition = r.partition
+  LEFT JOIN audited_events t ON t.cluster = r.cluster AND t.incarnation = r.incarnation AND t.topic = r.topic AND t.partition = r.partition
     AND t.event_type IN ('truncated_below_high_watermark', 'high_watermark_decreased') AND t.ts BETWEEN r.at AND r.at + INTERVAL 1 HOUR
     AND t.node <> r.leader
-  GROUP BY r.cluster, r.incarnation, r.topic, r.partition, r.leader, r.at
-), told AS (
-  SELECT r.*, l.records_lost, array_distinct(concat(r.records, coalesce(l.records, array()))) AS evidence
-  FROM real r
-  LEFT JOIN lost l ON l.cluster = r.cluster AND l.incarnation = r.incarnation AND l.topic = r.topic AND l.partition = r.partition
-    AND l.leader = r.leader AND l.at = r.at
+  GROUP BY r.cluster, r.incarnation, r.topic, r.partition, r.leader, r.at, r.records
 )
 SELECT
   t.cluster, t.incarnation, 'error' AS severity, CASE WHEN count(DISTINCT t.topic) = 1 THEN min(t.topic) END AS topic,
