@@ -15,10 +15,10 @@ import schemas
 from jobs import fact_frames
 from jobs.config import Silence, Slo, Threshold, glob_pattern
 from jobs.partition_spells import partition_spells
-from jobs.store import computed_once, moment, quoted, run_concurrently
+from jobs.store import computed_once, moment, quoted, read_often, run_concurrently
 from jobs.timelines import LEADING, ClusterFacts
 from jobs.tool_outputs import ToolOutput
-from parsers.definitions import INPUT_TABLES
+from parsers.definitions import INPUT_FACTS, INPUT_TABLES
 
 AUDITED = (
     "events", "partition_timeline", "replica_timeline", "reassignments", "topic_deletions", "controllers", "discontinuities",
@@ -60,7 +60,8 @@ def register(
     those of `fact_frames` and of `schemas/facts`, partition_spells.
     """
     for table in AUDITED:
-        audited[table].createOrReplaceTempView(f"audited_{table}")
+        rows = audited[table] if table != "events" else _named_columns(audited[table])
+        rows.createOrReplaceTempView(f"audited_{table}")
     spark.sql(slos_sql(slos)).createOrReplaceTempView("slos")
     known = clock_rows(spark, clocks)
     known.createOrReplaceTempView("clocks")
@@ -79,6 +80,12 @@ def register(
     for fact in schemas.statements("facts"):  # by name: a later one reads an earlier one
         computed_once(spark.sql(with_thresholds(fact.sql, thresholds))).createOrReplaceTempView(fact.name)
     computed_once(partition_spells(spark, facts)).createOrReplaceTempView("partition_spells")
+
+
+def _named_columns(events: DataFrame) -> DataFrame:
+    """Events with the columns that checks name: at every mention of a view each of its columns is analysed."""
+    words = {word for kind in ("facts", "checks") for one in schemas.statements(kind) for word in re.findall(r"\w+", one.sql)}
+    return read_often(events.select(*(name for name in events.columns if name in words)))
 
 
 def clock_rows(spark: SparkSession, clocks: Sequence[Clock]) -> DataFrame:
@@ -106,13 +113,14 @@ def still(before: DataFrame) -> DataFrame:
 
 
 def present(spark: SparkSession) -> set[str]:
-    """What a check may be about `only`: the event types, the kinds of spells and the states of replicas that there are, INPUT_TABLES that have rows."""
+    """What a check may be about `only`: the event types, the kinds of spells and the states of replicas that there are, INPUT_TABLES and INPUT_FACTS that have rows."""
     kinds = [
         "SELECT event_type AS kind FROM audited_events",
         "SELECT kind FROM partition_spells",
         "SELECT state AS kind FROM audited_replica_timeline WHERE valid_to IS NULL",
         "(SELECT 'drifted' AS kind FROM audited_events WHERE drifted LIMIT 1)",
         *(f"(SELECT {quoted(table)} AS kind FROM audited_{table} LIMIT 1)" for table in INPUT_TABLES),
+        *(f"(SELECT {quoted(fact)} AS kind FROM {fact} LIMIT 1)" for fact in INPUT_FACTS),
     ]
     row = spark.sql(f"SELECT collect_set(kind) AS kinds FROM ({' UNION ALL '.join(kinds)})").first()
     assert row is not None

@@ -34,6 +34,7 @@ from jobs.store import (
     moment,
     of_logs,
     quoted,
+    read_often,
     run_concurrently,
     where_few,
 )
@@ -328,7 +329,7 @@ def scope(store: Store, made: Made, clusters: Iterable[str], days: int = 0) -> d
         known = rows.join(topics, ["cluster", "topic"], "left")
         some = f"({lasting}) OR {since(begin)} OR {since(end)} OR (folded AND settled = false) OR {end} >= reported"
         tables[table] = known.filter(some).select(*rows.columns)
-    return _read_often(tables, computed=(*TIMELINES, "events"))
+    return _read_often(tables)
 
 
 def partitions_now(store: Store, made: Made, audited: Mapping[str, DataFrame], clusters: Collection[str]) -> DataFrame:
@@ -338,8 +339,7 @@ def partitions_now(store: Store, made: Made, audited: Mapping[str, DataFrame], c
     """
     whole = not made.looked_back(clusters)
     rows = audited["partition_timeline"] if whole else store.rows_of("partition_timeline", clusters)
-    now = rows.filter("valid_to IS NULL")
-    return now if whole else in_plan(now)
+    return read_often(rows.filter("valid_to IS NULL"))
 
 
 def _reported(store: Store, clusters: Iterable[str]) -> DataFrame:
@@ -351,10 +351,10 @@ def _reported(store: Store, clusters: Iterable[str]) -> DataFrame:
     return every.groupBy("cluster", "topic").agg(F.min("first_seen").alias("reported"))
 
 
-def _read_often(tables: Mapping[str, DataFrame], computed: Collection[str] = ()) -> dict[str, DataFrame]:
-    """Rows that many queries read. computed: tables whose rows are more than a filter; the others are read from where they lie."""
-    once = (partial(computed_once if name in computed else in_plan, rows) for name, rows in tables.items())
-    return dict(zip(tables, run_concurrently(*once), strict=True))
+def _read_often(tables: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+    """Rows that many queries read; of events checks read some columns only (`checks.register`)."""
+    often = (partial(in_plan if name == "events" else read_often, rows) for name, rows in tables.items())
+    return dict(zip(tables, run_concurrently(*often), strict=True))
 
 
 def _frame(store: Store, table: str, rows: Iterable[tuple[Any, ...]]) -> DataFrame:

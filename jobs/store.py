@@ -24,6 +24,9 @@ from jobs.timelines.events import CHECKPOINT
 
 # rows that stand in a plan as they are
 MOST_IN_PLAN = 10_000
+# rows that are kept for queries that read them often; a table is read by column, what is kept in whole rows: with 13,600 events a night's
+# checks take half as long again where they read the table, with 520,000 where they read what is kept (tests/benchmarks/nights.py)
+MOST_KEPT = 100_000
 # what logs are read into: as long as history and as wide as its lines, so it is asked for what is needed of it
 LANDED = ("events", "passed_over")
 # columns that tell a row of `events`
@@ -83,6 +86,14 @@ def computed_once(rows: DataFrame) -> DataFrame:
     told = in_plan(rows)
     # not persist: a query over a plan with lambdas does not find again what is cached of it
     return told if told.isLocal() else rows.localCheckpoint(eager=False)
+
+
+def read_often(rows: DataFrame) -> DataFrame:
+    """The same rows for many queries: in the plan where they are few, kept by Spark's workers up to MOST_KEPT, else read from where they lie."""
+    told = in_plan(rows)
+    if told.isLocal() or rows.count() > MOST_KEPT:
+        return told
+    return rows.localCheckpoint(eager=False)
 
 
 def in_plan(rows: DataFrame) -> DataFrame:
@@ -315,9 +326,11 @@ class Store:
                 return
             new.write.format("delta").mode("overwrite").option("replaceWhere", where).save(self.path(table))
         self._is_written(table)
-        if before is None or condition == "true":
+        if few is None:
+            self._many.add(table)
+        elif before is None or condition == "true":
             self._held[table] = Held(names, new)
-        elif few is not None and before.are_few:
+        elif before.are_few:
             stay = before.rows.filter(f"NOT coalesce({where}, false)")
             self._held[table] = Held(before.clusters, in_plan(stay.unionByName(new)))
 

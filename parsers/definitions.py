@@ -24,6 +24,8 @@ SPELLS = ("leaderless", "out_of_sync", "last_in_sync", "below_min_isr", "not_pre
 INPUTS = ("metadata_log", "cluster_ids", "drifted", "slos")
 # tables of which a check may be about the rows `only`
 INPUT_TABLES = ("reassignments", "topic_deletions", "discontinuities", "broker_outages", "checkpoints")
+# what is made for checks to read (schemas/facts, jobs.fact_frames), likewise
+INPUT_FACTS = ("clock_distances", "controller_vacancies")
 CONTRACT_KEYS = {"unique", "one_of", "never"}
 WORD_KEYS = {"type", "comment"}
 VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?")
@@ -233,6 +235,7 @@ def check_problems(checks: Iterable[schemas.Statement], known: list[str]) -> lis
             *SPELLS,
             *INPUTS,
             *INPUT_TABLES,
+            *INPUT_FACTS,
             *states,
             *(rule.name for rule in built_in().rules),
         }:

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 import schemas
 from jobs.errors import UsageError
 from jobs.location import local_folder, root_of, sole_writer
-from jobs.store import MOST_IN_PLAN, Store, computed_once
+from jobs.store import MOST_IN_PLAN, Store, computed_once, read_often
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -224,9 +224,17 @@ def test_events_of_an_earlier_version_are_not_added_to(spark, tables):
 
 @pytest.mark.spark
 @pytest.mark.parametrize("rows", [10, MOST_IN_PLAN + 1])
-def test_rows_are_computed_once_also_where_a_lambda_makes_them(spark, capsys, rows):
+@pytest.mark.parametrize("kept", [computed_once, read_often])
+def test_rows_are_computed_once_also_where_a_lambda_makes_them(spark, capsys, kept, rows):
     made = spark.range(rows).selectExpr("id", "transform(array(id), x -> x + 1) AS more")
-    computed_once(made).createOrReplaceTempView("once")
+    kept(made).createOrReplaceTempView("once")
     assert spark.sql("SELECT sum(more[0]) FROM once").first()[0] == rows * (rows + 1) // 2
     spark.sql("SELECT * FROM once").explain("extended")
     assert "transform" not in capsys.readouterr().out
+
+
+@pytest.mark.spark
+def test_very_many_rows_are_read_from_where_they_lie(spark, monkeypatch):
+    monkeypatch.setattr("jobs.store.MOST_KEPT", MOST_IN_PLAN + 1)
+    rows = spark.range(MOST_IN_PLAN + 2)
+    assert read_often(rows) is rows

@@ -4,7 +4,7 @@
 --   three moments and more, which processing does not do. What happened first on which node is then uncertain, and times of these logs are off by so much.
 -- do: Check NTP on the node, and the time zone that its logs are given with (timezone in audit.toml).
 -- same: pair of nodes, half hours of difference
--- only: leader_started, follower_started
+-- only: clock_distances
 -- thresholds: clock_skew_ms=2000
 SELECT
   m.cluster, m.incarnation, 'warning' AS severity, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,
