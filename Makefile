@@ -46,7 +46,7 @@ audit: setup
 	@$(VENV)/bin/kafka-audit audit "$(LOGS)" --tables "$(TABLES)"; code=$$?; [ $$code -le 1 ] || exit $$code
 
 test: setup
-	@$(VENV)/bin/python -m pytest -n 2 --dist loadfile
+	@$(VENV)/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: setup
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check . && $(VENV)/bin/mypy && $(VENV)/bin/kafka-audit lint

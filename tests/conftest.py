@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,7 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Who asks for the fixture has the mark, and the other way round: `-m 'not spark'` starts no JVM."""
+    """Who asks for the fixture has the mark, and the other way round: `-m 'not spark'` starts no JVM. Files with few tests come first."""
     without_shared = pytest.mark.skip(reason=f"needs the recordings in {SHARED}, which are not part of this repository")
     for item in items:
         asked_for = getattr(item, "fixturenames", ())
@@ -46,6 +47,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("shared")
         if item.get_closest_marker("shared") and not SHARED.is_dir():
             item.add_marker(without_shared)
+    # these are whole runs: what ends last is short, and of two workers neither waits for the other
+    tests = Counter(item.path for item in items)
+    items.sort(key=lambda item: tests[item.path])
 
 
 @pytest.fixture(scope="session")
