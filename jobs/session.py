@@ -128,10 +128,7 @@ def settings(input_bytes: int | None = None) -> dict[str, str]:
         conf |= {
             # of each sort, aggregation and broadcast; the default, 32 MB of such a heap, is zeroed some hundred times
             "spark.buffer.pageSize": "1m",
-            # compiling 400 rules takes longer than interpreting them for some thousand records
-            "spark.sql.codegen.wholeStage": "false",
-            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-            # so does the search for what would make a plan better
+            # the search for what would make a plan better takes longer than it saves
             "spark.sql.constraintPropagation.enabled": "false",
             "spark.sql.lightweightPlanChangeValidation": "false",
             "spark.sql.optimizer.dynamicPartitionPruning.enabled": "false",
@@ -140,6 +137,9 @@ def settings(input_bytes: int | None = None) -> dict[str, str]:
             # of a few small files all are read, whatever stands in them
             "spark.databricks.delta.stats.collect": "false",
         }
+    if input_bytes is not None and input_bytes < ONE_PARTITION:
+        # compiling some hundred queries takes longer than interpreting them for some thousand records
+        conf |= {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
     if submitted():
         return conf
     cores = min(os.cpu_count() or 1, 8)
