@@ -24,6 +24,8 @@ SPELLS = ("leaderless", "out_of_sync", "last_in_sync", "below_min_isr", "not_pre
 INPUTS = ("metadata_log", "cluster_ids", "drifted", "slos")
 # tables of which a check may be about the rows `only`
 INPUT_TABLES = ("reassignments", "topic_deletions", "discontinuities", "broker_outages", "checkpoints")
+# of lists in the order in which Spark happened to read them, some
+UNORDERED = re.compile(r"slice\((?:array_distinct\()?flatten\(collect_list")
 # what is made for checks to read (schemas/facts, jobs.fact_frames), likewise
 INPUT_FACTS = ("clock_distances", "controller_vacancies")
 CONTRACT_KEYS = {"unique", "one_of", "never"}
@@ -243,6 +245,8 @@ def check_problems(checks: Iterable[schemas.Statement], known: list[str]) -> lis
         if unknown := set(check.header) - {*CHECK_HEADER, "also", "levels", "only", "thresholds"}:
             found.append(f"{where}: unknown header {', '.join(sorted(unknown))}")
         body = re.sub(r"--[^\n]*", "", check.sql)
+        if UNORDERED.search(body):
+            found.append(f"{where}: a slice of what collect_list brings in no order: sort it, or each run names other records")
         given = {name for name in CHECK_ALSO if re.search(rf"(?:\bAS |\w\.){name}\b", body)}
         if check.listed("also") != given:
             found.append(f"{where}: also: names those of {', '.join(CHECK_ALSO)} that the query gives")

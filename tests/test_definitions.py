@@ -84,6 +84,8 @@ def test_faults_of_a_check() -> None:
     assert any("-- do:" in problem for problem in found)
     assert any("severity loud" in problem for problem in found)
     assert any("does not give" in problem and "evidence" in problem for problem in found)
+    sliced = schemas.Statement("c", header, "SELECT slice(array_distinct(flatten(collect_list(x))), 1, 20) AS evidence")
+    assert any("in no order" in problem for problem in check_problems([sliced], severities()))
 
 
 def test_faults_of_a_contract() -> None:
