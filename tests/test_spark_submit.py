@@ -113,6 +113,10 @@ def test_standalone_master_with_two_workers(packages, tmp_path):
         while (tmp_path / "cluster.log").read_text().count("Successfully registered with master") < 2:
             assert time.monotonic() < deadline, (tmp_path / "cluster.log").read_text()[-2000:]
             time.sleep(0.5)
+        done = submit(
+            packages, f"spark://127.0.0.1:{port}", tmp_path / "tables", tmp_path, "--conf", "spark.executor.memory=700m"
+        )
+        check(done, tmp_path / "tables")
         # so many events that workers fold them, with the packages of the zip
         multiplied = Recording(SAMPLE.parents[1] / "3.9.1-default" / "controlled-shutdown", "invoices", "", "")
         multiplied.write_night(tmp_path / "many", 0, range(TOPICS))
