@@ -41,7 +41,7 @@ CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/
 SMALL_INPUT = 64 * 1024 * 1024
 # MB that the JVM may take for a small input, and of a quarter of the machine's memory for any other one at most
 SMALL_HEAP, LARGEST_HEAP = 2048, 8192
-# bytes of logs, up to which a second partition costs more than a second core gives
+# bytes of logs, up to which a second partition costs more than a second core gives, and compiling queries more than it saves
 ONE_PARTITION = 8 * 1024 * 1024
 
 
@@ -137,14 +137,15 @@ def settings(input_bytes: int | None = None) -> dict[str, str]:
             # of a few small files all are read, whatever stands in them
             "spark.databricks.delta.stats.collect": "false",
         }
-    if input_bytes is not None and input_bytes < ONE_PARTITION:
+    tiny = input_bytes is not None and input_bytes < ONE_PARTITION
+    if tiny:
         # compiling some hundred queries takes longer than interpreting them for some thousand records
         conf |= {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
     if submitted():
         return conf
     cores = min(os.cpu_count() or 1, 8)
     partitions = cores if small else 4 * cores
-    if small and (input_bytes or 0) < ONE_PARTITION:
+    if tiny:
         partitions = 1
         conf |= {
             "spark.sql.leafNodeDefaultParallelism": "1",

@@ -24,10 +24,10 @@ SPELLS = ("leaderless", "out_of_sync", "last_in_sync", "below_min_isr", "not_pre
 INPUTS = ("metadata_log", "cluster_ids", "drifted", "slos")
 # tables of which a check may be about the rows `only`
 INPUT_TABLES = ("reassignments", "topic_deletions", "discontinuities", "broker_outages", "checkpoints")
-# of lists in the order in which Spark happened to read them, some
-UNORDERED = re.compile(r"slice\((?:array_distinct\()?flatten\(collect_list")
 # what is made for checks to read (schemas/facts, jobs.fact_frames), likewise
 INPUT_FACTS = ("clock_distances", "controller_vacancies")
+# of lists in the order in which Spark happened to read them, some
+UNORDERED = re.compile(r"slice\((?:array_distinct\()?flatten\(collect_list")
 CONTRACT_KEYS = {"unique", "one_of", "never"}
 WORD_KEYS = {"type", "comment"}
 VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?")
