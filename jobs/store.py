@@ -111,8 +111,9 @@ def where_few(rows: DataFrame, most: int = MOST_IN_PLAN) -> pa.Table | None:
 
 
 def differing(some: DataFrame, others: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Keys of rows that stand in one of two frames alone, or otherwise."""
-    alone = some.exceptAll(others).unionByName(others.exceptAll(some))
+    """Keys of rows that stand in one of two frames alone, or more often than in the other."""
+    both = some.withColumn("more", F.lit(1)).unionByName(others.withColumn("more", F.lit(-1)))
+    alone = both.groupBy(*some.columns).agg(F.sum("more").alias("more")).filter("more <> 0")
     return computed_once(alone.select(*keys).distinct())
 
 
