@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import pickle
 import re
 import tempfile
@@ -54,6 +55,25 @@ def records(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
         begun = (number, [line]) if line else None
     if begun:
         yield begun[0], "\n".join(begun[1])
+
+
+def early(text: str, until: str) -> str:
+    """What a file held at a moment. until: as its time stamps are printed."""
+    kept, keep = [], True
+    for line in text.splitlines(keepends=True):
+        if line.startswith("[20"):
+            keep = line[1:24] < until
+        if keep:
+            kept.append(line)
+    return "".join(kept)
+
+
+def broker_is_back(recording: Path) -> str:
+    """When the broker of a recording that was killed is started again, as time stamps are printed."""
+    steps = [json.loads(line) for line in (recording / "steps.jsonl").read_text("utf-8").splitlines()]
+    killed = next(step["time"] for step in steps if step["step"].startswith("signal"))
+    back = next(step["time"] for step in steps if step["step"] == "start broker" and step["time"] > killed)
+    return back[:23].replace("T", " ").replace(".", ",")
 
 
 def events_of_file(file: str, text: str, node: int | None) -> Iterator[Event]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 import standins
+from logs import broker_is_back, early
 from standins import answer
 from test_alerts import PAGERDUTY, SLACK
 
@@ -38,22 +39,9 @@ SLACK_PATH = "/services/T0000/B0000/aVerySecretPart"
 def write_logs(folder: Path, until: str = "9999") -> None:
     """The recording up to a moment, with a move that no Kafka makes."""
     for log in RECORDING.glob("broker-*/*.log"):
-        kept, keep = [], True
-        for line in log.read_text().splitlines(keepends=True):
-            if line.startswith("[20"):
-                keep = line[1:24].replace(",", ".") < until
-            if keep:
-                kept.append(line)
         target = folder / log.parent.name / log.name
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text("".join(kept) + (ILLEGAL if str(log).endswith("broker-1/state-change.log") else ""))
-
-
-def broker_is_back() -> str:
-    """When the broker that held the deletion up was started again."""
-    steps = [json.loads(line) for line in (RECORDING / "steps.jsonl").read_text().splitlines()]
-    died = next(step["time"] for step in steps if step["step"].startswith("signal"))
-    return next(s["time"] for s in steps if s["step"] == "start broker" and s["time"] > died)[:23].replace("T", " ")
+        target.write_text(early(log.read_text(), until) + (ILLEGAL if str(log).endswith("broker-1/state-change.log") else ""))
 
 
 def of_alertmanager(url: str | None) -> list[dict[str, Any]]:
@@ -112,7 +100,7 @@ def test_three_nights(
         """)
         audit = ("audit", "--config", str(config), "--json", "--metrics", str(metrics))
 
-        write_logs(tmp_path / "logs", until=broker_is_back())
+        write_logs(tmp_path / "logs", until=broker_is_back(RECORDING))
         verdict = json.loads(run(*audit, code=errors.DELIVERY))
         found = {finding["check_id"]: finding for finding in verdict["findings"]}
         assert set(found) == {"broker_down", "illegal_replica_transition", "topic_deletion_blocked"}
@@ -197,7 +185,7 @@ def test_three_nights(
 def test_a_silenced_finding_is_stored_marked_and_told_to_nobody(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_logs(tmp_path / "logs", until=broker_is_back())
+    write_logs(tmp_path / "logs", until=broker_is_back(RECORDING))
     with standins.serving() as hook:
         config = tmp_path / "audit.toml"
         config.write_text(f"""

@@ -1,16 +1,18 @@
 """Whole runs: real logs in, verdict, tables and exit code out."""
 
+import contextlib
 import gzip
+import io
 import json
 import os
 import shutil
 import sys
-from collections import Counter, defaultdict
+from collections import defaultdict
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import truth
-from conftest import SHARED
+from logs import broker_is_back, early
 
 from jobs import errors
 from jobs.nightly_audit import main
@@ -20,6 +22,8 @@ SAMPLES = Path(__file__).parents[1] / "sample_logs"
 TRACE = SAMPLES / "3.3.2-trace" / "delete-topic-dead-broker"
 # cluster -> a recording of the same deletion
 DELETIONS = {"trace": TRACE, "default": SAMPLES / "3.3.2-default" / "delete-topic-dead-broker"}
+# cluster -> its folder
+IN_ONE_TREE = {"both": "both", "one": "both/one", "other": "both/other"}
 TABLES_OF_TIME = ("partition_timeline", "replica_timeline", "reassignments", "topic_deletions", "controllers", "discontinuities")
 
 pytestmark = pytest.mark.spark
@@ -53,22 +57,32 @@ def rows(spark, tables: Path, table: str, order: str = "", cluster: str | None =
 
 
 def fingerprint(spark, tables: Path) -> dict[str, list[str]]:
-    """All tables less what names files, runs and places in files."""
+    """All tables of DELETIONS, less what names files, runs and places in files."""
     left_out = {"events": ("file", "record_no", "ends_file"), "findings": ("run_id", "status")}
     found = {}
     for table in (*TABLES_OF_TIME, "coverage", "passed_over", *left_out):
         told = read(spark, tables, table).drop(*left_out.get(table, ())).collect()
-        found[table] = sorted(json.dumps(row.asDict(recursive=True), default=str) for row in told)
+        found[table] = sorted(json.dumps(row.asDict(recursive=True), default=str) for row in told if row.cluster in DELETIONS)
     return found
 
 
 @pytest.fixture(scope="module")
 def audited(spark, tmp_path_factory):
-    """Tables of one run over a deletion that is held up, at TRACE and at the default levels."""
-    tables = tmp_path_factory.mktemp("audited")
-    config = configuration(tmp_path_factory.mktemp("config") / "audit.toml", DELETIONS)
-    assert main(["audit", "--config", str(config), "--tables", str(tables)]) == errors.CLEAN
-    return tables
+    """Tables of one run over a deletion that is held up, at TRACE and at the default levels, and over two clusters in one tree."""
+    folder = tmp_path_factory.mktemp("audited")
+    one_tree(folder / "both")
+    config = configuration(folder / "audit.toml", DELETIONS | {name: folder / path for name, path in IN_ONE_TREE.items()})
+    assert main(["audit", "--config", str(config), "--tables", str(folder / "tables")]) == errors.CLEAN
+    return folder / "tables"
+
+
+def one_tree(both: Path) -> None:
+    """The same brokers and topics in two clusters, at the same time; only the cluster ids and the folders differ."""
+    shutil.copytree(SAMPLES / "2.8.2-default" / "delete-topic-dead-broker", both / "one")
+    for log in sorted(TRACE.glob("broker-*/*.log*")):
+        later = both / "other" / log.relative_to(TRACE)
+        later.parent.mkdir(parents=True, exist_ok=True)
+        later.write_text(log.read_text().replace(" 10:10:", " 10:58:").replace(" 10:09:", " 10:57:"))
 
 
 def test_every_replica_walks_the_path_of_its_broker(spark, audited):
@@ -95,44 +109,87 @@ def test_a_held_up_deletion_is_over_when_the_broker_is_back(spark, audited):
     assert (finding["status"], finding["severity"], finding["node"]) == ("resolved", "error", 3)
 
 
-def until_the_broker_is_back(recording: Path, folder: Path) -> None:
-    """Writes what the logs of a recording hold before the broker is started that was killed."""
-    steps = [json.loads(line) for line in (recording / "steps.jsonl").read_text().splitlines()]
-    killed = next(step["time"] for step in steps if step["step"].startswith("signal"))
-    back = next(step["time"] for step in steps if step["step"] == "start broker" and step["time"] > killed)[:23].replace("T", " ")
+def write_early(recording: Path, folder: Path, until: str) -> None:
+    """What the logs of a recording held at a moment."""
     for log in recording.glob("broker-*/*.log"):
-        early = folder / log.parent.name / log.name
-        early.parent.mkdir(parents=True, exist_ok=True)
-        kept, keep = [], True
-        for line in log.read_text().splitlines(keepends=True):
-            if line.startswith("[20"):
-                keep = line[1:24].replace(",", ".") < back
-            if keep:
-                kept.append(line)
-        early.write_text("".join(kept))
+        target = folder / log.parent.name / log.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(early(log.read_text(), until))
 
 
-def test_a_deletion_that_waits_is_a_finding_until_it_is_completed(spark, capsys, tmp_path, audited):
-    expected = fingerprint(spark, audited)
+def quiet(folder: Path, day: int) -> None:
+    """Only a controller goes on to log."""
+    shutil.rmtree(folder)
+    (folder / "broker-1").mkdir(parents=True)
+    (folder / "broker-1" / "controller.log").write_text(
+        f"[2026-11-{day} 01:00:00,100] INFO [Controller id=1] Processing automatic preferred replica leader election (kafka.controller.KafkaController)\n"
+    )
+
+
+@dataclass(frozen=True)
+class Night:
+    """What a night leaves: exit code, verdict, rows of tables, and `fingerprint`."""
+
+    code: int
+    verdict: dict
+    deletions: list[dict]
+    findings: list[dict]
+    tables: dict[str, list[str]]
+
+
+@pytest.fixture(scope="module")
+def nights(spark, tmp_path_factory) -> list[Night]:
+    """Three nights: DELETIONS until the broker is back, and whole on the second one; `over`, where all is over after the first one."""
+    folder, found = tmp_path_factory.mktemp("nights"), []
     for name, recording in DELETIONS.items():
-        until_the_broker_is_back(recording, tmp_path / name)
-    capsys.readouterr()
-    early = configuration(tmp_path / "early.toml", {name: tmp_path / name for name in DELETIONS})
-    code, verdict, _ = audit(capsys, [], tmp_path / "tables", "--config", str(early))
-    assert code == errors.FINDINGS
-    found = {f["cluster"]: f for f in verdict["findings"] if f["check_id"] == "topic_deletion_blocked"}
-    deletions = {row["cluster"]: row for row in rows(spark, tmp_path / "tables", "topic_deletions")}
+        write_early(recording, folder / name, broker_is_back(recording))
+    # up to the end of the scenario: a broker was killed and is back
+    write_early(SAMPLES / "2.8.2-default" / "delete-topic-dead-broker", folder / "over", "2026-11-20 10:59:20")
+    for number, day in enumerate((None, 23, 25)):
+        recordings = {"over": folder / "over"}
+        if day is not None:
+            quiet(folder / "over", day)
+        if number < 2:
+            recordings |= DELETIONS if number else {name: folder / name for name in DELETIONS}
+        config, tables = configuration(folder / "audit.toml", recordings), folder / "tables"
+        told = io.StringIO()
+        with contextlib.redirect_stdout(told):
+            code = main(["audit", "--config", str(config), "--tables", str(tables), "--json"])
+        some = (rows(spark, tables, table) for table in ("topic_deletions", "findings"))
+        found.append(Night(code, json.loads(told.getvalue()), *some, fingerprint(spark, tables)))
+    return found
+
+
+def test_a_deletion_that_waits_is_a_finding_until_it_is_completed(spark, nights, audited):
+    night = nights[0]
+    assert night.code == errors.FINDINGS
+    known = [f for f in night.verdict["findings"] if f["cluster"] in DELETIONS]
+    found = {f["cluster"]: f for f in known if f["check_id"] == "topic_deletion_blocked"}
+    deletions = {row["cluster"]: row for row in night.deletions if row["cluster"] in DELETIONS}
     assert found.keys() == deletions.keys() == DELETIONS.keys()
     for name, finding in found.items():
         assert (finding["status"], finding["topic"], finding["node"]) == ("new", "audit", 3)
         assert "replica 3 of partition 0, replica 3 of partition 1" in finding["detail"]
         assert (deletions[name]["outcome"], deletions[name]["completed_at"]) == ("blocked", None)
 
-    code, verdict, _ = audit(capsys, [], tmp_path / "tables", "--config", str(configuration(tmp_path / "audit.toml", DELETIONS)))
-    assert code == errors.CLEAN
-    found = {f["cluster"]: f["status"] for f in verdict["findings"] if f["check_id"] == "topic_deletion_blocked"}
-    assert found == dict.fromkeys(DELETIONS, "resolved")
-    assert fingerprint(spark, tmp_path / "tables") == expected
+    night = nights[1]
+    known = [f for f in night.verdict["findings"] if f["cluster"] in DELETIONS]
+    blocked = {f["cluster"]: f["status"] for f in known if f["check_id"] == "topic_deletion_blocked"}
+    assert blocked == dict.fromkeys(DELETIONS, "resolved")
+    assert {f["severity"] for f in known if f["status"] != "resolved"}.isdisjoint({"error", "critical"})
+    assert night.tables == fingerprint(spark, audited)
+
+
+def test_what_is_over_stays_as_it_was_told(nights):
+    found = [[f for f in night.findings if f["cluster"] == "over"] for night in nights]
+    told = [{f["title"]: f for f in some if f["status"] == "resolved"} for some in found]
+    assert "Broker down: broker 3" in told[0]
+    assert "The ISR of at least 3 partitions lacked its replica" in told[0]["Broker down: broker 3"]["detail"]
+    assert {title: told[2].get(title) for title in told[0]} == told[0]
+    # the logs showed long ago what they can show
+    details = {f["check_id"]: f["detail"] for f in found[2]}
+    assert "no server.log" not in details["blind_spot"]
+    assert "no log of broker" not in details["blind_spot"]
 
 
 def test_twice_is_once(spark, capsys, tmp_path, audited):
@@ -188,70 +245,12 @@ def test_all_tables_can_be_read_by_any_engine(spark, audited):
             assert spark.sql(f"DESCRIBE DETAIL delta.`{table}`").first().minReaderVersion == 1
 
 
-def judged(spark, tables: Path, recordings: dict[str, Path]) -> list[truth.Verdict]:
-    by_cluster = defaultdict(list)
-    for row in rows(spark, tables, "partition_timeline", "cluster, incarnation, topic, partition, step"):
-        for key in ("valid_from", "valid_to"):
-            row[key] = row[key].isoformat() + "Z" if row[key] else None
-        by_cluster[row["cluster"]].append(row)
-    verdicts = [truth.compare(path, by_cluster[name]) for name, path in recordings.items()]
-    print(truth.table(verdicts))
-    return verdicts
-
-
-def check_against_the_truth(spark, capsys, tmp_path, recordings: dict[str, Path]) -> None:
-    config = configuration(tmp_path / "audit.toml", recordings)
-    code = main(["audit", "--config", str(config), "--tables", str(tmp_path / "tables")])
-    capsys.readouterr()
-    assert code in (errors.CLEAN, errors.FINDINGS)
-    with capsys.disabled():
-        print()
-        verdicts = judged(spark, tmp_path / "tables", recordings)
-    for name, verdict in zip(recordings, verdicts, strict=True):
-        assert verdict.precise, truth.details(verdict)
-        if tuple(int(n) for n in name.split("-")[0].split("/")[-1].split(".")) >= (2, 8, 2):
-            assert not verdict.misses, truth.details(verdict)
-        # what one controller wrote within one batch, up to 2.5, is in no line
-        assert not verdict.misses_by_reason()["missing"], truth.details(verdict)
-        assert all(miss.interval.value.writer == "controller" for miss in verdict.misses if miss.about == "state")
-    moved = defaultdict(Counter)
-    for row in rows(spark, tmp_path / "tables", "reassignments"):
-        ids = (tuple(sorted(row[f"{name}_replicas"])) for name in ("target", "adding", "removing"))
-        moved[row["cluster"]][row["incarnation"], row["topic"], row["partition"], *ids, row["outcome"]] += 1
-        assert row["caught_up_at"] or row["outcome"] != "completed", row
-    assert {name: moved[name] for name in recordings} == {
-        name: truth.reassignments(truth.read_truth(path)) for name, path in recordings.items()
-    }
-    # nothing is missing from these logs: a break is another controller's, or of what INFO leaves out
-    assert {row["cause"] for row in rows(spark, tmp_path / "tables", "discontinuities")} <= {"other_controller", "level"}
-    illegal = [f for f in rows(spark, tmp_path / "tables", "findings") if f["check_id"].startswith("illegal")]
-    assert illegal == []
-
-
-def test_recordings_against_the_truth(spark, capsys, tmp_path):
-    """Those beside this repository, and where it is alone its samples, which are some of them."""
-    found = [path for root in (SAMPLES, SHARED / "recordings" / "zk") for path in sorted(root.glob("*/*/truth-txn.jsonl"))]
-    recordings = {f"{p.parent.parent.name}/{p.parent.name}": p.parent for p in found}
-    assert len(recordings) >= 4
-    check_against_the_truth(spark, capsys, tmp_path, recordings)
-
-
-def test_two_clusters_in_one_tree_are_told_apart(spark, capsys, tmp_path):
-    """The same brokers and topics in both, at the same time; only the cluster ids and the folders differ."""
-    both = tmp_path / "both"
-    shutil.copytree(SAMPLES / "2.8.2-default" / "delete-topic-dead-broker", both / "one")
-    for log in sorted(TRACE.glob("broker-*/*.log*")):
-        later = both / "other" / log.relative_to(TRACE)
-        later.parent.mkdir(parents=True, exist_ok=True)
-        later.write_text(log.read_text().replace(" 10:10:", " 10:58:").replace(" 10:09:", " 10:57:"))
-    config = configuration(tmp_path / "audit.toml", {"both": both, "one": both / "one", "other": both / "other"})
-    assert main(["audit", "--config", str(config), "--tables", str(tmp_path / "tables"), "--json"]) == errors.CLEAN
-    findings = json.loads(capsys.readouterr().out)["findings"]
-    mixed = [f for f in findings if f["check_id"] == "clusters_mixed"]
+def test_two_clusters_in_one_tree_are_told_apart(spark, audited):
+    mixed = [f for f in rows(spark, audited, "findings") if f["check_id"] == "clusters_mixed"]
     assert [(f["severity"], f["cluster"]) for f in mixed] == [("warning", "both")]
     for table in ("partition_timeline", "replica_timeline", "controllers", "topic_deletions"):
         told = defaultdict(list)
-        for row in rows(spark, tmp_path / "tables", table):
+        for row in rows(spark, audited, table):
             name = row.pop("cluster"), row.pop("incarnation")
             row.pop("record_id")
             row.pop("settled", None)  # as far as the newest record of the cluster lies back
@@ -259,7 +258,7 @@ def test_two_clusters_in_one_tree_are_told_apart(spark, capsys, tmp_path):
             told[name].append(json.dumps(row, default=str, sort_keys=True))
         assert sorted(told["both", 1]) == sorted(told["one", 1]), table
         assert sorted(told["both", 2]) == sorted(told["other", 1]), table
-        assert told.keys() == {("both", 1), ("both", 2), ("one", 1), ("other", 1)}
+        assert {key for key in told if key[0] in IN_ONE_TREE} == {("both", 1), ("both", 2), ("one", 1), ("other", 1)}
 
 
 def test_a_reassignment_that_does_not_finish(spark, capsys, tmp_path, monkeypatch):

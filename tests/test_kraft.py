@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -21,73 +22,80 @@ SAMPLE = Path(__file__).parents[1] / "sample_logs" / "3.9.1-kraft" / "controller
 pytestmark = pytest.mark.spark
 
 
-def rows_of(spark: SparkSession, tables: Path, table: str) -> list[dict[str, Any]]:
-    return [row.asDict(recursive=True) for row in Store(spark, tables).table(table).collect()]
+# clusters
+TEXT, METADATA, BOTH, ALTERED = "text", "metadata", "both", "altered"
 
 
-def checks_of(spark: SparkSession, tables: Path) -> set[str]:
-    """The checks that are violated."""
-    return {row["check_id"] for row in rows_of(spark, tables, "findings")}
+def rows_of(spark: SparkSession, tables: Path, table: str, cluster: str) -> list[dict[str, Any]]:
+    rows = Store(spark, tables).table(table).collect()
+    return [row.asDict(recursive=True) for row in rows if row.cluster == cluster]
 
 
-def judged(spark: SparkSession, tables: Path, recordings: Path) -> dict[str, truth.Verdict]:
-    """Cluster -> verdict; a cluster is named after its recording's folder below `recordings`."""
-    told: dict[str, list[dict[str, Any]]] = {}
-    for row in rows_of(spark, tables, "partition_timeline"):
-        told.setdefault(row["cluster"], []).append(row)
-    return {name: truth.compare(recordings / name, rows) for name, rows in told.items()}
+def judged(spark: SparkSession, tables: Path, cluster: str) -> truth.Verdict:
+    return truth.compare(SAMPLE, rows_of(spark, tables, "partition_timeline", cluster))
 
 
-def audit_of(logs: list[Path], tables: Path) -> int:
-    return main(["audit", *map(str, logs), "--cluster", SAMPLE.name, "--tables", str(tables)])
-
-
-def test_text_logs_of_restarted_controllers(spark: SparkSession, tmp_path: Path) -> None:
-    assert audit_of(sorted(SAMPLE.glob("node-*")), tmp_path) == errors.CLEAN
-    verdict = judged(spark, tmp_path, SAMPLE.parent)[SAMPLE.name]
-    assert verdict.precise, truth.details(verdict)
-    assert verdict.rows("mixed") == 0
-    assert verdict.shown_assignments == verdict.true_assignments
-    assert verdict.misses_by_reason()["missing"] == 0
-    moved = rows_of(spark, tmp_path, "reassignments")
-    assert Counter(row["outcome"] for row in moved) == {"completed": 2}
-    assert {row["source"] for row in rows_of(spark, tmp_path, "partition_timeline")} == {"logs"}
-    states = {row["state"] for row in rows_of(spark, tmp_path, "replica_timeline")}
-    assert states == {"KRaftOnline", "KRaftControlledShutdown", "KRaftFenced", "KRaftRemoved"}
-
-
-def test_the_metadata_log_alone(spark: SparkSession, tmp_path: Path) -> None:
-    assert audit_of([SAMPLE / "metadata-log.txt"], tmp_path) == errors.CLEAN
-    verdict = judged(spark, tmp_path, SAMPLE.parent)[SAMPLE.name]
-    assert (verdict.precise, verdict.misses) == (True, []), truth.details(verdict)
-
-
-def test_the_metadata_log_wins_over_text_and_a_difference_is_a_finding(spark: SparkSession, tmp_path: Path) -> None:
-    given = tmp_path / SAMPLE.name
-    shutil.copytree(SAMPLE, given)
-    tables = tmp_path / "tables"
-    assert audit_of([given], tables) == errors.CLEAN
-    assert {row["source"] for row in rows_of(spark, tables, "partition_timeline")} == {"metadata_log"}
-    assert "log_differs_from_metadata" not in checks_of(spark, tables)
-    # a line about an epoch that the metadata log has with another ISR
-    log = given / "node-1" / "state-change.log"
+def alter(log: Path) -> None:
+    """Gives a line about an epoch that the metadata log has another ISR."""
     text = log.read_text("utf-8")
     honest = next(line for line in text.splitlines() if "Leader orders-" in line and ", ISR [" in line)
     before, isr, after = honest.partition(", ISR [")
     log.write_text(text.replace(honest, before + isr + "9," + after), "utf-8")
-    tables = tmp_path / "others"
-    assert audit_of([given], tables) == errors.CLEAN
-    assert "log_differs_from_metadata" in checks_of(spark, tables)
-    verdict = judged(spark, tables, SAMPLE.parent)[SAMPLE.name]
+
+
+@pytest.fixture(scope="module")
+def audited(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tables of one run over the recording four times: its text logs, its metadata log, both, and both with a line that is altered."""
+    folder = tmp_path_factory.mktemp("kraft")
+    shutil.copytree(SAMPLE, folder / ALTERED)
+    alter(folder / ALTERED / "node-1" / "state-change.log")
+    logs = {
+        TEXT: sorted(SAMPLE.glob("node-*")),
+        METADATA: [SAMPLE / "metadata-log.txt"],
+        BOTH: [SAMPLE],
+        ALTERED: [folder / ALTERED],
+    }
+    blocks = [f"[[cluster]]\nname = '{name}'\nlogs = {json.dumps([str(one) for one in given])}\n" for name, given in logs.items()]
+    (folder / "audit.toml").write_text("".join(blocks), "utf-8")
+    tables = folder / "tables"
+    assert main(["audit", "--config", str(folder / "audit.toml"), "--tables", str(tables)]) == errors.CLEAN
+    return tables
+
+
+def test_text_logs_of_restarted_controllers(spark: SparkSession, audited: Path) -> None:
+    verdict = judged(spark, audited, TEXT)
+    assert verdict.precise, truth.details(verdict)
+    assert verdict.rows("mixed") == 0
+    assert verdict.shown_assignments == verdict.true_assignments
+    assert verdict.misses_by_reason()["missing"] == 0
+    moved = rows_of(spark, audited, "reassignments", TEXT)
+    assert Counter(row["outcome"] for row in moved) == {"completed": 2}
+    assert {row["source"] for row in rows_of(spark, audited, "partition_timeline", TEXT)} == {"logs"}
+    states = {row["state"] for row in rows_of(spark, audited, "replica_timeline", TEXT)}
+    assert states == {"KRaftOnline", "KRaftControlledShutdown", "KRaftFenced", "KRaftRemoved"}
+
+
+@pytest.mark.parametrize("cluster", [METADATA, ALTERED])
+def test_the_metadata_log_is_the_truth(spark: SparkSession, audited: Path, cluster: str) -> None:
+    verdict = judged(spark, audited, cluster)
     assert (verdict.precise, verdict.misses) == (True, []), truth.details(verdict)
+
+
+def test_the_metadata_log_wins_over_text_and_a_difference_is_a_finding(spark: SparkSession, audited: Path) -> None:
+    def checks(cluster: str) -> set[str]:
+        return {row["check_id"] for row in rows_of(spark, audited, "findings", cluster)}
+
+    assert {row["source"] for row in rows_of(spark, audited, "partition_timeline", BOTH)} == {"metadata_log"}
+    assert "log_differs_from_metadata" not in checks(BOTH)
+    assert "log_differs_from_metadata" in checks(ALTERED)
 
 
 def test_text_read_in_another_zone_than_it_was_printed_in_is_no_finding(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = ["audit", str(SAMPLE), "--cluster", SAMPLE.name, "--tables", str(tmp_path)]
+    given = ["audit", str(SAMPLE), "--cluster", "elsewhere", "--tables", str(tmp_path)]
     assert main([*given, "--timezone", "Asia/Tokyo"]) == errors.INPUT
     said = capsys.readouterr().out
     assert "9:00 h earlier than its metadata log" in said
     assert "--timezone" in said
-    assert checks_of(spark, tmp_path) == set()
+    assert rows_of(spark, tmp_path, "findings", "elsewhere") == []

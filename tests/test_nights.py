@@ -30,6 +30,8 @@ STAMP = re.compile(rb"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\]")
 NIGHTS = int(os.environ.get("NIGHTS", "2"))
 SEEDS = [int(seed) for seed in os.environ.get("SEEDS", "0").split(",")]
 
+ABORTED = "a run that is aborted"
+
 # path below the cluster's folder -> what lies there
 Files = dict[str, bytes]
 
@@ -177,10 +179,20 @@ def cut_short() -> tuple[Files, list[Files]]:
     return {log: WITH_TRACE}, [{log: WITH_TRACE[: CUTS["between two frames"]]}, {log: WITH_TRACE}, *[{}] * (NIGHTS - 2)]
 
 
+def aborted() -> tuple[Files, list[Files]]:
+    """What is new on the second night a run lands that does not come to its end."""
+    files = {path: content for path, content in whole("3.3.2-trace/delete-topic-dead-broker").items() if "server" not in path}
+    nights = by_time(files, random.Random(1))
+    # as files grow: nothing is new to the run that comes to its end but what the other one has left
+    nights[1] = {path: b"".join(night.get(path, b"") for night in nights[:2]) for path in files}
+    return files, nights
+
+
 # they touch some of what is there, and no cluster is made anew as a whole for them
 LITTLE: dict[str, Callable[[], tuple[Files, list[Files]]]] = {
     "a metadata log that grows": growing_metadata_log,
     "a record that is whole now": cut_short,
+    ABORTED: aborted,
 }
 
 
@@ -193,8 +205,8 @@ def deliver(folder: Path, files: Files) -> None:
         target.write_bytes(content)
 
 
-def audit(root: Path, tables: Path, delivered: dict[str, Files]) -> None:
-    """One run over all clusters that something was delivered for."""
+def audit(root: Path, tables: Path, delivered: dict[str, Files]) -> int:
+    """The exit code of one run over all clusters that something was delivered for."""
     blocks = []
     for name, files in delivered.items():
         if files:
@@ -202,7 +214,7 @@ def audit(root: Path, tables: Path, delivered: dict[str, Files]) -> None:
             blocks.append(f"[[cluster]]\nname = {json.dumps(name)}\nlogs = [{json.dumps(str(root / name))}]\n")
     config = root / "audit.toml"
     config.write_text("\n".join(blocks))
-    assert main(["audit", "--config", str(config), "--tables", str(tables)]) in (errors.CLEAN, errors.FINDINGS, errors.INPUT)
+    return main(["audit", "--config", str(config), "--tables", str(tables)])
 
 
 def rows(spark, tables: Path) -> dict[tuple[str, str], list[str]]:
@@ -236,6 +248,10 @@ def differences(one: list[str], other: list[str], at_most: int = 3) -> list[str]
     return left[:at_most]
 
 
+def power_cut(*_: object) -> None:
+    raise RuntimeError("power cut")
+
+
 def test_any_delivery_gives_the_tables_of_one_run(spark, capsys, tmp_path, monkeypatch):
     continued: set[str] = set()
     refolded: set[str] = set()
@@ -253,9 +269,15 @@ def test_any_delivery_gives_the_tables_of_one_run(spark, capsys, tmp_path, monke
     chosen = [*cases(), *[(name, *given()) for name, given in LITTLE.items()]]
     for folder in ("nights", "once"):
         (tmp_path / folder).mkdir()
+    told = (errors.CLEAN, errors.FINDINGS, errors.INPUT)
     for number in range(NIGHTS):
-        audit(tmp_path / "nights", tmp_path / "tables", {name: nights[number] for name, _, nights in chosen})
-    audit(tmp_path / "once", tmp_path / "expected", {name: files for name, files, _ in chosen})
+        delivered = {name: given[number] for name, _, given in chosen}
+        if number == 1:
+            with monkeypatch.context() as patched:
+                patched.setattr(nights, "_write", power_cut)
+                assert audit(tmp_path / "nights", tmp_path / "tables", {ABORTED: delivered[ABORTED]}) == errors.INTERNAL
+        assert audit(tmp_path / "nights", tmp_path / "tables", delivered) in told
+    assert audit(tmp_path / "once", tmp_path / "expected", {name: files for name, files, _ in chosen}) in told
     capsys.readouterr()
     for mode in ("kraft", "default"):
         assert any(mode in cluster for cluster in continued), f"no timeline went on from what is kept: {mode}"
@@ -268,45 +290,3 @@ def test_any_delivery_gives_the_tables_of_one_run(spark, capsys, tmp_path, monke
         if got.get(key) != expected.get(key)
     }
     assert not wrong, "\n".join(f"{key}\n  only night by night: {a}\n  only in one run: {b}" for key, (a, b) in wrong.items())
-
-
-def test_what_an_aborted_run_has_landed_is_still_new(spark, capsys, tmp_path, monkeypatch):
-    files = {path: content for path, content in whole("3.3.2-trace/delete-topic-dead-broker").items() if "server" not in path}
-    first, *others = by_time(files, random.Random(1))
-
-    def broken(*_: object) -> None:
-        raise RuntimeError("power cut")
-
-    audit(tmp_path, tmp_path / "tables", {"c": first})
-    with monkeypatch.context() as patched:
-        patched.setattr(nights, "_write", broken)
-        deliver(tmp_path / "c", {path: b"".join(night.get(path, b"") for night in others) for path in files})
-        assert main(["audit", str(tmp_path / "c"), "--tables", str(tmp_path / "tables")]) == errors.INTERNAL
-    # nothing is new to the next run but what that one has left
-    assert main(["audit", str(tmp_path / "c"), "--tables", str(tmp_path / "tables")]) in (errors.CLEAN, errors.FINDINGS)
-    audit(tmp_path, tmp_path / "expected", {"c": files})
-    capsys.readouterr()
-    assert rows(spark, tmp_path / "tables") == rows(spark, tmp_path / "expected")
-
-
-def test_what_is_over_stays_as_it_was_told(spark, capsys, tmp_path):
-    files = whole("2.8.2-default/delete-topic-dead-broker")
-    # up to the end of the scenario: a broker was killed and is back
-    first = {
-        path: b"".join(text for stamp, text in records(content) if stamp < "2026-11-20 10:59:20")
-        for path, content in files.items()
-    }
-    told: list[dict[str, Any]] = []
-    for day in (None, 23, 25):
-        quiet = f"[2026-11-{day} 01:00:00,100] INFO [Controller id=1] Processing automatic preferred replica leader election (kafka.controller.KafkaController)\n"  # fmt: skip
-        audit(tmp_path, tmp_path / "tables", {"c": {"broker-1/controller.log": quiet.encode()} if day else first})
-        found = Store(spark, tmp_path / "tables").table("findings").collect()
-        told.append({row.title: row.asDict() for row in found if row.status == "resolved"})
-    capsys.readouterr()
-    assert "Broker down: broker 3" in told[0]
-    assert "The ISR of at least 3 partitions lacked its replica" in told[0]["Broker down: broker 3"]["detail"]
-    assert {title: told[2].get(title) for title in told[0]} == told[0]
-    # the logs showed long ago what they can show
-    details = {row.check_id: row.detail for row in found}
-    assert "no server.log" not in details["blind_spot"]
-    assert "no log of broker" not in details["blind_spot"]
