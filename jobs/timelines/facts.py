@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from jobs.timelines.events import Event, PartitionKey, with_next
 from jobs.timelines.incarnations import Lineage, Marker, folder_of, incarnation, incarnation_ends, lineages
-from jobs.timelines.kraft_facts import FOREVER, KRaftFacts, Span, kraft_facts, registration_signs
+from jobs.timelines.kraft_facts import FOREVER, KRaftFacts, Named, Span, kraft_facts, registration_signs
 from jobs.timelines.outages import RUNNING, WORKING, Outage, Sign, is_start, left_out, outages
 from jobs.timelines.settings import Setting, setting_of
 from jobs.timelines.summary import (
@@ -396,17 +396,17 @@ class ClusterFacts:
                 found.append((max(since, min(files[node])), until))
         return undated + found
 
-    def _topic_ids(self, numbers: Iterable[int]) -> dict[int, dict[str, list[str]]]:
-        """Incarnation -> topic -> its ids, the oldest first. A topic id belongs to the incarnation in which it is named last."""
+    def _topic_ids(self, numbers: Iterable[int]) -> dict[int, dict[str, dict[str, Named]]]:
+        """Incarnation -> topic -> its ids, with when they are named. A topic id belongs to the incarnation in which it is named last."""
         if self.kraft_since is None:
             return {}
-        found: dict[int, dict[str, list[str]]] = defaultdict(dict)
+        found: dict[int, dict[str, dict[str, Named]]] = defaultdict(dict)
         for topic, ids in self.summary.topic_ids.items():
-            for which, (first, last) in sorted(ids.items(), key=lambda one: (one[1][0] or 0, one[0])):
+            for which, (first, last) in ids.items():
                 if self.kraft_since < 0 or (last or 0) >= self.kraft_since:
                     number = self.of_name[0].number_at(first) if len(self.of_name) == 1 else None
                     for one in numbers if number is None else [number]:
-                        found[one].setdefault(topic, []).append(which)
+                        found[one].setdefault(topic, {})[which] = first, last
         return found
 
 

@@ -13,7 +13,7 @@ from zlib import crc32
 from jobs.timelines.events import Event, Ids, with_next, without
 from jobs.timelines.facts import IncarnationFacts
 from jobs.timelines.kraft_assignments import Change, Version, assign, lay_along, place
-from jobs.timelines.kraft_facts import FENCED, LEAVING, NEAR, ONLINE, UNREGISTERED, KRaftFacts, Standing
+from jobs.timelines.kraft_facts import FENCED, FOREVER, LEAVING, NEAR, ONLINE, UNREGISTERED, KRaftFacts, Standing
 from jobs.timelines.rows import Assigned, Final, Reassignment, Row, Rows, is_target, less_repeated, phase, reassignment
 
 REMOVED = "KRaftRemoved"
@@ -98,11 +98,17 @@ def shared_by(final: Final, newest: int, topic: str, facts: KRaftFacts) -> int:
 
 
 def _topic_id(history: History, topic: str, e: Event, facts: KRaftFacts) -> str:
-    """Follower lines and ISR updates name no topic id: it is what their broker named last, else any broker. Controllers may name old ones."""
+    """Follower lines and ISR updates name no topic id: it is what their broker named last, else any broker, else the first one that is not
+    gone. Controllers name old ones, and brokers that find their folders.
+    """
     ids = facts.topic_ids.get(topic) or [""]
-    if e.topic_id and e.event_type not in CONTROLLER_LINES:
+    gone = {which: facts.removed[which][0] or 0 for which in ids if which in facts.removed}
+    left = [which for which in ids if gone.get(which, FOREVER) >= (e.ts or 0)]
+    if e.topic_id in left and e.event_type not in CONTROLLER_LINES:
         history.named[e.node] = history.named[None] = e.topic_id
-    return e.topic_id or history.named.get(e.node) or history.named.get(None) or ids[0]
+    named = (history.named.get(node) for node in (e.node, None))
+    lately = (which for which in named if which and gone.get(which, FOREVER) + NEAR >= (e.ts or 0))
+    return e.topic_id or next(lately, (left or ids[-1:])[0])
 
 
 # ---------------------------------------------------------------------------------------- what lines assert

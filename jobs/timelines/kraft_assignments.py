@@ -101,11 +101,8 @@ def lay_along(versions: Sequence[Version], printed: Iterable[Change], base: int)
         now = {j for i, j in ways if agrees(v, changes[j]) and (u is None or follows(u, v, changes[i + 1 : j + 1]))}
         if v.replicas is not None:
             # what held at first is not known, but it was one assignment
-            others = [
-                may
-                for one, may in zip(versions, made, strict=False)
-                if one.replicas is not None and list(one.replicas) != list(v.replicas)
-            ]
+            held = NOT_KNOWN._replace(replicas=v.replicas)
+            others = [may for one, may in zip(versions, made, strict=False) if not agrees(one, held)]
             now -= {j for j in now if changes[j].replicas is None and any(j in may for may in others)}
         if not now:
             now = {max(before) + 1}

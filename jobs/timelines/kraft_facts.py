@@ -23,6 +23,8 @@ AT_ONCE = 1_000_000
 NEAR = 10_000_000
 FOREVER = 1 << 62
 Span = tuple[int, int]
+# the first and the last time stamp of lines that name something
+Named = tuple[int | None, int | None]
 
 
 class Standing(NamedTuple):
@@ -83,8 +85,8 @@ class KRaftFacts:
         return replays, clipped(self.active), [at for at in self.unexplained if at <= ts], self.without_elr, elr, clears
 
 
-def kraft_facts(events: Sequence[Event], topic_ids: Mapping[str, Sequence[str]]) -> KRaftFacts:
-    """events: the cluster events of one incarnation, in order. topic_ids: topic -> its topic ids, the oldest first."""
+def kraft_facts(events: Sequence[Event], topic_ids: Mapping[str, Mapping[str, Named]]) -> KRaftFacts:
+    """events: the cluster events of one incarnation, in order. topic_ids: topic -> its topic ids, and when they are named."""
     of_type: dict[str, list[Event]] = defaultdict(list)
     for e in events:
         of_type[e.event_type].append(e)
@@ -95,11 +97,13 @@ def kraft_facts(events: Sequence[Event], topic_ids: Mapping[str, Sequence[str]])
     majors = [int(e.kafka_version.split(".")[0]) for e in events if e.kafka_version and e.kafka_version.split(".")[0].isdecimal()]
     runs = [e for e in events if e.event_type in CONTROLLER_RUNS]
     told = REGISTRATION_REPLAYED | REGISTRATION_DECIDED | REGISTRATION_RECORDED
+    removed = {e.topic_id: (e.ts, e.record_id) for e in of_type["topic_removed"][::-1] if e.topic_id}
+    replays = _replays(runs)
     return KRaftFacts(
-        topic_ids=topic_ids,
+        topic_ids={topic: _oldest_first(ids, removed) for topic, ids in topic_ids.items()},
         names={which: topic for topic, ids in topic_ids.items() for which in ids},
-        removed={e.topic_id: (e.ts, e.record_id) for e in of_type["topic_removed"][::-1] if e.topic_id},
-        replays=_replays(runs),
+        removed=removed,
+        replays=replays,
         active=_active(runs),
         unexplained=_unexplained(of_type["reassignments_accepted"], of_type["assignment_changed"]),
         brokers=broker_registrations([e for e in events if e.event_type in told and e.broker is not None]),
@@ -109,6 +113,19 @@ def kraft_facts(events: Sequence[Event], topic_ids: Mapping[str, Sequence[str]])
         removals={which: e for which, e in removals.items() if e.event_type == "remove_topic_record"},
         snapshots={e.file: int(e.text) * 1000 for e in of_type["snapshot_header_record"] if e.text and e.text.isdecimal()},
     )
+
+
+def _oldest_first(ids: Mapping[str, Named], removed: Mapping[str, tuple[int | None, str]]) -> list[str]:
+    """The topic ids that a topic had one after the other: as lines begin to name them, but for one that is read late.
+
+    A starting controller, or a broker that finds its folder, names a topic that is gone. What is named still when it is gone came after it.
+    """
+    gone = {which: removed[which][0] or 0 if which in removed else FOREVER for which in ids}
+    found: list[str] = []
+    for which in sorted(ids, key=lambda one: (ids[one][0] or 0, one)):
+        later = (n for n, other in enumerate(found) if gone[which] < min(gone[other], ids[other][1] or 0))
+        found.insert(next(later, len(found)), which)
+    return found
 
 
 def _enables_elr(e: Event) -> bool:

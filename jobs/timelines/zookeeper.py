@@ -90,7 +90,7 @@ def fold(history: History, topic: str, events: Iterable[Event], facts: Incarnati
     """Continues a history, in place. events: of this partition alone. Where it `is_stale` then, all has to be read anew."""
     rows = Rows(history.final.steps, history.since_ts)
     for e in in_order_of_events(history, topic, events, facts):
-        if e.says == "happened" and e.from_state == "NonExistentPartition" and e.to_state == "NewPartition" and e.replica is None:
+        if _is_created(history.life, e):
             settle(history, build_rows(history, rows, facts), history.count, history.newest)
             history.life = Life()
         history.newest = max(history.newest, e.ts or 0)
@@ -101,6 +101,15 @@ def fold(history: History, topic: str, events: Iterable[Event], facts: Incarnati
         settle_up_to(history, current, facts)
     history.shared = _shared(history, topic, facts)
     return rows
+
+
+def _is_created(life: Life, e: Event) -> bool:
+    """Whether an event begins a life: the partition is created, or an assignment is written after its topic was deleted."""
+    if e.says != "happened" or e.replica is not None:
+        return False
+    is_gone = bool(life.marks) and life.marks[-1].what == "deleted"
+    is_written = e.is_present and e.replicas is not None and e.event_type not in ANNOUNCED
+    return (e.from_state, e.to_state) == ("NonExistentPartition", "NewPartition") or (is_gone and is_written)
 
 
 def in_order_of_events(history: History, topic: str, events: Iterable[Event], facts: IncarnationFacts) -> list[Event]:
