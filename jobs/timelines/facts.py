@@ -486,7 +486,8 @@ def affected(before: ClusterFacts | None, now: ClusterFacts) -> Affected:
     | older logs, so that a checkpoint that was known counts now;              |                                   |
     | who was deposed, what controllers replay, when they were active, ELR,    |                                   |
     | snapshots: as far as it is about the time that was known before          |                                   |
-    | topic ids, removal or deletion of a topic, its ELRs cleared              | its partitions                    |
+    | topic ids and since when they are named, removal or deletion of a topic, | its partitions                    |
+    | its ELRs cleared                                                         |                                   |
     | start or registration of a broker                                        | those with a replica on it        |
     """
     if before is None or _of_all(before, before.summary.newest) != _of_all(now, before.summary.newest, before):
@@ -497,8 +498,9 @@ def affected(before: ClusterFacts | None, now: ClusterFacts) -> Affected:
         then, since = before[number], now[number]
         topics |= _differing(then.deletions, since.deletions) | _differing(then.kraft.topic_ids, since.kraft.topic_ids)
         brokers |= _differing(then.starts, since.starts) | _differing(then.kraft.brokers, since.kraft.brokers)
-        gone = _differing(then.kraft.removed, since.kraft.removed) | _differing(then.kraft.removals, since.kraft.removals)
-        topics |= {since.kraft.names[which] for which in gone if which in since.kraft.names}
+        told = _differing(then.kraft.removed, since.kraft.removed) | _differing(then.kraft.removals, since.kraft.removals)
+        told |= _differing(then.kraft.named_since, since.kraft.named_since)
+        topics |= {since.kraft.names[which] for which in told if which in since.kraft.names}
         new_clears = [e for e in since.kraft.clears if e not in then.kraft.clears]
         topics |= {e.topic for e in new_clears if e.topic}
         if any(not e.topic for e in new_clears):

@@ -89,26 +89,28 @@ def fold(history: History, topic: str, events: Iterable[Event], facts: Incarnati
 
 def shared_by(final: Final, newest: int, topic: str, facts: KRaftFacts) -> int:
     """What tells whether the facts that final rows rest on are as they were."""
-    ids = [
-        which for which in facts.topic_ids.get(topic, ()) if which in facts.removed and (facts.removed[which][0] or 0) <= newest
-    ]
+    every = facts.topic_ids.get(topic, ())
+    ids = [which for which in every if which in facts.removed and (facts.removed[which][0] or 0) <= newest]
+    named = [at for at in map(facts.named_since.__getitem__, every) if at <= newest]
     until = -1 if final.last is None or final.is_foreign else final.last.ts or 0
     of_brokers = [s.record_id for broker in sorted(final.standing) for s in facts.brokers.get(broker, ()) if (s.ts or 0) < until]
-    return crc32(repr((ids, of_brokers)).encode())
+    return crc32(repr((ids, named, of_brokers)).encode())
 
 
 def _topic_id(history: History, topic: str, e: Event, facts: KRaftFacts) -> str:
-    """Follower lines and ISR updates name no topic id: it is what their broker named last, else any broker, else the first one that is not
-    gone. Controllers name old ones, and brokers that find their folders.
+    """Follower lines and ISR updates name no topic id: it is what their broker named last, else any broker, else the newest one that is
+    named by then and not gone, or named next. Controllers name old ones, and brokers that find their folders.
     """
     ids = facts.topic_ids.get(topic) or [""]
-    gone = {which: facts.removed[which][0] or 0 for which in ids if which in facts.removed}
-    left = [which for which in ids if gone.get(which, FOREVER) >= (e.ts or 0)]
+    ts, gone = e.ts or 0, {which: facts.removed[which][0] or 0 for which in ids if which in facts.removed}
+    left = [which for which in ids if gone.get(which, FOREVER) >= ts]
     if e.topic_id in left and e.event_type not in CONTROLLER_LINES:
         history.named[e.node] = history.named[None] = e.topic_id
-    named = (history.named.get(node) for node in (e.node, None))
-    lately = (which for which in named if which and gone.get(which, FOREVER) + NEAR >= (e.ts or 0))
-    return e.topic_id or next(lately, (left or ids[-1:])[0])
+    named = [which for node in (e.node, None) if (which := history.named.get(node))]
+    lately = [which for which in named if gone.get(which, FOREVER) + NEAR >= ts]
+    since = {which: facts.named_since.get(which, 0) for which in left or ids[-1:]}
+    known = [which for which, at in since.items() if at <= ts]
+    return e.topic_id or [*lately, *known[::-1], min(since, key=since.__getitem__)][0]
 
 
 # ---------------------------------------------------------------------------------------- what lines assert

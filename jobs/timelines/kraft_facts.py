@@ -40,7 +40,8 @@ class Standing(NamedTuple):
 class KRaftFacts:
     """Times are microseconds.
 
-    topic_ids: topic -> its topic ids, the oldest first. names: topic id -> topic. removed: topic id -> when that topic was, and the record.
+    topic_ids: topic -> its topic ids, the oldest first. names: topic id -> topic. named_since: topic id -> when a line first
+    names it. removed: topic id -> when that topic was, and the record.
     replays: node -> when its lines may be history, which a starting controller reads. active: when the log of the active controller is
     here. unexplained: when it accepted more reassignments than it printed. brokers: broker -> its registrations. without_elr: no Kafka
     knows eligible leader replicas (KIP-966); elr_since: when they were enabled. clears: records that clear ELRs. removals: records that
@@ -49,6 +50,7 @@ class KRaftFacts:
 
     topic_ids: Mapping[str, Sequence[str]] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
+    named_since: Mapping[str, int] = field(default_factory=dict)
     removed: Mapping[str, tuple[int | None, str]] = field(default_factory=dict)
     replays: Mapping[int | None, Sequence[Span]] = field(default_factory=dict)
     active: Sequence[Span] = ()
@@ -97,13 +99,12 @@ def kraft_facts(events: Sequence[Event], topic_ids: Mapping[str, Mapping[str, Na
     majors = [int(e.kafka_version.split(".")[0]) for e in events if e.kafka_version and e.kafka_version.split(".")[0].isdecimal()]
     runs = [e for e in events if e.event_type in CONTROLLER_RUNS]
     told = REGISTRATION_REPLAYED | REGISTRATION_DECIDED | REGISTRATION_RECORDED
-    removed = {e.topic_id: (e.ts, e.record_id) for e in of_type["topic_removed"][::-1] if e.topic_id}
-    replays = _replays(runs)
     return KRaftFacts(
-        topic_ids={topic: _oldest_first(ids, removed) for topic, ids in topic_ids.items()},
+        topic_ids={topic: _oldest_first(ids, of_type["topic_removed"]) for topic, ids in topic_ids.items()},
         names={which: topic for topic, ids in topic_ids.items() for which in ids},
-        removed=removed,
-        replays=replays,
+        named_since={which: first or 0 for ids in topic_ids.values() for which, (first, _) in ids.items()},
+        removed={e.topic_id: (e.ts, e.record_id) for e in of_type["topic_removed"][::-1] if e.topic_id},
+        replays=_replays(runs),
         active=_active(runs),
         unexplained=_unexplained(of_type["reassignments_accepted"], of_type["assignment_changed"]),
         brokers=broker_registrations([e for e in events if e.event_type in told and e.broker is not None]),
@@ -115,16 +116,26 @@ def kraft_facts(events: Sequence[Event], topic_ids: Mapping[str, Mapping[str, Na
     )
 
 
-def _oldest_first(ids: Mapping[str, Named], removed: Mapping[str, tuple[int | None, str]]) -> list[str]:
-    """The topic ids that a topic had one after the other: as lines begin to name them, but for one that is read late.
+def _oldest_first(ids: Mapping[str, Named], removals: Sequence[Event]) -> list[str]:
+    """The topic ids that a topic had one after the other: as lines begin to name them, but for those that are read late.
 
-    A starting controller, or a broker that finds its folder, names a topic that is gone. What is named still when it is gone came after it.
+    A starting controller, or a broker that finds its folder, names a topic that is gone. What is named still when that is gone came after it;
+    and of two that a controller reads the first one was first. removals: in order.
     """
-    gone = {which: removed[which][0] or 0 if which in removed else FOREVER for which in ids}
+    gone: dict[str, int] = {}
+    read: dict[int | None, dict[str, int]] = defaultdict(dict)
+    for n, e in enumerate(removals):
+        if e.topic_id is not None and e.topic_id in ids:
+            gone.setdefault(e.topic_id, e.ts or 0)
+            read[e.node][e.topic_id] = n
+
+    def was_before(one: str, other: str) -> bool:
+        is_read_first = any(places[one] < places[other] for places in read.values() if one in places and other in places)
+        return is_read_first or gone.get(one, FOREVER) < min(gone.get(other, FOREVER), ids[other][1] or 0)
+
     found: list[str] = []
     for which in sorted(ids, key=lambda one: (ids[one][0] or 0, one)):
-        later = (n for n, other in enumerate(found) if gone[which] < min(gone[other], ids[other][1] or 0))
-        found.insert(next(later, len(found)), which)
+        found.insert(next((n for n, other in enumerate(found) if was_before(which, other)), len(found)), which)
     return found
 
 
