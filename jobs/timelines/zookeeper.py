@@ -294,6 +294,9 @@ def _changes_in_order(life: Life, versions: Iterable[Version], assigned: Iterabl
     for (pos, _, kind, _, thing), after in with_next(changes):
         if kind == 1:
             znode = thing
+            if assignment.replicas is not None and not set(znode.isr or ()) <= set(assignment.replicas):
+                # the ISR is a part of the replicas: others were assigned, whose lines are not here
+                assignment = NOTHING_ASSIGNED
         elif isinstance(thing, Assigned):
             if is_target(thing, assignment) and not set(znode.isr or ()).isdisjoint(assignment.removing or ()):
                 # replicas leave the ISR before the assignment without them is written: their lines are not here
