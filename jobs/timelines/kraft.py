@@ -13,7 +13,7 @@ from zlib import crc32
 from jobs.timelines.events import Event, Ids, with_next, without
 from jobs.timelines.facts import IncarnationFacts
 from jobs.timelines.kraft_assignments import Change, Version, assign, lay_along, place
-from jobs.timelines.kraft_facts import FENCED, FOREVER, LEAVING, NEAR, ONLINE, UNREGISTERED, KRaftFacts, Standing
+from jobs.timelines.kraft_facts import FENCED, LEAVING, NEAR, ONLINE, UNREGISTERED, KRaftFacts, Standing
 from jobs.timelines.rows import Assigned, Final, Reassignment, Row, Rows, is_target, less_repeated, phase, reassignment
 
 REMOVED = "KRaftRemoved"
@@ -90,8 +90,8 @@ def fold(history: History, topic: str, events: Iterable[Event], facts: Incarnati
 def shared_by(final: Final, newest: int, topic: str, facts: KRaftFacts) -> int:
     """What tells whether the facts that final rows rest on are as they were."""
     every = facts.topic_ids.get(topic, ())
-    ids = [which for which in every if which in facts.removed and (facts.removed[which][0] or 0) <= newest]
-    named = [at for at in map(facts.named_since.__getitem__, every) if at <= newest]
+    ids = [which for which in every if facts.gone_at(which) <= newest]
+    named = [facts.named_since[which] for which in every if facts.named_since[which] <= newest]
     until = -1 if final.last is None or final.is_foreign else final.last.ts or 0
     of_brokers = [s.record_id for broker in sorted(final.standing) for s in facts.brokers.get(broker, ()) if (s.ts or 0) < until]
     return crc32(repr((ids, named, of_brokers)).encode())
@@ -101,16 +101,19 @@ def _topic_id(history: History, topic: str, e: Event, facts: KRaftFacts) -> str:
     """Follower lines and ISR updates name no topic id: it is what their broker named last, else any broker, else the newest one that is
     named by then and not gone, or named next. Controllers name old ones, and brokers that find their folders.
     """
-    ids = facts.topic_ids.get(topic) or [""]
-    ts, gone = e.ts or 0, {which: facts.removed[which][0] or 0 for which in ids if which in facts.removed}
-    left = [which for which in ids if gone.get(which, FOREVER) >= ts]
-    if e.topic_id in left and e.event_type not in CONTROLLER_LINES:
-        history.named[e.node] = history.named[None] = e.topic_id
-    named = [which for node in (e.node, None) if (which := history.named.get(node))]
-    lately = [which for which in named if gone.get(which, FOREVER) + NEAR >= ts]
-    since = {which: facts.named_since.get(which, 0) for which in left or ids[-1:]}
+    ids, ts = facts.topic_ids.get(topic) or [""], e.ts or 0
+    if e.topic_id:
+        if e.event_type not in CONTROLLER_LINES and facts.gone_at(e.topic_id) >= ts:
+            history.named[e.node] = history.named[None] = e.topic_id
+        return e.topic_id
+    if len(ids) == 1:
+        return ids[0]
+    for named in (history.named.get(e.node), history.named.get(None)):
+        if named and facts.gone_at(named) + NEAR >= ts:
+            return named
+    since = {which: facts.named_since[which] for which in ids if facts.gone_at(which) >= ts} or {ids[-1]: ts}
     known = [which for which, at in since.items() if at <= ts]
-    return e.topic_id or [*lately, *known[::-1], min(since, key=since.__getitem__)][0]
+    return known[-1] if known else min(since, key=since.__getitem__)
 
 
 # ---------------------------------------------------------------------------------------- what lines assert

@@ -62,6 +62,10 @@ class KRaftFacts:
     removals: Mapping[str, Event] = field(default_factory=dict)
     snapshots: Mapping[str, int] = field(default_factory=dict)
 
+    def gone_at(self, topic_id: str) -> int:
+        """When a topic was removed."""
+        return self.removed[topic_id][0] or 0 if topic_id in self.removed else FOREVER
+
     def is_replayed(self, e: Event) -> bool:
         """Whether a line may be history that a starting controller reads."""
         return any(since <= (e.ts or 0) < until for since, until in self.replays.get(e.node, ()))
@@ -99,8 +103,11 @@ def kraft_facts(events: Sequence[Event], topic_ids: Mapping[str, Mapping[str, Na
     majors = [int(e.kafka_version.split(".")[0]) for e in events if e.kafka_version and e.kafka_version.split(".")[0].isdecimal()]
     runs = [e for e in events if e.event_type in CONTROLLER_RUNS]
     told = REGISTRATION_REPLAYED | REGISTRATION_DECIDED | REGISTRATION_RECORDED
+    gone: dict[str, list[tuple[int, Event]]] = defaultdict(list)
+    for n, e in enumerate(of_type["topic_removed"]):
+        gone[e.topic_id or ""].append((n, e))
     return KRaftFacts(
-        topic_ids={topic: _oldest_first(ids, of_type["topic_removed"]) for topic, ids in topic_ids.items()},
+        topic_ids={topic: _oldest_first(ids, gone) for topic, ids in topic_ids.items()},
         names={which: topic for topic, ids in topic_ids.items() for which in ids},
         named_since={which: first or 0 for ids in topic_ids.values() for which, (first, _) in ids.items()},
         removed={e.topic_id: (e.ts, e.record_id) for e in of_type["topic_removed"][::-1] if e.topic_id},
@@ -116,26 +123,24 @@ def kraft_facts(events: Sequence[Event], topic_ids: Mapping[str, Mapping[str, Na
     )
 
 
-def _oldest_first(ids: Mapping[str, Named], removals: Sequence[Event]) -> list[str]:
+def _oldest_first(ids: Mapping[str, Named], removals: Mapping[str, Sequence[tuple[int, Event]]]) -> list[str]:
     """The topic ids that a topic had one after the other: as lines begin to name them, but for those that are read late.
 
     A starting controller, or a broker that finds its folder, names a topic that is gone. What is named still when that is gone came after it;
-    and of two that a controller reads the first one was first. removals: in order.
+    and of two that a controller reads the first one was first. removals: topic id -> place in order, and event.
     """
-    gone: dict[str, int] = {}
-    read: dict[int | None, dict[str, int]] = defaultdict(dict)
-    for n, e in enumerate(removals):
-        if e.topic_id is not None and e.topic_id in ids:
-            gone.setdefault(e.topic_id, e.ts or 0)
-            read[e.node][e.topic_id] = n
+    told = {which: removals.get(which, ()) for which in ids}
+    gone = {which: some[0][1].ts or 0 if some else FOREVER for which, some in told.items()}
+    named = {which: min(gone[which], last or 0) for which, (_, last) in ids.items()}
+    read = {which: {e.node: n for n, e in some} for which, some in told.items()}
 
     def was_before(one: str, other: str) -> bool:
-        is_read_first = any(places[one] < places[other] for places in read.values() if one in places and other in places)
-        return is_read_first or gone.get(one, FOREVER) < min(gone.get(other, FOREVER), ids[other][1] or 0)
+        return gone[one] < named[other] or any(read[one][node] < n for node, n in read[other].items() if node in read[one])
 
     found: list[str] = []
     for which in sorted(ids, key=lambda one: (ids[one][0] or 0, one)):
-        found.insert(next((n for n, other in enumerate(found) if was_before(which, other)), len(found)), which)
+        later = (n for n, other in enumerate(found) if was_before(which, other)) if told[which] else iter(())
+        found.insert(next(later, len(found)), which)
     return found
 
 
