@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from jobs.timelines.events import Event, PartitionKey, with_next
 from jobs.timelines.incarnations import Lineage, Marker, folder_of, incarnation, incarnation_ends, lineages
-from jobs.timelines.kraft_facts import FOREVER, KRaftFacts, Named, Span, kraft_facts, registration_signs
+from jobs.timelines.kraft_facts import FOREVER, KRaftFacts, Span, kraft_facts, registration_signs
 from jobs.timelines.outages import RUNNING, WORKING, Outage, Sign, is_start, left_out, outages
 from jobs.timelines.settings import Setting, setting_of
 from jobs.timelines.summary import (
@@ -24,6 +24,7 @@ from jobs.timelines.summary import (
     STATE_CHANGE_LOG,
     ZOOKEEPER_CONTROLLER,
     Line,
+    Named,
     Summary,
     begins_metadata_log,
     in_files,

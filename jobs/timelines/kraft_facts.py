@@ -11,7 +11,14 @@ from typing import NamedTuple
 from jobs.timelines.events import Event, with_next
 from jobs.timelines.outages import ABSENT, KNOWN, PRESENT, SERVED, SERVING, Sign
 from jobs.timelines.outages import FENCED as SAID_FENCED
-from jobs.timelines.summary import ACTING, CONTROLLER_RUNS, REGISTRATION_DECIDED, REGISTRATION_RECORDED, REGISTRATION_REPLAYED
+from jobs.timelines.summary import (
+    ACTING,
+    CONTROLLER_RUNS,
+    REGISTRATION_DECIDED,
+    REGISTRATION_RECORDED,
+    REGISTRATION_REPLAYED,
+    Named,
+)
 
 FENCED, ONLINE, LEAVING, UNREGISTERED = "KRaftFenced", "KRaftOnline", "KRaftControlledShutdown", "KRaftUnregistered"
 REGISTERED = ("broker_registration_replayed", "register_broker_record")
@@ -23,8 +30,6 @@ AT_ONCE = 1_000_000
 NEAR = 10_000_000
 FOREVER = 1 << 62
 Span = tuple[int, int]
-# the first and the last time stamp of lines that name something
-Named = tuple[int | None, int | None]
 
 
 class Standing(NamedTuple):
@@ -105,12 +110,13 @@ def kraft_facts(events: Sequence[Event], topic_ids: Mapping[str, Mapping[str, Na
     told = REGISTRATION_REPLAYED | REGISTRATION_DECIDED | REGISTRATION_RECORDED
     gone: dict[str, list[tuple[int, Event]]] = defaultdict(list)
     for n, e in enumerate(of_type["topic_removed"]):
-        gone[e.topic_id or ""].append((n, e))
+        if e.topic_id:
+            gone[e.topic_id].append((n, e))
     return KRaftFacts(
         topic_ids={topic: _oldest_first(ids, gone) for topic, ids in topic_ids.items()},
         names={which: topic for topic, ids in topic_ids.items() for which in ids},
         named_since={which: first or 0 for ids in topic_ids.values() for which, (first, _) in ids.items()},
-        removed={e.topic_id: (e.ts, e.record_id) for e in of_type["topic_removed"][::-1] if e.topic_id},
+        removed={which: (e.ts, e.record_id) for which, ((_, e), *_) in gone.items()},
         replays=_replays(runs),
         active=_active(runs),
         unexplained=_unexplained(of_type["reassignments_accepted"], of_type["assignment_changed"]),

@@ -144,6 +144,8 @@ class Line(NamedTuple):
 Term = tuple[int, int | None]
 # when and in which record
 Mention = tuple[int, str]
+# the first and the last time stamp of lines that name something
+Named = tuple[int | None, int | None]
 # place -> hour since 1970 -> the first and the last mention
 Hours = dict[Place, dict[int, tuple[Mention, Mention]]]
 
@@ -179,7 +181,7 @@ class Summary:
     terms: dict[Term, dict[int, Line]] = field(default_factory=dict)
     from_memory: dict[Term, list[int]] = field(default_factory=dict)
     sent: dict[Term, dict[Place, Mention]] = field(default_factory=dict)
-    topic_ids: dict[str, dict[str, tuple[int | None, int | None]]] = field(default_factory=dict)
+    topic_ids: dict[str, dict[str, Named]] = field(default_factory=dict)
     worked: Hours = field(default_factory=dict)
     spoke: Hours = field(default_factory=dict)
     led: Hours = field(default_factory=dict)
@@ -439,5 +441,5 @@ def _joined(one: FileSpan, other: FileSpan) -> FileSpan:
     return FileSpan(_earlier(one.first, other.first), _later(one.last, other.last), one.logs | other.logs)
 
 
-def _named_from_to(one: tuple[int | None, int | None], other: tuple[int | None, int | None]) -> tuple[int | None, int | None]:
+def _named_from_to(one: Named, other: Named) -> Named:
     return _earlier(one[0], other[0]), _later(one[1], other[1])

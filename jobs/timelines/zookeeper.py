@@ -108,8 +108,13 @@ def _is_created(life: Life, e: Event) -> bool:
     if e.says != "happened" or e.replica is not None:
         return False
     is_gone = bool(life.marks) and life.marks[-1].what == "deleted"
-    is_written = e.is_present and e.replicas is not None and e.event_type not in ANNOUNCED
-    return (e.from_state, e.to_state) == ("NonExistentPartition", "NewPartition") or (is_gone and is_written)
+    is_assigned = e.is_present and e.replicas is not None and _is_written(e)
+    return (e.from_state, e.to_state) == ("NonExistentPartition", "NewPartition") or (is_gone and is_assigned)
+
+
+def _is_written(e: Event) -> bool:
+    """Whether an assignment is, and not asked for or announced."""
+    return e.says == "happened" and e.event_type not in ANNOUNCED
 
 
 def in_order_of_events(history: History, topic: str, events: Iterable[Event], facts: IncarnationFacts) -> list[Event]:
@@ -221,7 +226,7 @@ def _add_assignment(life: Life, here: tuple[int, int | None, str], e: Event) -> 
     Up to 2.3 RS alone is written: AR is the target less the replicas before, RR these less the target; RS equal to the target ends it.
     """
     assert e.replicas is not None
-    is_written = e.says == "happened" and e.event_type not in ANNOUNCED
+    is_written = _is_written(e)
     if not is_written and e.event_type not in ANNOUNCED:
         add_request(life.requested, e)
         return
