@@ -7,7 +7,7 @@ import json
 import pickle
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -57,15 +57,28 @@ def records(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
         yield begun[0], "\n".join(begun[1])
 
 
-def early(text: str, until: str) -> str:
-    """What a file held at a moment. until: as its time stamps are printed."""
-    kept, keep = [], True
-    for line in text.splitlines(keepends=True):
-        if line.startswith("[20"):
-            keep = line[1:24] < until
-        if keep:
-            kept.append(line)
-    return "".join(kept)
+def write_early(recording: Path, folder: Path, until: str) -> None:
+    """Writes what the logs of a recording of brokers held at a moment. until: as time stamps are printed."""
+    for log in recording.glob("broker-*/*.log"):
+        kept, keep = [], True
+        for line in log.read_text("utf-8").splitlines(keepends=True):
+            if line.startswith("[20"):
+                keep = line[1:24] < until
+            if keep:
+                kept.append(line)
+        target = folder / log.parent.name / log.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text("".join(kept), "utf-8")
+
+
+def configuration(path: Path, clusters: Mapping[str, Path | str | Sequence[Path]]) -> Path:
+    """Writes an audit.toml of clusters, each with where its logs are, and gives its path."""
+    blocks = []
+    for name, logs in clusters.items():
+        listed = [str(one) for one in ([logs] if isinstance(logs, Path | str) else logs)]
+        blocks.append(f"[[cluster]]\nname = {json.dumps(name)}\nlogs = {json.dumps(listed)}\n")
+    path.write_text("\n".join(blocks), "utf-8")
+    return path
 
 
 def broker_is_back(recording: Path) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 import standins
-from logs import broker_is_back, early
+from logs import broker_is_back, write_early
 from standins import answer
 from test_alerts import PAGERDUTY, SLACK
 
@@ -38,10 +38,9 @@ SLACK_PATH = "/services/T0000/B0000/aVerySecretPart"
 
 def write_logs(folder: Path, until: str = "9999") -> None:
     """The recording up to a moment, with a move that no Kafka makes."""
-    for log in RECORDING.glob("broker-*/*.log"):
-        target = folder / log.parent.name / log.name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(early(log.read_text(), until) + (ILLEGAL if str(log).endswith("broker-1/state-change.log") else ""))
+    write_early(RECORDING, folder, until)
+    with (folder / "broker-1" / "state-change.log").open("a") as log:
+        log.write(ILLEGAL)
 
 
 def of_alertmanager(url: str | None) -> list[dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import truth
+from logs import configuration
 
 from jobs import errors
 from jobs.nightly_audit import main
@@ -51,14 +51,12 @@ def audited(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pa
     alter(folder / ALTERED / "node-1" / "state-change.log")
     logs = {
         TEXT: sorted(SAMPLE.glob("node-*")),
-        METADATA: [SAMPLE / "metadata-log.txt"],
-        BOTH: [SAMPLE],
-        ALTERED: [folder / ALTERED],
+        METADATA: SAMPLE / "metadata-log.txt",
+        BOTH: SAMPLE,
+        ALTERED: folder / ALTERED,
     }
-    blocks = [f"[[cluster]]\nname = '{name}'\nlogs = {json.dumps([str(one) for one in given])}\n" for name, given in logs.items()]
-    (folder / "audit.toml").write_text("".join(blocks), "utf-8")
-    tables = folder / "tables"
-    assert main(["audit", "--config", str(folder / "audit.toml"), "--tables", str(tables)]) == errors.CLEAN
+    config, tables = configuration(folder / "audit.toml", logs), folder / "tables"
+    assert main(["audit", "--config", str(config), "--tables", str(tables)]) == errors.CLEAN
     return tables
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from logs import configuration
 from pyspark.sql import DataFrame
 from test_hostile import CUTS, WITH_TRACE
 
@@ -207,13 +208,10 @@ def deliver(folder: Path, files: Files) -> None:
 
 def audit(root: Path, tables: Path, delivered: dict[str, Files]) -> int:
     """The exit code of one run over all clusters that something was delivered for."""
-    blocks = []
-    for name, files in delivered.items():
-        if files:
-            deliver(root / name, files)
-            blocks.append(f"[[cluster]]\nname = {json.dumps(name)}\nlogs = [{json.dumps(str(root / name))}]\n")
-    config = root / "audit.toml"
-    config.write_text("\n".join(blocks))
+    some = {name: files for name, files in delivered.items() if files}
+    for name, files in some.items():
+        deliver(root / name, files)
+    config = configuration(root / "audit.toml", {name: root / name for name in some})
     return main(["audit", "--config", str(config), "--tables", str(tables)])
 
 
