@@ -82,6 +82,8 @@ def test_every_scenario_can_be_run():
         ("nodes = [1]\n[[step]]\ndo = 'dance'", "do is 'dance'; known are create"),
         ("nodes = [1]\n[[step]]\ndo = 'kill'", "node is missing"),
         ("nodes = [1]\n[[step]]\ndo = 'kill'\nnode = 2", "there is no node 2"),
+        ("nodes = [1]\n[[step]]\ndo = 'kill'\nnode = 'all'", "there is no node all"),
+        ("nodes = [1]\ncontrollers = ['x']", "controllers must be a list"),
         ("nodes = [1]\n[[step]]\ndo = 'describe'\nnow = 1", "unknown key 'now'"),
     ],
 )
@@ -95,7 +97,7 @@ def test_wrong_versions_and_scenarios_are_one_sentence(tmp_path, capsys):
     for version, scenario, said in [
         ("4", "reassign", "no Kafka version"),
         ("2.8.2", "reassign", "no kraft mode"),
-        ("4.3.0", "x", "there is reassign"),
+        ("4.3.0", "x", "there is controllers-killed, "),
     ]:
         assert main(["--kafka", version, "--scenario", scenario, "--into", str(tmp_path)]) == 2
         shown = capsys.readouterr().err

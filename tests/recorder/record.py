@@ -2,9 +2,11 @@
 
     python tests/recorder/record.py --kafka 4.3.0 --scenario reassign --into recordings
 
-A scenario is a TOML file: nodes (ids; in KRaft each broker and controller) and steps, each with `do`:
-create (topic, assignment or partitions and replication_factor, config) · fill (topic, records) · reassign (plan, throttle, cancel) ·
-delete (topic) · elect (type, topic) · kill, stop, start (node) · wait (until = "reassigned" or "in sync") · describe · sleep (seconds)
+A scenario is a TOML file: nodes (ids of brokers), controllers (ids of nodes that are KRaft controllers alone; without them each broker is one, too)
+and steps, each with `do`:
+create (topic, assignment or partitions and replication_factor, config) · expand (topic, partitions) · fill (topic, records) · delete (topic) ·
+reassign (plan, throttle, cancel) · elect (type, topic) · kill, stop (node = "controller": the active one) · start (node = "all": that have ended) ·
+wait (until = "reassigned" or "in sync") · describe · sleep (seconds)
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ STARTED_WITHIN, WAITED_FOR = 120, 120  # seconds, on a busy machine
 # step -> keys that it must have, keys that it may have
 STEPS: dict[str, tuple[set[str], set[str]]] = {
     "create": ({"topic"}, {"assignment", "partitions", "replication_factor", "config"}),
+    "expand": ({"topic", "partitions"}, set()),
     "fill": ({"topic", "records"}, set()),
     "reassign": ({"plan"}, {"throttle", "cancel"}),
     "delete": ({"topic"}, set()),
@@ -52,9 +55,11 @@ STEPS: dict[str, tuple[set[str], set[str]]] = {
     "describe": (set(), set()),
     "sleep": ({"seconds"}, set()),
 }
-KRAFT = """process.roles=broker,controller
+# step -> what stands for no node in particular
+ANY_NODE = {"kill": "controller", "stop": "controller", "start": "all"}
+KRAFT = """process.roles={roles}
 node.id={node}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{quorum_port}
+listeners={listeners}
 controller.listener.names=CONTROLLER
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 inter.broker.listener.name=PLAINTEXT
@@ -64,11 +69,11 @@ broker.heartbeat.interval.ms=1500
 """
 ZOOKEEPER = """broker.id={node}
 listeners=PLAINTEXT://127.0.0.1:{port}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
 zookeeper.connect=127.0.0.1:{zookeeper_port}
 zookeeper.session.timeout.ms=6000
 """
-PROPERTIES = """advertised.listeners=PLAINTEXT://127.0.0.1:{port}
-log.dirs={data}
+PROPERTIES = """log.dirs={data}
 num.network.threads=2
 num.io.threads=2
 offsets.topic.replication.factor=2
@@ -101,9 +106,11 @@ def scenario_of(path: Path) -> dict[str, Any]:
         raise RecorderError(f"There is no scenario {path.stem}; there is {known}") from None
     except tomllib.TOMLDecodeError as error:
         raise RecorderError(f"{path}: {error}") from None
-    nodes = content.get("nodes")
-    if not isinstance(nodes, list) or not 1 <= len(nodes) <= 6 or not all(type(node) is int for node in nodes):
-        raise RecorderError(f"{path}: nodes must be a list of one to six ids")
+    nodes, controllers = content.get("nodes"), content.get("controllers", [])
+    for name, ids in (("nodes", nodes), ("controllers", controllers)):
+        least = 1 if name == "nodes" else 0
+        if not isinstance(ids, list) or not least <= len(ids) <= 6 or not all(type(node) is int for node in ids):
+            raise RecorderError(f"{path}: {name} must be a list of one to six ids")
     for number, step in enumerate(content.get("step", []), 1):
         needed, allowed = STEPS.get(step.get("do"), (None, None))
         if needed is None or allowed is None:
@@ -112,7 +119,7 @@ def scenario_of(path: Path) -> dict[str, Any]:
             raise RecorderError(f"{path}: step {number} ({step['do']}): {min(missing)} is missing")
         if unknown := step.keys() - needed - allowed - {"do"}:
             raise RecorderError(f"{path}: step {number} ({step['do']}): unknown key {min(unknown)!r}")
-        if "node" in step and step["node"] not in nodes:
+        if "node" in step and step["node"] not in [*nodes, *controllers, ANY_NODE[step["do"]]]:
             raise RecorderError(f"{path}: step {number} ({step['do']}): there is no node {step['node']}")
     return content
 
@@ -173,16 +180,21 @@ def listens(port: int) -> bool:
 
 
 class Cluster:
-    """Nodes of KRaft on loopback, their tools, and what was done to them. As a context manager: no node outlives it."""
+    """Nodes of KRaft on loopback, their tools, and what was done to them. As a context manager: no node outlives it.
+
+    ports: of brokers. quorum: of controllers. Without controllers of their own brokers are also these.
+    """
 
     mode = "kraft"
 
-    def __init__(self, version: str, level: str, nodes: Sequence[int], recording: Path, work: Path) -> None:
+    def __init__(self, version: str, level: str, scenario: dict[str, Any], recording: Path, work: Path) -> None:
         self.version, self.level, self.recording, self.work = version, level, recording, work
         self.jars = fetch(version)
-        ports = free_ports(2 * len(nodes))
-        self.ports = dict(zip(nodes, ports[: len(nodes)], strict=True))
-        self.quorum = dict(zip(nodes, ports[len(nodes) :], strict=True))
+        brokers = scenario["nodes"]
+        voters = scenario.get("controllers") or brokers
+        ports = free_ports(len(brokers) + len(voters))
+        self.ports = dict(zip(brokers, ports[: len(brokers)], strict=True))
+        self.quorum = dict(zip(voters, ports[len(brokers) :], strict=True))
         self.running: dict[int, subprocess.Popen[bytes]] = {}
         self.outputs = 0
 
@@ -216,28 +228,45 @@ class Cluster:
         except subprocess.TimeoutExpired:
             raise RecorderError(f"{simple_name} {' '.join(arguments)} did not end within {timeout:.0f} s") from None
         if done.returncode:
-            raise RecorderError(f"{simple_name} {' '.join(arguments)} failed: {(done.stdout + done.stderr).strip()[-400:]}")
+            said = done.stderr.strip()[-400:] + done.stdout.strip()[-400:]
+            raise RecorderError(f"{simple_name} {' '.join(arguments)} failed: {said}")
         return done.stdout
 
     @property
     def bootstrap(self) -> str:
-        """Of the nodes that run."""
-        return ",".join(f"127.0.0.1:{self.ports[node]}" for node in self.running)
+        """Of the brokers that run."""
+        return ",".join(f"127.0.0.1:{port}" for node, port in self.ports.items() if node in self.running)
+
+    @property
+    def nodes(self) -> list[int]:
+        """Brokers first."""
+        return list(self.ports | self.quorum)
+
+    def active_controller(self) -> int:
+        """The node that leads the quorum."""
+        told = self.tool("MetadataQuorumCommand", "--bootstrap-server", self.bootstrap, "describe", "--status")
+        return int(re.findall(r"LeaderId:\s+(\d+)", told)[0])
 
     def format(self) -> None:
         """Writes configurations and formats the nodes' folders."""
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        self.note("format", nodes=list(self.ports), cluster_id=cluster_id, voters=list(self.ports), brokers=list(self.ports))
+        self.note("format", nodes=self.nodes, cluster_id=cluster_id, voters=list(self.quorum), brokers=list(self.ports))
         voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in self.quorum.items())
-        for node in self.ports:
-            configured = self.configure(node, KRAFT, quorum_port=self.quorum[node], voters=voters)
+        for node in self.nodes:
+            listeners = {
+                "broker": f"PLAINTEXT://127.0.0.1:{self.ports.get(node)}",
+                "controller": f"CONTROLLER://127.0.0.1:{self.quorum.get(node)}",
+            }
+            roles = [role for role, ids in (("broker", self.ports), ("controller", self.quorum)) if node in ids]
+            heard = ",".join(listeners[role] for role in roles)
+            configured = self.configure(node, KRAFT, roles=",".join(roles), listeners=heard, voters=voters)
             self.tool("StorageTool", "format", "-t", cluster_id, "-c", str(configured))
 
     def configure(self, node: int, text: str, **values: Any) -> Path:
         """Writes the configuration of a node."""
         (self.recording / f"node-{node}").mkdir()
         file = self.work / f"node-{node}.properties"
-        values |= {"node": node, "port": self.ports[node], "data": self.work / f"data-{node}"}
+        values |= {"node": node, "port": self.ports.get(node), "data": self.work / f"data-{node}"}
         file.write_text((text + PROPERTIES).format(**values), "utf-8")
         return file
 
@@ -258,7 +287,7 @@ class Cluster:
     def _accepts(self, node: int) -> bool:
         if self.running[node].poll() is not None:
             raise RecorderError(f"Node {node} has ended: {(self.work / f'node-{node}.out').read_text('utf-8', 'replace')[-400:]}")
-        return listens(self.ports[node])
+        return listens((self.quorum | self.ports)[node])
 
     def _until(self, what: str, holds: Any, seconds: float) -> None:
         deadline = time.monotonic() + seconds
@@ -300,6 +329,12 @@ class Cluster:
         overrides = [part for name, value in (config or {}).items() for part in ("--config", f"{name}={value}")]
         self.note("create topic", topic=topic, config=config or {}, **how)
         self.tool("TopicCommand", "--bootstrap-server", self.bootstrap, "--create", "--topic", topic, *where, *overrides)
+
+    def expand(self, topic: str, partitions: int) -> None:
+        """More partitions."""
+        self.note("alter partitions", topic=topic, partitions=partitions)
+        wanted = ["--topic", topic, "--partitions", str(partitions)]
+        self.tool("TopicCommand", "--bootstrap-server", self.bootstrap, "--alter", *wanted)
 
     def fill(self, topic: str, records: int) -> None:
         """Records of 1,000 bytes, acknowledged by the leader."""
@@ -364,9 +399,11 @@ class Cluster:
         what = {name: value for name, value in step.items() if name != "do"}
         kind = step["do"]
         if kind in ("kill", "stop"):
-            self.end(signal.SIGKILL if kind == "kill" else signal.SIGTERM, what["node"])
+            node = self.active_controller() if what["node"] == ANY_NODE[kind] else what["node"]
+            self.end(signal.SIGKILL if kind == "kill" else signal.SIGTERM, node)
         elif kind == "start":
-            self.start(what["node"])
+            ended = [node for node in self.nodes if node not in self.running]
+            self.start(*(ended if what["node"] == ANY_NODE[kind] else [what["node"]]))
         elif kind == "sleep":
             self.note("wait", seconds=what["seconds"])
             time.sleep(what["seconds"])
@@ -375,7 +412,7 @@ class Cluster:
 
     def dump(self) -> None:
         """The metadata log of the voter that has the longest, as text, as records, and as partitions."""
-        logs = [path for node in self.ports for path in (self.work / f"data-{node}").glob("__cluster_metadata-0/*.log")]
+        logs = [path for node in self.quorum for path in (self.work / f"data-{node}").glob("__cluster_metadata-0/*.log")]
         longest = max(logs, key=lambda path: path.stat().st_size)
         text = self.tool("DumpLogSegments", "--cluster-metadata-decoder", "--files", str(longest))
         (self.recording / "metadata-log.txt").write_text(text, "utf-8")
@@ -386,12 +423,12 @@ class Cluster:
 
 
 class ZooKeeperCluster(Cluster):
-    """Brokers and one ZooKeeper, whose transaction log is the truth."""
+    """Brokers and one ZooKeeper, whose transaction log is the truth. Each broker is a controller, whatever the scenario says."""
 
     mode = "zookeeper"
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def __init__(self, version: str, level: str, scenario: dict[str, Any], recording: Path, work: Path) -> None:
+        super().__init__(version, level, scenario | {"controllers": []}, recording, work)
         (self.port,) = free_ports(1)
         self.data = self.work / "zookeeper"
         self.zookeeper: subprocess.Popen[bytes] | None = None
@@ -404,20 +441,29 @@ class ZooKeeperCluster(Cluster):
 
     def format(self) -> None:
         """Starts ZooKeeper, and writes the brokers' configurations."""
-        self.note("format", nodes=list(self.ports), brokers=list(self.ports))
+        self.note("format", nodes=self.nodes, brokers=list(self.ports))
         config = self.work / "zookeeper.properties"
         config.write_text(ZOOKEEPER_SERVER.format(data=self.data, port=self.port), "utf-8")
         out = (self.work / "zookeeper.out").open("ab")
         command = self.java("org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config))
         self.zookeeper = subprocess.Popen(command, stdout=out, stderr=out, cwd=self.work)
         self._until("ZooKeeper runs", lambda: listens(self.port), STARTED_WITHIN)
-        for node in self.ports:
+        for node in self.nodes:
             self.configure(node, ZOOKEEPER, zookeeper_port=self.port)
+
+    def active_controller(self) -> int:
+        """The broker that wrote /controller last."""
+        written = [row for row in self.transactions() if row.get("path") == "/controller" and row["op"] == "create"]
+        return int(written[-1]["value"]["brokerid"])
+
+    def transactions(self) -> list[dict[str, Any]]:
+        """All that was written till now."""
+        files = sorted(self.data.glob("version-2/log.*"), key=lambda path: int(path.suffix[1:], 16))
+        return list(zookeeper_log.writes(b"".join(path.read_bytes() for path in files)))
 
     def dump(self) -> None:
         """The transaction log."""
-        files = sorted(self.data.glob("version-2/log.*"), key=lambda path: int(path.suffix[1:], 16))
-        rows = zookeeper_log.writes(b"".join(path.read_bytes() for path in files))
+        rows = self.transactions()
         (self.recording / "truth-txn.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
         self.note("dumped ZooKeeper's transaction log", file="truth-txn.jsonl")
 
@@ -441,13 +487,15 @@ def record(version: str, mode: str, scenario: str, level: str, into: Path) -> Pa
     (recording / "recording.json").write_text(json.dumps(described, indent=1) + "\n", "utf-8")
     with (
         tempfile.TemporaryDirectory(prefix="kafka-recorder-") as work,
-        nodes(version, level, content["nodes"], recording, Path(work)) as cluster,
+        nodes(version, level, content, recording, Path(work)) as cluster,
     ):
         cluster.format()
-        cluster.start(*content["nodes"])
+        cluster.start(*cluster.nodes)
         for step in content.get("step", []):
             cluster.do(step)
-        cluster.end(signal.SIGTERM, *cluster.running)
+        for role in (cluster.ports, cluster.quorum):
+            if left := [node for node in role if node in cluster.running]:
+                cluster.end(signal.SIGTERM, *left)
         cluster.dump()
     for log in recording.glob("node-*/*.log"):
         if not log.stat().st_size:
