@@ -130,6 +130,7 @@ def add_event(history: History, life: Life, e: Event, facts: KRaftFacts) -> None
     is_difference, altered_by = e.event_type in DIFFERENCES, e.node if e.event_type == "isr_updated" else None
     said = leader, e.leader_epoch, *lists, is_difference
     version = Version(history.count, e.ts, e.record_id, e.partition_epoch, *said, altered_by=altered_by)
+    version.is_read = e.event_type in CONTROLLER_LINES and facts.is_replayed(e)
     if e.partition_epoch is None:
         life.loose.append(version)
     elif e.partition_epoch < life.base:
@@ -140,6 +141,7 @@ def add_event(history: History, life: Life, e: Event, facts: KRaftFacts) -> None
         life.versions[e.partition_epoch].learn(version)
         life.versions[e.partition_epoch].is_difference |= version.is_difference
         life.versions[e.partition_epoch].learn(version, ("altered_by",))
+        life.versions[e.partition_epoch].is_read &= version.is_read
     if e.event_type == "partition_registered":
         # the node prints next what was changed since
         values = e.replicas, e.adding_replicas, e.removing_replicas

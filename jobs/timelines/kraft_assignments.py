@@ -20,6 +20,7 @@ VALUES = ("leader", "leader_epoch", "isr", "replicas", "adding", "removing")
 class Version:
     """What lines say of one partition epoch or, without one, of a moment. is_difference: what no line says is as it was in the epoch before.
     made: how many of the printed changes of the assignment were made by then, where that is certain. altered_by: the leader that altered the ISR and nothing else.
+    is_read: only controllers that start tell of it, which read what was before.
     """
 
     pos: int
@@ -36,6 +37,7 @@ class Version:
     inferred: bool = False
     made: int | None = None
     altered_by: int | None = None
+    is_read: bool = False
 
     def copy(self) -> "Version":
         """The same, to be changed."""
@@ -135,10 +137,11 @@ def _with_what_they_leave(printed: Iterable[Change], base: Version | None) -> li
 
 
 def agrees(v: Version, held: Change) -> bool:
-    """Whether an assignment may have held in a version. The ISR is a part of the replicas (Replicas.validateIsr)."""
+    """Whether an assignment may have held in a version. The ISR is a part of the replicas (Replicas.validateIsr), and so is the leader."""
     if held.replicas is not None:
         other_replicas = v.replicas is not None and list(v.replicas) != list(held.replicas)
-        if other_replicas or not set(v.isr or ()) <= set(held.replicas):
+        in_charge = set() if v.leader is None or v.leader < 0 else {v.leader}
+        if other_replicas or not in_charge.union(v.isr or ()) <= set(held.replicas):
             return False
     return all(a is None or b is None or set(a) == set(b) for a, b in ((v.adding, held.adding), (v.removing, held.removing)))
 
@@ -224,10 +227,11 @@ def may_hide(u: Version, v: Version, held: Change, facts: KRaftFacts) -> bool:
     (ReplicationControlManager.replay, PartitionChangeBuilder). Such a record raises the leader epoch if a replica leaves; it elects another
     leader only in the place of one that leaves.
     """
-    if v.is_difference or facts.nothing_unexplained(u.ts, v.ts):
+    since = None if u.is_read else u.ts
+    if v.is_difference or facts.nothing_unexplained(since, v.ts):
         return False
     if held.is_moving or _records(u, v) > 1:
-        return not (held.is_moving and facts.hears_controller(u.ts, v.ts))
+        return not (held.is_moving and facts.hears_controller(since, v.ts))
     if u.leader_epoch == v.leader_epoch:
         return u.isr is None or v.isr is None or same_set(u.isr, v.isr)
     stays = v.isr is not None and (same_set(v.isr, held.replicas) or (u.leader != v.leader and u.leader in v.isr))
