@@ -68,16 +68,23 @@ class IncarnationFacts:
         """
         if not is_from_memory(e):
             return False
-        epoch = e.controller_epoch
-        if epoch is None:
-            # some lines name no epoch: it is that in which the node was elected last
-            epoch = max((own for own, node, at in self.elected if node == e.node and at <= (e.ts or 0)), default=None)
+        epoch = self.controller_epoch_of(e)
         since = None if epoch is None else self.deposed.get(epoch)
         return since is not None and (e.ts or 0) > since
 
-    def hears_controller(self, ts: int | None) -> bool:
-        """Whether the controller.log of the ZooKeeper controller in charge is here."""
-        return any(since <= (ts or 0) < until for since, until in self.heard)
+    def controller_epoch_of(self, e: Event) -> int | None:
+        """In which a controller prints a line. Some name none: it is that in which the node was elected last."""
+        if e.controller_epoch is not None:
+            return e.controller_epoch
+        return max((own for own, node, at in self.elected if node == e.node and at <= (e.ts or 0)), default=None)
+
+    def hears_controller(self, since: int | None, until: int | None) -> bool:
+        """Whether the controller.log of the ZooKeeper controller in charge is here, all the time between two moments."""
+        heard_until = since or 0
+        for begun, ended in self.heard:
+            if begun <= heard_until < ended:
+                heard_until = ended
+        return heard_until > max(since or 0, until or 0)
 
     def is_of_kraft(self, e: Event) -> bool:
         """Whether an event is of a time when KRaft controllers run the cluster."""
@@ -389,10 +396,13 @@ class ClusterFacts:
             for (folder, node), (ts, _) in places.items():
                 if incarnation(self.of_name, f"{folder}/", node, ts) == number:
                     begun[term] = min(begun.get(term, ts), ts)
-        terms = [(epoch, ts, node) for (epoch, node), ts in begun.items()]
+        terms: dict[int, tuple[int, int | None]] = {}
+        for (epoch, node), ts in sorted(begun.items(), key=lambda one: (one[0][0], one[1])):
+            # of a migrated cluster the quorum may elect in an epoch that a ZooKeeper controller had
+            terms.setdefault(epoch, (ts, node))
         found = []
-        for n, ((_, ts, node), after) in enumerate(with_next(sorted(terms))):
-            since, until = ts if n else -1, end if after is None else after[1]
+        for n, ((ts, node), after) in enumerate(with_next(terms.values())):
+            since, until = ts if n else -1, end if after is None else after[0]
             if node in files and max(since, min(files[node])) < until:
                 found.append((max(since, min(files[node])), until))
         return undated + found

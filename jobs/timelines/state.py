@@ -51,6 +51,8 @@ def of_zookeeper(h: zookeeper.History) -> Plain:
         list(life.printed_values),
         sorted(life.gaps),
         life.leader_epoch,
+        life.told,
+        life.topic_id,
     ]
     asserted = [versions, life.proposed, life.assigned, life.marks, life.replica_states, more]
     return [h.newest, h.count, h.is_first, h.since, asserted, of_final(h.final), sorted(h.brokers), h.shared, h.since_ts]
@@ -65,7 +67,7 @@ def zookeeper_of(held: Plain) -> zookeeper.History:
         assigned,
         marks,
         replica_states,
-        (requested, is_written, target, created_with, at_rest, values, gaps, leader_epoch),
+        (requested, is_written, target, created_with, at_rest, values, gaps, leader_epoch, told, topic_id),
     ) = asserted
     made = [ZnodeVersion(*v) for v in versions]
     for version in made:
@@ -85,6 +87,8 @@ def zookeeper_of(held: Plain) -> zookeeper.History:
         {(leader, epoch, tuple(isr)) for leader, epoch, isr in values},
         set(gaps),
         leader_epoch,
+        tuple(told),
+        topic_id,
     )
     return zookeeper.History(newest, count, is_first, since, life, final_of(final), set(brokers), shared, since_ts)
 

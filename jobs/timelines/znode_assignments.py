@@ -51,10 +51,12 @@ def assignments(
     found: list[Assigned] = []
     left = list(written)
     completing: Completion | None = None
+    # what is held was known to hold then
+    known_at: int | None = None
     for v in sorted(versions, key=lambda v: (v.pos, -1 if v.epoch is None else v.epoch)):
         while left and left[0].pos <= v.pos:
             found.append(left.pop(0))
-            completing = None
+            completing, known_at = None, found[-1].ts
         held = found[-1] if found else None
         if v.leader_epoch is None:
             continue
@@ -69,11 +71,15 @@ def assignments(
                     found.append(now._replace(inferred=is_early or (held is not None and not now.is_moving)))
             elif held.inferred and list(sent.replicas or ()) == list(held.replicas):
                 found.append(now)
-            elif not facts.hears_controller(v.ts) and not (leader_epoch == 0 and sent.replicas is None):
+            elif not facts.hears_controller(known_at, v.ts) and not (leader_epoch == 0 and sent.replicas is None):
                 completing = _next(found, now, completing)
         if completing and not completing.is_told and is_possible(v, completing.target.replicas):
             found.append(completing.target._replace(pos=v.pos, ts=v.ts, record_id=v.record_id, inferred=True))
             completing = completing._replace(is_told=True)
+        elif completing and not completing.is_told and found[-1].replicas is not None and not found[-1].is_moving:
+            # what is to go was written first, and nobody who wrote it is heard
+            found.append(Assigned(v.pos, v.ts, v.record_id, *NOT_KNOWN))
+        known_at = v.ts
     return [*found, *left]
 
 

@@ -16,6 +16,7 @@ from jobs.timelines.facts import IncarnationFacts
 from jobs.timelines.kraft_facts import Standing
 from jobs.timelines.replica_states import ReplicaState, inferred_states, printed_state, states_by_replica
 from jobs.timelines.rows import Assigned, Final, Reassignment, Row, Rows, is_target, phase, reassignment
+from jobs.timelines.summary import CONTROLLER_LOG, log_of
 from jobs.timelines.znode_assignments import Requested, add_request, assignments
 from jobs.timelines.znode_versions import ProposedIsr, Values, Version, before_all, in_order
 
@@ -47,6 +48,7 @@ class Life:
     requested: leader epoch -> what requests carry. is_written: whether writes of its assignment are known. target: what a reassignment
     aims at. created_with: replicas without a reassignment. at_rest: what was assigned when the reassignment began. printed_values: values
     of versions, settled ones too. gaps: settled epochs that no line names. leader_epoch: up to which assignments are settled.
+    told: controller epoch and partition epoch of the newest version that a controller told. topic_id: from 2.8 on, as leaders name it.
     """
 
     versions: dict[int, Version] = field(default_factory=dict)
@@ -63,6 +65,8 @@ class Life:
     printed_values: set[Values] = field(default_factory=set)
     gaps: set[int] = field(default_factory=set)
     leader_epoch: int = -1
+    told: tuple[int, int] = (-1, -1)
+    topic_id: str | None = None
 
     def __len__(self) -> int:
         return sum(map(len, (self.versions, self.loose, self.marks, self.proposed, self.replica_states)))
@@ -90,7 +94,7 @@ def fold(history: History, topic: str, events: Iterable[Event], facts: Incarnati
     """Continues a history, in place. events: of this partition alone. Where it `is_stale` then, all has to be read anew."""
     rows = Rows(history.final.steps, history.since_ts)
     for e in in_order_of_events(history, topic, events, facts):
-        if _is_created(history.life, e):
+        if _is_created(history.life, e, facts):
             settle(history, build_rows(history, rows, facts), history.count, history.newest)
             history.life = Life()
         history.newest = max(history.newest, e.ts or 0)
@@ -103,13 +107,37 @@ def fold(history: History, topic: str, events: Iterable[Event], facts: Incarnati
     return rows
 
 
-def _is_created(life: Life, e: Event) -> bool:
-    """Whether an event begins a life: the partition is created, or an assignment is written after its topic was deleted."""
+def _is_created(life: Life, e: Event, facts: IncarnationFacts) -> bool:
+    """Whether an event tells of another life than the one that is known.
+
+    The partition is created; or its topic is new, which was known to be deleted or had later epochs than it begins with; or an assignment is
+    written after the deletion; or a later controller tells of it after that, or an earlier partition epoch; or its leader names another topic id.
+    """
+    if _names_topic_id(e) and life.topic_id not in (None, e.topic_id):
+        return True
+    is_gone = bool(life.marks) and life.marks[-1].what == "deleted"
+    told = _told_by_controller(e, facts)
+    if told is not None and life.told[0] < told[0] and (is_gone or told[1] < life.told[1]):
+        return True
     if e.says != "happened" or e.replica is not None:
         return False
-    is_gone = bool(life.marks) and life.marks[-1].what == "deleted"
-    is_assigned = e.is_present and e.replicas is not None and _is_written(e)
-    return (e.from_state, e.to_state) == ("NonExistentPartition", "NewPartition") or (is_gone and is_assigned)
+    is_new = e.event_type == "topics_changed" and (is_gone or any(epoch > 0 for epoch in life.versions))
+    is_assigned = e.is_present and e.replicas is not None and (is_new or (is_gone and _is_written(e)))
+    return (e.from_state, e.to_state) == ("NonExistentPartition", "NewPartition") or is_assigned
+
+
+def _names_topic_id(e: Event) -> bool:
+    """Whether an event does that leads on the word of a controller: a broker that starts may name one of the past, of which it holds a folder."""
+    return e.event_type == "leader_started" and e.topic_id is not None
+
+
+def _told_by_controller(e: Event, facts: IncarnationFacts) -> tuple[int, int] | None:
+    """Controller epoch and partition epoch of what a controller writes or sends: when it is elected, it reads all that was written before."""
+    if e.partition_epoch is None or not e.is_present:
+        return None
+    is_own = log_of(e.logger) == CONTROLLER_LOG
+    epoch = facts.controller_epoch_of(e) if is_own else e.controller_epoch
+    return None if epoch is None else (epoch, e.partition_epoch)
 
 
 def _is_written(e: Event) -> bool:
@@ -155,11 +183,14 @@ def add_event(life: Life, pos: int, e: Event, facts: IncarnationFacts) -> None:
     """Adds what an event asserts."""
     here = pos, e.ts, e.record_id
     kind = e.event_type
+    if _names_topic_id(e):
+        life.topic_id = e.topic_id
+    life.told = max(life.told, _told_by_controller(e, facts) or life.told)
     state = e.to_state if e.is_present else e.from_state if e.says == "failed" else None
     if e.replica is None and state in PARTITION_STATES:
         life.marks.append(Mark(*here, str(state)))
     if e.is_present and e.leader != LEADER_DURING_DELETE:
-        _add_version(life, here, e, facts.keeps.get(e.event_type, ()))
+        _add_version(life, here, e, facts)
     if kind in PROPOSED:
         life.proposed.append(ProposedIsr(*here, e.node if e.broker is None else e.broker, e.previous_isr, e.isr))
     elif kind in ANSWERED:
@@ -181,8 +212,9 @@ def add_event(life: Life, pos: int, e: Event, facts: IncarnationFacts) -> None:
         _add_assignment(life, here, e)
 
 
-def _add_version(life: Life, here: tuple[int, int | None, str], e: Event, keeps: Sequence[str]) -> None:
+def _add_version(life: Life, here: tuple[int, int | None, str], e: Event, facts: IncarnationFacts) -> None:
     """Adds what an event says of the state znode."""
+    keeps = facts.keeps.get(e.event_type, ())
     if e.leader is None and e.leader_epoch is None and e.isr is None and e.partition_epoch is None:
         return
     elects = e.says == "happened" and e.from_state == e.to_state == "OnlinePartition"
