@@ -53,6 +53,7 @@ def of_zookeeper(h: zookeeper.History) -> Plain:
         life.leader_epoch,
         life.told,
         life.topic_id,
+        list(life.started.items()),
     ]
     asserted = [versions, life.proposed, life.assigned, life.marks, life.replica_states, more]
     return [h.newest, h.count, h.is_first, h.since, asserted, of_final(h.final), sorted(h.brokers), h.shared, h.since_ts]
@@ -67,7 +68,7 @@ def zookeeper_of(held: Plain) -> zookeeper.History:
         assigned,
         marks,
         replica_states,
-        (requested, is_written, target, created_with, at_rest, values, gaps, leader_epoch, told, topic_id),
+        (requested, is_written, target, created_with, at_rest, values, gaps, leader_epoch, told, topic_id, started),
     ) = asserted
     made = [ZnodeVersion(*v) for v in versions]
     for version in made:
@@ -89,6 +90,7 @@ def zookeeper_of(held: Plain) -> zookeeper.History:
         leader_epoch,
         tuple(told),
         topic_id,
+        dict(started),
     )
     return zookeeper.History(newest, count, is_first, since, life, final_of(final), set(brokers), shared, since_ts)
 

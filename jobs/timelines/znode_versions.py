@@ -21,7 +21,7 @@ class Version:
 
     keeps: fields that are as in the version before (`keeps` of the rules). elects: it elects a leader of an online partition. is_counted:
     no line prints the epoch; it orders the version and is not told. is_by_leader: the leader wrote it, up to 2.6.
-    is_written: who wrote it prints it; requests may carry what was before.
+    is_written: who wrote it prints it; requests may carry what was before. begun: the leader epoch in which its leader, who wrote it, began to lead.
     """
 
     pos: int
@@ -37,6 +37,7 @@ class Version:
     inferred: bool = False
     is_by_leader: bool = False
     is_written: bool = False
+    begun: int | None = None
 
     def copy(self) -> "Version":
         """The same, to be changed."""
@@ -109,6 +110,7 @@ def in_order(
     for before, version in pairwise(ordered):
         if _follows(before, version):
             version.learn(before, version.keeps)
+    _learn_leader_epochs(ordered)
     found = [
         *ordered,
         *(w.version for w in writes if w.version.epoch not in known or w.version.pos < known[w.version.epoch].pos),
@@ -126,6 +128,23 @@ _END = 1 << 62
 
 def _follows(before: Version, version: Version) -> bool:
     return before.epoch is not None and version.epoch == before.epoch + 1
+
+
+def _learn_leader_epochs(ordered: Iterable[Version]) -> None:
+    """Gives what leaders wrote the leader epoch in which they began to lead, where the epochs since a version that has both prove it.
+
+    A controller raises both by one, a leader the partition epoch alone; so what the partition epoch has grown more than the leader epoch is
+    what leaders wrote. If that is as much as they print, no controller has written since the leader began.
+    """
+    base, writes = None, 0
+    for version in ordered:
+        writes += version.is_by_leader
+        if version.leader_epoch is None and version.begun is not None and base is not None:
+            epoch, leader_epoch = base
+            if _epoch(version) - epoch - (version.begun - leader_epoch) == writes:
+                version.leader_epoch = version.begun
+        if version.leader_epoch is not None:
+            base, writes = (_epoch(version), version.leader_epoch), 0
 
 
 def _unexplained(ordered: Sequence[Version], loose: Iterable[Version], values: set[Values]) -> Iterator[Version]:

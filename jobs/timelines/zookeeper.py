@@ -22,6 +22,8 @@ from jobs.timelines.znode_versions import ProposedIsr, Values, Version, before_a
 
 LEADER_DURING_DELETE = -2
 PARTITION_STATES = frozenset(schemas.machines()["partition"])
+# what only the leader prints
+LEADERS_OWN = ("leader_started", "isr_updated")
 PROPOSED, ANSWERED = ("isr_shrinking", "isr_expanding"), ("isr_updated", "isr_write_refused", "isr_update_failed")
 # of a reassignment (KafkaController.maybeTriggerPartitionReassignment)
 REFUSED = ("reassignment_failed", "reassignments_refused")
@@ -49,6 +51,7 @@ class Life:
     aims at. created_with: replicas without a reassignment. at_rest: what was assigned when the reassignment began. printed_values: values
     of versions, settled ones too. gaps: settled epochs that no line names. leader_epoch: up to which assignments are settled.
     told: controller epoch and partition epoch of the newest version that a controller told. topic_id: from 2.8 on, as leaders name it.
+    started: broker -> the leader epoch in which it began to lead last.
     """
 
     versions: dict[int, Version] = field(default_factory=dict)
@@ -67,6 +70,7 @@ class Life:
     leader_epoch: int = -1
     told: tuple[int, int] = (-1, -1)
     topic_id: str | None = None
+    started: dict[int | None, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return sum(map(len, (self.versions, self.loose, self.marks, self.proposed, self.replica_states)))
@@ -185,6 +189,8 @@ def add_event(life: Life, pos: int, e: Event, facts: IncarnationFacts) -> None:
     kind = e.event_type
     if _names_topic_id(e):
         life.topic_id = e.topic_id
+    if kind == "leader_started" and e.leader_epoch is not None:
+        life.started[e.node] = e.leader_epoch
     life.told = max(life.told, _told_by_controller(e, facts) or life.told)
     state = e.to_state if e.is_present else e.from_state if e.says == "failed" else None
     if e.replica is None and state in PARTITION_STATES:
@@ -226,10 +232,12 @@ def _add_version(life: Life, here: tuple[int, int | None, str], e: Event, facts:
         known.is_by_leader |= e.event_type == "isr_updated"
         return
     kept = tuple(name for name in keeps if name in ("leader", "leader_epoch", "isr"))
-    version = Version(*here, e.partition_epoch, e.leader, e.leader_epoch, e.isr, kept, elects)
+    leader = e.node if e.leader is None and e.event_type in LEADERS_OWN else e.leader
+    version = Version(*here, e.partition_epoch, leader, e.leader_epoch, e.isr, kept, elects)
+    version.begun = life.started.get(e.node) if e.event_type == "isr_updated" else None
     version.is_by_leader, version.is_written = e.event_type == "isr_updated", e.says == "happened"
     if e.partition_epoch is None:
-        if None not in (e.leader, e.leader_epoch, e.isr) and version.values not in life.printed_values:
+        if None not in (leader, e.leader_epoch, e.isr) and version.values not in life.printed_values:
             life.loose.append(version)
         return
     if known is None:
@@ -239,6 +247,7 @@ def _add_version(life: Life, here: tuple[int, int | None, str], e: Event, facts:
         known.elects |= elects
         known.is_by_leader |= version.is_by_leader
         known.is_written |= version.is_written
+        known.begun = version.begun if known.begun is None else known.begun
         known.keeps += version.keeps
     if known.is_whole:
         life.printed_values.add(known.values)
