@@ -20,7 +20,7 @@ SELECT
   concat('Broker ', c.broker, ' was gone up to ', max(c.within_hour), ' times within one hour, ', count(*), ' times on ', date_format(min(c.since), 'yyyy-MM-dd'),
          ' (', array_join(array_sort(collect_set(c.how)), ', '), ').') AS detail,
   concat_ws('|', c.broker, date_trunc('DAY', c.since)) AS same,
-  slice(array_distinct(flatten(array_sort(collect_list(struct(c.since, c.evidence))).evidence)), 1, 20) AS evidence
+  earliest_records(collect_list(struct(c.since, c.evidence))) AS evidence
 FROM counted c
 JOIN clocks k ON k.cluster = c.cluster
 GROUP BY c.cluster, c.incarnation, c.broker, date_trunc('DAY', c.since)

@@ -47,7 +47,7 @@ SELECT
          ' that its successor did not have, ', max_by(concat(c.records, ' of ', c.topic, '-', c.partition, ' (offset ', c.cut_to, ' to ', c.end_offset, ')'), c.records),
          ' for one. Lost if they were written with acks=1 or 0.') AS detail,
   concat_ws('|', c.node, c.died_at) AS same,
-  slice(array_distinct(flatten(array_sort(collect_list(struct(c.at, c.evidence))).evidence)), 1, 20) AS evidence,
+  earliest_records(collect_list(struct(c.at, c.evidence))) AS evidence,
   collect_list(struct(c.topic, c.partition, c.node AS replica, c.at AS since, c.at AS until)) AS subjects,
   max(named_struct('node', c.node, 'since', c.died_at)) AS outage
 FROM cut c GROUP BY c.cluster, c.incarnation, c.node, c.died_at

@@ -32,7 +32,7 @@ SELECT
          ', in up to ', max(t.turns), ' different minutes of one hour.',
          broker_life(array(t.replica), array_sort(array_distinct(flatten(collect_list(t.down)))), CASE WHEN bool_and(l.alive_at IS NOT NULL) THEN max(l.alive_at) END)) AS detail,
   concat_ws('|', t.replica, date_trunc('DAY', min(t.since))) AS same,
-  array_distinct(concat(slice(array_distinct(flatten(array_sort(collect_list(struct(t.since, t.evidence))).evidence)), 1, 20), slice(array_sort(collect_set(l.sign)), 1, 3))) AS evidence,
+  array_distinct(concat(earliest_records(collect_list(struct(t.since, t.evidence))), slice(array_sort(collect_set(l.sign)), 1, 3))) AS evidence,
   flatten(collect_list(t.subjects)) AS subjects
 FROM turns t
 JOIN clocks k ON k.cluster = t.cluster

@@ -20,7 +20,7 @@ SELECT
          min(concat(s.topic, '-', s.partition)), ' for one is led by ', min_by(s.leader, concat(s.topic, '-', s.partition)), ' though ', s.replica,
          ' is in sync since ', date_format(min(s.since), 'yyyy-MM-dd HH:mm:ss'), ' at the latest.') AS detail,
   concat(s.replica) AS same,
-  slice(array_distinct(flatten(array_sort(collect_list(struct(s.since, s.evidence))).evidence)), 1, 20) AS evidence,
+  earliest_records(collect_list(struct(s.since, s.evidence))) AS evidence,
   collect_list(struct(s.topic, s.partition, s.replica, s.since, CAST(NULL AS TIMESTAMP) AS until)) AS subjects
 FROM partition_spells s
 JOIN clocks k ON k.cluster = s.cluster AND k.incarnation = s.incarnation
