@@ -53,7 +53,7 @@ def of_zookeeper(h: zookeeper.History) -> Plain:
         life.leader_epoch,
         life.told,
         life.topic_id,
-        list(life.started.items()),
+        [(broker, *one) for broker, one in life.started.items()],
     ]
     asserted = [versions, life.proposed, life.assigned, life.marks, life.replica_states, more]
     return [h.newest, h.count, h.is_first, h.since, asserted, of_final(h.final), sorted(h.brokers), h.shared, h.since_ts]
@@ -90,7 +90,7 @@ def zookeeper_of(held: Plain) -> zookeeper.History:
         leader_epoch,
         tuple(told),
         topic_id,
-        dict(started),
+        {broker: (epoch, ts) for broker, epoch, ts in started},
     )
     return zookeeper.History(newest, count, is_first, since, life, final_of(final), set(brokers), shared, since_ts)
 

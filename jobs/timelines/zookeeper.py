@@ -25,6 +25,7 @@ PARTITION_STATES = frozenset(schemas.machines()["partition"])
 # what only the leader prints
 LEADERS_OWN = ("leader_started", "isr_updated")
 PROPOSED, ANSWERED = ("isr_shrinking", "isr_expanding"), ("isr_updated", "isr_write_refused", "isr_update_failed")
+NOT_STARTED = (None, 0)
 # of a reassignment (KafkaController.maybeTriggerPartitionReassignment)
 REFUSED = ("reassignment_failed", "reassignments_refused")
 # what is in the znode of the topic before the controller acts on it
@@ -51,7 +52,7 @@ class Life:
     aims at. created_with: replicas without a reassignment. at_rest: what was assigned when the reassignment began. printed_values: values
     of versions, settled ones too. gaps: settled epochs that no line names. leader_epoch: up to which assignments are settled.
     told: controller epoch and partition epoch of the newest version that a controller told. topic_id: from 2.8 on, as leaders name it.
-    started: broker -> the leader epoch in which it began to lead last.
+    started: broker -> the leader epoch in which it began to lead or to follow last, and when.
     """
 
     versions: dict[int, Version] = field(default_factory=dict)
@@ -70,7 +71,12 @@ class Life:
     leader_epoch: int = -1
     told: tuple[int, int] = (-1, -1)
     topic_id: str | None = None
-    started: dict[int | None, int] = field(default_factory=dict)
+    started: dict[int | None, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the deletion of the topic was seen, and nothing since."""
+        return bool(self.marks) and self.marks[-1].what == "deleted"
 
     def __len__(self) -> int:
         return sum(map(len, (self.versions, self.loose, self.marks, self.proposed, self.replica_states)))
@@ -98,7 +104,7 @@ def fold(history: History, topic: str, events: Iterable[Event], facts: Incarnati
     """Continues a history, in place. events: of this partition alone. Where it `is_stale` then, all has to be read anew."""
     rows = Rows(history.final.steps, history.since_ts)
     for e in in_order_of_events(history, topic, events, facts):
-        if _is_created(history.life, e, facts):
+        if _is_created(history.life, e) or _is_of_another(history.life, e, facts):
             settle(history, build_rows(history, rows, facts), history.count, history.newest)
             history.life = Life()
         history.newest = max(history.newest, e.ts or 0)
@@ -111,23 +117,33 @@ def fold(history: History, topic: str, events: Iterable[Event], facts: Incarnati
     return rows
 
 
-def _is_created(life: Life, e: Event, facts: IncarnationFacts) -> bool:
-    """Whether an event tells of another life than the one that is known.
+def _is_created(life: Life, e: Event) -> bool:
+    """Whether an event begins a life: the partition is created; or its topic is new, which was known to be deleted or had later epochs than it
+    begins with; or an assignment is written after the deletion.
+    """
+    if e.says != "happened" or e.replica is not None:
+        return False
+    is_new = e.event_type == "topics_changed" and (life.is_gone or any(epoch > 0 for epoch in life.versions))
+    is_assigned = e.is_present and e.replicas is not None and (is_new or (life.is_gone and _is_written(e)))
+    return (e.from_state, e.to_state) == ("NonExistentPartition", "NewPartition") or is_assigned
 
-    The partition is created; or its topic is new, which was known to be deleted or had later epochs than it begins with; or an assignment is
-    written after the deletion; or a later controller tells of it after that, or an earlier partition epoch; or its leader names another topic id.
+
+def _is_of_another(life: Life, e: Event, facts: IncarnationFacts) -> bool:
+    """Whether an event tells of another life than the one that is known, of whose creation no line was seen: its leader names another topic id;
+    a later controller tells of an earlier partition epoch, or of one that was deleted; a broker leads or follows in an earlier leader epoch.
     """
     if _names_topic_id(e) and life.topic_id not in (None, e.topic_id):
         return True
-    is_gone = bool(life.marks) and life.marks[-1].what == "deleted"
+    if _is_started(e):
+        leader_epoch, ts = life.started.get(e.node, (-1, 0))
+        return (e.leader_epoch or 0) < leader_epoch and (e.ts or 0) > ts
     told = _told_by_controller(e, facts)
-    if told is not None and life.told[0] < told[0] and (is_gone or told[1] < life.told[1]):
-        return True
-    if e.says != "happened" or e.replica is not None:
-        return False
-    is_new = e.event_type == "topics_changed" and (is_gone or any(epoch > 0 for epoch in life.versions))
-    is_assigned = e.is_present and e.replicas is not None and (is_new or (is_gone and _is_written(e)))
-    return (e.from_state, e.to_state) == ("NonExistentPartition", "NewPartition") or is_assigned
+    return told is not None and life.told[0] < told[0] and (life.is_gone or told[1] < life.told[1])
+
+
+def _is_started(e: Event) -> bool:
+    """Whether a broker leads or follows from now on, which it does on the word of a controller, and in later leader epochs alone."""
+    return e.event_type in ("leader_started", "follower_started") and e.leader_epoch is not None
 
 
 def _names_topic_id(e: Event) -> bool:
@@ -189,8 +205,8 @@ def add_event(life: Life, pos: int, e: Event, facts: IncarnationFacts) -> None:
     kind = e.event_type
     if _names_topic_id(e):
         life.topic_id = e.topic_id
-    if kind == "leader_started" and e.leader_epoch is not None:
-        life.started[e.node] = e.leader_epoch
+    if _is_started(e):
+        life.started[e.node] = e.leader_epoch or 0, e.ts or 0
     life.told = max(life.told, _told_by_controller(e, facts) or life.told)
     state = e.to_state if e.is_present else e.from_state if e.says == "failed" else None
     if e.replica is None and state in PARTITION_STATES:
@@ -234,7 +250,7 @@ def _add_version(life: Life, here: tuple[int, int | None, str], e: Event, facts:
     kept = tuple(name for name in keeps if name in ("leader", "leader_epoch", "isr"))
     leader = e.node if e.leader is None and e.event_type in LEADERS_OWN else e.leader
     version = Version(*here, e.partition_epoch, leader, e.leader_epoch, e.isr, kept, elects)
-    version.begun = life.started.get(e.node) if e.event_type == "isr_updated" else None
+    version.begun = life.started.get(e.node, NOT_STARTED)[0] if e.event_type == "isr_updated" else None
     version.is_by_leader, version.is_written = e.event_type == "isr_updated", e.says == "happened"
     if e.partition_epoch is None:
         if None not in (leader, e.leader_epoch, e.isr) and version.values not in life.printed_values:
