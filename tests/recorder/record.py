@@ -2,11 +2,11 @@
 
     python tests/recorder/record.py --kafka 4.3.0 --scenario reassign --into recordings
 
-A scenario is a TOML file: nodes (ids of brokers), controllers (ids of nodes that are KRaft controllers alone; without them each broker is one, too)
-and steps, each with `do`:
+A scenario is a TOML file: nodes (ids of brokers), controllers (ids of nodes that are KRaft controllers alone; without them each broker is one, too),
+log_dirs (of each broker, 1 without it) and steps, each with `do`:
 create (topic, assignment or partitions and replication_factor, config) · expand (topic, partitions) · fill (topic, records) · delete (topic) ·
 reassign (plan, throttle, cancel) · elect (type, topic) · kill, stop (node = "controller": the active one) · start (node = "all": that have ended) ·
-wait (until = "reassigned" or "in sync") · describe · sleep (seconds)
+break, mend (node: its last log directory; to be mended while it is down) · wait (until = "reassigned" or "in sync") · describe · sleep (seconds)
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ STEPS: dict[str, tuple[set[str], set[str]]] = {
     "kill": ({"node"}, set()),
     "stop": ({"node"}, set()),
     "start": ({"node"}, set()),
+    "break": ({"node"}, set()),
+    "mend": ({"node"}, set()),
     "wait": ({"until"}, set()),
     "describe": (set(), set()),
     "sleep": ({"seconds"}, set()),
@@ -73,7 +75,7 @@ advertised.listeners=PLAINTEXT://127.0.0.1:{port}
 zookeeper.connect=127.0.0.1:{zookeeper_port}
 zookeeper.session.timeout.ms=6000
 """
-PROPERTIES = """log.dirs={data}
+PROPERTIES = """log.dirs={log_dirs}
 num.network.threads=2
 num.io.threads=2
 offsets.topic.replication.factor=2
@@ -119,7 +121,7 @@ def scenario_of(path: Path) -> dict[str, Any]:
             raise RecorderError(f"{path}: step {number} ({step['do']}): {min(missing)} is missing")
         if unknown := step.keys() - needed - allowed - {"do"}:
             raise RecorderError(f"{path}: step {number} ({step['do']}): unknown key {min(unknown)!r}")
-        if "node" in step and step["node"] not in [*nodes, *controllers, ANY_NODE[step["do"]]]:
+        if "node" in step and step["node"] not in [*nodes, *controllers, ANY_NODE.get(step["do"])]:
             raise RecorderError(f"{path}: step {number} ({step['do']}): there is no node {step['node']}")
     return content
 
@@ -190,6 +192,7 @@ class Cluster:
     def __init__(self, version: str, level: str, scenario: dict[str, Any], recording: Path, work: Path) -> None:
         self.version, self.level, self.recording, self.work = version, level, recording, work
         self.jars = fetch(version)
+        self.log_dirs = scenario.get("log_dirs", 1)
         brokers = scenario["nodes"]
         voters = scenario.get("controllers") or brokers
         ports = free_ports(len(brokers) + len(voters))
@@ -266,9 +269,29 @@ class Cluster:
         """Writes the configuration of a node."""
         (self.recording / f"node-{node}").mkdir()
         file = self.work / f"node-{node}.properties"
-        values |= {"node": node, "port": self.ports.get(node), "data": self.work / f"data-{node}"}
+        values |= {"node": node, "port": self.ports.get(node), "log_dirs": ",".join(map(str, self.log_dirs_of(node)))}
         file.write_text((text + PROPERTIES).format(**values), "utf-8")
         return file
+
+    def log_dirs_of(self, node: int) -> list[Path]:
+        """The first has the metadata log."""
+        return [self.work / (f"data-{node}" if n == 0 else f"data-{node}-{n}") for n in range(self.log_dirs)]
+
+    def break_log_dir(self, node: int) -> None:
+        """Puts a file in the place of the last one: what is written to it next fails."""
+        folder = self.log_dirs_of(node)[-1]
+        self.note(
+            "log directory broken", node=node, directory=folder.name, partitions=sorted(p.name for p in folder.glob("*-[0-9]*"))
+        )
+        folder.rename(folder.with_suffix(".away"))
+        folder.touch()
+
+    def mend_log_dir(self, node: int) -> None:
+        """Takes that back."""
+        folder = self.log_dirs_of(node)[-1]
+        self.note("log directory repaired", node=node, directory=folder.name)
+        folder.unlink()
+        folder.with_suffix(".away").rename(folder)
 
     def start(self, *nodes: int) -> None:
         """Starts nodes and waits until their brokers say so. Raises RecorderError."""
@@ -404,6 +427,10 @@ class Cluster:
         elif kind == "start":
             ended = [node for node in self.nodes if node not in self.running]
             self.start(*(ended if what["node"] == ANY_NODE[kind] else [what["node"]]))
+        elif kind == "break":
+            self.break_log_dir(what["node"])
+        elif kind == "mend":
+            self.mend_log_dir(what["node"])
         elif kind == "sleep":
             self.note("wait", seconds=what["seconds"])
             time.sleep(what["seconds"])
