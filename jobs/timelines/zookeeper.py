@@ -22,8 +22,11 @@ from jobs.timelines.znode_versions import ProposedIsr, Values, Version, before_a
 
 LEADER_DURING_DELETE = -2
 PARTITION_STATES = frozenset(schemas.machines()["partition"])
+# what a broker does on the word of a controller, in later leader epochs alone
+LEADER_STARTED = "leader_started"
+STARTED = (LEADER_STARTED, "follower_started")
 # what only the leader prints
-LEADERS_OWN = ("leader_started", "isr_updated")
+LEADERS_OWN = (LEADER_STARTED, "isr_updated")
 PROPOSED, ANSWERED = ("isr_shrinking", "isr_expanding"), ("isr_updated", "isr_write_refused", "isr_update_failed")
 NOT_STARTED = (None, 0)
 # of a reassignment (KafkaController.maybeTriggerPartitionReassignment)
@@ -32,6 +35,10 @@ REFUSED = ("reassignment_failed", "reassignments_refused")
 ANNOUNCED = ("topics_changed", "partitions_added")
 # so many things may be asserted before the beginning of a history is settled; what is younger than this (microseconds) never is
 KEPT, UNSETTLED = 30, 60_000_000
+
+
+# controller epoch and partition epoch
+Told = tuple[int, int]
 
 
 class Mark(NamedTuple):
@@ -51,7 +58,7 @@ class Life:
     requested: leader epoch -> what requests carry. is_written: whether writes of its assignment are known. target: what a reassignment
     aims at. created_with: replicas without a reassignment. at_rest: what was assigned when the reassignment began. printed_values: values
     of versions, settled ones too. gaps: settled epochs that no line names. leader_epoch: up to which assignments are settled.
-    told: controller epoch and partition epoch of the newest version that a controller told. topic_id: from 2.8 on, as leaders name it.
+    told: what the newest controller told of the newest version. topic_id: from 2.8 on, as leaders name it.
     started: broker -> the leader epoch in which it began to lead or to follow last, and when.
     """
 
@@ -69,7 +76,7 @@ class Life:
     printed_values: set[Values] = field(default_factory=set)
     gaps: set[int] = field(default_factory=set)
     leader_epoch: int = -1
-    told: tuple[int, int] = (-1, -1)
+    told: Told = (-1, -1)
     topic_id: str | None = None
     started: dict[int | None, tuple[int, int]] = field(default_factory=dict)
 
@@ -104,11 +111,14 @@ def fold(history: History, topic: str, events: Iterable[Event], facts: Incarnati
     """Continues a history, in place. events: of this partition alone. Where it `is_stale` then, all has to be read anew."""
     rows = Rows(history.final.steps, history.since_ts)
     for e in in_order_of_events(history, topic, events, facts):
-        if _is_created(history.life, e) or _is_of_another(history.life, e, facts):
+        told = _told_by_controller(e, facts)
+        if _is_created(history.life, e) or _is_of_another(history.life, e, told):
             settle(history, build_rows(history, rows, facts), history.count, history.newest)
             history.life = Life()
         history.newest = max(history.newest, e.ts or 0)
         history.count += 1
+        if told is not None:
+            history.life.told = max(history.life.told, told)
         add_event(history.life, history.count, e, facts)
     current = build_rows(history, rows, facts)
     if len(history.life) > KEPT:
@@ -128,31 +138,22 @@ def _is_created(life: Life, e: Event) -> bool:
     return (e.from_state, e.to_state) == ("NonExistentPartition", "NewPartition") or is_assigned
 
 
-def _is_of_another(life: Life, e: Event, facts: IncarnationFacts) -> bool:
-    """Whether an event tells of another life than the one that is known, of whose creation no line was seen: its leader names another topic id;
-    a later controller tells of an earlier partition epoch, or of one that was deleted; a broker leads or follows in an earlier leader epoch.
+def _is_of_another(life: Life, e: Event, told: Told | None) -> bool:
+    """Whether an event tells of another life than the one that is known, of whose creation no line was seen: a later controller tells of an
+    earlier partition epoch, or of one that was deleted; a broker leads or follows in an earlier leader epoch, or leads under another topic id.
     """
-    if _names_topic_id(e) and life.topic_id not in (None, e.topic_id):
+    if told is not None:
+        return life.told[0] < told[0] and (life.is_gone or told[1] < life.told[1])
+    if e.event_type not in STARTED:
+        return False
+    leader_epoch, ts = life.started.get(e.node, (-1, 0))
+    if e.leader_epoch is not None and e.leader_epoch < leader_epoch and (e.ts or 0) > ts:
         return True
-    if _is_started(e):
-        leader_epoch, ts = life.started.get(e.node, (-1, 0))
-        return (e.leader_epoch or 0) < leader_epoch and (e.ts or 0) > ts
-    told = _told_by_controller(e, facts)
-    return told is not None and life.told[0] < told[0] and (life.is_gone or told[1] < life.told[1])
+    return e.event_type == LEADER_STARTED and None not in (life.topic_id, e.topic_id) and life.topic_id != e.topic_id
 
 
-def _is_started(e: Event) -> bool:
-    """Whether a broker leads or follows from now on, which it does on the word of a controller, and in later leader epochs alone."""
-    return e.event_type in ("leader_started", "follower_started") and e.leader_epoch is not None
-
-
-def _names_topic_id(e: Event) -> bool:
-    """Whether an event does that leads on the word of a controller: a broker that starts may name one of the past, of which it holds a folder."""
-    return e.event_type == "leader_started" and e.topic_id is not None
-
-
-def _told_by_controller(e: Event, facts: IncarnationFacts) -> tuple[int, int] | None:
-    """Controller epoch and partition epoch of what a controller writes or sends: when it is elected, it reads all that was written before."""
+def _told_by_controller(e: Event, facts: IncarnationFacts) -> Told | None:
+    """What a controller writes or sends: when it is elected, it reads all that was written before."""
     if e.partition_epoch is None or not e.is_present:
         return None
     is_own = log_of(e.logger) == CONTROLLER_LOG
@@ -203,11 +204,11 @@ def add_event(life: Life, pos: int, e: Event, facts: IncarnationFacts) -> None:
     """Adds what an event asserts."""
     here = pos, e.ts, e.record_id
     kind = e.event_type
-    if _names_topic_id(e):
+    if kind in STARTED and e.leader_epoch is not None:
+        life.started[e.node] = e.leader_epoch, e.ts or 0
+    if kind == LEADER_STARTED and e.topic_id is not None:
+        # a broker that finds a folder may name an id of the past
         life.topic_id = e.topic_id
-    if _is_started(e):
-        life.started[e.node] = e.leader_epoch or 0, e.ts or 0
-    life.told = max(life.told, _told_by_controller(e, facts) or life.told)
     state = e.to_state if e.is_present else e.from_state if e.says == "failed" else None
     if e.replica is None and state in PARTITION_STATES:
         life.marks.append(Mark(*here, str(state)))
