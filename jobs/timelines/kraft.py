@@ -71,12 +71,17 @@ def fold(history: History, topic: str, events: Iterable[Event], facts: Incarnati
     newest, ids = history.newest, list(facts.kraft.topic_ids.get(topic, ()))
     # lines that name no topic id may be about another one than was thought
     history.is_stale |= ids[: len(history.ids)] != history.ids or (bool(ids) and "" in {*history.lives, *history.closed})
+    history.is_stale |= history.count > 0 and any(
+        facts.kraft.is_read_at(facts.kraft.named_since[new]) for new in ids[len(history.ids) :]
+    )
     history.ids = ids
     history.is_stale |= history.count > 0 and history.shared != shared_by(history.final, newest, topic, facts.kraft)
     for e in sorted(events, key=facts.position):
         history.is_stale |= (e.ts or 0) <= newest
         history.newest, history.count = max(history.newest, e.ts or 0), history.count + 1
         which = _topic_id(history, topic, e, facts.kraft)
+        if which is None:
+            continue
         if which in history.closed:
             # a starting controller reads it again
             history.is_stale |= e.event_type not in CONTROLLER_LINES or e.partition_epoch in history.closed[which]
@@ -97,9 +102,10 @@ def shared_by(final: Final, newest: int, topic: str, facts: KRaftFacts) -> int:
     return crc32(repr((ids, named, of_brokers)).encode())
 
 
-def _topic_id(history: History, topic: str, e: Event, facts: KRaftFacts) -> str:
+def _topic_id(history: History, topic: str, e: Event, facts: KRaftFacts) -> str | None:
     """Follower lines and ISR updates name no topic id: it is what their broker named last, else any broker, else the newest one that is
-    named by then and not gone, or named next. Controllers name old ones, and brokers that find their folders.
+    named by then and not gone, or named next. Controllers name old ones, and brokers that find their folders. Null: it cannot be told, where
+    several are named later, by a controller that starts and reads them one after the other.
     """
     ids, ts = facts.topic_ids.get(topic) or [""], e.ts or 0
     if e.topic_id:
@@ -113,6 +119,8 @@ def _topic_id(history: History, topic: str, e: Event, facts: KRaftFacts) -> str:
             return named
     since = {which: facts.named_since[which] for which in ids if facts.gone_at(which) >= ts} or {ids[-1]: ts}
     known = [which for which, at in since.items() if at <= ts]
+    if not known and len(since) > 1 and all(map(facts.is_read_at, since.values())):
+        return None
     return known[-1] if known else min(since, key=since.__getitem__)
 
 

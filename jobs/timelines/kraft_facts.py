@@ -75,6 +75,10 @@ class KRaftFacts:
         """Whether a line may be history that a starting controller reads."""
         return any(since <= (e.ts or 0) < until for since, until in self.replays.get(e.node, ()))
 
+    def is_read_at(self, ts: int) -> bool:
+        """Whether a controller starts at a moment, which reads what was before."""
+        return any(since <= ts < until for spans in self.replays.values() for since, until in spans)
+
     def hears_controller(self, since: int | None, until: int | None) -> bool:
         """Whether the log of the active controller is here, all the time between two moments."""
         return any(begun <= (since or 0) and (until or 0) <= ended for begun, ended in self.active)
