@@ -84,6 +84,8 @@ def test_every_scenario_can_be_run():
         ("nodes = [1]\n[[step]]\ndo = 'kill'\nnode = 2", "there is no node 2"),
         ("nodes = [1]\n[[step]]\ndo = 'kill'\nnode = 'all'", "there is no node all"),
         ("nodes = [1]\ncontrollers = ['x']", "controllers must be a list"),
+        ("nodes = [1]\nlog_dirs = 0", "log_dirs must be a number"),
+        ("nodes = [1]\n[[step]]\ndo = 'break'\nnode = 1", "one log directory"),
         ("nodes = [1]\n[[step]]\ndo = 'describe'\nnow = 1", "unknown key 'now'"),
     ],
 )

@@ -113,6 +113,9 @@ def scenario_of(path: Path) -> dict[str, Any]:
         least = 1 if name == "nodes" else 0
         if not isinstance(ids, list) or not least <= len(ids) <= 6 or not all(type(node) is int for node in ids):
             raise RecorderError(f"{path}: {name} must be a list of one to six ids")
+    log_dirs = content.get("log_dirs", 1)
+    if type(log_dirs) is not int or not 1 <= log_dirs <= 4:
+        raise RecorderError(f"{path}: log_dirs must be a number from one to four")
     for number, step in enumerate(content.get("step", []), 1):
         needed, allowed = STEPS.get(step.get("do"), (None, None))
         if needed is None or allowed is None:
@@ -123,6 +126,8 @@ def scenario_of(path: Path) -> dict[str, Any]:
             raise RecorderError(f"{path}: step {number} ({step['do']}): unknown key {min(unknown)!r}")
         if "node" in step and step["node"] not in [*nodes, *controllers, ANY_NODE.get(step["do"])]:
             raise RecorderError(f"{path}: step {number} ({step['do']}): there is no node {step['node']}")
+        if step["do"] == "break" and log_dirs == 1:
+            raise RecorderError(f"{path}: step {number} (break): a broker with one log directory ends with it; set log_dirs")
     return content
 
 
