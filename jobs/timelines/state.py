@@ -90,7 +90,7 @@ def zookeeper_of(held: Plain) -> zookeeper.History:
         leader_epoch,
         tuple(told),
         topic_id,
-        {broker: (epoch, ts) for broker, epoch, ts in started},
+        {broker: zookeeper.Start(*one) for broker, *one in started},
     )
     return zookeeper.History(newest, count, is_first, since, life, final_of(final), set(brokers), shared, since_ts)
 

@@ -7,7 +7,7 @@ collects what lines assert, and `build_rows` makes rows of it. Source: kafka.con
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 from zlib import crc32
 
 import schemas
@@ -28,7 +28,6 @@ STARTED = (LEADER_STARTED, "follower_started")
 # what only the leader prints
 LEADERS_OWN = (LEADER_STARTED, "isr_updated")
 PROPOSED, ANSWERED = ("isr_shrinking", "isr_expanding"), ("isr_updated", "isr_write_refused", "isr_update_failed")
-NOT_STARTED = (None, 0)
 # of a reassignment (KafkaController.maybeTriggerPartitionReassignment)
 REFUSED = ("reassignment_failed", "reassignments_refused")
 # what is in the znode of the topic before the controller acts on it
@@ -39,6 +38,25 @@ KEPT, UNSETTLED = 30, 60_000_000
 
 # controller epoch and partition epoch
 Told = tuple[int, int]
+
+
+class Start(NamedTuple):
+    """When a broker began to lead or to follow, in which leader epoch. file: a checksum of its name."""
+
+    leader_epoch: int
+    ts: int
+    file: int
+    record_no: int
+
+    @classmethod
+    def of(cls, e: Event) -> Self:
+        """What an event tells, which names a leader epoch."""
+        assert e.leader_epoch is not None
+        return cls(e.leader_epoch, e.ts or 0, crc32(e.file.encode()), e.record_no)
+
+    def is_later_than(self, other: Self) -> bool:
+        """Whether it was written later; within one file the order of lines tells, whatever the clock did."""
+        return self.ts > other.ts and (self.file != other.file or self.record_no > other.record_no)
 
 
 class Mark(NamedTuple):
@@ -59,7 +77,7 @@ class Life:
     aims at. created_with: replicas without a reassignment. at_rest: what was assigned when the reassignment began. printed_values: values
     of versions, settled ones too. gaps: settled epochs that no line names. leader_epoch: up to which assignments are settled.
     told: what the newest controller told of the newest version. topic_id: from 2.8 on, as leaders name it.
-    started: broker -> the leader epoch in which it began to lead or to follow last, and when.
+    started: broker -> its last one.
     """
 
     versions: dict[int, Version] = field(default_factory=dict)
@@ -78,7 +96,7 @@ class Life:
     leader_epoch: int = -1
     told: Told = (-1, -1)
     topic_id: str | None = None
-    started: dict[int | None, tuple[int, int]] = field(default_factory=dict)
+    started: dict[int | None, Start] = field(default_factory=dict)
 
     @property
     def is_gone(self) -> bool:
@@ -146,9 +164,9 @@ def _is_of_another(life: Life, e: Event, told: Told | None) -> bool:
         return life.told[0] < told[0] and (life.is_gone or told[1] < life.told[1])
     if e.event_type not in STARTED:
         return False
-    leader_epoch, ts = life.started.get(e.node, (-1, 0))
-    if e.leader_epoch is not None and e.leader_epoch < leader_epoch and (e.ts or 0) > ts:
-        return True
+    before = life.started.get(e.node)
+    if before is not None and e.leader_epoch is not None and e.leader_epoch < before.leader_epoch:
+        return Start.of(e).is_later_than(before)
     return e.event_type == LEADER_STARTED and None not in (life.topic_id, e.topic_id) and life.topic_id != e.topic_id
 
 
@@ -205,7 +223,8 @@ def add_event(life: Life, pos: int, e: Event, facts: IncarnationFacts) -> None:
     here = pos, e.ts, e.record_id
     kind = e.event_type
     if kind in STARTED and e.leader_epoch is not None:
-        life.started[e.node] = e.leader_epoch, e.ts or 0
+        start = Start.of(e)
+        life.started[e.node] = max(life.started.get(e.node, start), start)
     if kind == LEADER_STARTED and e.topic_id is not None:
         # a broker that finds a folder may name an id of the past
         life.topic_id = e.topic_id
@@ -251,7 +270,8 @@ def _add_version(life: Life, here: tuple[int, int | None, str], e: Event, facts:
     kept = tuple(name for name in keeps if name in ("leader", "leader_epoch", "isr"))
     leader = e.node if e.leader is None and e.event_type in LEADERS_OWN else e.leader
     version = Version(*here, e.partition_epoch, leader, e.leader_epoch, e.isr, kept, elects)
-    version.begun = life.started.get(e.node, NOT_STARTED)[0] if e.event_type == "isr_updated" else None
+    if e.event_type == "isr_updated" and e.node in life.started:
+        version.begun = life.started[e.node].leader_epoch
     version.is_by_leader, version.is_written = e.event_type == "isr_updated", e.says == "happened"
     if e.partition_epoch is None:
         if None not in (leader, e.leader_epoch, e.isr) and version.values not in life.printed_values:
