@@ -7,6 +7,7 @@ from jobs.timelines import kraft, metadata_log, zookeeper
 from jobs.timelines.discontinuities import Break, Lines, StateLine
 from jobs.timelines.kraft_assignments import Change, Version
 from jobs.timelines.kraft_facts import Standing
+from jobs.timelines.life_signs import LifeSigns
 from jobs.timelines.replica_states import ReplicaState
 from jobs.timelines.rows import Assigned, Final, Row
 from jobs.timelines.znode_assignments import Requested
@@ -51,9 +52,7 @@ def of_zookeeper(h: zookeeper.History) -> Plain:
         list(life.printed_values),
         sorted(life.gaps),
         life.leader_epoch,
-        life.told,
-        life.topic_id,
-        [(broker, *one) for broker, one in life.started.items()],
+        life.signs.to_plain(),
     ]
     asserted = [versions, life.proposed, life.assigned, life.marks, life.replica_states, more]
     return [h.newest, h.count, h.is_first, h.since, asserted, of_final(h.final), sorted(h.brokers), h.shared, h.since_ts]
@@ -68,7 +67,7 @@ def zookeeper_of(held: Plain) -> zookeeper.History:
         assigned,
         marks,
         replica_states,
-        (requested, is_written, target, created_with, at_rest, values, gaps, leader_epoch, told, topic_id, started),
+        (requested, is_written, target, created_with, at_rest, values, gaps, leader_epoch, signs),
     ) = asserted
     made = [ZnodeVersion(*v) for v in versions]
     for version in made:
@@ -88,9 +87,7 @@ def zookeeper_of(held: Plain) -> zookeeper.History:
         {(leader, epoch, tuple(isr)) for leader, epoch, isr in values},
         set(gaps),
         leader_epoch,
-        tuple(told),
-        topic_id,
-        {broker: zookeeper.Start(*one) for broker, *one in started},
+        LifeSigns.of_plain(signs),
     )
     return zookeeper.History(newest, count, is_first, since, life, final_of(final), set(brokers), shared, since_ts)
 

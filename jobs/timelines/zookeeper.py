@@ -7,24 +7,21 @@ collects what lines assert, and `build_rows` makes rows of it. Source: kafka.con
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import schemas
 from jobs.timelines.events import Event, Ids, same_set, with_next, without
 from jobs.timelines.facts import IncarnationFacts
 from jobs.timelines.kraft_facts import Standing
+from jobs.timelines.life_signs import LEADER_STARTED, LifeSigns, Told
 from jobs.timelines.replica_states import ReplicaState, inferred_states, printed_state, states_by_replica
 from jobs.timelines.rows import Assigned, Final, Reassignment, Row, Rows, is_target, phase, reassignment
-from jobs.timelines.summary import CONTROLLER_LOG, log_of
 from jobs.timelines.znode_assignments import Requested, add_request, assignments
 from jobs.timelines.znode_versions import ProposedIsr, Values, Version, before_all, in_order
 
 LEADER_DURING_DELETE = -2
 PARTITION_STATES = frozenset(schemas.machines()["partition"])
-# what a broker does on the word of a controller, in later leader epochs alone
-LEADER_STARTED = "leader_started"
-STARTED = (LEADER_STARTED, "follower_started")
 # what only the leader prints
 LEADERS_OWN = (LEADER_STARTED, "isr_updated")
 PROPOSED, ANSWERED = ("isr_shrinking", "isr_expanding"), ("isr_updated", "isr_write_refused", "isr_update_failed")
@@ -34,29 +31,6 @@ REFUSED = ("reassignment_failed", "reassignments_refused")
 ANNOUNCED = ("topics_changed", "partitions_added")
 # so many things may be asserted before the beginning of a history is settled; what is younger than this (microseconds) never is
 KEPT, UNSETTLED = 30, 60_000_000
-
-
-# controller epoch and partition epoch
-Told = tuple[int, int]
-
-
-class Start(NamedTuple):
-    """When a broker began to lead or to follow, in which leader epoch. file: a checksum of its name."""
-
-    leader_epoch: int
-    ts: int
-    file: int
-    record_no: int
-
-    @classmethod
-    def of(cls, e: Event) -> Self:
-        """What an event tells, which names a leader epoch."""
-        assert e.leader_epoch is not None
-        return cls(e.leader_epoch, e.ts or 0, crc32(e.file.encode()), e.record_no)
-
-    def is_later_than(self, other: Self) -> bool:
-        """Whether it was written later; within one file the order of lines tells, whatever the clock did."""
-        return self.ts > other.ts and (self.file != other.file or self.record_no > other.record_no)
 
 
 class Mark(NamedTuple):
@@ -76,8 +50,7 @@ class Life:
     requested: leader epoch -> what requests carry. is_written: whether writes of its assignment are known. target: what a reassignment
     aims at. created_with: replicas without a reassignment. at_rest: what was assigned when the reassignment began. printed_values: values
     of versions, settled ones too. gaps: settled epochs that no line names. leader_epoch: up to which assignments are settled.
-    told: what the newest controller told of the newest version. topic_id: from 2.8 on, as leaders name it.
-    started: broker -> its last one.
+    signs: what tells it from another one.
     """
 
     versions: dict[int, Version] = field(default_factory=dict)
@@ -94,9 +67,7 @@ class Life:
     printed_values: set[Values] = field(default_factory=set)
     gaps: set[int] = field(default_factory=set)
     leader_epoch: int = -1
-    told: Told = (-1, -1)
-    topic_id: str | None = None
-    started: dict[int | None, Start] = field(default_factory=dict)
+    signs: LifeSigns = field(default_factory=LifeSigns)
 
     @property
     def is_gone(self) -> bool:
@@ -129,14 +100,13 @@ def fold(history: History, topic: str, events: Iterable[Event], facts: Incarnati
     """Continues a history, in place. events: of this partition alone. Where it `is_stale` then, all has to be read anew."""
     rows = Rows(history.final.steps, history.since_ts)
     for e in in_order_of_events(history, topic, events, facts):
-        told = _told_by_controller(e, facts)
-        if _is_created(history.life, e) or _is_of_another(history.life, e, told):
+        told = Told.by(e, facts)
+        if _is_created(history.life, e) or history.life.signs.shows_another(e, told, is_gone=history.life.is_gone):
             settle(history, build_rows(history, rows, facts), history.count, history.newest)
             history.life = Life()
         history.newest = max(history.newest, e.ts or 0)
         history.count += 1
-        if told is not None:
-            history.life.told = max(history.life.told, told)
+        history.life.signs.add(e, told)
         add_event(history.life, history.count, e, facts)
     current = build_rows(history, rows, facts)
     if len(history.life) > KEPT:
@@ -154,29 +124,6 @@ def _is_created(life: Life, e: Event) -> bool:
     is_new = e.event_type == "topics_changed" and (life.is_gone or any(epoch > 0 for epoch in life.versions))
     is_assigned = e.is_present and e.replicas is not None and (is_new or (life.is_gone and _is_written(e)))
     return (e.from_state, e.to_state) == ("NonExistentPartition", "NewPartition") or is_assigned
-
-
-def _is_of_another(life: Life, e: Event, told: Told | None) -> bool:
-    """Whether an event tells of another life than the one that is known, of whose creation no line was seen: a later controller tells of an
-    earlier partition epoch, or of one that was deleted; a broker leads or follows in an earlier leader epoch, or leads under another topic id.
-    """
-    if told is not None:
-        return life.told[0] < told[0] and (life.is_gone or told[1] < life.told[1])
-    if e.event_type not in STARTED:
-        return False
-    before = life.started.get(e.node)
-    if before is not None and e.leader_epoch is not None and e.leader_epoch < before.leader_epoch:
-        return Start.of(e).is_later_than(before)
-    return e.event_type == LEADER_STARTED and None not in (life.topic_id, e.topic_id) and life.topic_id != e.topic_id
-
-
-def _told_by_controller(e: Event, facts: IncarnationFacts) -> Told | None:
-    """What a controller writes or sends: when it is elected, it reads all that was written before."""
-    if e.partition_epoch is None or not e.is_present:
-        return None
-    is_own = log_of(e.logger) == CONTROLLER_LOG
-    epoch = facts.controller_epoch_of(e) if is_own else e.controller_epoch
-    return None if epoch is None else (epoch, e.partition_epoch)
 
 
 def _is_written(e: Event) -> bool:
@@ -222,12 +169,6 @@ def add_event(life: Life, pos: int, e: Event, facts: IncarnationFacts) -> None:
     """Adds what an event asserts."""
     here = pos, e.ts, e.record_id
     kind = e.event_type
-    if kind in STARTED and e.leader_epoch is not None:
-        start = Start.of(e)
-        life.started[e.node] = max(life.started.get(e.node, start), start)
-    if kind == LEADER_STARTED and e.topic_id is not None:
-        # a broker that finds a folder may name an id of the past
-        life.topic_id = e.topic_id
     state = e.to_state if e.is_present else e.from_state if e.says == "failed" else None
     if e.replica is None and state in PARTITION_STATES:
         life.marks.append(Mark(*here, str(state)))
@@ -270,8 +211,7 @@ def _add_version(life: Life, here: tuple[int, int | None, str], e: Event, facts:
     kept = tuple(name for name in keeps if name in ("leader", "leader_epoch", "isr"))
     leader = e.node if e.leader is None and e.event_type in LEADERS_OWN else e.leader
     version = Version(*here, e.partition_epoch, leader, e.leader_epoch, e.isr, kept, elects)
-    if e.event_type == "isr_updated" and e.node in life.started:
-        version.begun = life.started[e.node].leader_epoch
+    version.begun = life.signs.led_since(e.node) if e.event_type == "isr_updated" else None
     version.is_by_leader, version.is_written = e.event_type == "isr_updated", e.says == "happened"
     if e.partition_epoch is None:
         if None not in (leader, e.leader_epoch, e.isr) and version.values not in life.printed_values:
