@@ -87,6 +87,8 @@ def test_every_scenario_can_be_run():
         ("nodes = [1]\nlog_dirs = 0", "log_dirs must be a number"),
         ("nodes = [1]\n[[step]]\ndo = 'break'\nnode = 1", "one log directory"),
         ("nodes = [1]\n[[step]]\ndo = 'describe'\nnow = 1", "unknown key 'now'"),
+        ("nodes = [1]\n[[step]]\ndo = 'migrate'\nto = 'hybrid'", "controllers are needed"),
+        ("nodes = [1]\ncontrollers = [2]\n[[step]]\ndo = 'migrate'\nto = '4.0'", "to is one of hybrid, kraft, finalized"),
     ],
 )
 def test_scenarios_that_are_refused(tmp_path, text, why):
@@ -99,7 +101,7 @@ def test_wrong_versions_and_scenarios_are_one_sentence(tmp_path, capsys):
     for version, scenario, said in [
         ("4", "reassign", "no Kafka version"),
         ("2.8.2", "reassign", "no kraft mode"),
-        ("4.3.0", "x", "there is controllers-killed, "),
+        ("4.3.0", "x", "there is cluster-wiped, "),
     ]:
         assert main(["--kafka", version, "--scenario", scenario, "--into", str(tmp_path)]) == 2
         shown = capsys.readouterr().err

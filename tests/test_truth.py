@@ -538,7 +538,27 @@ def test_rows_older_than_a_migration_are_not_judged(tmp_path: Path) -> None:
     assert (verdict.unjudged_rows, verdict.observed_rows) == (1, 1)
 
 
-@pytest.mark.parametrize(("version", "early_rows"), [("3.6.2", 0), ("3.9.1", 1)])
+def test_a_migration_goes_on_from_what_zookeeper_has(tmp_path: Path) -> None:
+    """Its partition has one life; what the new controllers write to ZooKeeper, too, is told by the metadata log alone."""
+    older = [controller(), topic(0.5, [1, 2, 3]), state(1, 0, 1, 0, [1, 2, 3]), state(30, 1, 1, 0, [1, 2])]
+    written_to_both = [state(45, 2, 2, 1, [2]), delete(60, "/brokers/topics/orders")]
+    write_lines(tmp_path / "truth-txn.jsonl", numbered([*older, *written_to_both]))
+    taken_over, changed = registration(40, 1, isr=[1, 2]), registration(44, 2, isr=[2], leader=2, leaderEpoch=1)
+    removed = {"ts": stamp(59), "topic": "orders", "partition": 0, "removed": True}
+    write_lines(tmp_path / "timeline.jsonl", [taken_over, changed, removed, registration(70, 0)])
+    first, second = truth.read_truth(tmp_path).lives
+    assert [(one.partition_epoch, one.begun) for one in first.states] == [(0, at(1)), (1, at(30)), (2, at(44))]
+    assert [(one.replicas, one.begun) for one in first.assignments] == [((1, 2, 3), at(0.5))]
+    assert (first.since_birth, first.ended, len(second.states)) == (True, at(59), 1)
+    rows = perfect_rows(tmp_path)
+    assert is_perfect(compare(tmp_path, rows))
+    for row in rows:
+        if row["partition_epoch"] == 2:
+            row["valid_from"] = at(40)
+    assert compare(tmp_path, rows).early_rows == 1
+
+
+@pytest.mark.parametrize(("version", "early_rows"), [("3.6.2", 0), ("3.8.1", 0), ("3.9.1", 1)])
 def test_old_kraft_stamps_records_after_logging_them(kraft_recording: Path, version: str, early_rows: int) -> None:
     write_lines(kraft_recording / "recording.json", [{"version": version}])
     rows = perfect_rows(kraft_recording)

@@ -37,7 +37,7 @@ import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import median
@@ -45,8 +45,8 @@ from typing import Any, Literal, TypeAlias
 
 ROUNDING = timedelta(milliseconds=1)
 CONTROLLER_BATCH = timedelta(milliseconds=500)
-# KRaft up to 3.6: the active controller prints what it decided before the record gets its time stamp.
-# Measured in 3.3.2 and 3.6.2: 23 lines, by at most 51 ms. None in 3.9.1 and later.
+# KRaft up to 3.8: the active controller prints what it decided before the record gets its time stamp.
+# Measured in 3.3.2 and 3.6.2: 23 lines, by at most 51 ms; in 3.7.1 and 3.8.1: 16, by at most 3 ms. None in 3.9.1 and later.
 STAMPED_AFTER_LOGGED = timedelta(milliseconds=60)
 
 Aspect = Literal["state", "assignment"]
@@ -221,22 +221,53 @@ def json_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def read_truth(recording: Path) -> Truth:
-    """The truth of a recording of either kind."""
+    """The truth of a recording of either kind, or of both: one that was migrated."""
     transactions = recording / "truth-txn.jsonl"
+    timelines = sorted(recording.glob("timeline*.jsonl"), key=lambda path: life_number(path.stem))
+    if not transactions.exists() and not timelines:
+        raise FileNotFoundError(f"{recording} has neither truth-txn.jsonl nor timeline.jsonl: not a recording")
+    lives = []
+    for incarnation, timeline in enumerate(timelines, 1):
+        metadata_log = timeline.with_name(timeline.name.replace("timeline", "metadata-log"))
+        lives += kraft_lives(incarnation, json_lines(timeline), registrations(metadata_log))
+    if kafka_version(recording) < (3, 9):
+        for life in lives:
+            life.forgiven = STAMPED_AFTER_LOGGED
     if transactions.exists():
-        lives = ZooKeeperTruth(json_lines(transactions)).lives
-    else:
-        timelines = sorted(recording.glob("timeline*.jsonl"), key=lambda path: life_number(path.stem))
-        if not timelines:
-            raise FileNotFoundError(f"{recording} has neither truth-txn.jsonl nor timeline.jsonl: not a recording")
-        lives = []
-        for incarnation, timeline in enumerate(timelines, 1):
-            metadata_log = timeline.with_name(timeline.name.replace("timeline", "metadata-log"))
-            lives += kraft_lives(incarnation, json_lines(timeline), registrations(metadata_log))
-        if kafka_version(recording) < (3, 7):
-            for life in lives:
-                life.forgiven = STAMPED_AFTER_LOGGED
+        older = ZooKeeperTruth(json_lines(transactions)).lives
+        lives = migrated(older, lives) if lives else older
     return Truth(lives, shutdown_moments(recording / "steps.jsonl"))
+
+
+def migrated(zookeeper: Sequence[Life], kraft: Sequence[Life]) -> list[Life]:
+    """Up to the first record of the metadata log what ZooKeeper has is true, from then on only that log: what is written to both is older in ZooKeeper."""
+    taken_over = min(life.states[0].begun for life in kraft)
+    after = 1 + max(write.order for life in zookeeper for write in (*life.states, *life.assignments))
+    before: dict[TopicPartition, Life] = {}
+    lives = []
+    for life in zookeeper:
+        life.states = [state for state in life.states if state.begun <= taken_over]
+        life.assignments = [assignment for assignment in life.assignments if assignment.begun <= taken_over]
+        if life.states:
+            lives.append(life)
+            if life.ended is None or life.ended > taken_over:
+                life.ended = life.end_order = None
+                before[life.topic, life.partition] = life
+    for life in kraft:
+        states = [replace(state, order=state.order + after) for state in life.states]
+        assignments = [replace(assignment, order=assignment.order + after) for assignment in life.assignments]
+        end = None if life.end_order is None else life.end_order + after
+        older = None if life.since_birth else before.get((life.topic, life.partition))
+        if older is None:
+            lives.append(replace(life, states=states, assignments=assignments, end_order=end))
+            continue
+        if older.assignments and assignments[0].continues(older.assignments[-1]):
+            del assignments[0]
+        known = older.states[-1].partition_epoch
+        older.states += [state for state in states if state.partition_epoch > known]
+        older.assignments += assignments
+        older.ended, older.end_order, older.forgiven = life.ended, end, life.forgiven
+    return lives
 
 
 def kafka_version(recording: Path) -> tuple[int, ...]:

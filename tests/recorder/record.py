@@ -6,7 +6,8 @@ A scenario is a TOML file: nodes (ids of brokers), controllers (ids of nodes tha
 log_dirs (of each broker, 1 without it) and steps, each with `do`:
 create (topic, assignment or partitions and replication_factor, config) · expand (topic, partitions) · fill (topic, records) · delete (topic) ·
 reassign (plan, throttle, cancel) · elect (type, topic) · kill, stop (node = "controller": the active one) · start (node = "all": that have ended) ·
-break, mend (node: its last log directory; to be mended while it is down) · wait (until = "reassigned" or "in sync") · describe · sleep (seconds)
+break, mend (node: its last log directory; to be mended while it is down) · wait (until = "reassigned" or "in sync") · describe · sleep (seconds) ·
+wipe (all data deleted, the same nodes begin anew and their logs go on) · migrate (to = "hybrid", then "kraft", then "finalized"; ZooKeeper mode only)
 """
 
 from __future__ import annotations
@@ -56,25 +57,38 @@ STEPS: dict[str, tuple[set[str], set[str]]] = {
     "wait": ({"until"}, set()),
     "describe": (set(), set()),
     "sleep": ({"seconds"}, set()),
+    "wipe": (set(), set()),
+    "migrate": ({"to"}, set()),
 }
+# how far a cluster is on its way from ZooKeeper
+MIGRATIONS = ("hybrid", "kraft", "finalized")
 # step -> what stands for no node in particular
 ANY_NODE = {"kill": "controller", "stop": "controller", "start": "all"}
-KRAFT = """process.roles={roles}
-node.id={node}
-listeners={listeners}
-controller.listener.names=CONTROLLER
+QUORUM = """controller.listener.names=CONTROLLER
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 inter.broker.listener.name=PLAINTEXT
 controller.quorum.voters={voters}
 broker.session.timeout.ms=6000
 broker.heartbeat.interval.ms=1500
 """
-ZOOKEEPER = """broker.id={node}
-listeners=PLAINTEXT://127.0.0.1:{port}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
-zookeeper.connect=127.0.0.1:{zookeeper_port}
+KRAFT = (
+    """process.roles={roles}
+node.id={node}
+listeners={listeners}
+"""
+    + QUORUM
+)
+CONNECT = """zookeeper.connect=127.0.0.1:{zookeeper_port}
 zookeeper.session.timeout.ms=6000
 """
+ZOOKEEPER = (
+    """broker.id={node}
+listeners=PLAINTEXT://127.0.0.1:{port}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+"""
+    + CONNECT
+)
+MIGRATION = "zookeeper.metadata.migration.enable=true\n"
 PROPERTIES = """log.dirs={log_dirs}
 num.network.threads=2
 num.io.threads=2
@@ -91,12 +105,11 @@ tickTime=2000
 admin.enableServer=false
 """
 ENVIRONMENT = re.compile(rb"^.*(?:Client|Server) environment:.*\n", re.MULTILINE)
-# file -> logger, its level in Kafka's own configuration, and the one that shows more
-STATES = ("state.change.logger", "INFO", "TRACE")
-LOGGERS = {
-    "kraft": {"controller": ("org.apache.kafka.controller", "INFO", "DEBUG"), "state-change": STATES},
-    "zookeeper": {"controller": ("kafka.controller", "TRACE", "TRACE"), "state-change": STATES},
-}
+# logger, the file that it writes, its level in Kafka's own configuration, and the one that shows more
+STATES = ("state.change.logger", "state-change", "INFO", "TRACE")
+OF_KRAFT = ("org.apache.kafka.controller", "controller", "INFO", "DEBUG")
+OF_ZOOKEEPER = ("kafka.controller", "controller", "TRACE", "TRACE")
+LOGGERS = {"kraft": (OF_KRAFT, STATES), "zookeeper": (OF_ZOOKEEPER, STATES), "migration": (OF_ZOOKEEPER, OF_KRAFT, STATES)}
 
 
 def scenario_of(path: Path) -> dict[str, Any]:
@@ -126,6 +139,10 @@ def scenario_of(path: Path) -> dict[str, Any]:
             raise RecorderError(f"{path}: step {number} ({step['do']}): unknown key {min(unknown)!r}")
         if "node" in step and step["node"] not in [*nodes, *controllers, ANY_NODE.get(step["do"])]:
             raise RecorderError(f"{path}: step {number} ({step['do']}): there is no node {step['node']}")
+        if step["do"] == "migrate" and (not controllers or step["to"] not in MIGRATIONS):
+            raise RecorderError(
+                f"{path}: step {number} (migrate): to is one of {', '.join(MIGRATIONS)}, and controllers are needed"
+            )
         if step["do"] == "break" and log_dirs == 1:
             raise RecorderError(f"{path}: step {number} (break): a broker with one log directory ends with it; set log_dirs")
     return content
@@ -134,27 +151,28 @@ def scenario_of(path: Path) -> dict[str, Any]:
 def log4j_properties(version: str, mode: str, level: str, folder: str) -> tuple[str, str]:
     """(option of Java, text of the file): controller.log, state-change.log and server.log of a node, with the official pattern and levels."""
     trace, loggers = level == "trace", LOGGERS[mode]
+    files = dict.fromkeys(["server", *(file for _, file, _, _ in loggers)])
     if numbers(version) >= (4,):
         lines = ["rootLogger.level = INFO", "rootLogger.appenderRef.server.ref = server"]
-        for name in ("server", *loggers):
+        for name in files:
             lines += [
                 f"appender.{name}.type = File", f"appender.{name}.name = {name}", f"appender.{name}.fileName = {folder}/{name}.log",
                 f"appender.{name}.layout.type = PatternLayout", f"appender.{name}.layout.pattern = [%d] %p %m (%c)%n",
             ]  # fmt: skip
-        for name, (logger, default, traced) in loggers.items():
+        for logger, name, default, traced in loggers:
             lines += [
                 f"logger.{name}.name = {logger}", f"logger.{name}.level = {traced if trace else default}",
                 f"logger.{name}.additivity = false", f"logger.{name}.appenderRef.{name}.ref = {name}",
             ]  # fmt: skip
         return "log4j2.configurationFile", "\n".join(lines) + "\n"
     lines = ["log4j.rootLogger=INFO, server"]
-    for name in ("server", *loggers):
+    for name in files:
         lines += [
             f"log4j.appender.{name}=org.apache.log4j.FileAppender", f"log4j.appender.{name}.File={folder}/{name}.log",
             f"log4j.appender.{name}.layout=org.apache.log4j.PatternLayout",
             f"log4j.appender.{name}.layout.ConversionPattern=[%d] %p %m (%c)%n",
         ]  # fmt: skip
-    for name, (logger, default, traced) in loggers.items():
+    for logger, name, default, traced in loggers:
         lines += [f"log4j.logger.{logger}={traced if trace else default}, {name}", f"log4j.additivity.{logger}=false"]
     return "log4j.configuration", "\n".join(lines) + "\n"
 
@@ -205,6 +223,8 @@ class Cluster:
         self.quorum = dict(zip(voters, ports[len(brokers) :], strict=True))
         self.running: dict[int, subprocess.Popen[bytes]] = {}
         self.outputs = 0
+        self.lives = 1  # of the cluster: one more with each wipe
+        self.wiped = any(step["do"] == "wipe" for step in scenario.get("step", []))
 
     def __enter__(self) -> Cluster:
         return self
@@ -259,28 +279,53 @@ class Cluster:
         """Writes configurations and formats the nodes' folders."""
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         self.note("format", nodes=self.nodes, cluster_id=cluster_id, voters=list(self.quorum), brokers=list(self.ports))
-        voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in self.quorum.items())
         for node in self.nodes:
-            listeners = {
-                "broker": f"PLAINTEXT://127.0.0.1:{self.ports.get(node)}",
-                "controller": f"CONTROLLER://127.0.0.1:{self.quorum.get(node)}",
-            }
-            roles = [role for role, ids in (("broker", self.ports), ("controller", self.quorum)) if node in ids]
-            heard = ",".join(listeners[role] for role in roles)
-            configured = self.configure(node, KRAFT, roles=",".join(roles), listeners=heard, voters=voters)
-            self.tool("StorageTool", "format", "-t", cluster_id, "-c", str(configured))
+            self.tool("StorageTool", "format", f"--cluster-id={cluster_id}", "-c", str(self.configure(node, KRAFT)))
 
     def configure(self, node: int, text: str, **values: Any) -> Path:
         """Writes the configuration of a node."""
-        (self.recording / f"node-{node}").mkdir()
+        (self.recording / f"node-{node}").mkdir(exist_ok=True)
         file = self.work / f"node-{node}.properties"
-        values |= {"node": node, "port": self.ports.get(node), "log_dirs": ",".join(map(str, self.log_dirs_of(node)))}
+        listeners = {
+            role: f"{protocol}://127.0.0.1:{ids[node]}"
+            for role, protocol, ids in (("broker", "PLAINTEXT", self.ports), ("controller", "CONTROLLER", self.quorum))
+            if node in ids
+        }
+        values |= {
+            "node": node, "port": self.ports.get(node), "log_dirs": ",".join(map(str, self.log_dirs_of(node))),
+            "roles": ",".join(listeners), "listeners": ",".join(listeners.values()),
+            "voters": ",".join(f"{voter}@127.0.0.1:{port}" for voter, port in self.quorum.items()),
+        }  # fmt: skip
         file.write_text((text + PROPERTIES).format(**values), "utf-8")
         return file
 
     def log_dirs_of(self, node: int) -> list[Path]:
         """The first has the metadata log."""
         return [self.work / (f"data-{node}" if n == 0 else f"data-{node}-{n}") for n in range(self.log_dirs)]
+
+    def wipe(self) -> None:
+        """Stops all nodes, keeps the truth till then, deletes what they wrote, and begins another cluster with them."""
+        self.stop_all()
+        self.dump()
+        self.note("data deleted on all nodes")
+        self.delete_data()
+        self.lives += 1
+        self.format()
+        self.start(*self.nodes)
+
+    def stop_all(self) -> None:
+        """Brokers first."""
+        for role in (self.ports, self.quorum):
+            if left := [node for node in role if node in self.running]:
+                self.end(signal.SIGTERM, *left)
+
+    def delete_data(self) -> None:
+        """Of all nodes that have ended."""
+        for folder in [folder for node in self.nodes for folder in self.log_dirs_of(node)]:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def migrate(self, to: str) -> None:
+        raise RecorderError(f"A cluster in {self.mode} mode cannot be migrated to {to}")
 
     def break_log_dir(self, node: int) -> None:
         """Puts a file in the place of the last one: what is written to it next fails."""
@@ -294,6 +339,8 @@ class Cluster:
     def mend_log_dir(self, node: int) -> None:
         """Takes that back."""
         folder = self.log_dirs_of(node)[-1]
+        if not folder.is_file():
+            raise RecorderError(f"The log directory of node {node} was not broken")
         self.note("log directory repaired", node=node, directory=folder.name)
         folder.unlink()
         folder.with_suffix(".away").rename(folder)
@@ -445,28 +492,39 @@ class Cluster:
     def dump(self) -> None:
         """The metadata log of the voter that has the longest, as text, as records, and as partitions."""
         logs = [path for node in self.quorum for path in (self.work / f"data-{node}").glob("__cluster_metadata-0/*.log")]
+        if not logs:
+            return
         longest = max(logs, key=lambda path: path.stat().st_size)
         text = self.tool("DumpLogSegments", "--cluster-metadata-decoder", "--files", str(longest))
-        (self.recording / "metadata-log.txt").write_text(text, "utf-8")
+        life = f"-{self.lives}" if self.wiped else ""
+        (self.recording / f"metadata-log{life}.txt").write_text(text, "utf-8")
         found = list(metadata_log.records(text.splitlines()))
         for name, rows in (("metadata-log", found), ("timeline", metadata_log.timeline(found))):
-            (self.recording / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-        self.note("dumped metadata log", file="metadata-log.txt")
+            (self.recording / f"{name}{life}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+        self.note("dumped metadata log", file=f"metadata-log{life}.txt")
 
 
 class ZooKeeperCluster(Cluster):
-    """Brokers and one ZooKeeper, whose transaction log is the truth. Each broker is a controller, whatever the scenario says."""
+    """Brokers and one ZooKeeper, whose transaction log is the truth. Each broker is a controller; those of the scenario run from a migration on."""
 
     mode = "zookeeper"
 
     def __init__(self, version: str, level: str, scenario: dict[str, Any], recording: Path, work: Path) -> None:
         super().__init__(version, level, scenario | {"controllers": []}, recording, work)
+        self.quorum = {}
+        self.controllers = scenario.get("controllers", [])
+        self.without_zookeeper = False
         (self.port,) = free_ports(1)
         self.data = self.work / "zookeeper"
         self.zookeeper: subprocess.Popen[bytes] | None = None
+        self.written: list[dict[str, Any]] = []  # in earlier lives
 
     def __exit__(self, *error: object) -> None:
         super().__exit__(*error)
+        self.end_zookeeper()
+
+    def end_zookeeper(self) -> None:
+        """If it runs."""
         if self.zookeeper is not None:
             self.zookeeper.kill()
             self.zookeeper.wait()
@@ -481,12 +539,55 @@ class ZooKeeperCluster(Cluster):
         self.zookeeper = subprocess.Popen(command, stdout=out, stderr=out, cwd=self.work)
         self._until("ZooKeeper runs", lambda: listens(self.port), STARTED_WITHIN)
         for node in self.nodes:
-            self.configure(node, ZOOKEEPER, zookeeper_port=self.port)
+            self.configure(node, ZOOKEEPER)
+
+    def configure(self, node: int, text: str, **values: Any) -> Path:
+        return super().configure(node, text, zookeeper_port=self.port, **values)
+
+    def delete_data(self) -> None:
+        super().delete_data()
+        self.written = [
+            *self.written,
+            *self.transactions(),
+            {"time": metadata_log.stamp(time.time_ns() // 10**6), "op": "cluster_wiped"},
+        ]
+        self.end_zookeeper()
+        shutil.rmtree(self.data)
 
     def active_controller(self) -> int:
-        """The broker that wrote /controller last."""
-        written = [row for row in self.transactions() if row.get("path") == "/controller" and row["op"] == "create"]
-        return int(written[-1]["value"]["brokerid"])
+        """Who wrote /controller last; KRaft's controllers do so, too, as long as they write to ZooKeeper."""
+        if self.without_zookeeper:
+            return super().active_controller()
+        return int(self.last_written("/controller")["brokerid"])
+
+    def last_written(self, path: str) -> dict[str, Any]:
+        """What a path was given last; empty: it never was."""
+        values = (row["value"] for row in reversed(self.transactions()) if row.get("path") == path and "value" in row)
+        return next((value for value in values if value), {})
+
+    def migrate(self, to: str) -> None:
+        """One of the steps that Kafka describes (KIP-866): each node is stopped in order and started anew, one after the other.
+
+        hybrid: controllers of KRaft take over, and write to ZooKeeper, too. kraft: brokers are without ZooKeeper. finalized: controllers are, too.
+        """
+        self.note("migrate", to=to)
+        if to == "hybrid":
+            self.mode = "migration"
+            self.quorum = dict(zip(self.controllers, free_ports(len(self.controllers)), strict=True))
+            cluster_id = self.last_written("/cluster/id")["id"]
+            for node in self.quorum:
+                configured = self.configure(node, KRAFT + CONNECT + MIGRATION)
+                # an id may begin with a dash
+                self.tool("StorageTool", "format", f"--cluster-id={cluster_id}", "-c", str(configured))
+            self.start(*self.quorum)
+        nodes = self.quorum if to == "finalized" else self.ports
+        for node in list(nodes):
+            self.end(signal.SIGTERM, node)
+            self.configure(node, ZOOKEEPER + MIGRATION + QUORUM if to == "hybrid" else KRAFT)
+            self.start(node)
+        self.without_zookeeper = to == "finalized"
+        if to == "hybrid":
+            self._until("metadata is migrated", lambda: self.active_controller() in self.quorum, WAITED_FOR)
 
     def transactions(self) -> list[dict[str, Any]]:
         """All that was written till now."""
@@ -494,8 +595,10 @@ class ZooKeeperCluster(Cluster):
         return list(zookeeper_log.writes(b"".join(path.read_bytes() for path in files)))
 
     def dump(self) -> None:
-        """The transaction log."""
-        rows = self.transactions()
+        """The transaction log, and from a migration on the metadata log, too."""
+        if self.quorum:
+            super().dump()
+        rows = self.written + self.transactions()
         (self.recording / "truth-txn.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
         self.note("dumped ZooKeeper's transaction log", file="truth-txn.jsonl")
 
@@ -523,12 +626,13 @@ def record(version: str, mode: str, scenario: str, level: str, into: Path) -> Pa
     ):
         cluster.format()
         cluster.start(*cluster.nodes)
-        for step in content.get("step", []):
-            cluster.do(step)
-        for role in (cluster.ports, cluster.quorum):
-            if left := [node for node in role if node in cluster.running]:
-                cluster.end(signal.SIGTERM, *left)
-        cluster.dump()
+        try:
+            for step in content.get("step", []):
+                cluster.do(step)
+        finally:
+            # a step that fails leaves a recording that is shorter
+            cluster.stop_all()
+            cluster.dump()
     for log in recording.glob("node-*/*.log"):
         if not log.stat().st_size:
             log.unlink()
@@ -544,7 +648,7 @@ def unknown_statements(recording: Path) -> Iterator[tuple[str, int, str]]:
 
     counts: Counter[tuple[str, str, str]] = Counter()
     examples: dict[tuple[str, str, str], str] = {}
-    for log in sorted([*recording.glob("node-*/*.log*"), *recording.glob("metadata-log.txt")]):
+    for log in sorted([*recording.glob("node-*/*.log*"), *recording.glob("metadata-log*.txt")]):
         for _, text in records(log.read_text("utf-8", "replace").splitlines()):
             found = PARSER.record(text)
             if found is None or not PARSER.in_scope(found):
