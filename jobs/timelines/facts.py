@@ -142,7 +142,7 @@ class ClusterFacts:
         of_kraft = [
             Marker(ts, kraft=True)
             for name, days in self.summary.mode_signs.items()
-            for ts in days.values()
+            for ts, _ in days.values()
             if name in KRAFT_BROKER | KRAFT_CONTROLLER and ts is not None
         ]
         begun = [
@@ -196,13 +196,14 @@ class ClusterFacts:
         """The incarnation that an event belongs to."""
         return incarnation(self.of_name, e.file, e.node, e.ts)
 
-    def _signs(self, number: int | None = None) -> dict[str, int | None]:
-        """Event types that tell the mode -> when they were seen first, in one incarnation or at all."""
-        found: dict[str, int | None] = {}
+    def _signs(self, number: int | None = None) -> dict[str, Named]:
+        """Event types that tell the mode -> when they were seen first and last, in one incarnation or at all."""
+        found: dict[str, Named] = {}
         for name, days in self.summary.mode_signs.items():
-            some = [ts for ts in days.values() if number is None or self.of_name[0].number_at(ts) == number]
-            if some:
-                found[name] = min((ts for ts in some if ts is not None), default=None)
+            every = [ts for span in days.values() for ts in span if number is None or self.of_name[0].number_at(ts) == number]
+            if every:
+                some = [ts for ts in every if ts is not None]
+                found[name] = min(some, default=None), max(some, default=None)
         return found
 
     def _kraft_since_of(self, number: int) -> int | None:
@@ -407,17 +408,27 @@ class ClusterFacts:
                 found.append((max(since, min(files[node])), until))
         return undated + found
 
-    def _topic_ids(self, numbers: Iterable[int]) -> dict[int, dict[str, dict[str, Named]]]:
-        """Incarnation -> topic -> its ids, with when they are named. A topic id belongs to the incarnation in which it is named last."""
+    def _numbers_from_to(self, first: int | None, last: int | None) -> range:
+        """The incarnations that were between two moments, where all are of one cluster."""
+        return range(self.of_name[0].number_at(first), self.of_name[0].number_at(last) + 1)
+
+    def _topic_ids(self, events: Mapping[int, Sequence[Event]]) -> dict[int, dict[str, dict[str, Named]]]:
+        """Incarnation -> topic -> the ids that it has under KRaft controllers, with when they are named. events: by incarnation.
+
+        Lines may name one before the incarnation is known to have begun that it is of. A topic that was there when KRaft controllers took over keeps its id.
+        """
         if self.kraft_since is None:
             return {}
         found: dict[int, dict[str, dict[str, Named]]] = defaultdict(dict)
+        deleted = {e.topic: e.ts or 0 for some in events.values() for e in some if e.event_type == "deletion_completed"}
         for topic, ids in self.summary.topic_ids.items():
+            # named last before they took over, and not deleted since
+            newest = max(((last or 0, which) for which, (_, last) in ids.items() if (last or 0) < self.kraft_since), default=None)
+            kept = newest[1] if newest and newest[0] > deleted.get(topic, -1) else None
             for which, (first, last) in ids.items():
-                if self.kraft_since < 0 or (last or 0) >= self.kraft_since:
-                    number = self.of_name[0].number_at(first) if len(self.of_name) == 1 else None
-                    for one in numbers if number is None else [number]:
-                        found[one].setdefault(topic, {})[which] = first, last
+                if (last or 0) >= self.kraft_since or which == kept:
+                    for number in self._numbers_from_to(first, last) if len(self.of_name) == 1 else events:
+                        found[number].setdefault(topic, {})[which] = first, last
         return found
 
 
@@ -449,16 +460,21 @@ def _deposed(events: Iterable[Event]) -> dict[int, int]:
     return found
 
 
-def _kraft_since(signs: Mapping[str, int | None]) -> int | None:
+def _kraft_since(signs: Mapping[str, Named]) -> int | None:
     """From when on KRaft controllers run a cluster: -1 where its logs know no other mode, null where they know no KRaft controller.
 
-    A cluster that was migrated has logs of both modes (KIP-866); its brokers print the lines of KRaft before it is one, so they count where
-    its KRaft controllers have no log here.
+    A cluster that was migrated has logs of both modes (KIP-866). Its brokers print the lines of KRaft before it is one: where its KRaft
+    controllers have no log here, these lines count from the last one of a ZooKeeper controller on.
     """
-    told = signs.keys() & KRAFT_CONTROLLER or signs.keys() & KRAFT_BROKER
-    if not signs.keys() & ZOOKEEPER_CONTROLLER:
+    by_controller = signs.keys() & KRAFT_CONTROLLER
+    told = by_controller or signs.keys() & KRAFT_BROKER
+    of_zookeeper = signs.keys() & ZOOKEEPER_CONTROLLER
+    if not of_zookeeper:
         return -1 if told else None
-    return min((at for name in told if (at := signs[name]) is not None), default=None)
+    first = min((at for name in told if (at := signs[name][0]) is not None), default=None)
+    if by_controller or first is None:
+        return first
+    return max([first, *(at + 1 for name in of_zookeeper if (at := signs[name][1]) is not None)])
 
 
 def file_ranks(summary: Summary) -> dict[tuple[int | None, str, int], int]:

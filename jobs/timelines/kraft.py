@@ -14,6 +14,7 @@ from jobs.timelines.events import Event, Ids, with_next, without
 from jobs.timelines.facts import IncarnationFacts
 from jobs.timelines.kraft_assignments import Change, Version, assign, lay_along, place
 from jobs.timelines.kraft_facts import FENCED, LEAVING, NEAR, ONLINE, UNREGISTERED, KRaftFacts, Standing
+from jobs.timelines.life_signs import STARTED, Start
 from jobs.timelines.rows import Assigned, Final, Reassignment, Row, Rows, is_target, less_repeated, phase, reassignment
 
 REMOVED = "KRaftRemoved"
@@ -52,7 +53,9 @@ class Life:
 class History:
     """The state of the fold. newest: time of the last event. count: of events. lives: by topic id. closed: topic id -> epochs of which not all
     is known, of lives that are final. ids: the topic ids that were known. named: node (null: any broker) -> the topic id that it named last. shared: what the facts said of its
-    topic and brokers up to `newest`.
+    topic and brokers up to `newest`. taken_over: the partition epoch that ZooKeeper had when KRaft controllers took over, which go on from it.
+    started: broker -> the topic id under which it began to lead or to follow last. over: topic ids of which brokers showed that another came after.
+    has_left_out: whether lines could not be told to be about any of the ids.
     """
 
     newest: int = -1
@@ -63,7 +66,20 @@ class History:
     named: dict[int | None, str] = field(default_factory=dict)
     final: Final = field(default_factory=Final)
     shared: int = 0
+    taken_over: int = 0
+    started: dict[int | None, tuple[str, Start]] = field(default_factory=dict)
+    over: set[str] = field(default_factory=set)
+    has_left_out: bool = False
     is_stale: bool = False
+
+    def tells_before(self, topic_id: str, ts: int) -> bool:
+        """Whether lines were taken to be about a topic before it was created."""
+        life = self.lives.get(topic_id, Life())
+        return any((v.ts or 0) < ts - NEAR for v in (*life.versions.values(), *life.loose))
+
+    def is_taken_over(self, topic_id: str, facts: IncarnationFacts) -> bool:
+        """Whether the life of a topic id goes on from what ZooKeeper had."""
+        return self.ids[:1] == [topic_id] and facts.kraft.named_since[topic_id] < (facts.kraft_since or 0)
 
 
 def fold(history: History, topic: str, events: Iterable[Event], facts: IncarnationFacts) -> Rows:
@@ -74,13 +90,22 @@ def fold(history: History, topic: str, events: Iterable[Event], facts: Incarnati
     history.is_stale |= history.count > 0 and any(
         facts.kraft.is_read_at(facts.kraft.named_since[new]) for new in ids[len(history.ids) :]
     )
+    history.is_stale |= history.has_left_out and len(ids) > len(history.ids)
     history.ids = ids
     history.is_stale |= history.count > 0 and history.shared != shared_by(history.final, newest, topic, facts.kraft)
-    for e in sorted(events, key=facts.position):
+    in_order = sorted(events, key=facts.position)
+    created = _created(in_order, facts.kraft)
+    history.is_stale |= any(history.tells_before(which, ts) for which, ts in created.items())
+    for e in in_order:
         history.is_stale |= (e.ts or 0) <= newest
         history.newest, history.count = max(history.newest, e.ts or 0), history.count + 1
-        which = _topic_id(history, topic, e, facts.kraft)
-        if which is None:
+        if e.event_type == "partition_registered" and e.topic_id in created:
+            # whatever had that name is gone
+            history.named = {None: e.topic_id}
+        which = _topic_id(history, topic, e, facts.kraft, created)
+        history.has_left_out |= which is None
+        is_past = e.partition_epoch is not None and e.partition_epoch < history.taken_over
+        if which is None or (is_past and history.is_taken_over(which, facts)):
             continue
         if which in history.closed:
             # a starting controller reads it again
@@ -102,22 +127,50 @@ def shared_by(final: Final, newest: int, topic: str, facts: KRaftFacts) -> int:
     return crc32(repr((ids, named, of_brokers)).encode())
 
 
-def _topic_id(history: History, topic: str, e: Event, facts: KRaftFacts) -> str | None:
+def _created(events: Iterable[Event], facts: KRaftFacts) -> dict[str, int]:
+    """Topic id -> when controllers that do not start create the partition. What was named long before is read anew, or was migrated."""
+    found: dict[str, int] = {}
+    for e in events:
+        if e.event_type == "partition_registered" and e.partition_epoch == 0 and e.topic_id and not facts.is_replayed(e):
+            found.setdefault(e.topic_id, e.ts or 0)
+    return {which: ts for which, ts in found.items() if facts.named_since.get(which, ts) > ts - NEAR}
+
+
+def _topic_id(history: History, topic: str, e: Event, facts: KRaftFacts, created: Mapping[str, int]) -> str | None:
     """Follower lines and ISR updates name no topic id: it is what their broker named last, else any broker, else the newest one that is
-    named by then and not gone, or named next. Controllers name old ones, and brokers that find their folders. Null: it cannot be told, where
-    several are named later, by a controller that starts and reads them one after the other.
+    named by then and not gone, or named next. Controllers name old ones, and brokers that find their folders. created: topic id -> when it was.
+    Null: it cannot be told, where the topic is created later, or several are named later, by a controller that starts and reads them one after
+    the other.
     """
-    ids, ts = facts.topic_ids.get(topic) or [""], e.ts or 0
+    ids = facts.topic_ids.get(topic) or [""]
+    start = Start.by(e) if e.event_type in STARTED else None
+    under, before = history.started.get(e.node, ("", None))
+    if start and before and not e.topic_id and start.leader_epoch < before.leader_epoch and start.is_later_than(before):
+        # the leader epochs of a topic only grow
+        history.over.add(under)
+    which = _named(history, ids, e, facts, created)
+    if start and which is not None and (before is None or under != which or start.is_later_than(before)):
+        history.started[e.node] = which, start
+    return which
+
+
+def _named(history: History, ids: Sequence[str], e: Event, facts: KRaftFacts, created: Mapping[str, int]) -> str | None:
+    ts = e.ts or 0
     if e.topic_id:
         if e.event_type not in CONTROLLER_LINES and facts.gone_at(e.topic_id) >= ts:
             history.named[e.node] = history.named[None] = e.topic_id
         return e.topic_id
+    possible = [which for which in ids if which not in history.over and created.get(which, 0) <= ts + NEAR]
     if len(ids) == 1:
-        return ids[0]
+        return possible[0] if possible else None
     for named in (history.named.get(e.node), history.named.get(None)):
-        if named and facts.gone_at(named) + NEAR >= ts:
+        if named in possible and facts.gone_at(named) + NEAR >= ts:
             return named
-    since = {which: facts.named_since[which] for which in ids if facts.gone_at(which) >= ts} or {ids[-1]: ts}
+    since = {which: facts.named_since[which] for which in possible if facts.gone_at(which) >= ts}
+    if not since and ids[-1] in possible:
+        return ids[-1]
+    if not since:
+        return None
     known = [which for which, at in since.items() if at <= ts]
     if not known and len(since) > 1 and all(map(facts.is_read_at, since.values())):
         return None

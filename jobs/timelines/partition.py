@@ -139,7 +139,7 @@ def fold(key: PartitionKey, held: str | None, events: Iterable[Event], facts: Cl
         parts.append((METADATA_LOG, metadata_log.fold(before.of_log, key.topic, records, of_all)))
     elif before.of_text or len(of_zookeeper) < len(lines) or of_kraft_time:
         of_kraft = [e for e in lines if of_all.is_of_kraft(e)]
-        before.of_text = before.of_text or kraft.History(final=_after(parts))
+        before.of_text = before.of_text or kraft.History(final=_after(parts), taken_over=_taken_over(before.by_zookeeper))
         before.of_text.final.before = of_kraft_time
         parts.append((LOGS, kraft.fold(before.of_text, key.topic, of_kraft, of_all)))
     before.newest = max([before.newest, *(e.ts or 0 for e in lines)])
@@ -197,6 +197,12 @@ def _check_closed(before: Held, topic: str, of_zookeeper: Sequence[Event], facts
         before.by_zookeeper = zookeeper.History(is_stale=True)
     elif before.by_zookeeper and zookeeper.in_order_of_events(before.by_zookeeper, topic, of_zookeeper, facts):
         before.by_zookeeper.is_stale = True
+
+
+def _taken_over(by_zookeeper: zookeeper.History | None) -> int:
+    """The partition epoch that KRaft controllers went on from (KIP-866); 0 where none is known, or the topic was gone."""
+    life = by_zookeeper.life if by_zookeeper else zookeeper.Life()
+    return 0 if life.is_gone else max(life.versions, default=0)
 
 
 def _after(parts: Sequence[tuple[str, Rows]]) -> Final:

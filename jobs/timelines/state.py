@@ -7,7 +7,7 @@ from jobs.timelines import kraft, metadata_log, zookeeper
 from jobs.timelines.discontinuities import Break, Lines, StateLine
 from jobs.timelines.kraft_assignments import Change, Version
 from jobs.timelines.kraft_facts import Standing
-from jobs.timelines.life_signs import LifeSigns
+from jobs.timelines.life_signs import LifeSigns, Start
 from jobs.timelines.replica_states import ReplicaState
 from jobs.timelines.rows import Assigned, Final, Row
 from jobs.timelines.znode_assignments import Requested
@@ -100,12 +100,13 @@ def of_kraft(h: kraft.History) -> Plain:
         for which, one in h.lives.items()
     ]  # fmt: skip
     closed = [(which, sorted(gaps)) for which, gaps in h.closed.items()]
-    return [h.newest, h.count, lives, closed, h.ids, list(h.named.items()), of_final(h.final), h.shared]
+    return [h.newest, h.count, lives, closed, h.ids, list(h.named.items()), of_final(h.final), h.shared, h.taken_over,
+            [(node, which, *start) for node, (which, start) in h.started.items()], sorted(h.over), h.has_left_out]  # fmt: skip
 
 
 def kraft_of(held: Plain) -> kraft.History:
     """Of what `of_kraft` gives."""
-    newest, count, lives, closed, ids, named, final, shared = held
+    newest, count, lives, closed, ids, named, final, shared, taken_over, started, over, has_left_out = held
     made = {}
     for which, versions, changes, next_change, base, past, gaps, is_settled in lives:
         all_of = [Version(*v) for v in versions]
@@ -114,7 +115,10 @@ def kraft_of(held: Plain) -> kraft.History:
         printed = [Change(*one) for one in changes]
         made[which] = kraft.Life(known, loose, printed, dict(next_change), base, past, set(gaps), is_settled)
     of_closed = {which: set(gaps) for which, gaps in closed}
-    return kraft.History(newest, count, made, of_closed, ids, dict(named), final_of(final), shared)
+    begun = {node: (which, Start(*start)) for node, which, *start in started}
+    return kraft.History(
+        newest, count, made, of_closed, ids, dict(named), final_of(final), shared, taken_over, begun, set(over), has_left_out
+    )
 
 
 def of_metadata_log(h: metadata_log.History) -> Plain:

@@ -27,7 +27,7 @@ KRAFT_CONTROLLER = frozenset({
     "topic_registered", "topic_removed", "partition_registered", "assignment_changed", "partition_changed", "unclean_leader_elected",
     "partition_record",
 })  # fmt: skip
-ZOOKEEPER_CONTROLLER = frozenset({"partition_new", "partition_online", "assignment_updated", "topics_changed"})
+ZOOKEEPER_CONTROLLER = LEADING | {"partition_new", "partition_online", "assignment_updated", "topics_changed"}
 OF_MODE = KRAFT_BROKER | KRAFT_CONTROLLER | ZOOKEEPER_CONTROLLER
 # registrations of brokers: what a controller prints again when it starts, what the active one decides, what a dump of its log holds
 REGISTRATION_REPLAYED = frozenset({
@@ -158,7 +158,7 @@ class Summary:
     files                (node, file) -> its span
     traced_hours         node -> hours in which it wrote state changes at TRACE
     logged_hours         node -> hours in which it wrote state changes
-    mode_signs           event type -> day -> the first time stamp
+    mode_signs           event type -> day -> the first and the last time stamp
     terms                (controller epoch, node) -> day -> the first line of it
     from_memory          (controller epoch, node) -> the newest time stamps of lines from memory
     sent                 (controller epoch, node) -> place -> the first time stamp, and the record, of a line of its or of a request that it sent
@@ -177,7 +177,7 @@ class Summary:
     files: dict[tuple[int | None, str], FileSpan] = field(default_factory=dict)
     traced_hours: dict[int | None, set[int]] = field(default_factory=dict)
     logged_hours: dict[int | None, set[int]] = field(default_factory=dict)
-    mode_signs: dict[str, dict[int, int | None]] = field(default_factory=dict)
+    mode_signs: dict[str, dict[int, Named]] = field(default_factory=dict)
     terms: dict[Term, dict[int, Line]] = field(default_factory=dict)
     from_memory: dict[Term, list[int]] = field(default_factory=dict)
     sent: dict[Term, dict[Place, Mention]] = field(default_factory=dict)
@@ -234,7 +234,7 @@ class Summary:
                 self._add_spoken(e, log)
         if e.event_type in OF_MODE:
             days = self.mode_signs.setdefault(e.event_type, {})
-            days[_day(ts)] = _earlier(days.get(_day(ts), ts), ts)
+            days[_day(ts)] = _named_from_to(days.get(_day(ts), (ts, ts)), (ts, ts))
         if e.topic_id is not None and e.topic is not None:
             ids = self.topic_ids.setdefault(e.topic, {})
             first, last = ids.get(e.topic_id, (ts, ts))
@@ -269,7 +269,7 @@ class Summary:
             files=_merged(self.files, other.files, _joined),
             traced_hours=_merged(self.traced_hours, other.traced_hours, set.union),
             logged_hours=_merged(self.logged_hours, other.logged_hours, set.union),
-            mode_signs=_merged(self.mode_signs, other.mode_signs, lambda a, b: _merged(a, b, _earlier)),
+            mode_signs=_merged(self.mode_signs, other.mode_signs, lambda a, b: _merged(a, b, _named_from_to)),
             terms=_merged(self.terms, other.terms, lambda a, b: _merged(a, b, lambda x, y: min(x, y, key=in_files))),
             from_memory=_merged(self.from_memory, other.from_memory, lambda a, b: sorted([*a, *b])[-MOST_FROM_MEMORY:]),
             sent=_merged(self.sent, other.sent, lambda a, b: _merged(a, b, min)),
@@ -324,7 +324,7 @@ class Summary:
                 "files": _sorted((*key, *span) for key, span in self.files.items()),
                 "traced_hours": _sorted((node, sorted(hours)) for node, hours in self.traced_hours.items()),
                 "logged_hours": _sorted((node, sorted(hours)) for node, hours in self.logged_hours.items()),
-                "mode_signs": _sorted((name, day, ts) for name, days in self.mode_signs.items() for day, ts in days.items()),
+                "mode_signs": _sorted((name, day, *span) for name, days in self.mode_signs.items() for day, span in days.items()),
                 "terms": _sorted((*term, day, *line) for term, days in self.terms.items() for day, line in days.items()),
                 "from_memory": _sorted((*term, times) for term, times in self.from_memory.items()),
                 "sent": _sorted((*term, *place, *first) for term, places in self.sent.items() for place, first in places.items()),
@@ -351,9 +351,9 @@ class Summary:
         sent: dict[Term, dict[Place, Mention]] = {}
         for epoch, node, folder, of_node, ts, record_id in held["sent"]:
             sent.setdefault((epoch, node), {})[folder, of_node] = ts, record_id
-        signs: dict[str, dict[int, int | None]] = {}
-        for name, day, ts in held["mode_signs"]:
-            signs.setdefault(name, {})[day] = ts
+        signs: dict[str, dict[int, Named]] = {}
+        for name, day, first, last in held["mode_signs"]:
+            signs.setdefault(name, {})[day] = first, last
         return cls(
             cluster_events={(e["record_id"], e["item"]): Event(**e) for e in held["cluster_events"]},
             files={(node, file): FileSpan(*span) for node, file, *span in held["files"]},
