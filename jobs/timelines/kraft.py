@@ -55,7 +55,7 @@ class History:
     is known, of lives that are final. ids: the topic ids that were known. named: node (null: any broker) -> the topic id that it named last. shared: what the facts said of its
     topic and brokers up to `newest`. taken_over: the partition epoch that ZooKeeper had when KRaft controllers took over, which go on from it.
     started: broker -> the topic id under which it began to lead or to follow last. over: topic ids of which brokers showed that another came after.
-    has_left_out: whether lines could not be told to be about any of the ids.
+    is_unsure: whether lines were left out, as they may be about any of the ids, or were taken to be about one that is named later.
     """
 
     newest: int = -1
@@ -69,7 +69,7 @@ class History:
     taken_over: int = 0
     started: dict[int | None, tuple[str, Start]] = field(default_factory=dict)
     over: set[str] = field(default_factory=set)
-    has_left_out: bool = False
+    is_unsure: bool = False
     is_stale: bool = False
 
     def tells_before(self, topic_id: str, ts: int) -> bool:
@@ -90,7 +90,7 @@ def fold(history: History, topic: str, events: Iterable[Event], facts: Incarnati
     history.is_stale |= history.count > 0 and any(
         facts.kraft.is_read_at(facts.kraft.named_since[new]) for new in ids[len(history.ids) :]
     )
-    history.is_stale |= history.has_left_out and len(ids) > len(history.ids)
+    history.is_stale |= history.is_unsure and len(ids) > len(history.ids)
     history.ids = ids
     history.is_stale |= history.count > 0 and history.shared != shared_by(history.final, newest, topic, facts.kraft)
     in_order = sorted(events, key=facts.position)
@@ -103,7 +103,7 @@ def fold(history: History, topic: str, events: Iterable[Event], facts: Incarnati
             # whatever had that name is gone
             history.named = {None: e.topic_id}
         which = _topic_id(history, topic, e, facts.kraft, created)
-        history.has_left_out |= which is None
+        history.is_unsure |= which is None or facts.kraft.named_since.get(which, -1) > (e.ts or 0)
         is_past = e.partition_epoch is not None and e.partition_epoch < history.taken_over
         if which is None or (is_past and history.is_taken_over(which, facts)):
             continue
@@ -139,8 +139,7 @@ def _created(events: Iterable[Event], facts: KRaftFacts) -> dict[str, int]:
 def _topic_id(history: History, topic: str, e: Event, facts: KRaftFacts, created: Mapping[str, int]) -> str | None:
     """Follower lines and ISR updates name no topic id: it is what their broker named last, else any broker, else the newest one that is
     named by then and not gone, or named next. Controllers name old ones, and brokers that find their folders. created: topic id -> when it was.
-    Null: it cannot be told, where the topic is created later, or several are named later, by a controller that starts and reads them one after
-    the other.
+    Null: it cannot be told, where the topic is created later, or several are named later and nobody heard that the first was removed.
     """
     ids = facts.topic_ids.get(topic) or [""]
     start = Start.by(e) if e.event_type in STARTED else None
@@ -172,9 +171,10 @@ def _named(history: History, ids: Sequence[str], e: Event, facts: KRaftFacts, cr
     if not since:
         return None
     known = [which for which, at in since.items() if at <= ts]
-    if not known and len(since) > 1 and all(map(facts.is_read_at, since.values())):
+    following = min(since, key=since.__getitem__)
+    if not known and len(since) > 1 and not facts.is_seen_removed(following):
         return None
-    return known[-1] if known else min(since, key=since.__getitem__)
+    return known[-1] if known else following
 
 
 # ---------------------------------------------------------------------------------------- what lines assert

@@ -71,6 +71,10 @@ class KRaftFacts:
         """When a topic was removed."""
         return self.removed[topic_id][0] or 0 if topic_id in self.removed else FOREVER
 
+    def is_seen_removed(self, topic_id: str) -> bool:
+        """Whether a topic was removed when that was printed; what a starting controller reads was so before."""
+        return topic_id in self.removed and not self.is_read_at(self.gone_at(topic_id))
+
     def is_replayed(self, e: Event) -> bool:
         """Whether a line may be history that a starting controller reads."""
         return any(since <= (e.ts or 0) < until for since, until in self.replays.get(e.node, ()))

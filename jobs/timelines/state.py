@@ -101,12 +101,12 @@ def of_kraft(h: kraft.History) -> Plain:
     ]  # fmt: skip
     closed = [(which, sorted(gaps)) for which, gaps in h.closed.items()]
     return [h.newest, h.count, lives, closed, h.ids, list(h.named.items()), of_final(h.final), h.shared, h.taken_over,
-            [(node, which, *start) for node, (which, start) in h.started.items()], sorted(h.over), h.has_left_out]  # fmt: skip
+            [(node, which, *start) for node, (which, start) in h.started.items()], sorted(h.over), h.is_unsure]  # fmt: skip
 
 
 def kraft_of(held: Plain) -> kraft.History:
     """Of what `of_kraft` gives."""
-    newest, count, lives, closed, ids, named, final, shared, taken_over, started, over, has_left_out = held
+    newest, count, lives, closed, ids, named, final, shared, taken_over, started, over, is_unsure = held
     made = {}
     for which, versions, changes, next_change, base, past, gaps, is_settled in lives:
         all_of = [Version(*v) for v in versions]
@@ -117,7 +117,7 @@ def kraft_of(held: Plain) -> kraft.History:
     of_closed = {which: set(gaps) for which, gaps in closed}
     begun = {node: (which, Start(*start)) for node, which, *start in started}
     return kraft.History(
-        newest, count, made, of_closed, ids, dict(named), final_of(final), shared, taken_over, begun, set(over), has_left_out
+        newest, count, made, of_closed, ids, dict(named), final_of(final), shared, taken_over, begun, set(over), is_unsure
     )
 
 

@@ -1,13 +1,14 @@
 -- severity: error
 -- title: Broker refused by its old epoch
--- why: A broker's heartbeats or requests carry an epoch of an earlier registration and are refused for longer than
+-- why: A broker's heartbeats or requests carry the same epoch of an earlier registration and are refused for longer than
 --   stale_broker_epoch_seconds. To the controller it is gone or another one, whatever its process looks like.
 -- do: Restart the broker, so that it registers anew. Two processes with one node.id look the same - see that there is only one.
 -- same: broker
 -- only: isr_alter_ignored, controller_event_failed, controller_event_failed_up_to_3_5, broker_heartbeat_failed, alter_partition_failed
 -- thresholds: stale_broker_epoch_seconds=60
 WITH refused AS (
-  SELECT cluster, incarnation, coalesce(broker, try_cast(regexp_extract(raw, '(?:broker|node) ([0-9]+)', 1) AS INT)) AS broker, ts, record_id
+  SELECT cluster, incarnation, coalesce(broker, try_cast(regexp_extract(raw, '(?:broker|node) ([0-9]+)', 1) AS INT)) AS broker,
+    nullif(regexp_extract(raw, '(?:got broker epoch |stale broker epoch [(]?)([0-9]+)', 1), '') AS old_epoch, ts, record_id
   FROM audited_events
   WHERE event_type IN ('isr_alter_ignored', 'controller_event_failed', 'controller_event_failed_up_to_3_5', 'broker_heartbeat_failed', 'alter_partition_failed')
     AND (raw LIKE '%StaleBrokerEpoch%' OR raw LIKE '%STALE_BROKER_EPOCH%')
@@ -23,5 +24,7 @@ SELECT
   slice(array_sort(collect_set(r.record_id)), 1, 20) AS evidence
 FROM refused r
 JOIN clocks k ON k.cluster = r.cluster
-GROUP BY r.cluster, r.incarnation, r.broker
+-- brokers that are restarted one after the other are refused for a moment each
+WHERE r.broker IS NOT NULL OR r.old_epoch IS NOT NULL
+GROUP BY r.cluster, r.incarnation, r.broker, r.old_epoch
 HAVING count(*) >= 3 AND max(r.ts) >= min(r.ts) + make_dt_interval(0, 0, 0, stale_broker_epoch_seconds(r.cluster, NULL))
