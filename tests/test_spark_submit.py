@@ -8,10 +8,12 @@ import subprocess
 import sys
 import time
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from benchmarks.nights import Recording
+from logs import configuration
 
 from jobs import session
 from jobs.nights import MOST_ON_DRIVER
@@ -58,7 +60,7 @@ def environment() -> dict[str, str]:
 
 
 def submit(
-    packages: Path, master: str, tables: Path, cwd: Path, *more: str, logs: Path = SAMPLE
+    packages: Path, master: str, tables: Path, cwd: Path, *more: str, audited: Sequence[str] = (str(SAMPLE),)
 ) -> subprocess.CompletedProcess[str]:
     home = environment()["SPARK_HOME"]
     jars = ",".join(map(str, session.jar_files()))
@@ -66,7 +68,7 @@ def submit(
         *(f"{home}/bin/spark-submit", "--master", master, "--jars", jars, "--conf", "spark.ui.enabled=false"),
         *("--conf", "spark.sql.shuffle.partitions=1", "--driver-java-options", JAVA),
         *("--conf", f"spark.executor.extraJavaOptions={JAVA}", *more, "--py-files", str(packages)),
-        *(str(ROOT / "jobs" / "nightly_audit.py"), "audit", str(logs), "--tables", str(tables), "--json"),
+        *(str(ROOT / "jobs" / "nightly_audit.py"), "audit", *audited, "--tables", str(tables), "--json"),
     ]
     return subprocess.run(command, capture_output=True, text=True, env=environment(), cwd=cwd, timeout=900, check=False)
 
@@ -79,16 +81,20 @@ def said(done: subprocess.CompletedProcess[str]) -> str:
     return f"exit code {done.returncode}\n{done.stdout[-3000:]}\n" + "\n".join(line[:500] for line in errors[:30])
 
 
-def check(done: subprocess.CompletedProcess[str], tables: Path) -> None:
-    assert done.returncode == 0, said(done)
+def check(done: subprocess.CompletedProcess[str], tables: Path) -> dict[str, int]:
+    """Looks at what is told of SAMPLE. Returns how many partitions each cluster has."""
+    assert done.returncode in (0, 1), said(done)
     verdict = json.loads(done.stdout.strip().splitlines()[-1])
-    assert verdict["clusters"][0]["counts"]["partitions"] == 3
-    assert [f["status"] for f in verdict["findings"] if f["check_id"] == "topic_deletion_blocked"] == ["resolved"]
+    of_sample = [f["status"] for f in verdict["findings"] if f["check_id"] == "topic_deletion_blocked"]
+    assert of_sample == ["resolved"]
     assert (tables / "events" / "_delta_log").is_dir()
+    return {cluster["cluster"]: cluster["counts"]["partitions"] for cluster in verdict["clusters"]}
 
 
 def test_local_mode(packages, tmp_path):
-    check(submit(packages, "local[2]", tmp_path / "tables", tmp_path), tmp_path / "tables")
+    done = submit(packages, "local[2]", tmp_path / "tables", tmp_path)
+    assert done.returncode == 0, said(done)
+    assert check(done, tmp_path / "tables") == {SAMPLE.name: 3}
 
 
 def _free_port() -> int:
@@ -113,26 +119,23 @@ def test_standalone_master_with_two_workers(packages, tmp_path):
         while (tmp_path / "cluster.log").read_text().count("Successfully registered with master") < 2:
             assert time.monotonic() < deadline, (tmp_path / "cluster.log").read_text()[-2000:]
             time.sleep(0.5)
-        done = submit(
-            packages, f"spark://127.0.0.1:{port}", tmp_path / "tables", tmp_path, "--conf", "spark.executor.memory=700m"
-        )
-        check(done, tmp_path / "tables")
         # so many events that workers fold them, with the packages of the zip
         multiplied = Recording(SAMPLE.parents[1] / "3.9.1-default" / "controlled-shutdown", "invoices", "", "")
         multiplied.write_night(tmp_path / "many", 0, range(TOPICS))
+        both = configuration(tmp_path / "audit.toml", {"one": SAMPLE, "many": tmp_path / "many"})
         done = submit(
             packages,
             f"spark://127.0.0.1:{port}",
             tmp_path / "tables",
             tmp_path,
             *("--conf", "spark.executor.memory=700m"),
-            logs=tmp_path / "many",
+            audited=["--config", str(both)],
         )
-        assert done.returncode in (0, 1), said(done)
+        partitions = check(done, tmp_path / "tables")
+        assert partitions["one"] == 3
+        assert partitions["many"] > 3 * TOPICS
         (new,) = re.findall(r"timelines, coverage: .* ([\d,]+) new events", done.stdout)
         assert int(new.replace(",", "")) > MOST_ON_DRIVER
-        (cluster,) = json.loads(done.stdout.strip().splitlines()[-1])["clusters"]
-        assert cluster["counts"]["partitions"] > 3 * TOPICS
     finally:
         for daemon in daemons:
             daemon.terminate()
