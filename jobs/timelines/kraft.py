@@ -137,15 +137,12 @@ def _created(events: Iterable[Event], facts: KRaftFacts) -> dict[str, int]:
 
 
 def _topic_id(history: History, topic: str, e: Event, facts: KRaftFacts, created: Mapping[str, int]) -> str | None:
-    """Follower lines and ISR updates name no topic id: it is what their broker named last, else any broker, else the newest one that is
-    named by then and not gone, or named next. Controllers name old ones, and brokers that find their folders. created: topic id -> when it was.
-    Null: it cannot be told, where the topic is created later, or several are named later and nobody heard that the first was removed.
-    """
+    """The topic id that an event is about, null where that cannot be told. created: topic id -> when it was."""
     ids = facts.topic_ids.get(topic) or [""]
     start = Start.by(e) if e.event_type in STARTED else None
     under, before = history.started.get(e.node, ("", None))
     if start and before and not e.topic_id and start.leader_epoch < before.leader_epoch and start.is_later_than(before):
-        # the leader epochs of a topic only grow
+        # the leader epochs of one topic only grow
         history.over.add(under)
     which = _named(history, ids, e, facts, created)
     if start and which is not None and (before is None or under != which or start.is_later_than(before)):
@@ -154,6 +151,11 @@ def _topic_id(history: History, topic: str, e: Event, facts: KRaftFacts, created
 
 
 def _named(history: History, ids: Sequence[str], e: Event, facts: KRaftFacts, created: Mapping[str, int]) -> str | None:
+    """Follower lines and ISR updates name no topic id: it is what their broker named last, else any broker, else the newest one that is
+    named by then and not gone, or named next. Controllers name old ones, and brokers that find their folders.
+
+    It cannot be told where the topic is created later, or several are named later and nobody heard that the first was removed.
+    """
     ts = e.ts or 0
     if e.topic_id:
         if e.event_type not in CONTROLLER_LINES and facts.gone_at(e.topic_id) >= ts:

@@ -325,6 +325,7 @@ class Cluster:
             shutil.rmtree(folder, ignore_errors=True)
 
     def migrate(self, to: str) -> None:
+        """Only from ZooKeeper. Raises RecorderError."""
         raise RecorderError(f"A cluster in {self.mode} mode cannot be migrated to {to}")
 
     def break_log_dir(self, node: int) -> None:
