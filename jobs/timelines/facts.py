@@ -27,8 +27,11 @@ from jobs.timelines.summary import (
     Named,
     Summary,
     begins_metadata_log,
+    earlier,
     in_files,
     is_from_memory,
+    is_registered_by_zookeeper,
+    later,
     log_of,
     mentions,
 )
@@ -153,12 +156,8 @@ class ClusterFacts:
         registered = [
             Marker(e.ts, folder=folder_of(e.file), node=e.node, registered=(e.broker, e.broker_epoch))
             for e in self.summary.cluster_events.values()
-            if e.event_type in REGISTERED_BY_ZOOKEEPER
-            and e.ts is not None
-            and e.broker is not None
-            and e.broker_epoch is not None
             # KRaft counts them anew
-            and (e.logger or "").startswith(("kafka.zk.", "kafka.controller."))
+            if e.ts is not None and e.broker is not None and e.broker_epoch is not None and is_registered_by_zookeeper(e)
         ]
         return heard + going_on + of_kraft + begun + registered + [
             Marker(e.ts, e.controller_epoch if e.event_type in ELECTED else None, e.cluster_id, begins_metadata_log(e), folder_of(e.file), e.node)
@@ -204,6 +203,10 @@ class ClusterFacts:
             if every:
                 some = [ts for ts in every if ts is not None]
                 found[name] = min(some, default=None), max(some, default=None)
+        for e in self.summary.cluster_events.values():
+            if is_registered_by_zookeeper(e) and (number is None or self.of_name[0].number_at(e.ts) == number):
+                first, last = found.get(e.event_type, (e.ts, e.ts))
+                found[e.event_type] = earlier(first, e.ts), later(last, e.ts)
         return found
 
     def _kraft_since_of(self, number: int) -> int | None:
@@ -469,9 +472,11 @@ def _kraft_since(signs: Mapping[str, Named]) -> int | None:
     by_controller = signs.keys() & KRAFT_CONTROLLER
     told = by_controller or signs.keys() & KRAFT_BROKER
     of_zookeeper = signs.keys() & ZOOKEEPER_CONTROLLER
-    if not of_zookeeper:
-        return -1 if told else None
     first = min((at for name in told if (at := signs[name][0]) is not None), default=None)
+    # brokers that are migrated go on to register with ZooKeeper till they all are
+    registered = (signs[name][0] for name in signs.keys() & REGISTERED_BY_ZOOKEEPER)
+    if not of_zookeeper and not any(at is not None and first is not None and at < first for at in registered):
+        return -1 if told else None
     if by_controller or first is None:
         return first
     return max([first, *(at + 1 for name in of_zookeeper if (at := signs[name][1]) is not None)])

@@ -95,6 +95,11 @@ def begins_metadata_log(e: Event) -> bool:
     return e.metadata_offset == 0 and e.event_type in ("metadata_record", "quorum_leader_record")
 
 
+def is_registered_by_zookeeper(e: Event) -> bool:
+    """Whether a line tells a broker epoch that ZooKeeper gives."""
+    return e.event_type in REGISTERED_BY_ZOOKEEPER and (e.logger or "").startswith(("kafka.zk.", "kafka.controller."))
+
+
 def prints_replica_state(e: Event) -> bool:
     """Whether a line tells a state of a replica with the one before it, as nodes do that print all of them."""
     if e.replica is None or e.from_state is None or e.partition is None:
@@ -238,7 +243,7 @@ class Summary:
         if e.topic_id is not None and e.topic is not None:
             ids = self.topic_ids.setdefault(e.topic, {})
             first, last = ids.get(e.topic_id, (ts, ts))
-            ids[e.topic_id] = _earlier(first, ts), _later(last, ts)
+            ids[e.topic_id] = earlier(first, ts), later(last, ts)
         if prints_replica_state(e):
             self.tracers.add((folder_of(e.file), e.node))
         if e.event_type == "replica_state_changed" and e.from_state is None:
@@ -429,17 +434,19 @@ def in_files(line: Line) -> tuple[Any, ...]:
     return (line.ts is not None, line.ts or 0, *line[1:])
 
 
-def _earlier(one: int | None, other: int | None) -> int | None:
+def earlier(one: int | None, other: int | None) -> int | None:
+    """The earlier of two moments, either of which may not be known."""
     return other if one is None else one if other is None else min(one, other)
 
 
-def _later(one: int | None, other: int | None) -> int | None:
+def later(one: int | None, other: int | None) -> int | None:
+    """The later of two moments, either of which may not be known."""
     return other if one is None else one if other is None else max(one, other)
 
 
 def _joined(one: FileSpan, other: FileSpan) -> FileSpan:
-    return FileSpan(_earlier(one.first, other.first), _later(one.last, other.last), one.logs | other.logs)
+    return FileSpan(earlier(one.first, other.first), later(one.last, other.last), one.logs | other.logs)
 
 
 def _named_from_to(one: Named, other: Named) -> Named:
-    return _earlier(one[0], other[0]), _later(one[1], other[1])
+    return earlier(one[0], other[0]), later(one[1], other[1])
