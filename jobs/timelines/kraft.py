@@ -105,7 +105,8 @@ def fold(history: History, topic: str, events: Iterable[Event], facts: Incarnati
         which = _topic_id(history, topic, e, facts.kraft, created)
         history.is_unsure |= which is None or facts.kraft.named_since.get(which, -1) > (e.ts or 0)
         is_past = e.partition_epoch is not None and e.partition_epoch < history.taken_over
-        if which is None or (is_past and history.is_taken_over(which, facts)):
+        is_taken_back = e.event_type in CONTROLLER_LINES and facts.kraft.is_deposed(e)
+        if which is None or is_taken_back or (is_past and history.is_taken_over(which, facts)):
             continue
         if which in history.closed:
             # a starting controller reads it again

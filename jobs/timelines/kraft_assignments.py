@@ -115,7 +115,9 @@ def lay_along(versions: Sequence[Version], printed: Iterable[Change], base: int)
         made.append(now)
     for n in reversed(range(len(versions) - 1)):
         u, v = versions[n : n + 2]
-        made[n] = {i for i in made[n] if any(i <= j and follows(u, v, changes[i + 1 : j + 1]) for j in made[n + 1])}
+        possible = {i for i in made[n] if any(i <= j and follows(u, v, changes[i + 1 : j + 1]) for j in made[n + 1])}
+        # lines that contradict one another rule out nothing
+        made[n] = possible or made[n]
     return changes, made
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from jobs.timelines.events import Event, with_next
-from jobs.timelines.outages import ABSENT, KNOWN, PRESENT, SERVED, SERVING, Sign
+from jobs.timelines.outages import ABSENT, KNOWN, PRESENT, RENOUNCED, RENOUNCED_AT_ONCE, SERVED, SERVING, Sign
 from jobs.timelines.outages import FENCED as SAID_FENCED
 from jobs.timelines.summary import (
     ACTING,
@@ -47,7 +47,8 @@ class KRaftFacts:
 
     topic_ids: topic -> its topic ids, the oldest first. names: topic id -> topic. named_since: topic id -> when a line first
     names it. removed: topic id -> when that topic was, and the record.
-    replays: node -> when its lines may be history, which a starting controller reads. active: when the log of the active controller is
+    replays: node -> when its lines may be history, which a starting controller reads. deposed: node -> when it went on as the active
+    controller though another was elected: what it decides then is taken back. active: when the log of the active controller is
     here. unexplained: when it accepted more reassignments than it printed. brokers: broker -> its registrations. without_elr: no Kafka
     knows eligible leader replicas (KIP-966); elr_since: when they were enabled. clears: records that clear ELRs. removals: records that
     remove topics. snapshots: file of a metadata snapshot -> up to when it covers the log.
@@ -58,6 +59,7 @@ class KRaftFacts:
     named_since: Mapping[str, int] = field(default_factory=dict)
     removed: Mapping[str, tuple[int | None, str]] = field(default_factory=dict)
     replays: Mapping[int | None, Sequence[Span]] = field(default_factory=dict)
+    deposed: Mapping[int | None, Sequence[Span]] = field(default_factory=dict)
     active: Sequence[Span] = ()
     unexplained: Sequence[int] = ()
     brokers: Mapping[int, Sequence[Standing]] = field(default_factory=dict)
@@ -79,6 +81,10 @@ class KRaftFacts:
         """Whether a line may be history that a starting controller reads."""
         return any(since <= (e.ts or 0) < until for since, until in self.replays.get(e.node, ()))
 
+    def is_deposed(self, e: Event) -> bool:
+        """Whether a line is a decision that is taken back."""
+        return any(since <= (e.ts or 0) <= until for since, until in self.deposed.get(e.node, ()))
+
     def is_read_at(self, ts: int) -> bool:
         """Whether a controller starts at a moment, which reads what was before."""
         return any(since <= ts < until for spans in self.replays.values() for since, until in spans)
@@ -98,10 +104,13 @@ class KRaftFacts:
         def clipped(spans: Iterable[Span]) -> list[Span]:
             return [(since, min(until, ts)) for since, until in spans if since <= ts]
 
-        replays = {node: some for node, spans in self.replays.items() if (some := clipped(spans))}
+        replays, deposed = (
+            {node: some for node, spans in by_node.items() if (some := clipped(spans))}
+            for by_node in (self.replays, self.deposed)
+        )
         elr = self.elr_since if self.elr_since is not None and self.elr_since <= ts else None
         clears = [e.record_id for e in self.clears if not e.topic and (e.ts or 0) <= ts]
-        return replays, clipped(self.active), [at for at in self.unexplained if at <= ts], self.without_elr, elr, clears
+        return replays, deposed, clipped(self.active), [at for at in self.unexplained if at <= ts], self.without_elr, elr, clears
 
 
 def kraft_facts(events: Sequence[Event], topic_ids: Mapping[str, Mapping[str, Named]]) -> KRaftFacts:
@@ -126,6 +135,7 @@ def kraft_facts(events: Sequence[Event], topic_ids: Mapping[str, Mapping[str, Na
         named_since={which: first or 0 for ids in topic_ids.values() for which, (first, _) in ids.items()},
         removed={which: (e.ts, e.record_id) for which, ((_, e), *_) in gone.items()},
         replays=_replays(runs),
+        deposed=_deposed(runs, [e for e in events if e.event_type in RENOUNCED]),
         active=_active(runs),
         unexplained=_unexplained(of_type["reassignments_accepted"], of_type["assignment_changed"]),
         brokers=broker_registrations([e for e in events if e.event_type in told and e.broker is not None]),
@@ -173,6 +183,26 @@ def _replays(runs: Iterable[Event]) -> Mapping[int | None, list[Span]]:
         elif e.node in found and e.event_type == "controller_activated":
             since, until = found[e.node][-1]
             found[e.node][-1] = since, min(until, at)
+    return dict(found)
+
+
+def _deposed(runs: Iterable[Event], renounced: Iterable[Event]) -> Mapping[int | None, list[Span]]:
+    """Node -> from when another had been elected, or a moment before it says so, until it says that it is not active any more.
+
+    A process that stood still first does what is due by its clock, and only then hears of the election (QuorumController, KafkaRaftClient).
+    """
+    elected = [
+        (epoch, e.node, e.ts or 0)
+        for e in runs
+        if e.event_type == "controller_activated" or (e.event_type == "quorum_leader_learned" and e.quorum_node is not None)
+        for epoch in [e.controller_epoch if e.raft_epoch is None else e.raft_epoch]
+        if epoch is not None
+    ]
+    found: dict[int | None, list[Span]] = defaultdict(list)
+    for e in renounced:
+        own, until = FOREVER if e.controller_epoch is None else e.controller_epoch, e.ts or 0
+        since = [at for epoch, node, at in elected if epoch > own and node != e.node and at < until]
+        found[e.node].append((min([*since, until - RENOUNCED_AT_ONCE]), until))
     return dict(found)
 
 

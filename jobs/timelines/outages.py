@@ -124,7 +124,7 @@ STOPPING_TOGETHER = 15 * 60 * 1_000_000
 # a broker that stops is in the list of the live ones until its session is closed: three requests to the controller, then its logs
 STILL_LISTED = 5 * 60 * 1_000_000
 _ELECTED = frozenset({"controller_elected", "controller_epoch_incremented"})
-_RENOUNCED = frozenset({"controller_renounced", "active_controller_failed"})
+RENOUNCED = frozenset({"controller_renounced", "active_controller_failed"})
 # a controller that learns so soon after it fenced a broker that it is none has not written it; or this is what it fails in
 RENOUNCED_AT_ONCE, FENCE_FAILS = 1_000_000, 30_000_000
 _FENCING = "maybeFenceReplicas"
@@ -338,7 +338,7 @@ def _by_broker(events: list[Event]) -> dict[int, list[Sign]]:
     renounced = [
         (e.node, e.ts, FENCE_FAILS if e.request == _FENCING else RENOUNCED_AT_ONCE)
         for e in events
-        if e.event_type in _RENOUNCED and e.ts is not None
+        if e.event_type in RENOUNCED and e.ts is not None
     ]
     unchanged: dict[tuple[int | None, int | None, int | None], list[int]] = defaultdict(list)
     for e in events:

@@ -7,6 +7,7 @@ log_dirs (of each broker, 1 without it) and steps, each with `do`:
 create (topic, assignment or partitions and replication_factor, config) · expand (topic, partitions) · fill (topic, records) · delete (topic) ·
 reassign (plan, throttle, cancel) · elect (type, topic) · kill, stop (node = "controller": the active one) · start (node = "all": that have ended) ·
 break, mend (node: its last log directory; to be mended while it is down) · wait (until = "reassigned" or "in sync") · describe · sleep (seconds) ·
+pause (node, "controller" too: its process stands still) · resume (node = "all": that are paused) ·
 wipe (all data deleted, the same nodes begin anew and their logs go on) · migrate (to = "hybrid", then "kraft", then "finalized"; ZooKeeper mode only)
 """
 
@@ -52,6 +53,8 @@ STEPS: dict[str, tuple[set[str], set[str]]] = {
     "kill": ({"node"}, set()),
     "stop": ({"node"}, set()),
     "start": ({"node"}, set()),
+    "pause": ({"node"}, set()),
+    "resume": ({"node"}, set()),
     "break": ({"node"}, set()),
     "mend": ({"node"}, set()),
     "wait": ({"until"}, set()),
@@ -63,7 +66,7 @@ STEPS: dict[str, tuple[set[str], set[str]]] = {
 # how far a cluster is on its way from ZooKeeper
 MIGRATIONS = ("hybrid", "kraft", "finalized")
 # step -> what stands for no node in particular
-ANY_NODE = {"kill": "controller", "stop": "controller", "start": "all"}
+ANY_NODE = {"kill": "controller", "stop": "controller", "pause": "controller", "start": "all", "resume": "all"}
 QUORUM = """controller.listener.names=CONTROLLER
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 inter.broker.listener.name=PLAINTEXT
@@ -222,6 +225,7 @@ class Cluster:
         self.ports = dict(zip(brokers, ports[: len(brokers)], strict=True))
         self.quorum = dict(zip(voters, ports[len(brokers) :], strict=True))
         self.running: dict[int, subprocess.Popen[bytes]] = {}
+        self.paused: list[int] = []
         self.outputs = 0
         self.lives = 1  # of the cluster: one more with each wipe
         self.wiped = any(step["do"] == "wipe" for step in scenario.get("step", []))
@@ -263,7 +267,9 @@ class Cluster:
     @property
     def bootstrap(self) -> str:
         """Of the brokers that run."""
-        return ",".join(f"127.0.0.1:{port}" for node, port in self.ports.items() if node in self.running)
+        return ",".join(
+            f"127.0.0.1:{port}" for node, port in self.ports.items() if node in self.running and node not in self.paused
+        )
 
     @property
     def nodes(self) -> list[int]:
@@ -313,8 +319,22 @@ class Cluster:
         self.format()
         self.start(*self.nodes)
 
+    def pause(self, node: int) -> None:
+        """A process that stands still, as in a long pause of its garbage collector."""
+        self.note("SIGSTOP", nodes=[node])
+        self.running[node].send_signal(signal.SIGSTOP)
+        self.paused.append(node)
+
+    def resume(self, *nodes: int) -> None:
+        """It goes on as if nothing had happened."""
+        self.note("SIGCONT", nodes=list(nodes))
+        for node in nodes:
+            self.running[node].send_signal(signal.SIGCONT)
+            self.paused.remove(node)
+
     def stop_all(self) -> None:
         """Brokers first."""
+        self.resume(*self.paused)
         for role in (self.ports, self.quorum):
             if left := [node for node in role if node in self.running]:
                 self.end(signal.SIGTERM, *left)
@@ -468,18 +488,30 @@ class Cluster:
         }
         if until not in ask:
             raise RecorderError(f"wait: until is {until!r}; known are {', '.join(ask)}")
-        self._until(until, ask[until], WAITED_FOR)
+
+        def holds() -> bool:
+            # a cluster without a controller answers with an error
+            with contextlib.suppress(RecorderError):
+                return ask[until]()
+            return False
+
+        self._until(until, holds, WAITED_FOR)
 
     def do(self, step: dict[str, Any]) -> None:
         """One step of a scenario."""
         what = {name: value for name, value in step.items() if name != "do"}
         kind = step["do"]
-        if kind in ("kill", "stop"):
+        if kind in ("kill", "stop", "pause"):
             node = self.active_controller() if what["node"] == ANY_NODE[kind] else what["node"]
-            self.end(signal.SIGKILL if kind == "kill" else signal.SIGTERM, node)
+            if kind == "pause":
+                self.pause(node)
+            else:
+                self.end(signal.SIGKILL if kind == "kill" else signal.SIGTERM, node)
         elif kind == "start":
             ended = [node for node in self.nodes if node not in self.running]
             self.start(*(ended if what["node"] == ANY_NODE[kind] else [what["node"]]))
+        elif kind == "resume":
+            self.resume(*(self.paused if what["node"] == ANY_NODE[kind] else [what["node"]]))
         elif kind == "break":
             self.break_log_dir(what["node"])
         elif kind == "mend":
