@@ -319,6 +319,14 @@ class Cluster:
         self.format()
         self.start(*self.nodes)
 
+    def kill(self, node: int) -> None:
+        """A process that ends at once."""
+        self.end(signal.SIGKILL, node)
+
+    def stop(self, node: int) -> None:
+        """A process that is asked to end."""
+        self.end(signal.SIGTERM, node)
+
     def pause(self, node: int) -> None:
         """A process that stands still, as in a long pause of its garbage collector."""
         self.note("SIGSTOP", nodes=[node])
@@ -326,7 +334,9 @@ class Cluster:
         self.paused.append(node)
 
     def resume(self, *nodes: int) -> None:
-        """It goes on as if nothing had happened."""
+        """They go on as if nothing had happened. Raises RecorderError."""
+        if awake := set(nodes) - set(self.paused):
+            raise RecorderError(f"Node {min(awake)} was not paused")
         self.note("SIGCONT", nodes=list(nodes))
         for node in nodes:
             self.running[node].send_signal(signal.SIGCONT)
@@ -334,7 +344,8 @@ class Cluster:
 
     def stop_all(self) -> None:
         """Brokers first."""
-        self.resume(*self.paused)
+        if self.paused:
+            self.resume(*self.paused)
         for role in (self.ports, self.quorum):
             if left := [node for node in role if node in self.running]:
                 self.end(signal.SIGTERM, *left)
@@ -401,6 +412,7 @@ class Cluster:
             self.running[node].send_signal(how)
         for node in nodes:
             process = self.running.pop(node)
+            self.paused = [one for one in self.paused if one != node]
             try:
                 process.wait(60)
                 self.note("ended", nodes=[node], rc=process.returncode)
@@ -502,11 +514,7 @@ class Cluster:
         what = {name: value for name, value in step.items() if name != "do"}
         kind = step["do"]
         if kind in ("kill", "stop", "pause"):
-            node = self.active_controller() if what["node"] == ANY_NODE[kind] else what["node"]
-            if kind == "pause":
-                self.pause(node)
-            else:
-                self.end(signal.SIGKILL if kind == "kill" else signal.SIGTERM, node)
+            getattr(self, kind)(self.active_controller() if what["node"] == ANY_NODE[kind] else what["node"])
         elif kind == "start":
             ended = [node for node in self.nodes if node not in self.running]
             self.start(*(ended if what["node"] == ANY_NODE[kind] else [what["node"]]))
