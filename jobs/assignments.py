@@ -101,7 +101,7 @@ def write(store: Any, made: Any, anew: Iterable[str], racks: Mapping[str, Mappin
     def fold(key: tuple[Any, ...], history: "Rows", created: "Rows") -> Iterable[Mapping[str, Any]]:
         return topic_rows(history, batches(created).get(key[2], []), shared[key[0]].get(key[1], Cluster()))
 
-    schema = store.table("topic_assignments").schema
+    schema = store.schema("topic_assignments")
     judged = computed_once(fold_topics(topics.of(timelines), topics.of(created), fold, schema))
     load = judged.selectExpr(*KEY, "valid_from", "valid_to", "explode(assignment) AS a")
     load = load.selectExpr(*KEY, "valid_from", "valid_to", "posexplode(a.replicas) AS (at, broker)")

@@ -82,7 +82,7 @@ def write(store: Any, made: Any, anew: Iterable[str], config: Config) -> None:
     from jobs.by_topic import KEY, ToldAnew, fold_topics
     from jobs.store import computed_once, differing, in_clusters, run_concurrently
 
-    facts, schema = made.facts, store.table("durability").schema
+    facts, schema = made.facts, store.schema("durability")
     whole, reset = _set_otherwise(made, frozenset(anew))
     since = {name: made.continued[name].since.date() for name in facts if name not in whole}
     topics = ToldAnew.of_any(store.spark, whole, made.topics, reset)

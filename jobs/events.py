@@ -571,9 +571,9 @@ def _append(store: Any, table: str, rows: Any) -> Counter[str]:
     from pyspark.sql import functions as F
 
     if isinstance(rows, pa.Table):
-        if not rows.num_rows:
-            return Counter()
-        rows = store.spark.createDataFrame(rows)
+        if rows.num_rows:
+            store.append(table, rows)
+        return _counted(table, rows)
     counts = {"records": F.lit(True)}
     if table == "events":
         whole = F.col("item") == 0
@@ -581,6 +581,15 @@ def _append(store: Any, table: str, rows: Any) -> Counter[str]:
     seen = Observation()
     store.append(table, rows.observe(seen, *(F.count_if(which).alias(name) for name, which in counts.items())))
     return Counter(seen.get)
+
+
+def _counted(table: str, rows: pa.Table) -> Counter[str]:
+    """Records among rows, and of `events` those that a rule recognises, and those that have drifted."""
+    if table != "events":
+        return Counter(records=rows.num_rows)
+    whole = rows.filter(pc.equal(rows["item"], 0))
+    recognised = whole.num_rows - whole["event_type"].null_count
+    return Counter(records=whole.num_rows, recognised=recognised, drifted=pc.sum(whole["drifted"]).as_py() or 0)
 
 
 def events_of(logs: Sequence[str], cluster: str = "cluster", timezone: str = "UTC", ruleset: RuleSet | None = None) -> pa.Table:

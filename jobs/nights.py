@@ -25,6 +25,7 @@ from jobs.folding import MOST_ON_DRIVER
 from jobs.partition_spells import IS_WRONG
 from jobs.store import (
     EVENT,
+    UNSETTLED,
     VERSION,
     Store,
     computed_once,
@@ -636,8 +637,8 @@ def _write(store: Store, folded: FoldedRows, version: int, continued: Sequence[s
             return
         if folded.refolded is not None:
             rows = _less_what_stands(store, table, rows, folded.refolded, continued)
-        replaced = f"settled = false OR {in_clusters(anew)}" if anew else "settled = false"
-        store.replace_where(table, [*continued, *anew], replaced, rows.unionByName(kept(table, "settled = false")))
+        replaced = f"{UNSETTLED} OR {in_clusters(anew)}" if anew else UNSETTLED
+        store.replace_where(table, [*continued, *anew], replaced, rows.unionByName(kept(table, UNSETTLED)))
 
     states()
     run_concurrently(*(partial(intervals, table) for table in TIMELINES))

@@ -8,18 +8,23 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 import schemas
 from jobs.errors import UsageError
-from jobs.location import root_of
+from jobs.location import local_folder, root_of
+from jobs.small_tables import SmallTables, aligned
 from jobs.timelines.events import CHECKPOINT
 
 # rows that stand in a plan as they are
@@ -31,6 +36,8 @@ MOST_KEPT = 100_000
 LANDED = ("events", "passed_over")
 # columns that tell a row of `events`
 EVENT = ("record_id", "item")
+# what holds for rows that the next night replaces, of tables that are partitioned by it
+UNSETTLED = "settled = false"
 # column of `Changes`: the version of the table that a row came or went with
 VERSION = "_commit_version"
 
@@ -101,13 +108,18 @@ def in_plan(rows: DataFrame) -> DataFrame:
     if rows.isLocal():
         return rows
     few = where_few(rows)
-    return rows if few is None else rows.sparkSession.createDataFrame(few)
+    return rows if few is None else framed(rows.sparkSession, few)
 
 
 def where_few(rows: DataFrame, most: int = MOST_IN_PLAN) -> pa.Table | None:
     """The rows, where they are no more than so many; else None."""
     found = rows.limit(most + 1).toArrow()
     return found if found.num_rows <= most else None
+
+
+def framed(spark: SparkSession, rows: pa.Table) -> DataFrame:
+    """The rows in a plan. createDataFrame loses what stands behind a chunk without rows, and fails where a column has no chunk."""
+    return spark.createDataFrame(pa.table([column.combine_chunks() for column in rows.columns], schema=rows.schema))
 
 
 def differing(some: DataFrame, others: DataFrame, keys: Sequence[str]) -> DataFrame:
@@ -122,17 +134,41 @@ def _are_same(some: pa.Table, others: pa.Table) -> bool:
     return some.num_rows == others.num_rows and Counter(map(repr, some.to_pylist())) == Counter(map(repr, others.to_pylist()))
 
 
+def _of(rows: pa.Table, clusters: frozenset[str]) -> pa.ChunkedArray:
+    """Whether rows are of some clusters, one by one."""
+    return pc.is_in(rows["cluster"], value_set=pa.array(sorted(clusters), pa.string()))
+
+
 @dataclass(frozen=True)
 class Held:
-    """All rows of some clusters."""
+    """All rows of some clusters (None: of all). few: the same, where they stand in the plan."""
 
-    clusters: frozenset[str]
+    clusters: frozenset[str] | None
     rows: DataFrame
+    few: pa.Table | None
 
     @property
-    def are_few(self) -> bool:
-        """Whether they stand in the plan."""
-        return self.rows.isLocal()
+    def is_small_table(self) -> bool:
+        """Whether they are all that there is, and few."""
+        return self.clusters is None and self.few is not None
+
+    def has(self, clusters: frozenset[str]) -> bool:
+        """Whether these are among them."""
+        return self.clusters is None or clusters <= self.clusters
+
+    def of(self, clusters: frozenset[str]) -> DataFrame:
+        """The rows of some of them."""
+        if self.clusters == clusters:
+            return self.rows
+        if self.few is None:
+            return self.rows.filter(in_clusters(clusters))
+        found = self.few.filter(_of(self.few, clusters))
+        return self.rows if found.num_rows == self.few.num_rows else framed(self.rows.sparkSession, found)
+
+
+@cache
+def _arrow_schema(table: str) -> pa.Schema:
+    return to_arrow_schema(StructType.fromDDL(", ".join(f"{name} {kind}" for name, kind in schemas.columns(table).items())))
 
 
 class Store:
@@ -141,6 +177,8 @@ class Store:
     def __init__(self, spark: SparkSession, root: str | Path) -> None:
         self.spark = spark
         self.root = root_of(root)
+        folder = local_folder(self.root)
+        self._small = None if folder is None else SmallTables(folder, MOST_IN_PLAN)
         # tables created in this run: what is known to be empty need not be read
         self._created: set[str] = set()
         # by table: what this run has read or written it need not read again
@@ -157,7 +195,14 @@ class Store:
         """Whether the table has been created."""
         from delta.tables import DeltaTable
 
+        if self._small is not None and self._small.version(table) is not None:
+            return True
         return DeltaTable.isDeltaTable(self.spark, self.path(table))
+
+    def schema(self, table: str) -> StructType:
+        """The columns of a table that is there."""
+        told = None if self._small is None else self._small.schema(table)
+        return self.table(table).schema if told is None else StructType.fromJson(told)
 
     def open(self, meanwhile: Callable[["Store"], None] | None = None) -> None:
         """Creates missing tables. Raises UsageError where a column's type differs, or one is missing that its table `needs`.
@@ -184,7 +229,7 @@ class Store:
         if not self.exists(name):
             self._create(definition)
             return is_derived
-        present = {field.name: field.dataType.simpleString().upper() for field in self.table(name).schema.fields}
+        present = {field.name: field.dataType.simpleString().upper() for field in self.schema(name).fields}
         missing = {column: kind for column, kind in schemas.columns(name).items() if column not in present}
         other = {
             column: kind
@@ -210,18 +255,24 @@ class Store:
         return False
 
     def _create(self, definition: schemas.Statement) -> None:
-        sql = definition.sql.replace("{table}", self._identifier(definition.name))
-        sql = sql.replace("'{location}'", quoted(self.path(definition.name))).replace("{vocabulary}", vocabulary_ddl())
-        self.spark.sql(sql)
+        if not self._is_created_small(definition.name):
+            sql = definition.sql.replace("{table}", self._identifier(definition.name))
+            sql = sql.replace("'{location}'", quoted(self.path(definition.name))).replace("{vocabulary}", vocabulary_ddl())
+            self.spark.sql(sql)
         self._created.add(definition.name)
+
+    def _is_created_small(self, name: str) -> bool:
+        if self._small is None or schemas.is_clustered(name):
+            return False
+        columns = StructType.fromDDL(schemas.columns_ddl(name).replace("{vocabulary}", vocabulary_ddl())).jsonValue()
+        return self._small.create(name, columns, schemas.partition_columns(name), schemas.properties(name), schemas.comment(name))
 
     def _replace(self, definition: schemas.Statement) -> None:
         """Empties a table and gives it the columns of this version. CREATE OR REPLACE does not, where the table is named by its path."""
         name = definition.name
         columns = ", ".join(f"{column} {kind}" for column, kind in schemas.columns(name).items())
-        partitioned = re.search(r"^PARTITIONED BY \((.*)\)$", definition.sql, re.MULTILINE)
         rows = self.spark.createDataFrame([], columns).write.format("delta").mode("overwrite").option("overwriteSchema", "true")
-        rows.partitionBy(*(partitioned.group(1).split(", ") if partitioned else [])).save(self.path(name))
+        rows.partitionBy(*schemas.partition_columns(name)).save(self.path(name))
         if properties := re.search(r"^TBLPROPERTIES (\(.*\))$", definition.sql, re.MULTILINE):
             self.spark.sql(f"ALTER TABLE {self._identifier(name)} SET TBLPROPERTIES {properties.group(1)}")
         self._created.add(name)
@@ -258,26 +309,30 @@ class Store:
         return self.spark.read.format("delta").load(self.path(name))
 
     def rows_of(self, table: str, clusters: Iterable[str]) -> DataFrame:
-        """The rows of some clusters; few of a table that is told from `events` are read from it once."""
+        """The rows of some clusters; few are read once."""
         names = frozenset(clusters)
         if table in self._created:
             nulls = ", ".join(f"CAST(NULL AS {kind}) AS `{name}`" for name, kind in schemas.columns(table).items())
             return self.spark.sql(f"SELECT {nulls} WHERE false")
-        if table in LANDED:
-            return self.table(table).filter(in_clusters(names))
-        held = self._hold(table, names)
-        return held.rows if held.clusters == names else held.rows.filter(in_clusters(names))
+        return self._hold(table, names).of(names)
 
     def _hold(self, table: str, names: frozenset[str]) -> Held:
         """The rows of these clusters, or of more."""
         with self._reading[table]:
             held = self._held.get(table)
-            if held is None or not names <= held.clusters:
-                rows = self.table(table).filter(in_clusters(names))
-                held = self._held[table] = Held(names, rows if table in self._many else in_plan(rows))
-                if not held.are_few:
-                    self._many.add(table)
+            if held is None or not held.has(names):
+                held = self._held[table] = self._read(table, names)
         return held
+
+    def _read(self, table: str, names: frozenset[str]) -> Held:
+        is_many = table in self._many
+        if self._small is not None and not is_many and (few := self._small.rows(table)) is not None:
+            return Held(None, framed(self.spark, few), few)
+        rows = self.table(table).filter(in_clusters(names))
+        if is_many or table in LANDED or (few := where_few(rows)) is None:
+            self._many.add(table)
+            return Held(names, rows, None)
+        return Held(names, framed(self.spark, few), few)
 
     def read_ahead(self, tables: Sequence[str], clusters: Iterable[str]) -> None:
         """Begins to read what `rows_of` will be asked for, beside what goes on. tables: the first of them is needed first."""
@@ -295,45 +350,84 @@ class Store:
         """Whether the table is known to hold no row."""
         return table in self._created
 
-    def append(self, table: str, rows: DataFrame) -> None:
+    def append(self, table: str, rows: DataFrame | pa.Table) -> None:
         """Adds rows; columns by name, those that they have not are null."""
         self._is_written(table)
+        if isinstance(rows, pa.Table):
+            if self._small is not None and rows.num_rows <= MOST_IN_PLAN and self._small.append(table, rows):
+                return
+            rows = framed(self.spark, rows)
         rows.write.format("delta").mode("append").save(self.path(table))
 
-    def replace(self, table: str, clusters: Iterable[str], rows: DataFrame) -> None:
+    def replace(self, table: str, clusters: Iterable[str], rows: DataFrame | pa.Table) -> None:
         """Replaces all rows of some clusters, as `replace_where`."""
         self.replace_where(table, clusters, "true", rows)
 
-    def replace_where(self, table: str, clusters: Iterable[str], condition: str, rows: DataFrame) -> None:
+    def replace_where(self, table: str, clusters: Iterable[str], condition: str, rows: DataFrame | pa.Table) -> None:
         """Puts rows in the place of those of some clusters for which a SQL condition holds, in one commit; in none where few are the same.
 
         The condition need not hold for the new ones. Columns by name, those that they have not are null.
         """
         names, kinds = frozenset(clusters), schemas.columns(table)
-        new = rows.select(
-            *((F.col(name) if name in rows.columns else F.lit(None)).cast(kind).alias(name) for name, kind in kinds.items())
-        )
-        before = None if table in self._created else self._hold(table, names)
-        few = None if table in self._many else where_few(new)
-        if few is not None:
-            new = self.spark.createDataFrame(few)
+        is_new = table in self._created
+        before = None if is_new and self._small is None else self._hold(table, names)
+        few: Any
+        if isinstance(rows, DataFrame):
+            columns = (F.col(name) if name in rows.columns else F.lit(None) for name in kinds)
+            new = rows.select(
+                *(column.cast(kind).alias(name) for column, (name, kind) in zip(columns, kinds.items(), strict=True))
+            )
+            few = None if table in self._many else where_few(new)
+        else:
+            few = aligned(rows, _arrow_schema(table))
         where = f"{in_clusters(names)} AND ({condition})"
-        if before is None:
+        is_small = before is not None and before.is_small_table and few is not None and few.num_rows <= MOST_IN_PLAN
+        if is_small and self._is_replaced_small(table, before, names, condition, few):
+            return
+        if few is not None:
+            new = framed(self.spark, few)
+        if before is None or is_new:
             if few is not None and not few.num_rows:
                 return
             new.write.format("delta").mode("append").save(self.path(table))
         else:
-            if few is not None and before.are_few and _are_same(few, before.rows.filter(where).toArrow()):
+            if few is not None and before.few is not None and _are_same(few, before.rows.filter(where).toArrow()):
                 return
             new.write.format("delta").mode("overwrite").option("replaceWhere", where).save(self.path(table))
         self._is_written(table)
         if few is None:
             self._many.add(table)
-        elif before is None or condition == "true":
-            self._held[table] = Held(names, new)
-        elif before.are_few:
-            stay = before.rows.filter(f"NOT coalesce({where}, false)")
-            self._held[table] = Held(before.clusters, in_plan(stay.unionByName(new)))
+        elif before is None or is_new or condition == "true":
+            self._held[table] = Held(names, new, few)
+        elif before.few is not None:
+            stay = before.rows.filter(f"NOT coalesce({where}, false)").unionByName(new)
+            if (left := where_few(stay)) is not None:
+                self._held[table] = Held(before.clusters, framed(self.spark, left), left)
+
+    def _is_replaced_small(self, table: str, held: Any, names: frozenset[str], condition: str, rows: pa.Table) -> bool:
+        """The same for a small table; whether it is as it should be now. held: `Held`, all of its rows."""
+        assert self._small is not None
+        new, replaced = aligned(rows, held.few.schema), _of(held.few, names)
+        if condition != "true":
+            met = held.rows.select(F.expr(f"coalesce({condition}, false)").alias("met")).toArrow()["met"]
+            replaced = pc.and_(replaced, met)
+        if _are_same(new, held.few.filter(replaced)):
+            return True
+        stay = held.few.filter(pc.invert(replaced))
+        of: list[tuple[str, str, Any]] = []
+        again = stay
+        if schemas.partition_columns(table):
+            of.append(("cluster", "in", sorted(names)))
+            again = stay.filter(_of(stay, names))
+            if condition == UNSETTLED:
+                of.append(("settled", "=", "false"))
+                again = again.slice(0, 0)
+        if not self._small.overwrite(table, pa.concat_tables([again, new]), of):
+            return False
+        self._is_written(table)
+        left = pa.concat_tables([stay, new])
+        self._held[table] = Held(None, framed(self.spark, left), left)
+        return True
 
     def _is_written(self, table: str) -> None:
         # whoever reads it now may read what was there before
@@ -371,6 +465,8 @@ class Store:
         """Number of the table's last commit."""
         from delta.tables import DeltaTable
 
+        if self._small is not None and (version := self._small.version(table)) is not None:
+            return version
         (last,) = DeltaTable.forPath(self.spark, self.path(table)).history(1).select("version").collect()
         return last.version
 
@@ -379,19 +475,32 @@ class Store:
 
         None where it cannot be told any more: commits or files are gone (Delta keeps them for some days), or the feed was not on then.
         """
+        little = None if self._small is None else self._small.changes(table, after)
+        if little is not None:
+            found, version = little
+            rows = framed(self.spark, found)
+            kinds = set(found["_change_type"].to_pylist())
+        else:
+            told = self._change_feed(table, after)
+            if told is None:
+                return None
+            rows, kinds, version = told
+        inserted = rows.filter("_change_type IN ('insert', 'update_postimage')")
+        deleted = rows.filter("_change_type IN ('delete', 'update_preimage')")
+        if not kinds & {"delete", "update_preimage"}:
+            return Changes(inserted, None, version)
+        return Changes(_without(inserted, deleted, "<"), _without(deleted, inserted, ">"), version)
+
+    def _change_feed(self, table: str, after: int) -> tuple[DataFrame, set[str], int] | None:
+        """Rows, kinds of change and the newest version that has one, as Spark reads them."""
         feed = self.spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", after + 1)
         try:
             rows = feed.load(self.path(table))
             found = rows.groupBy("_change_type").agg(F.max(VERSION).alias("newest")).collect()
         except (PySparkException, Py4JError):
             return None
-        kinds = {row._change_type for row in found}
-        inserted = rows.filter("_change_type IN ('insert', 'update_postimage')")
-        deleted = rows.filter("_change_type IN ('delete', 'update_preimage')")
         version = max((row.newest for row in found), default=after)
-        if not kinds & {"delete", "update_preimage"}:
-            return Changes(inserted, None, version)
-        return Changes(_without(inserted, deleted, "<"), _without(deleted, inserted, ">"), version)
+        return rows, {row._change_type for row in found}, version
 
 
 def _without(some: DataFrame, others: DataFrame, compared: str) -> DataFrame:

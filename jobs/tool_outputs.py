@@ -156,7 +156,7 @@ def write(store: Any, outputs: Sequence[ToolOutput], facts: Mapping[str, "Cluste
 
     from jobs.by_topic import KEY, fold_topics
 
-    names, schema = sorted(facts), store.table("checkpoints").schema
+    names, schema = sorted(facts), store.schema("checkpoints")
     timelines = store.rows_of("partition_timeline", names).filter(F.col("source").isin("logs", "metadata_log"))
     rows = [row for output in outputs for row in _rows(output, facts[output.cluster])]
     told = store.rows_of("checkpoints", names)

@@ -79,11 +79,42 @@ def thresholds() -> dict[str, int]:
 @cache
 def columns(table: str) -> dict[str, str]:
     """Column name -> SQL type of a table, in order."""
-    (definition,) = (one for one in statements("tables") if one.name == table)
     words = "\n".join(f"  {name} {SPARK_TYPES[word['type']]} COMMENT ''," for name, word in vocabulary().items())
-    body = definition.sql.replace("{vocabulary},", words)
+    body = _table(table).sql.replace("{vocabulary},", words)
     found = re.findall(r"^  (\w+) ([A-Z]+(?:<.*>)?)(?: NOT NULL)?(?: COMMENT .*)?$", body, re.MULTILINE)
     return {name: kind.strip() for name, kind in found}
+
+
+def _table(name: str) -> Statement:
+    (definition,) = (one for one in statements("tables") if one.name == name)
+    return definition
+
+
+def columns_ddl(table: str) -> str:
+    """The columns of a table as its definition has them, between the brackets; `{vocabulary}` stands for those of the vocabulary."""
+    return _table(table).sql.partition("(\n")[2].partition("\n) USING delta")[0]
+
+
+def partition_columns(table: str) -> list[str]:
+    """Columns that a table is partitioned by."""
+    found = re.search(r"^PARTITIONED BY \((.*)\)$", _table(table).sql, re.MULTILINE)
+    return found.group(1).split(", ") if found else []
+
+
+def is_clustered(table: str) -> bool:
+    """Whether its rows are clustered by Delta (CLUSTER BY)."""
+    return re.search(r"^CLUSTER BY ", _table(table).sql, re.MULTILINE) is not None
+
+
+def properties(table: str) -> dict[str, str]:
+    """Delta's properties of a table."""
+    found = re.search(r"^TBLPROPERTIES \((.*)\)$", _table(table).sql, re.MULTILINE)
+    return dict(re.findall(r"'([^']*)' = '([^']*)'", found.group(1))) if found else {}
+
+
+def comment(table: str) -> str:
+    """What a table is about, as its definition says it."""
+    return re.search(r"^COMMENT '(.*)'$", _table(table).sql, re.MULTILINE).group(1)  # type: ignore[union-attr]
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,13 @@
-"""The tables: what came and went since a version, one commit for what is settled and what is not, what becomes of tables of another version."""
+"""The tables, as deltalake and Spark read and write them: what came and went since a version, one commit for what is settled and what is not, what becomes of tables of another version."""
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
@@ -23,6 +25,16 @@ EVENT = (
 COUNTED = "'c' AS cluster, 'kafka.log' AS logger"
 
 
+@pytest.fixture(params=["in a folder", "elsewhere"])
+def any_tables(request: Any, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """Empty tables, which are read and written by deltalake and Spark, or by Spark alone."""
+    if request.param == "elsewhere":
+        monkeypatch.setattr("jobs.store.local_folder", lambda _: None)
+    store = Store(spark, tmp_path / "tables")
+    store.open()
+    return store
+
+
 def events(spark: Any, *record_ids: str) -> DataFrame:
     """Rows of `events`."""
     rows = " UNION ALL ".join(f"SELECT 'c' AS cluster, '{one}' AS record_id, {EVENT}" for one in record_ids)
@@ -34,7 +46,8 @@ def ids(rows: DataFrame | None) -> list[str]:
 
 
 @pytest.mark.spark
-def test_what_came_and_went_since_a_version(spark, tables):
+def test_what_came_and_went_since_a_version(spark, any_tables):
+    tables = any_tables
     tables.append("events", events(spark, "1", "2", "3"))
     then = tables.version("events")
 
@@ -61,7 +74,9 @@ def test_what_came_and_went_since_a_version(spark, tables):
 
 
 @pytest.mark.spark
-def test_one_commit_appends_what_is_settled_and_replaces_the_rest(spark, tables):
+def test_one_commit_appends_what_is_settled_and_replaces_the_rest(spark, any_tables):
+    tables = any_tables
+
     def rows(*some: tuple[int, bool]) -> DataFrame:
         names = "'c' AS cluster, 1 AS incarnation, 't' AS topic, 0 AS partition, false AS inferred"
         return spark.sql(" UNION ALL ".join(f"SELECT {names}, {step} AS step, {settled} AS settled" for step, settled in some))
@@ -83,7 +98,9 @@ def test_one_commit_appends_what_is_settled_and_replaces_the_rest(spark, tables)
 
 
 @pytest.mark.spark
-def test_few_rows_are_read_once_and_written_where_they_differ(spark, tables):
+def test_few_rows_are_read_once_and_written_where_they_differ(spark, any_tables):
+    tables = any_tables
+
     def rows(*some: tuple[str, int, bool]) -> DataFrame:
         names = "1 AS incarnation, 't' AS topic, 0 AS partition, false AS inferred"
         return spark.sql(
@@ -160,6 +177,136 @@ def test_tables_lie_at_any_uri(spark, tmp_path):
         assert detail.minReaderVersion == 1, definition.name
         partitioned = bool(detail.partitionColumns)
         assert partitioned == (detail.properties.get("delta.randomizeFilePrefixes") == "true"), definition.name
+
+
+@pytest.mark.spark
+def test_a_table_is_the_same_whoever_creates_it(spark, tmp_path, monkeypatch):
+    here, elsewhere = Store(spark, tmp_path / "here"), tmp_path / "elsewhere"
+    here.open()
+    monkeypatch.setattr("jobs.store.local_folder", lambda _: None)
+    spark_alone = Store(spark, elsewhere)
+    spark_alone.open()
+    for definition in schemas.statements("tables"):
+        told = []
+        for store in (here, spark_alone):
+            detail = spark.sql(f"DESCRIBE DETAIL delta.`{store.path(definition.name)}`").first().asDict()
+            told.append(
+                {
+                    name: detail[name]
+                    for name in ("description", "partitionColumns", "clusteringColumns", "properties", "minReaderVersion")
+                }
+            )
+            told[-1]["columns"] = store.table(definition.name).schema.jsonValue()
+        assert told[0] == told[1], definition.name
+        assert here.schema(definition.name) == spark_alone.schema(definition.name)
+
+
+def interval(cluster: str, step: int, settled: bool) -> dict[str, Any]:
+    """A row of `partition_timeline`."""
+    names = {"cluster": cluster, "incarnation": 1, "topic": "t", "partition": 0}
+    return {**names, "step": step, "inferred": False, "settled": settled}
+
+
+@pytest.mark.spark
+def test_a_small_table_is_written_in_the_place_of_what_a_condition_holds_for(spark, any_tables):
+    tables = any_tables
+
+    def put(clusters: list[str], condition: str, *rows: tuple[str, int, bool]) -> list[tuple[str, int, bool]]:
+        schema = pa.schema([(name, pa.string()) for name in ("cluster", "topic")])
+        for name in ("incarnation", "partition", "step"):
+            schema = schema.append(pa.field(name, pa.int32()))
+        for name in ("inferred", "settled"):
+            schema = schema.append(pa.field(name, pa.bool_()))
+        tables.replace_where(
+            "partition_timeline", clusters, condition, pa.Table.from_pylist([interval(*row) for row in rows], schema)
+        )
+        stand = Store(spark, tables.root).table("partition_timeline").collect()
+        assert sorted(stand) == sorted(tables.rows_of("partition_timeline", ["a/../b", "ü" * 99]).collect())
+        return sorted((row.cluster, row.step, row.settled) for row in stand)
+
+    one, other = "a/../b", "ü" * 99
+    first = [(one, 1, True), (one, 2, False), (other, 1, True), (other, 2, False)]
+    assert put([one, other], "true", *first) == first
+    assert put([one], "settled = false", (one, 3, True), (one, 4, False)) == [
+        (one, 1, True), (one, 3, True), (one, 4, False), (other, 1, True), (other, 2, False)
+    ]  # fmt: skip
+    assert put([one, other], f"settled = false OR cluster = '{one}'", (one, 5, False)) == [(one, 5, False), (other, 1, True)]
+    assert put([other], "step IS NULL", (other, 2, True)) == [(one, 5, False), (other, 1, True), (other, 2, True)]
+    assert put([one], "true") == [(other, 1, True), (other, 2, True)]
+    # no name of a cluster is a part of a path
+    names = [
+        str(path.relative_to(tables.path("partition_timeline"))) for path in Path(tables.path("partition_timeline")).rglob("*")
+    ]
+    assert not [name for name in names if "cluster" in name or "ü" in name or ".." in name]
+
+
+@pytest.mark.spark
+def test_rows_that_have_grown_many_are_left_to_spark(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr("jobs.store.MOST_IN_PLAN", 3)
+    tables = Store(spark, tmp_path / "tables")
+    tables.open()
+
+    def steps() -> list[int]:
+        found = [row.step for row in tables.rows_of("partition_timeline", ["c"]).collect()]
+        assert sorted(found) == sorted(
+            row.step for row in Store(spark, tables.root).rows_of("partition_timeline", ["c"]).collect()
+        )
+        return sorted(found)
+
+    def rows(*some: int) -> DataFrame:
+        return spark.createDataFrame([interval("c", step, step < 3) for step in some])
+
+    for given, settled in (((1, 2, 3), (1, 2)), ((3, 4, 5, 6), (1, 2)), ((7,), (1, 2)), ((), (1, 2))):
+        tables.replace_where("partition_timeline", ["c"], "settled = false", rows(*given) if given else rows(1).limit(0))
+        assert steps() == sorted({*settled, *given})
+
+
+@pytest.mark.spark
+def test_what_deltalake_cannot_do_is_left_to_spark(spark, tmp_path, monkeypatch):
+    tables = Store(spark, tmp_path / "tables")
+    tables.open()
+    rows = pa.Table.from_pylist(
+        [
+            {
+                "cluster": "c",
+                "facts": "{}",
+                "code_version": "1",
+                "events_version": 1,
+                "passed_over_version": 1,
+                "asked": "",
+                "configured": "",
+            }
+        ]
+    )
+
+    def engines() -> list[str]:
+        logs = sorted(Path(tables.path("cluster_facts"), "_delta_log").glob("*.json"))
+        told = [json.loads(line) for log in logs for line in log.read_text().splitlines()]
+        return ["Spark" if "Spark" in one["commitInfo"]["engineInfo"] else "deltalake" for one in told if "commitInfo" in one]
+
+    tables.replace("cluster_facts", ["c"], rows)
+    assert engines() == ["deltalake", "deltalake"]
+    # a column that must not be null is refused by both
+    with pytest.raises(Exception, match=r"(?i)null"):
+        tables.replace("cluster_facts", ["c"], rows.drop_columns(["asked"]))
+    # a file system on which deltalake cannot commit
+    with monkeypatch.context() as patched:
+
+        def refused(*_: Any, **__: Any) -> None:
+            raise OSError("no hard links here")
+
+        patched.setattr("jobs.small_tables.DeltaTable.create_write_transaction", refused)
+        tables.replace("cluster_facts", ["c", "d"], rows.set_column(0, "cluster", pa.array(["d"])))
+    assert engines()[2:] == ["Spark"]
+    # deletion vectors, which deltalake does not read
+    spark.sql(f"ALTER TABLE delta.`{tables.path('cluster_facts')}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    store = Store(spark, tables.root)
+    store.append("cluster_facts", rows)
+    store.delete("cluster_facts", "cluster = 'd'")
+    assert [row.cluster for row in store.rows_of("cluster_facts", ["c", "d"]).collect()] == ["c"]
+    store.replace("cluster_facts", ["c"], rows.set_column(1, "facts", pa.array(["[]"])))
+    assert [row.facts for row in store.table("cluster_facts").collect()] == ["[]"]
+    assert set(engines()[3:]) == {"Spark"}
 
 
 def test_a_lock_is_held_where_the_tables_are_on_this_machine(tmp_path):

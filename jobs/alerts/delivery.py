@@ -218,7 +218,7 @@ class Outbox:
         planned = plan(self.config.sinks, findings, self.sent, now=now, newest=newest, again=again)
         if not any(planned.values()):
             return []
-        self.schema = self.store.table("alerts").schema
+        self.schema = self.store.schema("alerts")
         context = self.context(planned, newest, now)
         return send_all(self.config.sinks, planned, context, self.environment, self.record)
 

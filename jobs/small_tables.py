@@ -1,0 +1,145 @@
+"""Delta tables of few rows in a folder of this machine, read and written by this process with deltalake (delta-rs).
+
+Spark asks three queries of its own for the files of a Delta table before the first of its rows, and as many around a commit. Over some twenty
+tables of a few rows each that is most of what a small night costs (tests/benchmarks/small_runs.py).
+"""
+
+import json
+import os
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import DeltaTable, Schema
+from deltalake.exceptions import DeltaError
+from deltalake.transaction import AddAction
+
+# of a table's files, which are read as a whole
+MOST_BYTES = 16 * 1024 * 1024
+# features of tables that are written here: of others deltalake refuses some (clustering), and some would need more than files and rows
+WRITTEN = {"appendOnly", "invariants", "changeDataFeed"}
+# what a change data feed adds to the columns of its table
+CHANGE_FEED = pa.schema(
+    [("_change_type", pa.string()), ("_commit_version", pa.int64()), ("_commit_timestamp", pa.timestamp("us", "UTC"))]
+)
+# with which deltalake says that it cannot do something: a feature, a file system without hard links
+LEFT_TO_SPARK = (DeltaError, OSError, pa.ArrowException)
+Filters = Sequence[tuple[str, str, Any]]
+
+
+class SmallTables:
+    """The tables of a folder. Whatever deltalake cannot do is None or False, and left to Spark."""
+
+    def __init__(self, folder: Path, most_rows: int) -> None:
+        self.folder = folder
+        self.most_rows = most_rows
+
+    def _opened(self, table: str) -> DeltaTable | None:
+        with suppress(*LEFT_TO_SPARK):
+            return DeltaTable(str(self.folder / table))
+        return None
+
+    def schema(self, table: str) -> dict[str, Any] | None:
+        """Its columns, as Delta and Spark write them in JSON."""
+        opened = self._opened(table)
+        return None if opened is None else json.loads(opened.schema().to_json())
+
+    def version(self, table: str) -> int | None:
+        """Number of its last commit."""
+        opened = self._opened(table)
+        return None if opened is None else opened.version()
+
+    def create(
+        self, table: str, columns: Mapping[str, Any], by: Sequence[str], properties: Mapping[str, str], about: str
+    ) -> bool:
+        """An empty table; whether it is there now. columns: as `schema` gives them; by: those that it is partitioned by."""
+        schema, path = Schema.from_json(json.dumps(columns)), str(self.folder / table)
+        with suppress(*LEFT_TO_SPARK):
+            DeltaTable.create(path, schema, partition_by=list(by), configuration=dict(properties), description=about)
+            return True
+        return False
+
+    def rows(self, table: str) -> pa.Table | None:
+        """All rows, where they are few."""
+        with suppress(*LEFT_TO_SPARK):
+            if (opened := self._opened(table)) is not None:
+                files = pa.table(opened.get_add_actions())
+                if (pc.sum(files["size_bytes"]).as_py() or 0) <= MOST_BYTES:
+                    found = opened.to_pyarrow_dataset()
+                    return found.to_table() if found.count_rows() <= self.most_rows else None
+        return None
+
+    def changes(self, table: str, after: int) -> tuple[pa.Table, int] | None:
+        """What versions after one have changed, by the table's change data feed, where it is little; and the newest version."""
+        with suppress(*LEFT_TO_SPARK):
+            if (opened := self._opened(table)) is not None:
+                reader = pa.RecordBatchReader.from_stream(opened.load_cdf(starting_version=after + 1, allow_out_of_range=True))
+                batches: list[pa.RecordBatch] = []
+                for batch in reader:
+                    batches.append(batch)
+                    if sum(one.num_rows for one in batches) > self.most_rows:
+                        return None
+                columns = [*pa.schema(opened.schema().to_arrow()), *CHANGE_FEED]
+                return aligned(pa.Table.from_batches(batches, reader.schema), pa.schema(columns)), opened.version()
+        return None
+
+    def append(self, table: str, rows: pa.Table) -> bool:
+        """Adds rows, columns by name; whether they are there now."""
+        return self._write(table, "append", rows, ())
+
+    def overwrite(self, table: str, rows: pa.Table, of: Filters = ()) -> bool:
+        """Puts rows, columns by name, in the place of all others, or of those in partitions of which something holds; whether they are there now."""
+        return self._write(table, "overwrite", rows, of)
+
+    def _write(self, table: str, mode: str, rows: pa.Table, of: Filters) -> bool:
+        opened = self._opened(table)
+        if opened is None or not _is_written(opened):
+            return False
+        by = opened.metadata().partition_columns
+        with suppress(*LEFT_TO_SPARK):
+            rows = aligned(rows, pa.schema(opened.schema().to_arrow()))
+            files = [self._file(table, part, values) for values, part in _parts(rows, by)]
+            opened.create_write_transaction(files, mode, opened.schema(), by, list(of) or None)
+            return True
+        return False
+
+    def _file(self, table: str, rows: pa.Table, values: Mapping[str, Any]) -> AddAction:
+        """A file of the table. No value of a partition column is a part of its name."""
+        name = f"{uuid.uuid4().hex}.snappy.parquet"
+        path = self.folder / table / name
+        pq.write_table(rows, path)
+        told = os.stat(path)
+        said = {column: str(value).lower() if isinstance(value, bool) else value for column, value in values.items()}
+        return AddAction(name, told.st_size, said, told.st_mtime_ns // 10**6, True, json.dumps({"numRecords": rows.num_rows}))
+
+
+def _is_written(table: DeltaTable) -> bool:
+    protocol = table.protocol()
+    return protocol.min_reader_version == 1 and WRITTEN.issuperset(protocol.writer_features or ())
+
+
+def aligned(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The rows with the columns of a table, by name; those that they have not are null."""
+    there = set(rows.column_names)
+    columns = [rows[one.name].cast(one.type) if one.name in there else pa.nulls(rows.num_rows, one.type) for one in schema]
+    return pa.table(columns, schema=schema)
+
+
+def _parts(rows: pa.Table, by: Collection[str]) -> list[tuple[dict[str, Any], pa.Table]]:
+    """The rows by their values of some columns, which are no column of them any more."""
+    if not rows.num_rows:
+        return []
+    if not by:
+        return [({}, rows)]
+    found = []
+    for values in rows.select(list(by)).group_by(list(by)).aggregate([]).to_pylist():
+        mine = pa.array([True] * rows.num_rows)
+        for column, value in values.items():
+            mine = pc.and_(mine, pc.equal(rows[column], value))
+        found.append((values, rows.filter(mine).drop_columns(list(by))))
+    return found
