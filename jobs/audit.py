@@ -538,19 +538,23 @@ class Audit:
         metrics.write(self.options.metrics, run)
 
     def _record(self, store: Any, outcomes: list[Outcome], status: str) -> None:
-        from jobs.store import quoted
+        import pyarrow as pa
 
         given = {name: value for name, value in vars(self.options).items() if name != "run"}
         given["clusters"] = [asdict(cluster) for cluster in self.config.clusters]
-        store.append(
-            "audit_runs",
-            store.spark.sql(
-                f"SELECT {quoted(self.run_id)} AS run_id, {_literal(self.started_at)} AS started_at, {_literal(datetime.now(UTC))} AS finished_at, "
-                f"{quoted(status)} AS status, {outcomes[0].records}L AS records_read, {outcomes[0].new}L AS records_new, "
-                f"{outcomes[0].out_of_scope}L AS records_out_of_scope, {quoted(rules_version(self.rules))} AS rules_version, "
-                f"{quoted(code_version())} AS code_version, {quoted(json.dumps(given, default=str))} AS parameters"
-            ),
-        )
+        row = {
+            "run_id": self.run_id,
+            "started_at": self.started_at,
+            "finished_at": datetime.now(UTC),
+            "status": status,
+            "records_read": outcomes[0].records,
+            "records_new": outcomes[0].new,
+            "records_out_of_scope": outcomes[0].out_of_scope,
+            "rules_version": rules_version(self.rules),
+            "code_version": code_version(),
+            "parameters": json.dumps(given, default=str),
+        }
+        store.append("audit_runs", pa.Table.from_pylist([row]))
 
 
 def _with_subject(told: Any) -> list[dict[str, Any]]:
@@ -560,10 +564,6 @@ def _with_subject(told: Any) -> list[dict[str, Any]]:
         own = (finding["topic"], finding["partition"]) if finding["partition"] is not None else None
         found.append(finding | {"subject": own or told.subjects.get(finding["fingerprint"], {}).get("first")})
     return found
-
-
-def _literal(moment: datetime) -> str:
-    return f"TIMESTAMP '{moment.astimezone(UTC).replace(tzinfo=None).isoformat(sep=' ', timespec='milliseconds')}'"
 
 
 def _warn_of(files: list[Any]) -> None:

@@ -178,12 +178,15 @@ class Here:
         self._met: dict[str, set[bytes]] = {}
 
     def meet(self, table: str, known: Callable[[], Any]) -> set[bytes]:
-        """Ids of the records that are known; asked once. known: gives id BINARY, or None."""
+        """Ids of the records that are known; asked once. known: as `_known`."""
         if table not in self._met:
-            ids = pa.array([one for block in self.blocks if block.table == table for one in block.ids], pa.binary())
-            held = known() if len(ids) else None
-            met = None if held is None else held.join(held.sparkSession.createDataFrame(pa.table({"id": ids})), "id", "left_semi")
-            self._met[table] = set() if met is None else {bytes(row.id) for row in met.collect()}
+            ids = [one for block in self.blocks if block.table == table for one in block.ids]
+            held = known() if ids else None
+            if held is None or isinstance(held, set):
+                self._met[table] = (held or set()).intersection(ids)
+            else:
+                mine = held.sparkSession.createDataFrame(pa.table({"id": pa.array(ids, pa.binary())}))
+                self._met[table] = {bytes(row.id) for row in held.join(mine, "id", "left_semi").collect()}
         return self._met[table]
 
     def copies(self, table: str, known: Callable[[], Any] = lambda: None) -> tuple[Mapping[int, Sequence[int]], int]:
@@ -250,6 +253,8 @@ class OnWorkers:
         nth = F.row_number().over(Window.partitionBy("id").orderBy("number", "place"))
         again = ids.join(repeated, "id").withColumn("nth", nth).filter("nth > 1").select("number", "place")
         held = known()
+        if isinstance(held, set):
+            held = ids.sparkSession.createDataFrame(pa.table({"id": pa.array(held, pa.binary())})) if held else None
         if held is not None:
             again = again.unionByName(ids.join(held, "id", "left_semi").select("number", "place"))
         elif repeated.isEmpty():
@@ -549,11 +554,16 @@ def _land(store: Any, clusters: Sequence[str], parsed: Here | OnWorkers, table: 
 
 
 def _known(store: Any, clusters: Sequence[str], table: str, blocks: Iterable[Block]) -> Any:
-    """id BINARY of records that earlier runs have landed and this one may meet again; None where there are none."""
+    """id BINARY of records that earlier runs have landed and this one may meet again; a set of them where few are there, None where none is."""
     from pyspark.sql import functions as F
 
     if store.has_none(table):
         return None
+    few = store.few_rows_of(table, clusters)
+    if few is not None and table == "passed_over":
+        return {number.to_bytes(8, "big", signed=True) for number in few["record"].to_pylist()}
+    if few is not None:
+        return {bytes.fromhex(one) for one in pc.unique(few["record_id"]).to_pylist()}
     blocks = [block for block in blocks if block.table == table]
     time = F.col(TIMES[table])
     wanted = time.isNull() if any(block.untimed for block in blocks) else F.lit(False)

@@ -30,6 +30,7 @@ from jobs.store import (
     Store,
     computed_once,
     differing,
+    framed,
     in_clusters,
     in_plan,
     moment,
@@ -271,7 +272,7 @@ def note(store: Store, made: Made, asked: str, configured: Mapping[str, str]) ->
         return  # nothing was recognised
     versions = (CODE_VERSION, made.events_version, made.passed_over_version)
     rows = [(name, one.to_json(), *versions, asked, configured.get(name, "")) for name, one in made.facts.items()]
-    store.replace("cluster_facts", made.facts, _frame(store, "cluster_facts", rows))
+    store.replace("cluster_facts", made.facts, _table("cluster_facts", rows))
 
 
 def naive(microseconds: int) -> datetime | None:
@@ -358,12 +359,12 @@ def _read_often(tables: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
     return dict(zip(tables, run_concurrently(*often), strict=True))
 
 
-def _frame(store: Store, table: str, rows: Iterable[tuple[Any, ...]]) -> DataFrame:
+def _table(table: str, rows: Iterable[tuple[Any, ...]]) -> pa.Table:
     """Rows of a table. rows: values of its columns, time stamps as microseconds."""
     kinds = schemas.columns(table)
     columns = list(zip(*rows, strict=True)) or [()] * len(kinds)
     arrays = [folding.array(values, folding.ARROW_TYPES[kind]) for values, kind in zip(columns, kinds.values(), strict=True)]
-    return store.spark.createDataFrame(pa.table(arrays, names=list(kinds)))
+    return pa.table(arrays, names=list(kinds))
 
 
 # -- what all partitions of a cluster share ------------------------------------------------------------------
@@ -674,7 +675,7 @@ def _write_cluster_tables(store: Store, facts: Mapping[str, ClusterFacts]) -> No
         for outage in one.outages(number, assigned.get((name, number)))
     ]
     told = {"controllers": terms, "discontinuities": found, "broker_outages": gone}
-    run_concurrently(*(partial(store.replace, table, facts, _frame(store, table, rows)) for table, rows in told.items()))
+    run_concurrently(*(partial(store.replace, table, facts, _table(table, rows)) for table, rows in told.items()))
 
 
 def _assigned_brokers(store: Store, facts: Mapping[str, ClusterFacts]) -> dict[tuple[str, int], dict[int, int | None]]:
@@ -719,5 +720,5 @@ def _write_deletions(store: Store, night: Night, facts: Mapping[str, ClusterFact
         if event.topic and tells_deletion(event) and not one[one.incarnation_of(event)].is_of_kraft(event):
             by_name.setdefault((cluster, event.topic), []).append(event)
     rows += [(cluster, *row) for (cluster, _), events in by_name.items() for row in topic_deletions(events, facts[cluster])]
-    made = _frame(store, "topic_deletions", rows)
-    store.replace("topic_deletions", facts, made if kept is None else made.unionByName(kept))
+    made = _table("topic_deletions", rows)
+    store.replace("topic_deletions", facts, made if kept is None else framed(store.spark, made).unionByName(kept))

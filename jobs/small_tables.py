@@ -23,6 +23,9 @@ from deltalake.transaction import AddAction
 MOST_BYTES = 16 * 1024 * 1024
 # features of tables that are written here: of others deltalake refuses some (clustering), and some would need more than files and rows
 WRITTEN = {"appendOnly", "invariants", "changeDataFeed"}
+# a property of tables, and the number of files from which on they are made one, as Spark does it
+AUTO_COMPACT = "delta.autoOptimize.autoCompact"
+COMPACTED_FROM = 50
 # what a change data feed adds to the columns of its table
 CHANGE_FEED = pa.schema(
     [("_change_type", pa.string()), ("_commit_version", pa.int64()), ("_commit_timestamp", pa.timestamp("us", "UTC"))]
@@ -105,6 +108,8 @@ class SmallTables:
             rows = aligned(rows, pa.schema(opened.schema().to_arrow()))
             files = [self._file(table, part, values) for values, part in _parts(rows, by)]
             opened.create_write_transaction(files, mode, opened.schema(), by, list(of) or None)
+            if opened.metadata().configuration.get(AUTO_COMPACT) == "true" and len(opened.file_uris()) >= COMPACTED_FROM:
+                opened.optimize.compact()
             return True
         return False
 

@@ -262,7 +262,7 @@ class Store:
         self._created.add(definition.name)
 
     def _is_created_small(self, name: str) -> bool:
-        if self._small is None or schemas.is_clustered(name):
+        if self._small is None:
             return False
         columns = StructType.fromDDL(schemas.columns_ddl(name).replace("{vocabulary}", vocabulary_ddl())).jsonValue()
         return self._small.create(name, columns, schemas.partition_columns(name), schemas.properties(name), schemas.comment(name))
@@ -282,10 +282,14 @@ class Store:
         return f"delta.`{self.path(table).replace('`', '``')}`"
 
     def register(self) -> None:
-        """Lets SQL call the tables that are there, and the views of them, by name."""
+        """Lets SQL call the tables that are there, as they are now, and the views of them, by name."""
         names = [definition.name for definition in schemas.statements("tables") if self.exists(definition.name)]
         for name in names:
             # of another folder, in the same session
+            self.spark.catalog.dropTempView(name)
+            if self._small is not None and (few := self._small.rows(name)) is not None:
+                framed(self.spark, few).createOrReplaceTempView(name)
+                continue
             self.spark.sql(f"DROP TABLE IF EXISTS {name}")
             self.spark.sql(f"CREATE TABLE {name} USING delta LOCATION {quoted(self.path(name))}")
         for view in schemas.statements("views"):
@@ -334,6 +338,11 @@ class Store:
             return Held(names, rows, None)
         return Held(names, framed(self.spark, few), few)
 
+    def few_rows_of(self, table: str, clusters: Iterable[str]) -> pa.Table | None:
+        """The same, where they are few and lie here."""
+        held = None if self._small is None or table in self._many else self._hold(table, frozenset(clusters))
+        return None if held is None or held.few is None else held.few.filter(_of(held.few, frozenset(clusters)))
+
     def read_ahead(self, tables: Sequence[str], clusters: Iterable[str]) -> None:
         """Begins to read what `rows_of` will be asked for, beside what goes on. tables: the first of them is needed first."""
         names = frozenset(clusters)
@@ -354,6 +363,8 @@ class Store:
         """Adds rows; columns by name, those that they have not are null."""
         self._is_written(table)
         if isinstance(rows, pa.Table):
+            if table not in LANDED:  # of these as many columns as are filled are written
+                rows = aligned(rows, _arrow_schema(table))
             if self._small is not None and rows.num_rows <= MOST_IN_PLAN and self._small.append(table, rows):
                 return
             rows = framed(self.spark, rows)

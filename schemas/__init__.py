@@ -101,11 +101,6 @@ def partition_columns(table: str) -> list[str]:
     return found.group(1).split(", ") if found else []
 
 
-def is_clustered(table: str) -> bool:
-    """Whether its rows are clustered by Delta (CLUSTER BY)."""
-    return re.search(r"^CLUSTER BY ", _table(table).sql, re.MULTILINE) is not None
-
-
 def properties(table: str) -> dict[str, str]:
     """Delta's properties of a table."""
     found = re.search(r"^TBLPROPERTIES \((.*)\)$", _table(table).sql, re.MULTILINE)

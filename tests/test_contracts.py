@@ -60,9 +60,9 @@ def test_a_table_that_was_changed_by_hand(spark, capsys, folder):
     if not folder.exists():
         assert said(capsys, folder)[0] == errors.CLEAN
     runs = len(list((folder / "audit_runs" / "_delta_log").glob("*.json")))
-    Store(spark, folder).register()
-    spark.sql("UPDATE partition_timeline SET step = 0, state = 'Odd' WHERE topic = 'keep' AND step = 1")
-    spark.sql("INSERT INTO controllers SELECT * FROM controllers")
+    intervals, terms = (f"delta.`{folder / table}`" for table in ("partition_timeline", "controllers"))
+    spark.sql(f"UPDATE {intervals} SET step = 0, state = 'Odd' WHERE topic = 'keep' AND step = 1")
+    spark.sql(f"INSERT INTO {terms} SELECT * FROM {terms}")
     words = ("partition_timeline.*: 'ends_before_it_begins'", "partition_timeline.state", '"state":"Odd"')
     # a run that neither brings nor asks anything new writes nothing, and looks at nothing
     assert said(capsys, folder)[0] == errors.CLEAN

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -307,6 +308,20 @@ def test_what_deltalake_cannot_do_is_left_to_spark(spark, tmp_path, monkeypatch)
     store.replace("cluster_facts", ["c"], rows.set_column(1, "facts", pa.array(["[]"])))
     assert [row.facts for row in store.table("cluster_facts").collect()] == ["[]"]
     assert set(engines()[3:]) == {"Spark"}
+
+
+@pytest.mark.spark
+def test_a_table_that_compacts_itself_stays_of_few_files(spark, tmp_path):
+    tables = Store(spark, tmp_path / "tables")
+    tables.open()
+    names = {"cluster": "c", "sink": "pager", "state": "firing", "occurrence": 1, "attempts": 1}
+    tried_at = datetime(2026, 3, 1, 4, tzinfo=UTC)
+    for number in range(120):
+        tables.append("alerts", pa.Table.from_pylist([{**names, "fingerprint": str(number), "tried_at": tried_at}]))
+    table = spark.read.format("delta").load(tables.path("alerts"))
+    assert {row.fingerprint for row in table.collect()} == {str(number) for number in range(120)}
+    assert table.count() == 120
+    assert len(table.inputFiles()) < 50
 
 
 def test_a_lock_is_held_where_the_tables_are_on_this_machine(tmp_path):

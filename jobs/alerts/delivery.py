@@ -8,9 +8,11 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Any
+
+import pyarrow as pa
 
 import schemas
 from jobs.alerts import payloads
@@ -19,7 +21,6 @@ from jobs.alerts.payloads import Request
 from jobs.alerts.sending import PATIENCE, TRIES, Secrets, Undelivered, secrets_of, send
 from jobs.alerts.text import LINES, Check, Context, Line
 from jobs.config import Config, Sink
-from jobs.store import in_clusters
 from parsers.explanation import counted
 
 TIMES = ("tried_at", "delivered_at")
@@ -181,14 +182,13 @@ class Outbox:
     def _read(self) -> list[Sent]:
         if not self.store.exists("alerts"):
             return []
-        rows = self.store.table("alerts").filter(in_clusters(self.clusters)).collect()
+        rows = self.store.rows_of("alerts", self.clusters).collect()
         return [Sent(**row.asDict() | {name: in_utc(row[name]) for name in TIMES}) for row in rows]
 
     def record(self, rows: Sequence[Sent]) -> None:
         """Appends to the table; returns when they are there."""
         with self.lock:
-            values = [[_without_zone(getattr(row, name)) for name in self.schema.fieldNames()] for row in rows]
-            self.store.append("alerts", self.store.spark.createDataFrame(values, self.schema))
+            self.store.append("alerts", pa.Table.from_pylist([asdict(row) for row in rows]))
 
     def context(self, planned: Mapping[str, Sequence[Message]], newest: Mapping[str, datetime], now: datetime) -> Context:
         """What the texts of messages are made from, with the log lines that they show."""
@@ -218,14 +218,8 @@ class Outbox:
         planned = plan(self.config.sinks, findings, self.sent, now=now, newest=newest, again=again)
         if not any(planned.values()):
             return []
-        self.schema = self.store.schema("alerts")
         context = self.context(planned, newest, now)
         return send_all(self.config.sinks, planned, context, self.environment, self.record)
-
-
-def _without_zone(value: Any) -> Any:
-    """A time as Spark takes it."""
-    return value.replace(tzinfo=None) if isinstance(value, datetime) else value
 
 
 def counts(reports: Iterable[Delivered]) -> str:

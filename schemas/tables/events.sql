@@ -22,7 +22,6 @@ CREATE TABLE IF NOT EXISTS {table} (
   raw STRING COMMENT 'The whole record with its stack trace; a record of 10,000 characters and more stands with its item 0 only',
   ends_file BOOLEAN COMMENT 'True for the last record of its file when that was read: its stack trace may have been cut off; else null'
 ) USING delta
-CLUSTER BY (cluster, ts)
 -- what queries skip files by: smallest and largest values of 30 more columns took as long as writing them
 TBLPROPERTIES ('delta.dataSkippingStatsColumns' = 'cluster,ts', 'delta.enableChangeDataFeed' = 'true')
 LOCATION '{location}'
