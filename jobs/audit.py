@@ -330,7 +330,7 @@ class Audit:
         from pyspark.sql import functions as F
 
         from jobs import contracts
-        from jobs.store import run_concurrently
+        from jobs.store import framed, run_concurrently
 
         def guard(some: dict[str, Any], whole: dict[str, Any]) -> str:
             self.warm_up.join()
@@ -341,9 +341,10 @@ class Audit:
         names = [clock.cluster for clock in clocks]
         if changed is not None:
             evidence = changed.select(F.explode("evidence").alias("record_id"))
-            events = audited["events"]
-            if not evidence.join(events, "record_id", "left_anti").isEmpty():
-                events = store.rows_of("events", names)
+            events = audited["events"].select("record_id")
+            if earlier := [row.record_id for row in evidence.join(events, "record_id", "left_anti").collect()]:
+                found = store.rows_with("events", names, "record_id", earlier, ["record_id"])
+                events = events.unionByName(framed(store.spark, found))
             findings, subjects = (store.rows_of(table, names) for table in ("findings", "finding_subjects"))
             yield guard({"findings": changed, "finding_subjects": subjects}, {"events": events, "findings": findings})
 

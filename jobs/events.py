@@ -177,22 +177,18 @@ class Here:
         # table -> ids of records that earlier runs have landed
         self._met: dict[str, set[bytes]] = {}
 
-    def meet(self, table: str, known: Callable[[], Any]) -> set[bytes]:
-        """Ids of the records that are known; asked once. known: as `_known`."""
-        if table not in self._met:
-            ids = [one for block in self.blocks if block.table == table for one in block.ids]
-            held = known() if ids else None
-            if held is None or isinstance(held, set):
-                self._met[table] = (held or set()).intersection(ids)
-            else:
-                mine = held.sparkSession.createDataFrame(pa.table({"id": pa.array(ids, pa.binary())}))
-                self._met[table] = {bytes(row.id) for row in held.join(mine, "id", "left_semi").collect()}
-        return self._met[table]
+    def meet(self, landed: "Landed") -> set[bytes]:
+        """Ids of the records that earlier runs have landed; asked once."""
+        if landed.table not in self._met:
+            self._met[landed.table] = landed.among(
+                [one for block in self.blocks if block.table == landed.table for one in block.ids]
+            )
+        return self._met[landed.table]
 
-    def copies(self, table: str, known: Callable[[], Any] = lambda: None) -> tuple[Mapping[int, Sequence[int]], int]:
-        """(number of a block -> places of records that stand in another one, too, or are known; how many). known: as for `meet`."""
+    def copies(self, table: str, landed: "Landed | None" = None) -> tuple[Mapping[int, Sequence[int]], int]:
+        """(number of a block -> places of records that stand in another one, too, or are known; how many)."""
         blocks = [block for block in self.blocks if block.table == table]
-        seen = set(self.meet(table, known))
+        seen = set() if landed is None else set(self.meet(landed))
         found = defaultdict[int, list[int]](list)
         for block in blocks:
             for place, record_id in enumerate(block.ids):
@@ -242,7 +238,7 @@ class OnWorkers:
         self._packed = reduce(lambda one, other: one.unionByName(other), frames).persist()
         self.blocks = [pickle.loads(row.block) for row in self._packed.select("block").collect()]
 
-    def copies(self, table: str, known: Callable[[], Any]) -> tuple[Any, int]:
+    def copies(self, table: str, landed: "Landed") -> tuple[Any, int]:
         """(number BIGINT, places ARRAY<INT>, or None; how many): as `Here.copies`."""
         from pyspark.sql import Window
         from pyspark.sql import functions as F
@@ -252,9 +248,7 @@ class OnWorkers:
         repeated = ids.groupBy("id").count().filter("count > 1").select("id").persist()
         nth = F.row_number().over(Window.partitionBy("id").orderBy("number", "place"))
         again = ids.join(repeated, "id").withColumn("nth", nth).filter("nth > 1").select("number", "place")
-        held = known()
-        if isinstance(held, set):
-            held = ids.sparkSession.createDataFrame(pa.table({"id": pa.array(held, pa.binary())})) if held else None
+        held = landed.ids()
         if held is not None:
             again = again.unionByName(ids.join(held, "id", "left_semi").select("number", "place"))
         elif repeated.isEmpty():
@@ -382,6 +376,46 @@ def _left(rows: pa.Table, schema: pa.Schema, dropped: Sequence[int], cut_short: 
     return rows
 
 
+@dataclass(frozen=True)
+class Landed:
+    """What earlier runs have landed in a table: the records that some others may be copies of. first, final: of their time."""
+
+    store: Any
+    clusters: Sequence[str]
+    table: str
+    first: datetime | None
+    final: datetime | None
+
+    @classmethod
+    def of(cls, store: Any, clusters: Sequence[str], table: str, blocks: Iterable[Block]) -> "Landed":
+        """Those of the time of some blocks, and those without one."""
+        spans = [(block.first, block.final) for block in blocks if block.table == table and block.first and block.final]
+        first, final = (min(one for one, _ in spans) - ZONES, max(one for _, one in spans) + ZONES) if spans else (None, None)
+        return cls(store, clusters, table, first, final)
+
+    def ids(self) -> Any:
+        """id BINARY, or None where there are none."""
+        from pyspark.sql import functions as F
+
+        if self.store.has_none(self.table):
+            return None
+        time = F.col(TIMES[self.table])
+        rows = self.store.rows_of(self.table, self.clusters).filter(time.isNull() | time.between(self.first, self.final))
+        if self.table == "passed_over":
+            return rows.select(F.unhex(F.lpad(F.hex("record"), 16, "0")).alias("id"))
+        return rows.filter("item = 0").select(F.unhex("record_id").alias("id"))
+
+    def among(self, ids: Sequence[bytes]) -> set[bytes]:
+        """Those of some ids, few, that are among them."""
+        if not ids or self.store.has_none(self.table):
+            return set()
+        column = "record" if self.table == "passed_over" else "record_id"
+        told = {int.from_bytes(one, "big", signed=True) if column == "record" else one.hex(): one for one in ids}
+        span = (TIMES[self.table], self.first, self.final)
+        rows = self.store.rows_with(self.table, self.clusters, column, told, [column], span=span)
+        return {told[value] for value in rows[column].to_pylist()}
+
+
 # -- records that were cut short ---------------------------------------------------------------------------
 
 
@@ -455,7 +489,7 @@ class Ahead:
         """Asks the tables for records that earlier runs have landed."""
         parsed = self.parsed()
         for table in SCHEMAS:
-            parsed.meet(table, partial(_known, store, self._clusters, table, parsed.blocks))
+            parsed.meet(Landed.of(store, self._clusters, table, parsed.blocks))
 
 
 def _parsed_here(files: Sequence[LogFile], ruleset: RuleSet | None, days: tuple[date, date] | None = None) -> Here:
@@ -540,7 +574,7 @@ def _land(store: Any, clusters: Sequence[str], parsed: Here | OnWorkers, table: 
     """
     if not read:
         return Counter(), 0
-    dropped, copies = parsed.copies(table, partial(_known, store, clusters, table, parsed.blocks))
+    dropped, copies = parsed.copies(table, Landed.of(store, clusters, table, parsed.blocks))
     incomplete, completed = set[str](), set[str]()
     if table == "events" and 0 < copies < read:  # a copy that is cut short stands beside others that are not
         incomplete, completed = _incomplete(store, clusters, parsed)
@@ -551,28 +585,6 @@ def _land(store: Any, clusters: Sequence[str], parsed: Here | OnWorkers, table: 
     # a record that is cut short may be a copy, too
     conserve(f"records for {table}", read, read if accounted <= read <= accounted + len(incomplete) else accounted)
     return landed, len(completed)
-
-
-def _known(store: Any, clusters: Sequence[str], table: str, blocks: Iterable[Block]) -> Any:
-    """id BINARY of records that earlier runs have landed and this one may meet again; a set of them where few are there, None where none is."""
-    from pyspark.sql import functions as F
-
-    if store.has_none(table):
-        return None
-    few = store.few_rows_of(table, clusters)
-    if few is not None and table == "passed_over":
-        return {number.to_bytes(8, "big", signed=True) for number in few["record"].to_pylist()}
-    if few is not None:
-        return {bytes.fromhex(one) for one in pc.unique(few["record_id"]).to_pylist()}
-    blocks = [block for block in blocks if block.table == table]
-    time = F.col(TIMES[table])
-    wanted = time.isNull() if any(block.untimed for block in blocks) else F.lit(False)
-    if spans := [(block.first, block.final) for block in blocks if block.first and block.final]:
-        wanted = wanted | time.between(min(first for first, _ in spans) - ZONES, max(final for _, final in spans) + ZONES)
-    rows = store.rows_of(table, clusters).filter(wanted)
-    if table == "passed_over":
-        return rows.select(F.unhex(F.lpad(F.hex("record"), 16, "0")).alias("id"))
-    return rows.filter("item = 0").select(F.unhex("record_id").alias("id"))
 
 
 def _append(store: Any, table: str, rows: Any) -> Counter[str]:

@@ -540,7 +540,9 @@ def _touched_states(
 NO_STATE = {"state": "string", "state_incarnation": "int", "state_brokers": "array<int>"}
 
 
-def _through(keyed: DataFrame, states: DataFrame | None, facts: Mapping[str, ClusterFacts], at_once: int | None) -> DataFrame:
+def _through(
+    keyed: DataFrame, states: DataFrame | None, facts: Mapping[str, ClusterFacts], at_once: int | None, *, may_be_few: bool = True
+) -> DataFrame:
     """Folds partitions, few events and states on the driver. keyed: events; states: as `_touched_states` gives them.
 
     out: `folding.OUTPUT`, computed once.
@@ -551,7 +553,7 @@ def _through(keyed: DataFrame, states: DataFrame | None, facts: Mapping[str, Clu
     if states is not None:
         rows = rows.unionByName(states, allowMissingColumns=True)
     keys = ["cluster", "key_topic", "key_partition"]
-    few = where_few(rows, MOST_ON_DRIVER)
+    few = where_few(rows, MOST_ON_DRIVER) if may_be_few else None
     if few is not None:
         batches = folding.fold_groups(folding.in_groups(few, keys), EVENT_COLUMNS, facts, at_once)
         made = list(batches) or [pa.RecordBatch.from_pylist([], schema=folding.OUTPUT)]
@@ -587,7 +589,7 @@ def _fold(
         removed = _keys(_keyed(night.removed, facts))
     if continued:
         states = _touched_states(store, night, keyed.filter(in_clusters(continued)), continued, removed)
-    rows = _through(keyed, states, facts, folding.EVENTS_AT_ONCE)
+    rows = _through(keyed, states, facts, folding.EVENTS_AT_ONCE, may_be_few=night.is_small)
     refolded = None
     # in one piece only where pieces in order of time do not do
     for at_once in (folding.EVENTS_AT_ONCE, None):

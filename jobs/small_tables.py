@@ -9,6 +9,7 @@ import os
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction
 
-# of a table's files, which are read as a whole
-MOST_BYTES = 16 * 1024 * 1024
+# of rows, unpacked: a line of a log may have any length
+MOST_BYTES = 64 * 1024 * 1024
+# rows that are looked through for some; Spark's workers are started sooner than more of them are read here
+MOST_SCANNED = 20_000_000
 # features of tables that are written here: of others deltalake refuses some (clustering), and some would need more than files and rows
 WRITTEN = {"appendOnly", "invariants", "changeDataFeed"}
 # a property of tables, and the number of files from which on they are made one, as Spark does it
@@ -33,6 +36,14 @@ CHANGE_FEED = pa.schema(
 # with which deltalake says that it cannot do something: a feature, a file system without hard links
 LEFT_TO_SPARK = (DeltaError, OSError, pa.ArrowException)
 Filters = Sequence[tuple[str, str, Any]]
+
+
+@dataclass(frozen=True)
+class Read:
+    """rows: of a table (is_whole), or of some clusters; None: they are many."""
+
+    rows: pa.Table | None
+    is_whole: bool
 
 
 class SmallTables:
@@ -67,14 +78,30 @@ class SmallTables:
             return True
         return False
 
-    def rows(self, table: str) -> pa.Table | None:
-        """All rows, where they are few."""
+    def rows(self, table: str, clusters: Collection[str] = ()) -> Read | None:
+        """The rows of a table where they are few, else those of some clusters; None where deltalake does not read it."""
         with suppress(*LEFT_TO_SPARK):
             if (opened := self._opened(table)) is not None:
-                files = pa.table(opened.get_add_actions())
-                if (pc.sum(files["size_bytes"]).as_py() or 0) <= MOST_BYTES:
-                    found = opened.to_pyarrow_dataset()
-                    return found.to_table() if found.count_rows() <= self.most_rows else None
+                found = opened.to_pyarrow_dataset()
+                groups = (group for fragment in found.get_fragments() for group in fragment.row_groups)
+                if found.count_rows() <= self.most_rows and sum(group.total_byte_size for group in groups) <= MOST_BYTES:
+                    return Read(found.to_table(), is_whole=True)
+                mine = pc.field("cluster").isin(sorted(clusters))
+                if not clusters or found.head(self.most_rows + 1, columns=["cluster"], filter=mine).num_rows > self.most_rows:
+                    return Read(None, is_whole=False)
+                return Read(found.to_table(filter=mine), is_whole=False)
+        return None
+
+    def rows_with(self, table: str, column: str, values: pa.Array, columns: Sequence[str], where: Any) -> pa.Table | None:
+        """The rows that have one of some values in a column; None where deltalake does not read it, or there is too much to look through.
+
+        where: what holds for them at any rate, a `pyarrow.compute.Expression`, so that files are skipped.
+        """
+        with suppress(*LEFT_TO_SPARK):
+            if (opened := self._opened(table)) is not None:
+                found, wanted = opened.to_pyarrow_dataset(), pc.field(column).isin(values)
+                if found.count_rows() <= MOST_SCANNED:
+                    return found.to_table(columns=list(columns), filter=wanted & where)
         return None
 
     def changes(self, table: str, after: int) -> tuple[pa.Table, int] | None:
@@ -85,7 +112,7 @@ class SmallTables:
                 batches: list[pa.RecordBatch] = []
                 for batch in reader:
                     batches.append(batch)
-                    if sum(one.num_rows for one in batches) > self.most_rows:
+                    if sum(one.num_rows for one in batches) > self.most_rows or sum(one.nbytes for one in batches) > MOST_BYTES:
                         return None
                 columns = [*pa.schema(opened.schema().to_arrow()), *CHANGE_FEED]
                 return aligned(pa.Table.from_batches(batches, reader.schema), pa.schema(columns)), opened.version()
@@ -117,7 +144,8 @@ class SmallTables:
         """A file of the table. No value of a partition column is a part of its name."""
         name = f"{uuid.uuid4().hex}.snappy.parquet"
         path = self.folder / table / name
-        pq.write_table(rows, path)
+        # what is in a file is as large as it is there: a long text that stands in it often, too
+        pq.write_table(rows, path, use_dictionary=False)
         told = os.stat(path)
         said = {column: str(value).lower() if isinstance(value, bool) else value for column, value in values.items()}
         return AddAction(name, told.st_size, said, told.st_mtime_ns // 10**6, True, json.dumps({"numRecords": rows.num_rows}))

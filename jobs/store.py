@@ -287,8 +287,9 @@ class Store:
         for name in names:
             # of another folder, in the same session
             self.spark.catalog.dropTempView(name)
-            if self._small is not None and (few := self._small.rows(name)) is not None:
-                framed(self.spark, few).createOrReplaceTempView(name)
+            found = None if self._small is None else self._small.rows(name)
+            if found is not None and found.rows is not None:
+                framed(self.spark, found.rows).createOrReplaceTempView(name)
                 continue
             self.spark.sql(f"DROP TABLE IF EXISTS {name}")
             self.spark.sql(f"CREATE TABLE {name} USING delta LOCATION {quoted(self.path(name))}")
@@ -329,19 +330,47 @@ class Store:
         return held
 
     def _read(self, table: str, names: frozenset[str]) -> Held:
-        is_many = table in self._many
-        if self._small is not None and not is_many and (few := self._small.rows(table)) is not None:
-            return Held(None, framed(self.spark, few), few)
+        if self._small is not None and table not in self._many:
+            # of events, which hold texts of any length, all are few or none
+            found = self._small.rows(table, () if table in LANDED else names)
+            if found is not None and found.rows is not None:
+                return Held(None if found.is_whole else names, framed(self.spark, found.rows), found.rows)
+            if found is not None:
+                self._many.add(table)
         rows = self.table(table).filter(in_clusters(names))
-        if is_many or table in LANDED or (few := where_few(rows)) is None:
+        if table in self._many or table in LANDED or (few := where_few(rows)) is None:
             self._many.add(table)
             return Held(names, rows, None)
         return Held(names, framed(self.spark, few), few)
 
-    def few_rows_of(self, table: str, clusters: Iterable[str]) -> pa.Table | None:
-        """The same, where they are few and lie here."""
-        held = None if self._small is None or table in self._many else self._hold(table, frozenset(clusters))
-        return None if held is None or held.few is None else held.few.filter(_of(held.few, frozenset(clusters)))
+    def rows_with(
+        self,
+        table: str,
+        clusters: Iterable[str],
+        column: str,
+        values: Iterable[Any],
+        columns: Sequence[str],
+        *,
+        span: tuple[str, datetime | None, datetime | None] | None = None,
+    ) -> pa.Table:
+        """Columns of the rows of some clusters that have one of some values, few, in a column.
+
+        span: a column with a time, and between which moments it lies where it is not null.
+        """
+        names, wanted = sorted(clusters), pa.array(list(values))
+        if self._small is not None:
+            where = pc.field("cluster").isin(names)
+            if span is not None:
+                time, first, final = pc.field(span[0]), *span[1:]
+                where &= time.is_null() if first is None else time.is_null() | ((time >= first) & (time <= final))
+            found = self._small.rows_with(table, column, wanted, columns, where)
+            if found is not None:
+                return found
+        rows = self.rows_of(table, names)
+        if span is not None:
+            rows = rows.filter(F.col(span[0]).isNull() | F.col(span[0]).between(*span[1:]))
+        some = framed(self.spark, pa.table({column: wanted}))
+        return rows.join(F.broadcast(some.distinct()), column, "left_semi").select(*columns).toArrow()
 
     def read_ahead(self, tables: Sequence[str], clusters: Iterable[str]) -> None:
         """Begins to read what `rows_of` will be asked for, beside what goes on. tables: the first of them is needed first."""
@@ -361,14 +390,15 @@ class Store:
 
     def append(self, table: str, rows: DataFrame | pa.Table) -> None:
         """Adds rows; columns by name, those that they have not are null."""
-        self._is_written(table)
         if isinstance(rows, pa.Table):
             if table not in LANDED:  # of these as many columns as are filled are written
                 rows = aligned(rows, _arrow_schema(table))
             if self._small is not None and rows.num_rows <= MOST_IN_PLAN and self._small.append(table, rows):
+                self._is_written(table)
                 return
             rows = framed(self.spark, rows)
         rows.write.format("delta").mode("append").save(self.path(table))
+        self._is_written(table)
 
     def replace(self, table: str, clusters: Iterable[str], rows: DataFrame | pa.Table) -> None:
         """Replaces all rows of some clusters, as `replace_where`."""
@@ -441,7 +471,7 @@ class Store:
         return True
 
     def _is_written(self, table: str) -> None:
-        # whoever reads it now may read what was there before
+        # whoever was reading it meanwhile may have read what was there before
         with self._reading[table]:
             self._created.discard(table)
             self._held.pop(table, None)
@@ -449,27 +479,30 @@ class Store:
     def delete(self, table: str, condition: str) -> None:
         """Removes the rows for which a SQL condition holds."""
         self._delta(table).delete(condition)
+        self._is_written(table)
 
     def delete_matching(self, table: str, condition: str, keys: DataFrame) -> None:
         """Removes the rows for which a SQL condition holds and whose values are among those of keys."""
         same = " AND ".join(f"t.{name} = k.{name}" for name in keys.columns)
         merge = self._delta(table).alias("t").merge(F.broadcast(keys).alias("k"), f"{same} AND {condition}")
         merge.whenMatchedDelete().execute()
+        self._is_written(table)
 
     def set_matching(self, table: str, condition: str, values: DataFrame, keys: Sequence[str]) -> None:
         """Gives rows the values of those with the same keys. condition: what holds for them at any rate, of table t, so that files are skipped."""
         same = " AND ".join([*(f"t.{name} = v.{name}" for name in keys), condition])
         others = {name: F.col(f"v.{name}") for name in values.columns if name not in keys}
         self._delta(table).alias("t").merge(values.alias("v"), same).whenMatchedUpdate(set=others).execute()
+        self._is_written(table)
 
     def update(self, table: str, condition: Column, values: dict[str, Column]) -> None:
         """Gives the rows for which a condition holds other values."""
         self._delta(table).update(condition, values)
+        self._is_written(table)
 
     def _delta(self, table: str):  # type: ignore[no-untyped-def]  # delta brings no types
         from delta.tables import DeltaTable
 
-        self._is_written(table)
         return DeltaTable.forPath(self.spark, self.path(table))
 
     def version(self, table: str) -> int:

@@ -72,8 +72,8 @@ def _findings(store: Store, clusters: list[str]) -> tuple[list[dict[str, Any]], 
             ids += finding["evidence"][:RECORDS]
     if not ids:
         return findings, {}
-    rows = store.rows_of("events", clusters).filter(F.col("record_id").isin(*ids) & (F.col("item") == 0))
-    return findings, {row.record_id: row.asDict() for row in rows.select("record_id", "file", "record_no", "raw").collect()}
+    rows = store.rows_with("events", clusters, "record_id", ids, ["record_id", "item", "file", "record_no", "raw"])
+    return findings, {row["record_id"]: row for row in rows.to_pylist() if row.pop("item") == 0}
 
 
 def _counts(

@@ -206,11 +206,13 @@ class Outbox:
         return replace(plain, lines=self._lines(shown)) if shown else plain
 
     def _lines(self, record_ids: Sequence[str]) -> dict[str, Line]:
-        from pyspark.sql import functions as F
-
-        events = self.store.rows_of("events", self.clusters).filter((F.col("item") == 0) & F.col("record_id").isin(*record_ids))
-        rows = events.select("record_id", "ts", "node", "file", "record_no", F.substring("raw", 1, 2000).alias("raw")).collect()
-        return {row.record_id: Line(in_utc(row.ts), row.node, row.file, row.record_no, row.raw) for row in rows}
+        columns = ["record_id", "item", "ts", "node", "file", "record_no", "raw"]
+        rows = self.store.rows_with("events", self.clusters, "record_id", record_ids, columns).to_pylist()
+        return {
+            row["record_id"]: Line(row["ts"], row["node"], row["file"], row["record_no"], row["raw"][:2000])
+            for row in rows
+            if row["item"] == 0
+        }
 
     def deliver(self, findings: Sequence[Finding], newest: Mapping[str, datetime], again: str | None = None) -> list[Delivered]:
         """Sends what is due and records it. Returns what became of each sink that had something due."""
