@@ -392,7 +392,7 @@ class Audit:
         from jobs import ingest
 
         with stage("open tables", store.spark):
-            store.open(self.ahead and self.ahead.meet)
+            store.open()
         left = ingest.still_there(files)
         while True:
             if left != files:

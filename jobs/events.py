@@ -174,21 +174,11 @@ class Here:
         self.splits = splits
         found = [block for split in splits for block in parse(split, parser, days)]
         self.blocks = sorted(found, key=lambda block: block.number)
-        # table -> ids of records that earlier runs have landed
-        self._met: dict[str, set[bytes]] = {}
-
-    def meet(self, landed: "Landed") -> set[bytes]:
-        """Ids of the records that earlier runs have landed; asked once."""
-        if landed.table not in self._met:
-            self._met[landed.table] = landed.among(
-                [one for block in self.blocks if block.table == landed.table for one in block.ids]
-            )
-        return self._met[landed.table]
 
     def copies(self, table: str, landed: "Landed | None" = None) -> tuple[Mapping[int, Sequence[int]], int]:
         """(number of a block -> places of records that stand in another one, too, or are known; how many)."""
         blocks = [block for block in self.blocks if block.table == table]
-        seen = set() if landed is None else set(self.meet(landed))
+        seen = set() if landed is None else landed.among([one for block in blocks for one in block.ids])
         found = defaultdict[int, list[int]](list)
         for block in blocks:
             for place, record_id in enumerate(block.ids):
@@ -476,7 +466,6 @@ class Ahead:
     """Few logs that are parsed while Spark starts and the tables are opened."""
 
     def __init__(self, files: Sequence[LogFile], ruleset: RuleSet | None = None, days: tuple[date, date] | None = None) -> None:
-        self._clusters = _clusters(files)
         pool = ThreadPoolExecutor(1)
         self._parsing = pool.submit(_parsed_here, files, ruleset, days)
         pool.shutdown(wait=False)
@@ -484,12 +473,6 @@ class Ahead:
     def parsed(self) -> Here:
         """What they say. Raises what came up while they were read."""
         return self._parsing.result()
-
-    def meet(self, store: Any) -> None:
-        """Asks the tables for records that earlier runs have landed."""
-        parsed = self.parsed()
-        for table in SCHEMAS:
-            parsed.meet(Landed.of(store, self._clusters, table, parsed.blocks))
 
 
 def _parsed_here(files: Sequence[LogFile], ruleset: RuleSet | None, days: tuple[date, date] | None = None) -> Here:

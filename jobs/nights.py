@@ -64,11 +64,6 @@ Keeps = Mapping[str, Sequence[str]]
 # so long before the first moment that something new is about checks look back
 LOOKED_BACK = timedelta(hours=24)
 TIMELINES = ("partition_timeline", "replica_timeline", "reassignments")
-# tables told from `events` that any night with something new in it reads, in the order in which it does
-READ_BY_A_NIGHT = (
-    "partition_states", *TIMELINES, "topic_deletions", "controllers", "discontinuities", "broker_outages", "topic_assignments",
-    "durability", "broker_load", "checkpoints", "findings", "finding_subjects",
-)  # fmt: skip
 # replica states in which a replica may stay for good
 AT_REST = ("OnlineReplica", "NonExistentReplica", "KRaftOnline", "KRaftRemoved")
 
@@ -205,8 +200,6 @@ class Made:
 
 def update(store: Store, night: Night) -> Made:
     """Brings timelines and coverage of the clusters up to date."""
-    if not night.is_empty:
-        store.read_ahead(READ_BY_A_NIGHT, night.since.keys() | night.anew)
     facts = {name: one.facts for name, one in night.since.items()} if night.is_empty else _facts(store, night)
     (anew, topics, version), counted = run_concurrently(
         partial(_update_timelines, store, night, facts), partial(_update_coverage, store, night, facts)

@@ -5,7 +5,6 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -204,21 +203,14 @@ class Store:
         told = None if self._small is None else self._small.schema(table)
         return self.table(table).schema if told is None else StructType.fromJson(told)
 
-    def open(self, meanwhile: Callable[["Store"], None] | None = None) -> None:
+    def open(self) -> None:
         """Creates missing tables. Raises UsageError where a column's type differs, or one is missing that its table `needs`.
 
-        meanwhile: runs beside it once `events` and `passed_over` are there; what it raises is passed over.
         Columns that a newer version of the product has are added; nothing is ever dropped but tables that are derived from others
         (`-- derived: yes`), which are made anew where their columns are not those of this version, or where one of them is gone.
         """
-        definitions = sorted(schemas.statements("tables"), key=lambda definition: definition.name not in LANDED)
         with ThreadPoolExecutor(4) as pool:
-            opened = [pool.submit(self._open, definition) for definition in definitions]
-            for one in opened[: len(LANDED)]:
-                one.result()
-            if meanwhile is not None:
-                pool.submit(meanwhile, self)
-            derived = [one.result() for one in opened]
+            derived = list(pool.map(self._open, schemas.statements("tables")))
         if any(derived) and not all(some in self._created for some in ("cluster_facts", "events")):
             # from them the next timelines would be continued
             self.delete("cluster_facts", "true")
@@ -371,18 +363,6 @@ class Store:
             rows = rows.filter(F.col(span[0]).isNull() | F.col(span[0]).between(*span[1:]))
         some = framed(self.spark, pa.table({column: wanted}))
         return rows.join(F.broadcast(some.distinct()), column, "left_semi").select(*columns).toArrow()
-
-    def read_ahead(self, tables: Sequence[str], clusters: Iterable[str]) -> None:
-        """Begins to read what `rows_of` will be asked for, beside what goes on. tables: the first of them is needed first."""
-        names = frozenset(clusters)
-
-        def hold() -> None:
-            with suppress(Exception):  # whoever asks for the rows is told
-                for table in tables:
-                    if table not in self._created:
-                        self._hold(table, names)
-
-        threading.Thread(target=hold, daemon=True).start()
 
     def has_none(self, table: str) -> bool:
         """Whether the table is known to hold no row."""

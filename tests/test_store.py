@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from pyspark.sql import functions as F
 import schemas
 from jobs.errors import UsageError
 from jobs.location import local_folder, root_of, sole_writer
-from jobs.store import MOST_IN_PLAN, Store, computed_once, read_often
+from jobs.store import MOST_IN_PLAN, Store, computed_once, read_often, run_concurrently
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -142,20 +143,19 @@ def test_few_rows_are_read_once_and_written_where_they_differ(spark, any_tables)
 
 
 @pytest.mark.spark
-def test_rows_that_are_read_ahead_are_those_that_stand(spark, tables):
+def test_rows_that_are_read_while_others_go_are_those_that_stand(spark, tables):
     rows = spark.sql(
         "SELECT 'c' AS cluster, explode(sequence(1, 20)) AS incarnation, 't' AS topic, 0 AS partition, 1 AS step, false AS inferred, true AS settled"
     )
     tables.replace("partition_timeline", ["c"], rows)
-    # one that is not there costs those behind it their start, and nobody else anything
-    for ahead in (["partition_timeline"], ["nowhere", "partition_timeline"]):
-        for gone in range(1, 4):
-            store = Store(spark, tables.root)
-            store.read_ahead(ahead, ["c", "d"])
-            store.delete_matching("partition_timeline", f"t.incarnation <= {gone}", spark.sql("SELECT 't' AS topic"))
-            left = [row.incarnation for row in store.rows_of("partition_timeline", ["c"]).collect()]
-            assert sorted(left) == list(range(gone + 1, 21))
-        Store(spark, tables.root).replace("partition_timeline", ["c"], rows)
+    store = Store(spark, tables.root)
+    for gone in range(1, 7):
+        deleted = partial(
+            store.delete_matching, "partition_timeline", f"t.incarnation <= {gone}", spark.sql("SELECT 't' AS topic")
+        )
+        run_concurrently(deleted, *(partial(store.rows_of, "partition_timeline", [one]) for one in "cd"))
+        left = [row.incarnation for row in store.rows_of("partition_timeline", ["c"]).collect()]
+        assert sorted(left) == list(range(gone + 1, 21))
 
 
 @pytest.mark.spark
