@@ -22,8 +22,10 @@ from deltalake.transaction import AddAction
 
 # of rows, unpacked: a line of a log may have any length
 MOST_BYTES = 64 * 1024 * 1024
-# rows that are looked through for some; Spark's workers are started sooner than more of them are read here
+# rows that this process looks through for some; where there are more, Spark's workers share them
 MOST_SCANNED = 20_000_000
+# no two values are the same, and a text of any length takes as much room in a file as in memory (as session.py has it for Spark)
+NO_DICTIONARY = ("record_id", "raw")
 # features of tables that are written here: of others deltalake refuses some (clustering), and some would need more than files and rows
 WRITTEN = {"appendOnly", "invariants", "changeDataFeed"}
 # a property of tables, and the number of files from which on they are made one, as Spark does it
@@ -130,22 +132,24 @@ class SmallTables:
         opened = self._opened(table)
         if opened is None or not _is_written(opened):
             return False
-        by = opened.metadata().partition_columns
-        with suppress(*LEFT_TO_SPARK):
+        version, by = opened.version(), opened.metadata().partition_columns
+        try:
             rows = aligned(rows, pa.schema(opened.schema().to_arrow()))
             files = [self._file(table, part, values) for values, part in _parts(rows, by)]
             opened.create_write_transaction(files, mode, opened.schema(), by, list(of) or None)
+        except LEFT_TO_SPARK:
+            # what deltalake does after a commit can fail, too
+            return self.version(table) != version
+        with suppress(*LEFT_TO_SPARK):
             if opened.metadata().configuration.get(AUTO_COMPACT) == "true" and len(opened.file_uris()) >= COMPACTED_FROM:
                 opened.optimize.compact()
-            return True
-        return False
+        return True
 
     def _file(self, table: str, rows: pa.Table, values: Mapping[str, Any]) -> AddAction:
         """A file of the table. No value of a partition column is a part of its name."""
         name = f"{uuid.uuid4().hex}.snappy.parquet"
         path = self.folder / table / name
-        # what is in a file is as large as it is there: a long text that stands in it often, too
-        pq.write_table(rows, path, use_dictionary=False)
+        pq.write_table(rows, path, use_dictionary=[column for column in rows.column_names if column not in NO_DICTIONARY])
         told = os.stat(path)
         said = {column: str(value).lower() if isinstance(value, bool) else value for column, value in values.items()}
         return AddAction(name, told.st_size, said, told.st_mtime_ns // 10**6, True, json.dumps({"numRecords": rows.num_rows}))
@@ -164,11 +168,13 @@ def aligned(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _parts(rows: pa.Table, by: Collection[str]) -> list[tuple[dict[str, Any], pa.Table]]:
-    """The rows by their values of some columns, which are no column of them any more."""
+    """The rows by their values of some columns, which are no column of them any more. Raises ArrowInvalid where one is null."""
     if not rows.num_rows:
         return []
     if not by:
         return [({}, rows)]
+    if any(rows[column].null_count for column in by):
+        raise pa.ArrowInvalid(f"null in {', '.join(by)}")
     found = []
     for values in rows.select(list(by)).group_by(list(by)).aggregate([]).to_pylist():
         mine = pa.array([True] * rows.num_rows)

@@ -428,13 +428,15 @@ class Store:
     def _is_replaced_small(self, table: str, held: Any, names: frozenset[str], condition: str, rows: pa.Table) -> bool:
         """The same for a small table; whether it is as it should be now. held: `Held`, all of its rows."""
         assert self._small is not None
-        new, replaced = aligned(rows, held.few.schema), _of(held.few, names)
+        new, before = aligned(rows, held.few.schema), held.few
+        replaced = _of(before, names)
         if condition != "true":
-            met = held.rows.select(F.expr(f"coalesce({condition}, false)").alias("met")).toArrow()["met"]
-            replaced = pc.and_(replaced, met)
-        if _are_same(new, held.few.filter(replaced)):
+            judged = held.rows.withColumn("is_met", F.expr(f"coalesce({condition}, false)")).toArrow()
+            before = aligned(judged, held.few.schema)
+            replaced = pc.and_(_of(before, names), judged["is_met"])
+        if _are_same(new, before.filter(replaced)):
             return True
-        stay = held.few.filter(pc.invert(replaced))
+        stay = before.filter(pc.invert(replaced))
         of: list[tuple[str, str, Any]] = []
         again = stay
         if schemas.partition_columns(table):

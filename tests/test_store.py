@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
 import schemas
@@ -290,6 +291,9 @@ def test_what_deltalake_cannot_do_is_left_to_spark(spark, tmp_path, monkeypatch)
     # a column that must not be null is refused by both
     with pytest.raises(Exception, match=r"(?i)null"):
         tables.replace("cluster_facts", ["c"], rows.drop_columns(["asked"]))
+    nowhere = pa.Table.from_pylist([interval("c", 1, True) | {"settled": None}])
+    with pytest.raises(Exception, match=r"(?i)null"):
+        tables.replace("partition_timeline", ["c"], nowhere)
     # a file system on which deltalake cannot commit
     with monkeypatch.context() as patched:
 
@@ -299,6 +303,19 @@ def test_what_deltalake_cannot_do_is_left_to_spark(spark, tmp_path, monkeypatch)
         patched.setattr("jobs.small_tables.DeltaTable.create_write_transaction", refused)
         tables.replace("cluster_facts", ["c", "d"], rows.set_column(0, "cluster", pa.array(["d"])))
     assert engines()[2:] == ["Spark"]
+    # what deltalake does after a commit fails
+    with monkeypatch.context() as patched:
+        commit = DeltaTable.create_write_transaction
+
+        def failed(*given: Any, **named: Any) -> None:
+            commit(*given, **named)
+            raise OSError("no checkpoint")
+
+        patched.setattr("jobs.small_tables.DeltaTable.create_write_transaction", failed)
+        tables.append("cluster_facts", rows.set_column(0, "cluster", pa.array(["e"])))
+    assert [row.cluster for row in tables.table("cluster_facts").collect()].count("e") == 1
+    tables.replace("cluster_facts", ["e"], rows.slice(0, 0))
+    assert engines()[3:] == ["deltalake", "deltalake"]
     # deletion vectors, which not every reader knows
     spark.sql(f"ALTER TABLE delta.`{tables.path('cluster_facts')}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
     store = Store(spark, tables.root)
@@ -306,7 +323,7 @@ def test_what_deltalake_cannot_do_is_left_to_spark(spark, tmp_path, monkeypatch)
     assert sorted(row.cluster for row in store.rows_of("cluster_facts", ["c", "d"]).collect()) == ["c", "d"]
     store.replace("cluster_facts", ["c"], rows.set_column(1, "facts", pa.array(["[]"])))
     assert sorted(row.facts for row in store.table("cluster_facts").collect()) == ["[]", "{}"]
-    assert set(engines()[3:]) == {"Spark"}
+    assert set(engines()[5:]) == {"Spark"}
 
 
 @pytest.mark.spark
