@@ -78,8 +78,9 @@ def write(store: Any, made: Any, anew: Iterable[str], racks: Mapping[str, Mappin
     from pyspark.sql import functions as F
 
     from jobs.by_topic import KEY, ToldAnew, fold_topics
+    from jobs.frames import computed_once
     from jobs.nights import topic_named
-    from jobs.store import computed_once, moment, quoted
+    from jobs.store import moment, quoted
 
     facts, whole = made.facts, set(anew)
     shared = {name: _shared(one, racks.get(name)) for name, one in facts.items()}

@@ -330,7 +330,8 @@ class Audit:
         from pyspark.sql import functions as F
 
         from jobs import contracts
-        from jobs.store import framed, run_concurrently
+        from jobs.frames import framed
+        from jobs.store import run_concurrently
 
         def guard(some: dict[str, Any], whole: dict[str, Any]) -> str:
             self.warm_up.join()
@@ -371,7 +372,7 @@ class Audit:
     def _settle(self, store: Any, found: Any, clocks: list[Any]) -> Any:
         """Writes the findings, `found` being what is violated now; returns those that this run has changed, None where there is none."""
         from jobs import checks
-        from jobs.store import computed_once
+        from jobs.frames import computed_once
 
         names = [clock.cluster for clock in clocks]
         before = store.rows_of("findings", names)

@@ -14,8 +14,9 @@ from pyspark.sql import functions as F
 import schemas
 from jobs import fact_frames
 from jobs.config import Silence, Slo, Threshold, glob_pattern
+from jobs.frames import computed_once, read_often
 from jobs.partition_spells import partition_spells
-from jobs.store import computed_once, moment, quoted, read_often, run_concurrently
+from jobs.store import moment, quoted, run_concurrently
 from jobs.timelines import LEADING, ClusterFacts
 from jobs.tool_outputs import ToolOutput
 from parsers.definitions import INPUT_FACTS, INPUT_TABLES

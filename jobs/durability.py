@@ -80,7 +80,8 @@ def write(store: Any, made: Any, anew: Iterable[str], config: Config) -> None:
     from pyspark.sql import functions as F
 
     from jobs.by_topic import KEY, ToldAnew, fold_topics
-    from jobs.store import computed_once, differing, in_clusters, run_concurrently
+    from jobs.frames import computed_once, differing
+    from jobs.store import in_clusters, run_concurrently
 
     facts, schema = made.facts, store.schema("durability")
     whole, reset = _set_otherwise(made, frozenset(anew))

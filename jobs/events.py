@@ -86,7 +86,7 @@ class Block:
     place       (number of the file, first byte) of the split
     counts      records, in_scope, out_of_scope, other_days, unfinished, lines, begun: of both tables, in a block of events
     filled      columns that have a value
-    first, final  of the records' moments; None where none has one.  untimed: whether one has none
+    first, final  of the records' moments; None where none has one
     last        the last record of the file
     """
 
@@ -99,7 +99,6 @@ class Block:
     filled: frozenset[str]
     first: datetime | None
     final: datetime | None
-    untimed: bool
     last: Last | None
 
 
@@ -148,8 +147,7 @@ def _block(table: str, number: int, rows: pa.Table, ids: Sequence[bytes], **give
     ends = rows.filter(rows["ends_file"]) if "ends_file" in filled else EVENTS.empty_table()
     last = next((last for last in _firsts(ends) if len(last.raw) <= LONGEST_CUT), None)
     first, final = span["min"].as_py(), span["max"].as_py()
-    untimed = times.null_count > 0
-    return Block(table, number, rows, ids, filled=filled, first=first, final=final, untimed=untimed, last=last, **given)
+    return Block(table, number, rows, ids, filled=filled, first=first, final=final, last=last, **given)
 
 
 def passed_over(batch: Batch, source: Source) -> pa.Table:

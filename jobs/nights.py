@@ -22,24 +22,9 @@ from pyspark.sql import functions as F
 import schemas
 from jobs import coverage, folding
 from jobs.folding import MOST_ON_DRIVER
+from jobs.frames import computed_once, differing, framed, in_plan, read_often, where_few
 from jobs.partition_spells import IS_WRONG
-from jobs.store import (
-    EVENT,
-    UNSETTLED,
-    VERSION,
-    Store,
-    computed_once,
-    differing,
-    framed,
-    in_clusters,
-    in_plan,
-    moment,
-    of_logs,
-    quoted,
-    read_often,
-    run_concurrently,
-    where_few,
-)
+from jobs.store import EVENT, UNSETTLED, VERSION, Store, in_clusters, moment, of_logs, quoted, run_concurrently
 from jobs.timelines import (
     CODE_VERSION,
     EVENT_COLUMNS,

@@ -16,8 +16,9 @@ from pyspark.sql import functions as F
 
 import schemas
 from jobs.errors import UsageError
+from jobs.frames import MOST_IN_PLAN, computed_once, read_often
 from jobs.location import local_folder, root_of, sole_writer
-from jobs.store import MOST_IN_PLAN, Store, computed_once, read_often, run_concurrently
+from jobs.store import Store, run_concurrently
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -413,6 +414,6 @@ def test_rows_are_computed_once_also_where_a_lambda_makes_them(spark, capsys, ke
 
 @pytest.mark.spark
 def test_very_many_rows_are_read_from_where_they_lie(spark, monkeypatch):
-    monkeypatch.setattr("jobs.store.MOST_KEPT", MOST_IN_PLAN + 1)
+    monkeypatch.setattr("jobs.frames.MOST_KEPT", MOST_IN_PLAN + 1)
     rows = spark.range(MOST_IN_PLAN + 2)
     assert read_often(rows) is rows

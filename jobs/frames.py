@@ -1,0 +1,54 @@
+"""Frames of few rows: Spark plans, optimises and runs a query the sooner the less it has to read for it."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+# rows that stand in a plan as they are
+MOST_IN_PLAN = 10_000
+# rows that are kept for queries that read them often; a table is read by column, what is kept in whole rows: with 13,600 events a night's
+# checks take half as long again where they read the table, with 520,000 where they read what is kept (tests/benchmarks/nights.py)
+MOST_KEPT = 100_000
+
+
+def computed_once(rows: DataFrame) -> DataFrame:
+    """The same rows, however often they are read: in the plan where they are few, else kept by Spark's workers."""
+    told = in_plan(rows)
+    # not persist: a query over a plan with lambdas does not find again what is cached of it
+    return told if told.isLocal() else rows.localCheckpoint(eager=False)
+
+
+def read_often(rows: DataFrame) -> DataFrame:
+    """The same rows for many queries: in the plan where they are few, kept by Spark's workers up to MOST_KEPT, else read from where they lie."""
+    told = in_plan(rows)
+    if told.isLocal() or rows.count() > MOST_KEPT:
+        return told
+    return rows.localCheckpoint(eager=False)
+
+
+def in_plan(rows: DataFrame) -> DataFrame:
+    """The same rows, in the plan where they are few."""
+    if rows.isLocal():
+        return rows
+    few = where_few(rows)
+    return rows if few is None else framed(rows.sparkSession, few)
+
+
+def where_few(rows: DataFrame, most: int = MOST_IN_PLAN) -> pa.Table | None:
+    """The rows, where they are no more than so many; else None."""
+    found = rows.limit(most + 1).toArrow()
+    return found if found.num_rows <= most else None
+
+
+def framed(spark: SparkSession, rows: pa.Table) -> DataFrame:
+    """The rows in a plan. createDataFrame loses what stands behind a chunk without rows, and fails where a column has no chunk."""
+    return spark.createDataFrame(pa.table([column.combine_chunks() for column in rows.columns], schema=rows.schema))
+
+
+def differing(some: DataFrame, others: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Keys of rows that stand in one of two frames alone, or more often than in the other."""
+    both = some.withColumn("more", F.lit(1)).unionByName(others.withColumn("more", F.lit(-1)))
+    alone = both.groupBy(*some.columns).agg(F.sum("more").alias("more")).filter("more <> 0")
+    return computed_once(alone.select(*keys).distinct())
