@@ -6,9 +6,10 @@ tables of a few rows each that is most of what a small night costs (tests/benchm
 
 import json
 import os
+import re
 import uuid
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,8 @@ COMPACTED_FROM = 50
 CHANGE_FEED = pa.schema(
     [("_change_type", pa.string()), ("_commit_version", pa.int64()), ("_commit_timestamp", pa.timestamp("us", "UTC"))]
 )
+# in a path; others deltalake takes as parts of a URL, or panics
+PLAIN = re.compile(r"[A-Za-z0-9._/ +=@,~-]+")
 # with which deltalake says that it cannot do something: a feature, a file system without hard links
 LEFT_TO_SPARK = (DeltaError, OSError, pa.ArrowException)
 Filters = Sequence[tuple[str, str, Any]]
@@ -48,6 +51,19 @@ class Read:
     is_whole: bool
 
 
+@contextmanager
+def _left_to_spark() -> Iterator[None]:
+    """Passes over what deltalake cannot do."""
+    try:
+        yield
+    except LEFT_TO_SPARK:
+        pass
+    except BaseException as error:
+        # a panic of Rust is no Exception, and has no name that can be imported
+        if type(error).__name__ != "PanicException":
+            raise
+
+
 class SmallTables:
     """The tables of a folder. Whatever deltalake cannot do is None or False, and left to Spark."""
 
@@ -55,8 +71,13 @@ class SmallTables:
         self.folder = folder
         self.most_rows = most_rows
 
+    @classmethod
+    def of(cls, folder: Path | None, most_rows: int) -> "SmallTables | None":
+        """None where deltalake does not find its way to them."""
+        return cls(folder, most_rows) if folder is not None and PLAIN.fullmatch(str(folder)) else None
+
     def _opened(self, table: str) -> DeltaTable | None:
-        with suppress(*LEFT_TO_SPARK):
+        with _left_to_spark():
             return DeltaTable(str(self.folder / table))
         return None
 
@@ -75,14 +96,14 @@ class SmallTables:
     ) -> bool:
         """An empty table; whether it is there now. columns: as `schema` gives them; by: those that it is partitioned by."""
         schema, path = Schema.from_json(json.dumps(columns)), str(self.folder / table)
-        with suppress(*LEFT_TO_SPARK):
+        with _left_to_spark():
             DeltaTable.create(path, schema, partition_by=list(by), configuration=dict(properties), description=about)
             return True
         return False
 
     def rows(self, table: str, clusters: Collection[str] = ()) -> Read | None:
         """The rows of a table where they are few, else those of some clusters; None where deltalake does not read it."""
-        with suppress(*LEFT_TO_SPARK):
+        with _left_to_spark():
             if (opened := self._opened(table)) is not None:
                 found = opened.to_pyarrow_dataset()
                 groups = (group for fragment in found.get_fragments() for group in fragment.row_groups)
@@ -99,7 +120,7 @@ class SmallTables:
 
         where: what holds for them at any rate, a `pyarrow.compute.Expression`, so that files are skipped.
         """
-        with suppress(*LEFT_TO_SPARK):
+        with _left_to_spark():
             if (opened := self._opened(table)) is not None:
                 found, wanted = opened.to_pyarrow_dataset(), pc.field(column).isin(values)
                 if found.count_rows() <= MOST_SCANNED:
@@ -108,7 +129,7 @@ class SmallTables:
 
     def changes(self, table: str, after: int) -> tuple[pa.Table, int] | None:
         """What versions after one have changed, by the table's change data feed, where it is little; and the newest version."""
-        with suppress(*LEFT_TO_SPARK):
+        with _left_to_spark():
             if (opened := self._opened(table)) is not None:
                 reader = pa.RecordBatchReader.from_stream(opened.load_cdf(starting_version=after + 1, allow_out_of_range=True))
                 batches: list[pa.RecordBatch] = []
@@ -133,14 +154,14 @@ class SmallTables:
         if opened is None or not _is_written(opened):
             return False
         version, by = opened.version(), opened.metadata().partition_columns
-        try:
+        with _left_to_spark():
             rows = aligned(rows, pa.schema(opened.schema().to_arrow()))
             files = [self._file(table, part, values) for values, part in _parts(rows, by)]
             opened.create_write_transaction(files, mode, opened.schema(), by, list(of) or None)
-        except LEFT_TO_SPARK:
-            # what deltalake does after a commit can fail, too
-            return self.version(table) != version
-        with suppress(*LEFT_TO_SPARK):
+        # what deltalake does after a commit can fail, too
+        if self.version(table) == version:
+            return False
+        with _left_to_spark():
             if opened.metadata().configuration.get(AUTO_COMPACT) == "true" and len(opened.file_uris()) >= COMPACTED_FROM:
                 opened.optimize.compact()
         return True

@@ -131,8 +131,7 @@ class Store:
     def __init__(self, spark: SparkSession, root: str | Path) -> None:
         self.spark = spark
         self.root = root_of(root)
-        folder = local_folder(self.root)
-        self._small = None if folder is None else SmallTables(folder, MOST_IN_PLAN)
+        self._small = SmallTables.of(local_folder(self.root), MOST_IN_PLAN)
         # tables created in this run: what is known to be empty need not be read
         self._created: set[str] = set()
         # by table: what this run has read or written it need not read again

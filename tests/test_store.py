@@ -163,7 +163,10 @@ def test_rows_that_are_read_while_others_go_are_those_that_stand(spark, tables):
 @pytest.mark.spark
 def test_tables_lie_in_any_folder(spark, tmp_path):
     for number in (1, 2):
-        store = Store(spark, tmp_path.joinpath("with space", "it's", "a[1]", "{a,b}", "100%", "back`tick", "a*", "ü\u2028"))
+        store = Store(
+            spark,
+            tmp_path.joinpath("with space", "a%20b", "tab\t", "it's", "a[1]", "{a,b}", "100%", "back`tick", "a*", "ü\u2028"),
+        )
         store.open()
         store.append("passed_over", spark.sql(f"SELECT {COUNTED}, {number}L AS record"))
         assert store.table("passed_over").count() == store.rows_of("passed_over", ["c"]).count() == number
@@ -304,6 +307,18 @@ def test_what_deltalake_cannot_do_is_left_to_spark(spark, tmp_path, monkeypatch)
         patched.setattr("jobs.small_tables.DeltaTable.create_write_transaction", refused)
         tables.replace("cluster_facts", ["c", "d"], rows.set_column(0, "cluster", pa.array(["d"])))
     assert engines()[2:] == ["Spark"]
+
+    # a panic of Rust
+    class PanicException(BaseException):
+        pass
+
+    with monkeypatch.context() as patched:
+
+        def panics(*_: Any, **__: Any) -> None:
+            raise PanicException("Invalid object store url")
+
+        patched.setattr("jobs.small_tables.DeltaTable", panics)
+        assert sorted(row.cluster for row in Store(spark, tables.root).rows_of("cluster_facts", ["c", "d"]).collect()) == ["d"]
     # what deltalake does after a commit fails
     with monkeypatch.context() as patched:
         commit = DeltaTable.create_write_transaction
