@@ -193,8 +193,7 @@ class Here:
         """What is left."""
         schema = _filled(table, self.blocks)
         left = [_left(one.rows, schema, dropped.get(one.number, ()), cut_short) for one in self.blocks if one.table == table]
-        # createDataFrame loses what stands behind a chunk without rows
-        return pa.concat_tables([schema.empty_table(), *left]).combine_chunks()
+        return pa.concat_tables([schema.empty_table(), *left])
 
     def close(self) -> None:
         """Gives memory free."""

@@ -1,11 +1,10 @@
 """The Delta tables: created from `schemas/tables`, compared with it, written and read."""
 
-import re
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -100,6 +99,8 @@ class Held:
     clusters: frozenset[str] | None
     rows: DataFrame
     few: pa.Table | None
+    # of some clusters: what many ask for is put into a plan once
+    parts: dict[frozenset[str], DataFrame] = field(default_factory=dict)
 
     @property
     def is_small_table(self) -> bool:
@@ -116,8 +117,11 @@ class Held:
             return self.rows
         if self.few is None:
             return self.rows.filter(in_clusters(clusters))
-        found = self.few.filter(_of(self.few, clusters))
-        return self.rows if found.num_rows == self.few.num_rows else framed(self.rows.sparkSession, found)
+        if clusters not in self.parts:
+            found = self.few.filter(_of(self.few, clusters))
+            is_all = found.num_rows == self.few.num_rows
+            self.parts[clusters] = self.rows if is_all else framed(self.rows.sparkSession, found)
+        return self.parts[clusters]
 
 
 @cache
@@ -219,8 +223,9 @@ class Store:
         columns = ", ".join(f"{column} {kind}" for column, kind in schemas.columns(name).items())
         rows = self.spark.createDataFrame([], columns).write.format("delta").mode("overwrite").option("overwriteSchema", "true")
         rows.partitionBy(*schemas.partition_columns(name)).save(self.path(name))
-        if properties := re.search(r"^TBLPROPERTIES (\(.*\))$", definition.sql, re.MULTILINE):
-            self.spark.sql(f"ALTER TABLE {self._identifier(name)} SET TBLPROPERTIES {properties.group(1)}")
+        if properties := schemas.properties(name):
+            told = ", ".join(f"{quoted(key)} = {quoted(value)}" for key, value in properties.items())
+            self.spark.sql(f"ALTER TABLE {self._identifier(name)} SET TBLPROPERTIES ({told})")
         self._created.add(name)
 
     def _identifier(self, table: str) -> str:
