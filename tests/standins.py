@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 Behaviour = Callable[[BaseHTTPRequestHandler, int], None]
+# seconds after which a server that is shut down has noticed it
+NOTICED = 0.02
 
 
 @dataclass
@@ -102,7 +104,7 @@ def serving(behave: Behaviour | None = None, certificate: tuple[Path, Path] | No
         server.socket = context.wrap_socket(server.socket, server_side=True)
         scheme = "https"
     standin.url = f"{scheme}://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(NOTICED,), daemon=True)
     thread.start()
     try:
         yield standin
@@ -141,7 +143,7 @@ def mail_server(refuses: bool = False) -> Iterator[Standin]:
                     say("250 ok")
 
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(NOTICED,), daemon=True).start()
         standin.url = f"smtp://127.0.0.1:{server.server_address[1]}"
         yield standin
         server.shutdown()

@@ -9,14 +9,17 @@ import shutil
 import sys
 from collections import defaultdict
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 from logs import broker_is_back, configuration, write_early
+from tables import rows_of
 
+import schemas
 from jobs import errors
 from jobs.nightly_audit import main
-from jobs.store import Store
 
 SAMPLES = Path(__file__).parents[1] / "sample_logs"
 TRACE = SAMPLES / "3.3.2-trace" / "delete-topic-dead-broker"
@@ -24,6 +27,8 @@ TRACE = SAMPLES / "3.3.2-trace" / "delete-topic-dead-broker"
 DELETIONS = {"trace": TRACE, "default": SAMPLES / "3.3.2-default" / "delete-topic-dead-broker"}
 # cluster -> its folder
 IN_ONE_TREE = {"both": "both", "one": "both/one", "other": "both/other"}
+# cluster with every pair of states of a replica
+PAIRS = "pairs"
 TABLES_OF_TIME = ("partition_timeline", "replica_timeline", "reassignments", "topic_deletions", "controllers", "discontinuities")
 
 pytestmark = pytest.mark.spark
@@ -36,34 +41,34 @@ def audit(capsys, logs, tables: Path, *more: str) -> tuple[int, dict, str]:
     return code, json.loads(said.out) if said.out.strip() else {}, said.err
 
 
-def read(spark, tables: Path, table: str):
-    """One table, whichever tables the session has open."""
-    return spark.read.format("delta").load(str(Store(spark, tables).path(table)))
-
-
-def rows(spark, tables: Path, table: str, order: str = "", cluster: str | None = None) -> list[dict]:
-    frame = read(spark, tables, table)
-    told = [row.asDict(recursive=True) for row in (frame.orderBy(*order.split(", ")) if order else frame).collect()]
-    return told if cluster is None else [row for row in told if row["cluster"] == cluster]
-
-
-def fingerprint(spark, tables: Path) -> dict[str, list[str]]:
+def fingerprint(tables: Path) -> dict[str, list[str]]:
     """All tables of DELETIONS, less what names files, runs and places in files."""
     left_out = {"events": ("file", "record_no", "ends_file"), "findings": ("run_id", "status")}
     found = {}
     for table in (*TABLES_OF_TIME, "coverage", "passed_over", *left_out):
-        told = read(spark, tables, table).drop(*left_out.get(table, ())).collect()
-        found[table] = sorted(json.dumps(row.asDict(recursive=True), default=str) for row in told if row.cluster in DELETIONS)
+        told = [row for row in rows_of(tables, table) if row["cluster"] in DELETIONS]
+        for name in left_out.get(table, ()):
+            for row in told:
+                del row[name]
+        found[table] = sorted(json.dumps(row, default=str) for row in told)
     return found
+
+
+def wakes(findings: list[dict]) -> set[str]:
+    """Clusters of which something is told that ends a run with another code than 0."""
+    return {row["cluster"] for row in findings if row["status"] != "resolved" and row["severity"] in ("critical", "error")}
 
 
 @pytest.fixture(scope="module")
 def audited(spark, tmp_path_factory):
-    """Tables of one run over a deletion that is held up, at TRACE and at the default levels, and over two clusters in one tree."""
+    """Tables of one run over a deletion that is held up, at TRACE and at the default levels, two clusters in one tree, and PAIRS."""
     folder = tmp_path_factory.mktemp("audited")
     one_tree(folder / "both")
-    config = configuration(folder / "audit.toml", DELETIONS | {name: folder / path for name, path in IN_ONE_TREE.items()})
-    assert main(["audit", "--config", str(config), "--tables", str(folder / "tables")]) == errors.CLEAN
+    every_pair(folder / PAIRS)
+    others = {name: folder / path for name, path in {**IN_ONE_TREE, PAIRS: PAIRS}.items()}
+    config = configuration(folder / "audit.toml", DELETIONS | others)
+    assert main(["audit", "--config", str(config), "--tables", str(folder / "tables")]) == errors.FINDINGS
+    assert wakes(rows_of(folder / "tables", "findings")) == {PAIRS}
     return folder / "tables"
 
 
@@ -76,9 +81,10 @@ def one_tree(both: Path) -> None:
         later.write_text(log.read_text().replace(" 10:10:", " 10:58:").replace(" 10:09:", " 10:57:"))
 
 
-def test_every_replica_walks_the_path_of_its_broker(spark, audited):
+def test_every_replica_walks_the_path_of_its_broker(audited):
     paths = defaultdict(list)
-    for row in rows(spark, audited, "replica_timeline", "topic, partition, replica, step", "trace"):
+    told = rows_of(audited, "replica_timeline", "trace")
+    for row in sorted(told, key=itemgetter("topic", "partition", "replica", "step")):
         if row["topic"] == "audit":
             assert not row["inferred"]
             paths[row["replica"]].append((row["partition"], row["state"]))
@@ -90,12 +96,12 @@ def test_every_replica_walks_the_path_of_its_broker(spark, audited):
             assert [state for p, state in paths[replica] if p == partition] == expected
 
 
-def test_a_held_up_deletion_is_over_when_the_broker_is_back(spark, audited):
-    (deletion,) = rows(spark, audited, "topic_deletions", cluster="trace")
+def test_a_held_up_deletion_is_over_when_the_broker_is_back(audited):
+    (deletion,) = rows_of(audited, "topic_deletions", "trace")
     assert deletion["outcome"] == "completed"
     assert deletion["completed_at"] is not None
     assert deletion["blocked_by"] == [{"partition": 0, "replica": 3}, {"partition": 1, "replica": 3}]
-    found = rows(spark, audited, "findings", cluster="trace")
+    found = rows_of(audited, "findings", "trace")
     (finding,) = [f for f in found if f["check_id"] == "topic_deletion_blocked"]
     assert (finding["status"], finding["severity"], finding["node"]) == ("resolved", "error", 3)
 
@@ -122,7 +128,7 @@ class Night:
 
 @pytest.fixture(scope="module")
 def nights(spark, tmp_path_factory) -> list[Night]:
-    """DELETIONS until the broker is back, then whole; `over`, where all is over after the first night, on that one and two later ones."""
+    """DELETIONS until the broker is back, then whole; `over`, where all is over after the first night, on all three."""
     folder, found = tmp_path_factory.mktemp("nights"), []
     for name, recording in DELETIONS.items():
         write_early(recording, folder / name, broker_is_back(recording))
@@ -134,18 +140,17 @@ def nights(spark, tmp_path_factory) -> list[Night]:
         told = io.StringIO()
         with contextlib.redirect_stdout(told):
             code = main(["audit", "--config", str(config), "--tables", str(tables), "--json"])
-        some = (rows(spark, tables, table) for table in ("topic_deletions", "findings"))
-        found.append(Night(code, json.loads(told.getvalue()), *some, fingerprint(spark, tables)))
+        some = (rows_of(tables, table) for table in ("topic_deletions", "findings"))
+        found.append(Night(code, json.loads(told.getvalue()), *some, fingerprint(tables)))
 
     night({name: folder / name for name in (*DELETIONS, "over")})
-    night(DELETIONS)
-    for day in (23, 25):
+    for day, others in ((23, DELETIONS), (25, {})):
         quiet(folder / "over", day)
-        night({"over": folder / "over"})
+        night({**others, "over": folder / "over"})
     return found
 
 
-def test_a_deletion_that_waits_is_a_finding_until_it_is_completed(spark, nights, audited):
+def test_a_deletion_that_waits_is_a_finding_until_it_is_completed(nights, audited):
     night = nights[0]
     assert night.code == errors.FINDINGS
     known = [f for f in night.verdict["findings"] if f["cluster"] in DELETIONS]
@@ -158,10 +163,11 @@ def test_a_deletion_that_waits_is_a_finding_until_it_is_completed(spark, nights,
         assert (deletions[name]["outcome"], deletions[name]["completed_at"]) == ("blocked", None)
 
     night = nights[1]
-    assert night.code == errors.CLEAN
-    blocked = {f["cluster"]: f["status"] for f in night.verdict["findings"] if f["check_id"] == "topic_deletion_blocked"}
+    assert wakes(night.findings) & DELETIONS.keys() == set()
+    known = [f for f in night.verdict["findings"] if f["cluster"] in DELETIONS]
+    blocked = {f["cluster"]: f["status"] for f in known if f["check_id"] == "topic_deletion_blocked"}
     assert blocked == dict.fromkeys(DELETIONS, "resolved")
-    assert night.tables == fingerprint(spark, audited)
+    assert night.tables == fingerprint(audited)
 
 
 def test_what_is_over_stays_as_it_was_told(nights):
@@ -176,18 +182,18 @@ def test_what_is_over_stays_as_it_was_told(nights):
     assert "no log of broker" not in details["blind_spot"]
 
 
-def test_twice_is_once(spark, capsys, tmp_path, audited):
-    before = fingerprint(spark, audited)
+def test_twice_is_once(capsys, tmp_path, audited):
+    before = fingerprint(audited)
 
     def versions() -> dict[str, int]:
-        return {t: spark.sql(f"DESCRIBE HISTORY delta.`{audited / t}`").count() for t in TABLES_OF_TIME}
+        return {table: DeltaTable(str(audited / table)).version() for table in TABLES_OF_TIME}
 
     written = versions()
     config = configuration(tmp_path / "audit.toml", DELETIONS)
     code, verdict, _ = audit(capsys, [], audited, "--config", str(config))
     assert code == errors.CLEAN
     assert verdict["clusters"][0]["records_new"] == 0
-    assert fingerprint(spark, audited) == before
+    assert fingerprint(audited) == before
     assert versions() == written
 
     # split over two folders, renamed, gzipped, with an overlap
@@ -207,34 +213,34 @@ def test_twice_is_once(spark, capsys, tmp_path, audited):
     copies = configuration(tmp_path / "copies.toml", {name: tmp_path / name for name in DELETIONS})
     code, verdict, _ = audit(capsys, [], audited, "--config", str(copies))
     assert verdict["clusters"][0]["records_new"] == 0
-    assert fingerprint(spark, audited) == before
+    assert fingerprint(audited) == before
     alone = tmp_path / "alone"
     audit(capsys, [], alone, "--config", str(copies))
-    assert fingerprint(spark, alone) == before
+    assert fingerprint(alone) == before
 
 
-def test_coverage_says_what_the_level_shows(spark, audited):
+def test_coverage_says_what_the_level_shows(audited):
     def shown(cluster: str) -> set[str]:
-        told = rows(spark, audited, "coverage", cluster=cluster)
+        told = rows_of(audited, "coverage", cluster)
         return {row["replica_states"] for row in told if row["logger"] == "state.change.logger"}
 
     assert (shown("trace"), shown("default")) == ({"observed"}, {"inferable"})
-    for row in rows(spark, audited, "coverage"):
+    for row in rows_of(audited, "coverage"):
         assert row["records"] == row["recognised"] + row["unrecognised"] + row["drifted"] + row["out_of_scope"]
 
 
-def test_all_tables_can_be_read_by_any_engine(spark, audited):
+def test_all_tables_can_be_read_by_any_engine(audited):
     for table in audited.iterdir():
         if (table / "_delta_log").is_dir():
-            assert spark.sql(f"DESCRIBE DETAIL delta.`{table}`").first().minReaderVersion == 1
+            assert DeltaTable(str(table)).protocol().min_reader_version == 1
 
 
-def test_two_clusters_in_one_tree_are_told_apart(spark, audited):
-    mixed = [f for f in rows(spark, audited, "findings") if f["check_id"] == "clusters_mixed"]
+def test_two_clusters_in_one_tree_are_told_apart(audited):
+    mixed = [f for f in rows_of(audited, "findings") if f["check_id"] == "clusters_mixed"]
     assert [(f["severity"], f["cluster"]) for f in mixed] == [("warning", "both")]
     for table in ("partition_timeline", "replica_timeline", "controllers", "topic_deletions"):
         told = defaultdict(list)
-        for row in rows(spark, audited, table):
+        for row in rows_of(audited, table):
             name = row.pop("cluster"), row.pop("incarnation")
             row.pop("record_id")
             row.pop("settled", None)  # as far as the newest record of the cluster lies back
@@ -273,45 +279,34 @@ def test_a_reassignment_that_does_not_finish(spark, capsys, tmp_path, monkeypatc
         patched.setattr(sys, "stdout", unread)
         given = ["--cluster", "c", "--now", "2026-03-01T14:00:00Z"]
         assert main(["audit", str(log.parent), "--tables", str(tmp_path / "tables"), *given]) == errors.FINDINGS
-    assert [row["status"] for row in rows(spark, tmp_path / "tables", "audit_runs", "started_at")] == [
+    runs = sorted(rows_of(tmp_path / "tables", "audit_runs"), key=itemgetter("started_at"))
+    assert [row["status"] for row in runs] == [
         "clean",
         "findings",
         "findings",
     ]
 
 
-def test_every_illegal_pair_is_found_and_no_legal_one(spark, capsys, tmp_path):
-    import schemas
-
+def states_of_pairs() -> list[tuple[str, str]]:
+    """(before, after) of all moves of a replica, legal or not."""
     states = schemas.machines()["replica"]
-    legal = {(m.from_state, m.to_state) for m in schemas.moves() if m.machine == "replica"}
-    pairs = [(a, b) for a in states for b in states]
-    assert len(pairs) - len(legal) == 35
-    folder = tmp_path / "logs"
+    return [(before, after) for before in states for after in states]
+
+
+def every_pair(folder: Path) -> None:
+    """A recording after which the controller prints every move."""
     shutil.copytree(TRACE, folder)
     with (folder / "broker-1" / "state-change.log").open("a") as log:
-        for number, (before, after) in enumerate(pairs):
+        for number, (before, after) in enumerate(states_of_pairs()):
             log.write(
                 f"[2026-11-20 10:20:00,{number:03d}] TRACE [Controller id=1 epoch=1] Changed state of replica 2 for partition keep-0 "
                 f"from {before} to {after} (state.change.logger)\n"
             )
-    code, verdict, _ = audit(capsys, [folder], tmp_path / "tables")
-    assert code == errors.FINDINGS
-    found = [f for f in verdict["findings"] if f["check_id"] == "illegal_replica_transition"]
-    assert {tuple(f["title"].split(": ", 2)[2].split(" -> ")) for f in found} == set(pairs) - legal
+
+
+def test_every_illegal_pair_is_found_and_no_legal_one(audited):
+    legal = {(m.from_state, m.to_state) for m in schemas.moves() if m.machine == "replica"}
+    found = [f for f in rows_of(audited, "findings", PAIRS) if f["check_id"] == "illegal_replica_transition"]
+    assert {tuple(f["title"].split(": ", 2)[2].split(" -> ")) for f in found} == set(states_of_pairs()) - legal
     assert len(found) == 35
     assert all(len(f["evidence"]) == 1 for f in found)
-
-
-def test_a_file_that_cannot_be_read_is_named_and_the_others_are_read(spark, capsys, tmp_path):
-    folder = tmp_path / "logs"
-    shutil.copytree(TRACE, folder)
-    log = folder / "broker-1" / "controller.log"
-    packed = gzip.compress(log.read_bytes())
-    (folder / "broker-1" / "controller.log.1.gz").write_bytes(packed[: len(packed) // 2])
-    code, verdict, said = audit(capsys, [folder], tmp_path / "tables")
-    assert code == errors.INPUT
-    assert "controller.log.1.gz" in said
-    assert "truncated" in said
-    assert verdict["clusters"][0]["unreadable"]
-    assert verdict["clusters"][0]["counts"]["partitions"] == 3

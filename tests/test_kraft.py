@@ -5,15 +5,15 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import truth
 from logs import configuration
+from tables import rows_of
 
 from jobs import errors
 from jobs.nightly_audit import main
-from jobs.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,13 +26,8 @@ pytestmark = pytest.mark.spark
 TEXT, METADATA, BOTH, ALTERED = "text", "metadata", "both", "altered"
 
 
-def rows_of(spark: SparkSession, tables: Path, table: str, cluster: str) -> list[dict[str, Any]]:
-    rows = Store(spark, tables).table(table).collect()
-    return [row.asDict(recursive=True) for row in rows if row.cluster == cluster]
-
-
-def judged(spark: SparkSession, tables: Path, cluster: str) -> truth.Verdict:
-    return truth.compare(SAMPLE, rows_of(spark, tables, "partition_timeline", cluster))
+def judged(tables: Path, cluster: str) -> truth.Verdict:
+    return truth.compare(SAMPLE, rows_of(tables, "partition_timeline", cluster))
 
 
 def alter(log: Path) -> None:
@@ -60,30 +55,30 @@ def audited(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return tables
 
 
-def test_text_logs_of_restarted_controllers(spark: SparkSession, audited: Path) -> None:
-    verdict = judged(spark, audited, TEXT)
+def test_text_logs_of_restarted_controllers(audited: Path) -> None:
+    verdict = judged(audited, TEXT)
     assert verdict.precise, truth.details(verdict)
     assert verdict.rows("mixed") == 0
     assert verdict.shown_assignments == verdict.true_assignments
     assert verdict.misses_by_reason()["missing"] == 0
-    moved = rows_of(spark, audited, "reassignments", TEXT)
+    moved = rows_of(audited, "reassignments", TEXT)
     assert Counter(row["outcome"] for row in moved) == {"completed": 2}
-    assert {row["source"] for row in rows_of(spark, audited, "partition_timeline", TEXT)} == {"logs"}
-    states = {row["state"] for row in rows_of(spark, audited, "replica_timeline", TEXT)}
+    assert {row["source"] for row in rows_of(audited, "partition_timeline", TEXT)} == {"logs"}
+    states = {row["state"] for row in rows_of(audited, "replica_timeline", TEXT)}
     assert states == {"KRaftOnline", "KRaftControlledShutdown", "KRaftFenced", "KRaftRemoved"}
 
 
 @pytest.mark.parametrize("cluster", [METADATA, ALTERED])
-def test_the_metadata_log_is_the_truth(spark: SparkSession, audited: Path, cluster: str) -> None:
-    verdict = judged(spark, audited, cluster)
+def test_the_metadata_log_is_the_truth(audited: Path, cluster: str) -> None:
+    verdict = judged(audited, cluster)
     assert (verdict.precise, verdict.misses) == (True, []), truth.details(verdict)
 
 
-def test_the_metadata_log_wins_over_text_and_a_difference_is_a_finding(spark: SparkSession, audited: Path) -> None:
+def test_the_metadata_log_wins_over_text_and_a_difference_is_a_finding(audited: Path) -> None:
     def checks(cluster: str) -> set[str]:
-        return {row["check_id"] for row in rows_of(spark, audited, "findings", cluster)}
+        return {row["check_id"] for row in rows_of(audited, "findings", cluster)}
 
-    assert {row["source"] for row in rows_of(spark, audited, "partition_timeline", BOTH)} == {"metadata_log"}
+    assert {row["source"] for row in rows_of(audited, "partition_timeline", BOTH)} == {"metadata_log"}
     assert "log_differs_from_metadata" not in checks(BOTH)
     assert "log_differs_from_metadata" in checks(ALTERED)
 
@@ -96,4 +91,4 @@ def test_text_read_in_another_zone_than_it_was_printed_in_is_no_finding(
     said = capsys.readouterr().out
     assert "9:00 h earlier than its metadata log" in said
     assert "--timezone" in said
-    assert rows_of(spark, tmp_path, "findings", "elsewhere") == []
+    assert rows_of(tmp_path, "findings", "elsewhere") == []

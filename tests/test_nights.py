@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 from logs import configuration
 from pyspark.sql import DataFrame
+from tables import rows_of
 from test_hostile import CUTS, WITH_TRACE
 
 from jobs import errors, nights
+from jobs.audit import Audit
 from jobs.nightly_audit import main
 from jobs.store import Store
 
@@ -215,9 +217,8 @@ def audit(root: Path, tables: Path, delivered: dict[str, Files]) -> int:
     return main(["audit", "--config", str(config), "--tables", str(tables)])
 
 
-def rows(spark, tables: Path) -> dict[tuple[str, str], list[str]]:
+def rows(tables: Path) -> dict[tuple[str, str], list[str]]:
     """(cluster, table) -> its rows, less what names files and places in them, which another cut changes."""
-    store = Store(spark, tables)
     names = (
         "events",
         "partition_timeline",
@@ -235,8 +236,9 @@ def rows(spark, tables: Path) -> dict[tuple[str, str], list[str]]:
     )
     found: dict[tuple[str, str], list[str]] = {}
     for table in names:
-        for row in store.table(table).drop("file", "record_no", "ends_file", "settled").collect():
-            found.setdefault((row.cluster, table), []).append(json.dumps(row.asDict(recursive=True), default=str, sort_keys=True))
+        for row in rows_of(tables, table):
+            told = {name: value for name, value in row.items() if name not in ("file", "record_no", "ends_file", "settled")}
+            found.setdefault((row["cluster"], table), []).append(json.dumps(told, default=str, sort_keys=True))
     return {key: sorted(some) for key, some in found.items()}
 
 
@@ -248,6 +250,11 @@ def differences(one: list[str], other: list[str], at_most: int = 3) -> list[str]
 
 def power_cut(*_: object) -> None:
     raise RuntimeError("power cut")
+
+
+def nothing_is_checked(*_: object) -> Iterator[str]:
+    """In the place of findings and contracts; they are made and kept of what all nights leave."""
+    return iter(())
 
 
 def test_any_delivery_gives_the_tables_of_one_run(spark, capsys, tmp_path, monkeypatch):
@@ -274,13 +281,17 @@ def test_any_delivery_gives_the_tables_of_one_run(spark, capsys, tmp_path, monke
             with monkeypatch.context() as patched:
                 patched.setattr(nights, "_write", power_cut)
                 assert audit(tmp_path / "nights", tmp_path / "tables", {ABORTED: delivered[ABORTED]}) == errors.INTERNAL
-        assert audit(tmp_path / "nights", tmp_path / "tables", delivered) in told
+        with monkeypatch.context() as patched:
+            if number < NIGHTS - 1:
+                patched.setattr(Audit, "_check", nothing_is_checked)
+            assert audit(tmp_path / "nights", tmp_path / "tables", delivered) in told
+    monkeypatch.setattr(Audit, "_check", nothing_is_checked)
     assert audit(tmp_path / "once", tmp_path / "expected", {name: files for name, files, _ in chosen}) in told
     capsys.readouterr()
     for mode in ("kraft", "default"):
         assert any(mode in cluster for cluster in continued), f"no timeline went on from what is kept: {mode}"
     assert refolded, "no partition was folded again"
-    got, expected = rows(spark, tmp_path / "tables"), rows(spark, tmp_path / "expected")
+    got, expected = rows(tmp_path / "tables"), rows(tmp_path / "expected")
     assert {json.loads(row)["source"] for row in expected["a metadata log that grows", "partition_timeline"]} == {"metadata_log"}
     wrong = {
         key: (differences(got.get(key, []), expected.get(key, [])), differences(expected.get(key, []), got.get(key, [])))

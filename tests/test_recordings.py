@@ -11,10 +11,10 @@ import pytest
 import truth
 from conftest import SHARED
 from logs import configuration
+from tables import rows_of
 
 from jobs import errors
 from jobs.nightly_audit import main
-from jobs.store import Store
 
 SAMPLES = Path(__file__).parents[1] / "sample_logs"
 RECORDINGS = SHARED / "recordings"
@@ -59,10 +59,8 @@ def told(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Told:
     config = configuration(folder / "audit.toml", {**zookeeper, **text})
     code = main(["audit", "--config", str(config), "--tables", str(folder / "tables")])
     assert code in (errors.CLEAN, errors.FINDINGS)
-    store = Store(spark, folder / "tables")
     names = ("partition_timeline", "reassignments", "discontinuities", "findings")
-    rows = {name: [row.asDict(recursive=True) for row in store.table(name).collect()] for name in names}
-    return Told(zookeeper, rows)
+    return Told(zookeeper, {name: rows_of(folder / "tables", name) for name in names})
 
 
 def test_against_the_truth(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
