@@ -218,7 +218,7 @@ def violations(spark: SparkSession, given: Collection[str] = (), thresholds: Seq
 
     given: what there is of `present`, and of metadata_log, cluster_ids, slos; a check that is about some `only` is left out without them.
     """
-    active = [check for check in schemas.statements("checks") if _is_given(check, given)]
+    active = _with_candidates(spark, [check for check in schemas.statements("checks") if _is_given(check, given)], thresholds)
     failed: dict[str, str] = {}
 
     def found_by(some: Sequence[schemas.Statement]) -> list[DataFrame]:
@@ -245,6 +245,24 @@ def violations(spark: SparkSession, given: Collection[str] = (), thresholds: Seq
 def _is_given(check: schemas.Statement, given: Collection[str]) -> bool:
     about = check.listed("only")
     return not about or not about.isdisjoint(given)
+
+
+def _with_candidates(
+    spark: SparkSession, checks: Sequence[schemas.Statement], thresholds: Sequence[Threshold]
+) -> list[schemas.Statement]:
+    """The checks less those that find nothing, as there are no rows in the parts of their queries that they call their `candidates`."""
+    asked = [
+        f"(SELECT {quoted(check.name)} AS name FROM (\n{with_thresholds(check.part(part), thresholds)}\n) LIMIT 1)"
+        for check in checks
+        for part in sorted(check.listed("candidates"))
+    ]
+    if not asked:
+        return list(checks)
+    try:
+        found = {row.name for row in spark.sql("\nUNION ALL\n".join(asked)).collect()}
+    except PySparkException:
+        return list(checks)  # the one that fails is named when it is run
+    return [check for check in checks if check.name in found or not check.listed("candidates")]
 
 
 def _select(check: schemas.Statement, thresholds: Sequence[Threshold]) -> str:

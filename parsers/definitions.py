@@ -242,8 +242,13 @@ def check_problems(checks: Iterable[schemas.Statement], known: list[str]) -> lis
             *(rule.name for rule in built_in().rules),
         }:
             found.append(f"{where}: only: no event type, spell, state or kind of input is called {', '.join(sorted(nothing))}")
-        if unknown := set(check.header) - {*CHECK_HEADER, "also", "levels", "only", "thresholds"}:
+        if unknown := set(check.header) - {*CHECK_HEADER, "also", "candidates", "levels", "only", "thresholds"}:
             found.append(f"{where}: unknown header {', '.join(sorted(unknown))}")
+        for part in sorted(check.listed("candidates")):
+            try:
+                check.part(part)
+            except ValueError as error:
+                found.append(f"{where}: candidates: {error}")
         body = re.sub(r"--[^\n]*", "", check.sql)
         if UNORDERED.search(body):
             found.append(f"{where}: a slice of what collect_list brings in no order: sort it, or each run names other records")

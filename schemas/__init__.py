@@ -39,6 +39,18 @@ class Statement:
         """The names that a head line lists, with commas between them."""
         return {name.strip() for name in self.header.get(key, "").split(",")} - {""}
 
+    def part(self, name: str) -> str:
+        """A query for the rows of a part of its own that has a name: `WITH name AS (` or `), name AS (` begins a line, `)` the next after it.
+
+        Raises ValueError where it has none of that name.
+        """
+        lines = self.sql.splitlines()
+        begin = next((n for n, line in enumerate(lines) if re.match(rf"(WITH|\),) {name} AS \($", line)), None)
+        if begin is None:
+            raise ValueError(f"no part of the query is called {name}")
+        end = next(n for n in range(begin + 1, len(lines)) if lines[n].startswith(")"))
+        return "\n".join([*lines[:end], f") SELECT * FROM {name}"])
+
 
 @cache
 def statements(kind: str) -> tuple[Statement, ...]:

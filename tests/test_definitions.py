@@ -84,8 +84,19 @@ def test_faults_of_a_check() -> None:
     assert any("-- do:" in problem for problem in found)
     assert any("severity loud" in problem for problem in found)
     assert any("does not give" in problem and "evidence" in problem for problem in found)
+    named = schemas.Statement("c", header | {"candidates": "late, early"}, "WITH early AS (\n  SELECT 1\n)\nSELECT 1")
+    assert [problem for problem in check_problems([named], severities()) if "candidates" in problem] == [
+        "schemas/checks/c.sql: candidates: no part of the query is called late"
+    ]
     sliced = schemas.Statement("c", header, "SELECT slice(array_distinct(flatten(collect_list(x))), 1, 20) AS evidence")
     assert any("in no order" in problem for problem in check_problems([sliced], severities()))
+
+
+def test_a_part_of_a_query() -> None:
+    query = "-- about: x\nWITH a AS (\n  SELECT 1 AS n\n), b AS (\n  -- of a (all)\n  SELECT max(n) FROM a\n)\nSELECT * FROM b"
+    statement = schemas.Statement("c", {}, query)
+    assert statement.part("a") == "-- about: x\nWITH a AS (\n  SELECT 1 AS n\n) SELECT * FROM a"
+    assert statement.part("b") == query[: query.index("\n)\nSELECT")] + "\n) SELECT * FROM b"
 
 
 def test_faults_of_a_contract() -> None:

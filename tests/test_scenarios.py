@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import schemas
-from jobs import errors
+from jobs import checks, errors
 from jobs.nightly_audit import main
 
 SCENARIOS = Path(__file__).parent / "scenarios"
@@ -62,3 +63,22 @@ def test_raises_and_stays_silent(check: str, found: dict[str, list[dict[str, Any
     raised = {finding["cluster"] for finding in found[check] if finding["check_id"] == check}
     assert raised == {f"{check}/{logs.name}" for logs in (SCENARIOS / check).glob("raises*")}
     expect(SCENARIOS / check / "expected.jsonl", found[check])
+
+
+def emptied(check: schemas.Statement) -> schemas.Statement:
+    """The check, without rows in its candidates."""
+    sql = check.sql
+    for name in check.listed("candidates"):
+        whole = check.part(name).removesuffix(f"\n) SELECT * FROM {name}")
+        begin = whole.index(f" {name} AS (\n") + len(f" {name} AS (\n")
+        sql = sql.replace(whole[begin:], f"SELECT * FROM (\n{whole[begin:]}\n) WHERE false")
+    return replace(check, sql=sql)
+
+
+@pytest.mark.spark
+def test_a_check_without_candidates_finds_nothing(spark: Any, found: dict[str, list[dict[str, Any]]]) -> None:
+    """In the frames of the run over all scenarios: what is left out for want of candidates would have found nothing."""
+    some = [check for check in schemas.statements("checks") if check.header.get("candidates")]
+    assert {finding["check_id"] for check in some for finding in found[check.name]} >= {check.name for check in some}
+    queries = [f"SELECT check_id FROM (\n{checks._select(emptied(check), ())}\n)" for check in some]
+    assert spark.sql("\nUNION ALL\n".join(queries)).collect() == []

@@ -6,6 +6,7 @@
 -- same: broker
 -- only: isr_alter_ignored, controller_event_failed, controller_event_failed_up_to_3_5, broker_heartbeat_failed, alter_partition_failed
 -- thresholds: stale_broker_epoch_seconds=60
+-- candidates: refused
 WITH refused AS (
   SELECT cluster, incarnation, coalesce(broker, try_cast(regexp_extract(raw, '(?:broker|node) ([0-9]+)', 1) AS INT)) AS broker,
     nullif(regexp_extract(raw, '(?:got broker epoch |stale broker epoch [(]?)([0-9]+)', 1), '') AS old_epoch, ts, record_id

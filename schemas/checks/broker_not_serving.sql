@@ -8,7 +8,13 @@
 -- same: broker, begin
 -- only: broker_outages
 -- thresholds: broker_start_minutes=10
-WITH refused AS (
+-- candidates: starts
+WITH starts AS (
+  SELECT o.*, k.now FROM audited_broker_outages o
+  JOIN clocks k ON k.cluster = o.cluster AND (o.until IS NOT NULL OR k.incarnation = o.incarnation)
+  WHERE o.broker IS NOT NULL AND o.starting_at IS NOT NULL
+    AND coalesce(o.down_until, k.now) >= o.starting_at + make_dt_interval(0, 0, broker_start_minutes(o.cluster, NULL))
+), refused AS (
   SELECT cluster, incarnation, coalesce(broker, node) AS broker, ts, record_id, event_type, coalesce(error_code, error_class, CASE WHEN event_type = 'znode_create_failed' THEN 'node already exists' ELSE 'no answer' END) AS why
   FROM audited_events
   WHERE event_type IN ('broker_registration_failed', 'broker_start_failed') OR event_type = 'znode_create_failed' AND path LIKE '/brokers/ids/%'
@@ -16,26 +22,23 @@ WITH refused AS (
 SELECT
   o.cluster, o.incarnation, CASE WHEN o.until IS NULL THEN 'error' ELSE 'warning' END AS severity,
   CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, o.broker AS node,
-  o.starting_at AS first_seen, coalesce(o.until, max(k.now)) AS last_seen, o.until IS NOT NULL AS ended,
+  o.starting_at AS first_seen, coalesce(o.until, max(o.now)) AS last_seen, o.until IS NOT NULL AS ended,
   concat('broker ', o.broker) AS thing,
   concat('Broker ', o.broker, ' was started at ', date_format(o.starting_at, 'yyyy-MM-dd HH:mm:ss'),
-         CASE WHEN o.until IS NULL THEN concat('; up to ', date_format(max(k.now), 'yyyy-MM-dd HH:mm:ss'), ' no line says that it serves')
+         CASE WHEN o.until IS NULL THEN concat('; up to ', date_format(max(o.now), 'yyyy-MM-dd HH:mm:ss'), ' no line says that it serves')
               ELSE concat(CASE WHEN o.until = o.down_until THEN ' and served only from ' ELSE ' and was seen serving at ' END, date_format(o.until, 'yyyy-MM-dd HH:mm:ss'), CASE WHEN o.until = o.down_until THEN ' on' ELSE concat('; a line of ', date_format(o.down_until, 'yyyy-MM-dd HH:mm:ss'), ' still tells that it does not') END) END,
          CASE WHEN count(r.record_id) > 0 THEN concat('; ', counted(count(r.record_id), 'refusal'), ', the last: ', max_by(r.why, r.ts)) ELSE '' END, '.') AS detail,
   concat_ws('|', o.broker, o.starting_at) AS same,
   slice(array_distinct(concat(o.evidence, array_sort(collect_set(r.record_id)))), 1, 20) AS evidence
-FROM audited_broker_outages o
-JOIN clocks k ON k.cluster = o.cluster AND (o.until IS NOT NULL OR k.incarnation = o.incarnation)
+FROM starts o
 LEFT JOIN refused r ON r.cluster = o.cluster AND r.incarnation = o.incarnation AND r.broker = o.broker
   AND r.ts >= o.starting_at AND coalesce(r.ts <= o.until, true)
-WHERE o.broker IS NOT NULL AND o.starting_at IS NOT NULL
-  AND coalesce(o.down_until, k.now) >= o.starting_at + make_dt_interval(0, 0, broker_start_minutes(o.cluster, NULL))
-  -- a log that would tell, its own or a controller's, goes on for so long
-  AND (o.until IS NOT NULL OR EXISTS (
-    SELECT 1 FROM (
-      SELECT cluster, incarnation, CAST(NULL AS INT) AS broker, ts FROM broker_signs WHERE broker IS NULL
-      UNION ALL SELECT cluster, incarnation, node, ts FROM audited_events
-      WHERE node IS NOT NULL AND logger NOT LIKE '%state.change.logger' AND logger NOT LIKE '%.controller.%') g
-    WHERE g.cluster = o.cluster AND g.incarnation = o.incarnation AND coalesce(g.broker = o.broker, true)
-      AND g.ts >= o.starting_at + make_dt_interval(0, 0, broker_start_minutes(o.cluster, NULL))))
+-- a log that would tell, its own or a controller's, goes on for so long
+WHERE o.until IS NOT NULL OR EXISTS (
+  SELECT 1 FROM (
+    SELECT cluster, incarnation, CAST(NULL AS INT) AS broker, ts FROM broker_signs WHERE broker IS NULL
+    UNION ALL SELECT cluster, incarnation, node, ts FROM audited_events
+    WHERE node IS NOT NULL AND logger NOT LIKE '%state.change.logger' AND logger NOT LIKE '%.controller.%') g
+  WHERE g.cluster = o.cluster AND g.incarnation = o.incarnation AND coalesce(g.broker = o.broker, true)
+    AND g.ts >= o.starting_at + make_dt_interval(0, 0, broker_start_minutes(o.cluster, NULL)))
 GROUP BY o.cluster, o.incarnation, o.broker, o.since, o.until, o.down_until, o.starting_at, o.evidence

@@ -9,6 +9,10 @@
 -- same: begin
 -- also: subjects
 -- only: broker_outages
+-- candidates: outages
+WITH outages AS (
+  SELECT * FROM audited_broker_outages WHERE broker IS NULL
+)
 SELECT
   o.cluster, o.incarnation,
   CASE WHEN o.how = 'shut_down' OR b.sessions AND o.until < o.since + INTERVAL 30 SECONDS THEN 'info' WHEN o.until IS NULL AND k.now < b.starting_at + make_dt_interval(0, 0, broker_start_minutes(o.cluster, NULL)) THEN 'warning'
@@ -25,7 +29,7 @@ SELECT
          CASE WHEN o.until IS NULL THEN coalesce(concat(' The last start began at ', date_format(b.starting_at, 'yyyy-MM-dd HH:mm:ss'), '.'), '') ELSE '' END) AS detail,
   concat_ws('|', o.since, array_join(slice(o.evidence, 1, 1), '')) AS same,
   o.evidence, s.subjects
-FROM audited_broker_outages o
+FROM outages o
 JOIN clocks k ON k.cluster = o.cluster
   -- the life of an earlier cluster of that name is over
   AND (o.until IS NOT NULL OR o.incarnation = k.incarnation)
@@ -40,14 +44,13 @@ JOIN (
 LEFT JOIN (
   -- that had gone long before
   SELECT w.cluster, w.incarnation, w.since, count(DISTINCT m.broker) AS others
-  FROM audited_broker_outages w
+  FROM outages w
   JOIN audited_broker_outages m ON m.cluster = w.cluster AND m.incarnation = w.incarnation AND m.since < w.since AND coalesce(m.until > w.since, true)
     AND m.all_since IS DISTINCT FROM w.since
-  WHERE w.broker IS NULL AND m.broker IS NOT NULL GROUP BY w.cluster, w.incarnation, w.since
+  WHERE m.broker IS NOT NULL GROUP BY w.cluster, w.incarnation, w.since
 ) x ON x.cluster = o.cluster AND x.incarnation = o.incarnation AND x.since = o.since
 LEFT JOIN (
   SELECT cluster, incarnation, cause_all_since,
     collect_list(struct(topic, partition, replica, since, CASE WHEN ended THEN until END AS until)) AS subjects
   FROM partition_spells WHERE kind = 'leaderless' AND cause_all_since IS NOT NULL GROUP BY cluster, incarnation, cause_all_since
 ) s ON s.cluster = o.cluster AND s.incarnation = o.incarnation AND s.cause_all_since = o.since
-WHERE o.broker IS NULL

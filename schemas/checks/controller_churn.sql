@@ -7,7 +7,8 @@
 -- do: Look at why each one lost it - session expiry (garbage collection, ZooKeeper latency), fetch timeouts in the quorum, restarts.
 -- same: day
 -- thresholds: controllers_per_hour=5
-WITH terms AS (
+-- candidates: terms
+WITH told AS (
   -- every node of a quorum tells who leads it; of the lines of an election (up to 2.0 two) the one that names its epoch
   SELECT e.cluster, e.incarnation, coalesce(e.quorum_node, e.controller, e.node) AS node, coalesce(e.controller_epoch, e.raft_epoch) AS epoch,
     min(e.ts) AS at, min_by(e.record_id, e.ts) AS record_id, min_by(regexp_replace(e.file, '[^/]*$', ''), e.ts) AS folder
@@ -15,6 +16,8 @@ WITH terms AS (
   WHERE e.ts IS NOT NULL AND coalesce(e.controller_epoch, e.raft_epoch) IS NOT NULL AND (e.event_type IN ('controller_elected', 'controller_epoch_incremented', 'controller_activated')
     OR e.event_type = 'quorum_leader_learned' AND e.quorum_node IS NOT NULL)
   GROUP BY ALL
+), terms AS (
+  SELECT * FROM (SELECT *, count(*) OVER (PARTITION BY cluster, incarnation) AS terms FROM told) WHERE terms >= controllers_per_hour(cluster, NULL)
 ), started AS (
   -- up to 1.0 ([controller-event-thread]) the controller's thread does not name its broker: in a file of several ones it may be that of any
   SELECT cluster, incarnation, node, ts, event_type = 'quorum_controller_created' AS votes, regexp_replace(file, '[^/]*$', '') AS folder FROM audited_events

@@ -7,6 +7,7 @@
 -- also: subjects
 -- only: out_of_sync
 -- thresholds: isr_turns_per_hour=4
+-- candidates: turns
 WITH turns AS (
   -- many partitions that fall out at once are one turn
   SELECT cluster, incarnation, replica, date_trunc('HOUR', since) AS hour, count(DISTINCT date_trunc('MINUTE', since)) AS turns,

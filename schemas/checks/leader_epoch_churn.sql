@@ -6,6 +6,7 @@
 -- do: Look for a tool that submits reassignments or elections in a loop. kafka-reassign-partitions --list shows what is running.
 -- same: topic, partition, day
 -- thresholds: leader_epochs_per_hour=10
+-- candidates: rises
 WITH steps AS (
   SELECT t.cluster, t.incarnation, t.topic, t.partition, t.valid_from, t.leader, t.leader_epoch, t.record_id, t.isr,
     lag(t.leader) OVER w AS leader_before, lag(t.leader_epoch) OVER w AS epoch_before, lag(t.replicas) OVER w AS replicas_before, t.replicas,

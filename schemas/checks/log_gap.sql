@@ -6,6 +6,7 @@
 --   Brokers that share one log folder overwrite what the others have rotated; each needs its own (LOG_DIR).
 -- same: node, begin
 -- thresholds: log_gap_minutes=90
+-- candidates: gaps
 WITH written AS (
   SELECT cluster, incarnation, node, ts, record_id, lag(ts) OVER w AS before, lag(record_id) OVER w AS record_before
   FROM audited_events WHERE node IS NOT NULL AND ts IS NOT NULL

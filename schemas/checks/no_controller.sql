@@ -9,7 +9,22 @@
 -- same: day, begin of the first
 -- thresholds: no_controller_seconds=60
 -- only: controller_vacancies, broker_heartbeat_failed, node_unreachable, controlled_shutdown_failed
-WITH known AS (
+-- candidates: vacant, complaints
+WITH vacant AS (
+  SELECT g.*, k.now FROM controller_vacancies g
+  JOIN clocks k ON k.cluster = g.cluster AND (g.until IS NOT NULL OR k.incarnation = g.incarnation)
+  WHERE g.is_end_seen AND coalesce(g.until, k.now) >= g.since + make_dt_interval(0, 0, 0, no_controller_seconds(g.cluster, NULL))
+), told AS (
+  SELECT cluster, incarnation, node, ts, record_id FROM audited_events
+  WHERE node IS NOT NULL AND ts IS NOT NULL AND (event_type = 'broker_heartbeat_failed' AND raw LIKE '%Unable to send %'
+    OR event_type = 'node_unreachable' AND raw LIKE '%ToControllerChannelManager%' OR event_type = 'controlled_shutdown_failed')
+), complaints AS (
+  -- of several brokers, over some time
+  SELECT * FROM told t LEFT SEMI JOIN (
+    SELECT cluster, incarnation FROM told GROUP BY cluster, incarnation
+    HAVING count(DISTINCT node) > 1 AND max(ts) >= min(ts) + make_dt_interval(0, 0, 0, no_controller_seconds(cluster, NULL))) s
+  ON s.cluster = t.cluster AND s.incarnation = t.incarnation
+), known AS (
   -- by cluster the brokers of which the logs tell, since when, and of a ZooKeeper cluster whether they may have been elected without being heard
   SELECT cluster, incarnation, collect_list(struct(broker, since, is_unheard)) AS brokers FROM (
     SELECT b.cluster, b.incarnation, b.broker, min(b.since) AS since, coalesce(NOT array_contains(any_value(l.nodes), b.broker), false) AS is_unheard
@@ -21,10 +36,6 @@ WITH known AS (
       ON l.cluster = b.cluster
     GROUP BY b.cluster, b.incarnation, b.broker)
   GROUP BY cluster, incarnation
-), complaints AS (
-  SELECT cluster, incarnation, node, ts, record_id FROM audited_events
-  WHERE node IS NOT NULL AND ts IS NOT NULL AND (event_type = 'broker_heartbeat_failed' AND raw LIKE '%Unable to send %'
-    OR event_type = 'node_unreachable' AND raw LIKE '%ToControllerChannelManager%' OR event_type = 'controlled_shutdown_failed')
 ), pauses AS (
   SELECT b.cluster, b.incarnation, b.ts AS since, lead(b.ts) OVER (PARTITION BY b.cluster, b.incarnation ORDER BY b.ts) AS until, b.record_id,
     lead(b.record_id) OVER (PARTITION BY b.cluster, b.incarnation ORDER BY b.ts) AS next_record
@@ -40,24 +51,22 @@ WITH known AS (
 ), gaps AS (
   SELECT g.cluster, g.incarnation, g.node, g.since, g.until, concat('after ', g.node) AS thing,
     concat('Controller ', g.node, ' ended its term at ', date_format(g.since, 'yyyy-MM-dd HH:mm:ss'),
-           CASE WHEN g.until IS NULL THEN concat('; no line up to the end of the logs, ', date_format(k.now, 'yyyy-MM-dd HH:mm:ss'), ', tells of another one.')
+           CASE WHEN g.until IS NULL THEN concat('; no line up to the end of the logs, ', date_format(g.now, 'yyyy-MM-dd HH:mm:ss'), ', tells of another one.')
                 ELSE concat('; the next one was elected at ', date_format(g.until, 'yyyy-MM-dd HH:mm:ss'), '.') END) AS detail,
     concat_ws('|', g.node, get(g.evidence, 0)) AS same, g.evidence
-  FROM controller_vacancies g
-  JOIN clocks k ON k.cluster = g.cluster AND (g.until IS NOT NULL OR k.incarnation = g.incarnation)
+  FROM vacant g
   JOIN known u ON u.cluster = g.cluster AND u.incarnation = g.incarnation
-  WHERE g.is_end_seen AND coalesce(g.until, k.now) >= g.since + make_dt_interval(0, 0, 0, no_controller_seconds(g.cluster, NULL))
-    -- a broker that is alone is missed as a broker
-    AND exists(u.brokers, b -> b.broker <> g.node AND b.since <= g.since)
+  -- a broker that is alone is missed as a broker
+  WHERE exists(u.brokers, b -> b.broker <> g.node AND b.since <= g.since)
     AND NOT exists(u.brokers, b -> b.broker <> g.node AND b.is_unheard)
     -- somebody was left to miss it, and it did not go on itself; of earlier days the vacancies know that by the hour
     AND EXISTS (
       SELECT 1 FROM audited_events e WHERE e.cluster = g.cluster AND e.incarnation = g.incarnation AND e.node <> g.node
-        AND e.ts > g.since - INTERVAL 10 MINUTES AND e.ts < coalesce(g.until, k.now) - INTERVAL 1 SECOND)
+        AND e.ts > g.since - INTERVAL 10 MINUTES AND e.ts < coalesce(g.until, g.now) - INTERVAL 1 SECOND)
     AND NOT EXISTS (
       SELECT 1 FROM audited_events e JOIN leading l ON l.event_type = e.event_type
       WHERE e.cluster = g.cluster AND e.incarnation = g.incarnation AND e.node = g.node
-        AND e.ts > g.since + INTERVAL 1 SECOND AND e.ts < coalesce(g.until, k.now) - INTERVAL 1 SECOND)
+        AND e.ts > g.since + INTERVAL 1 SECOND AND e.ts < coalesce(g.until, g.now) - INTERVAL 1 SECOND)
   UNION ALL
   SELECT s.cluster, s.incarnation, CAST(NULL AS INT), s.since, s.until, concat('brokers ', array_join(s.nodes, ', '), ' reach none'),
     concat('Brokers ', array_join(s.nodes, ', '), ' could not reach a controller ', s.times, ' times from ', date_format(s.since, 'yyyy-MM-dd HH:mm:ss'), ' to ',

@@ -8,6 +8,7 @@
 -- same: day
 -- only: raft_state_changed
 -- thresholds: quorum_elections_per_hour=30
+-- candidates: hours
 WITH elections AS (
   SELECT cluster, incarnation, date_trunc('HOUR', ts) AS hour, CAST(regexp_extract(raw, 'epoch=([0-9]{1,18})', 1) AS BIGINT) AS epoch,
     bool_or(event_type = 'raft_leader_elected') AS won, min(ts) AS ts, min_by(record_id, ts) AS record_id,
@@ -15,6 +16,10 @@ WITH elections AS (
   FROM audited_events
   WHERE (event_type = 'raft_leader_elected' OR event_type = 'raft_state_changed' AND to_state LIKE 'Candidate%') AND raw RLIKE 'epoch=[0-9]'
   GROUP BY cluster, incarnation, date_trunc('HOUR', ts), CAST(regexp_extract(raw, 'epoch=([0-9]{1,18})', 1) AS BIGINT)
+), hours AS (
+  SELECT cluster, incarnation, hour, count(*) AS elections, count_if(won) AS won, max(ts) AS until FROM elections
+  GROUP BY cluster, incarnation, hour
+  HAVING count(*) >= quorum_elections_per_hour(cluster, NULL) AND count_if(won) * 2 < count(*)
 ), numbered AS (
   -- epochs between two leaders have one number
   SELECT *, count_if(won) OVER (PARTITION BY cluster, incarnation, hour ORDER BY ts, epoch) AS row FROM elections
@@ -24,9 +29,6 @@ WITH elections AS (
   FROM numbered WHERE NOT won GROUP BY cluster, incarnation, hour, row
 ), longest AS (
   SELECT cluster, incarnation, hour, max_by(struct(elections, since, until, candidates, records), elections) AS vain FROM vain GROUP BY cluster, incarnation, hour
-), hours AS (
-  SELECT e.cluster, e.incarnation, e.hour, count(*) AS elections, count_if(e.won) AS won, max(e.ts) AS until
-  FROM elections e GROUP BY e.cluster, e.incarnation, e.hour
 )
 SELECT
   h.cluster, h.incarnation, 'error' AS severity, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,
@@ -41,5 +43,4 @@ SELECT
 FROM hours h
 JOIN longest l ON l.cluster = h.cluster AND l.incarnation = h.incarnation AND l.hour = h.hour
 JOIN clocks k ON k.cluster = h.cluster
-WHERE h.elections >= quorum_elections_per_hour(h.cluster, NULL) AND h.won * 2 < h.elections
 GROUP BY h.cluster, h.incarnation, date_trunc('DAY', h.hour)

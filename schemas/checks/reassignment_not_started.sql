@@ -6,6 +6,7 @@
 -- same: topic, partition, begin
 -- only: reassignment_requested, reassignment_pending, reassignment_refused, reassignments_refused
 -- thresholds: reassignment_start_minutes=10
+-- candidates: never
 WITH asked AS (
   SELECT e.cluster, e.incarnation, e.topic, e.partition, e.ts, e.record_id, e.event_type IN ('reassignment_refused', 'reassignments_refused') AS refused,
     coalesce(e.error_code, e.text) AS why

@@ -9,18 +9,21 @@
 -- also: outage
 -- only: reassignments
 -- thresholds: reassignment_minutes=60
-WITH watched AS (
+-- candidates: late
+WITH late AS (
+  SELECT r.*, k.now FROM audited_reassignments r
+  JOIN clocks k ON k.cluster = r.cluster AND k.incarnation = r.incarnation
+  WHERE r.outcome = 'in_progress' AND r.started_at < k.now - make_dt_interval(0, 0, reassignment_minutes(r.cluster, r.topic))
+), watched AS (
   -- the last hour in which a node prints what becomes of partitions
   SELECT cluster, max(hour) AS until FROM audited_coverage WHERE partition_changes = 'observed' AND records > 0 GROUP BY cluster
 ), running AS (
-  SELECT r.*, k.now, p.isr, w.until >= date_trunc('HOUR', r.started_at + make_dt_interval(0, 0, reassignment_minutes(r.cluster, r.topic))) AS is_watched,
+  SELECT r.*, p.isr, w.until >= date_trunc('HOUR', r.started_at + make_dt_interval(0, 0, reassignment_minutes(r.cluster, r.topic))) AS is_watched,
     array_except(r.target_replicas, coalesce(p.isr, array())) AS missing
-  FROM audited_reassignments r
-  JOIN clocks k ON k.cluster = r.cluster AND k.incarnation = r.incarnation
+  FROM late r
   LEFT JOIN audited_partitions_now p ON p.cluster = r.cluster AND p.incarnation = r.incarnation AND p.topic = r.topic
     AND p.partition = r.partition
   LEFT JOIN watched w ON w.cluster = r.cluster
-  WHERE r.outcome = 'in_progress' AND r.started_at < k.now - make_dt_interval(0, 0, reassignment_minutes(r.cluster, r.topic))
 )
 SELECT
   r.cluster, r.incarnation, CASE WHEN r.is_watched THEN 'error' ELSE 'warning' END AS severity, r.topic, r.partition, CAST(NULL AS INT) AS replica, max(o.broker) AS node,

@@ -8,6 +8,7 @@
 -- also: subjects
 -- only: NewReplica, ReplicaDeletionStarted, OfflineReplica
 -- thresholds: replica_stuck_minutes=15
+-- candidates: stuck
 WITH stuck AS (
   SELECT r.*, k.now FROM audited_replica_timeline r
   JOIN clocks k ON k.cluster = r.cluster AND k.incarnation = r.incarnation

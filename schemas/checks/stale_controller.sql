@@ -5,13 +5,9 @@
 -- do: Restart the old controller's broker. Look for what kept it from noticing - a long garbage collection, a lost ZooKeeper session.
 -- same: node, controller epoch
 -- thresholds: stale_controller_seconds=10
+-- candidates: changes
 WITH terms AS (
   SELECT cluster, incarnation, controller_epoch, node, elected_at, record_id FROM audited_controllers WHERE elected_at IS NOT NULL AND NOT inferred
-), refused AS (
-  SELECT cluster, incarnation, controller AS node, controller_epoch, count(*) AS times, slice(array_sort(collect_set(record_id)), 1, 10) AS records
-  FROM audited_events
-  WHERE event_type IN ('leader_and_isr_ignored', 'stop_replica_ignored', 'become_outdated') AND controller_epoch < latest_controller_epoch
-  GROUP BY cluster, incarnation, controller, controller_epoch
 ), changes AS (
   SELECT e.cluster, e.incarnation, e.node, e.controller_epoch, t.node AS successor, t.controller_epoch AS next_epoch, t.elected_at,
     t.record_id AS election, e.ts, e.record_id
@@ -22,6 +18,11 @@ WITH terms AS (
   WHERE e.says = 'happened' AND e.topic IS NOT NULL AND e.node = e.controller
     AND unix_millis(e.ts) - coalesce(CASE WHEN e.node = d.other THEN d.ms ELSE -d.ms END, 0)
         > unix_millis(t.elected_at) + 1000 * stale_controller_seconds(e.cluster, NULL)
+), refused AS (
+  SELECT cluster, incarnation, controller AS node, controller_epoch, count(*) AS times, slice(array_sort(collect_set(record_id)), 1, 10) AS records
+  FROM audited_events
+  WHERE event_type IN ('leader_and_isr_ignored', 'stop_replica_ignored', 'become_outdated') AND controller_epoch < latest_controller_epoch
+  GROUP BY cluster, incarnation, controller, controller_epoch
 )
 SELECT
   c.cluster, c.incarnation, 'error' AS severity, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,

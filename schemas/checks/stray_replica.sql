@@ -8,6 +8,7 @@
 -- same: broker, topic, partition
 -- also: subjects
 -- only: stray_log_found, stray_log_renamed, stray_partitions_found, log_delete_failed, stop_replica_ignored
+-- candidates: left_behind
 WITH left_behind AS (
   SELECT cluster, incarnation, node, topic, partition, max(ts) AS ts, array_sort(collect_set(record_id)) AS records
   FROM audited_events

@@ -8,6 +8,10 @@
 -- same: topic, first sign of the deletion
 -- also: subjects, outage
 -- only: topic_deletions
+-- candidates: blocked
+WITH blocked AS (
+  SELECT * FROM audited_topic_deletions WHERE size(blocked_by) > 0
+)
 SELECT
   d.cluster, d.incarnation, 'error' AS severity, d.topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica,
   CASE WHEN size(array_distinct(d.blocked_by.replica)) = 1 THEN get(d.blocked_by.replica, 0) END AS node,
@@ -26,7 +30,7 @@ SELECT
   array_distinct(array_compact(concat(array(d.record_id), d.evidence))) AS evidence,
   transform(d.blocked_by, b -> struct(d.topic AS topic, b.partition AS partition, b.replica AS replica, d.blocked_since AS since, d.completed_at AS until)) AS subjects,
   o.outage
-FROM audited_topic_deletions d
+FROM blocked d
 JOIN clocks n ON n.cluster = d.cluster
   -- what an earlier cluster of that name had to delete is gone with it
   AND (d.outcome = 'completed' OR d.incarnation = n.incarnation)
@@ -35,4 +39,3 @@ LEFT JOIN LATERAL (
   FROM audited_broker_outages b
   WHERE b.cluster = d.cluster AND b.incarnation = d.incarnation AND array_contains(d.blocked_by.replica, b.broker)
     AND b.since <= d.blocked_since + INTERVAL 2 SECONDS AND coalesce(b.until >= d.blocked_since, true)) o
-WHERE size(d.blocked_by) > 0

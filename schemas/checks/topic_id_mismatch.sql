@@ -8,6 +8,7 @@
 -- also: subjects
 -- only: topic_id_mismatched, fetch_refused
 -- thresholds: topic_id_seconds=120
+-- candidates: lasting
 WITH said AS (
   SELECT cluster, incarnation, node, topic, partition, ts, record_id, event_type = 'topic_id_mismatched' AS plain FROM audited_events
   WHERE topic IS NOT NULL AND node IS NOT NULL

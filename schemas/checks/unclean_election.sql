@@ -8,6 +8,7 @@
 -- same: moment
 -- also: subjects
 -- only: unclean_leader_elected, unclean_leader_selected, leader_recovering, leaderless
+-- candidates: said, shown
 WITH said AS (
   SELECT cluster, incarnation, topic, partition, leader, leader_epoch, ts, record_id FROM audited_events
   WHERE topic IS NOT NULL AND (

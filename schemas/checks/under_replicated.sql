@@ -10,6 +10,7 @@
 -- also: subjects, outage
 -- only: out_of_sync
 -- thresholds: under_replicated_minutes=10
+-- candidates: up
 WITH up AS (
   -- while its broker is down that is a matter of broker_down
   SELECT cluster, incarnation, topic, partition, replica, spell_since, up.since, up.until
