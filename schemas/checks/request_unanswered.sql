@@ -7,7 +7,24 @@
 -- also: subjects
 -- only: request_answered_with_error, request_answered, become_error, become_failed_by_zookeeper, log_not_created, become_started
 -- thresholds: request_seconds=60
-WITH connected AS (
+-- candidates: answers, failures, left_lying
+WITH answers AS (
+  SELECT * FROM audited_events
+  WHERE broker IS NOT NULL AND (event_type = 'request_answered_with_error' OR event_type = 'request_answered' AND error_code NOT IN ('0', 'NONE'))
+    -- whoever refuses a controller that was replaced is right (stale_controller)
+    AND coalesce(error_code, '') NOT IN ('11', 'STALE_CONTROLLER_EPOCH')
+), failures AS (
+  SELECT * FROM audited_events WHERE event_type IN ('become_error', 'become_failed_by_zookeeper', 'log_not_created') AND node IS NOT NULL
+), left_lying AS (
+  -- TRACE only: a request that says to lead, and neither the role taken nor a newer request afterwards
+  SELECT s.* FROM audited_events s
+  LEFT ANTI JOIN audited_events d ON d.cluster = s.cluster AND d.incarnation = s.incarnation AND d.node = s.node AND d.topic = s.topic AND d.partition = s.partition
+    AND d.ts BETWEEN s.ts - INTERVAL 1 SECOND AND s.ts + make_dt_interval(0, 0, 0, request_seconds(s.cluster, s.topic))
+    AND d.record_id <> s.record_id
+    -- the request itself, and what it knows of the partition otherwise
+    AND NOT (d.event_type = 'leader_and_isr_received' AND d.ts <= s.ts) AND d.event_type NOT LIKE 'leader_info_cached%'
+  WHERE s.event_type = 'become_started' AND s.node IS NOT NULL
+), connected AS (
   SELECT DISTINCT cluster, incarnation, broker, regexp_extract(raw, '([^ ]+:[0-9]+) [(]id: ', 1) AS address
   FROM audited_events WHERE event_type = 'channel_connected'
 ), addresses AS (
@@ -20,37 +37,25 @@ WITH connected AS (
 ), refused AS (
   SELECT e.cluster, e.incarnation, e.broker, coalesce(e.request, e.event_type) AS request, coalesce(nullif(e.error_code, '0'), 'error') AS error_code,
     e.topic, e.partition, e.ts, e.record_id
-  FROM audited_events e
+  FROM answers e
   LEFT ANTI JOIN audited_broker_outages o ON o.cluster = e.cluster AND o.incarnation = e.incarnation AND o.broker = e.broker
     AND e.ts BETWEEN o.since - INTERVAL 1 MINUTE AND coalesce(o.until, e.ts) + INTERVAL 1 MINUTE
-  WHERE e.broker IS NOT NULL
-    AND (e.event_type = 'request_answered_with_error' OR e.event_type = 'request_answered' AND e.error_code NOT IN ('0', 'NONE'))
-    -- whoever refuses a controller that was replaced is right (stale_controller)
-    AND coalesce(e.error_code, '') NOT IN ('11', 'STALE_CONTROLLER_EPOCH')
-    -- one answer, printed at TRACE and as an error
-    AND NOT (e.event_type = 'request_answered_with_error' AND EXISTS (
-      SELECT 1 FROM audited_events a WHERE a.cluster = e.cluster AND a.incarnation = e.incarnation AND a.node <=> e.node AND a.broker = e.broker
-        AND a.event_type = 'request_answered' AND a.error_code NOT IN ('0', 'NONE') AND a.ts BETWEEN e.ts - INTERVAL 1 SECOND AND e.ts + INTERVAL 1 SECOND))
+  -- one answer, printed at TRACE and as an error
+  WHERE NOT (e.event_type = 'request_answered_with_error' AND EXISTS (
+    SELECT 1 FROM audited_events a WHERE a.cluster = e.cluster AND a.incarnation = e.incarnation AND a.node <=> e.node AND a.broker = e.broker
+      AND a.event_type = 'request_answered' AND a.error_code NOT IN ('0', 'NONE') AND a.ts BETWEEN e.ts - INTERVAL 1 SECOND AND e.ts + INTERVAL 1 SECOND))
   UNION ALL
-  SELECT e.cluster, e.incarnation, e.node, 'LEADER_AND_ISR', e.event_type, e.topic, e.partition, e.ts, e.record_id
-  FROM audited_events e WHERE e.event_type IN ('become_error', 'become_failed_by_zookeeper', 'log_not_created') AND e.node IS NOT NULL
+  SELECT cluster, incarnation, node, 'LEADER_AND_ISR', event_type, topic, partition, ts, record_id FROM failures
 ), written AS (
   SELECT cluster, incarnation, node, max(ts) AS until FROM audited_events WHERE logger = 'state.change.logger' GROUP BY cluster, incarnation, node
 ), ignored AS (
-  -- TRACE only: a request that says to lead, and neither the role taken nor a newer request afterwards
   SELECT s.cluster, s.incarnation, s.node AS broker, 'LEADER_AND_ISR' AS request, 'never applied' AS error_code, s.topic, s.partition, s.ts, s.record_id
-  FROM audited_events s
+  FROM left_lying s
   -- its log goes on: it neither died nor is the rest of the file missing
   JOIN written w ON w.cluster = s.cluster AND w.incarnation = s.incarnation AND w.node = s.node
     AND s.ts + make_dt_interval(0, 0, 0, request_seconds(s.cluster, s.topic)) < w.until
-  LEFT ANTI JOIN audited_events d ON d.cluster = s.cluster AND d.incarnation = s.incarnation AND d.node = s.node AND d.topic = s.topic AND d.partition = s.partition
-    AND d.ts BETWEEN s.ts - INTERVAL 1 SECOND AND s.ts + make_dt_interval(0, 0, 0, request_seconds(s.cluster, s.topic))
-    AND d.record_id <> s.record_id
-    -- the request itself, and what it knows of the partition otherwise
-    AND NOT (d.event_type = 'leader_and_isr_received' AND d.ts <= s.ts) AND d.event_type NOT LIKE 'leader_info_cached%'
   LEFT ANTI JOIN audited_broker_outages o ON o.cluster = s.cluster AND o.incarnation = s.incarnation AND o.broker = s.node
     AND o.since <= s.ts + make_dt_interval(0, 0, 0, request_seconds(s.cluster, s.topic)) AND coalesce(o.until >= s.ts, true)
-  WHERE s.event_type = 'become_started' AND s.node IS NOT NULL
 )
 SELECT
   r.cluster, r.incarnation, 'warning' AS severity, CASE WHEN count(DISTINCT r.topic) = 1 THEN min(r.topic) END AS topic,
