@@ -9,6 +9,10 @@
 -- also: subjects, outage
 -- only: below_min_isr
 -- thresholds: below_min_isr_seconds=60
+-- candidates: long
+WITH long AS (
+  SELECT * FROM partition_spells WHERE kind = 'below_min_isr' AND until >= since + make_dt_interval(0, 0, 0, below_min_isr_seconds(cluster, topic))
+)
 SELECT
   s.cluster, s.incarnation, CASE WHEN s.cause_all_since IS NOT NULL THEN 'info' WHEN bool_or(NOT s.ended) THEN 'critical' ELSE 'error' END AS severity,
   CASE WHEN count(DISTINCT s.topic) = 1 THEN min(s.topic) END AS topic, CASE WHEN count(DISTINCT struct(s.topic, s.partition)) = 1 THEN min(s.partition) END AS partition,
@@ -23,6 +27,5 @@ SELECT
   array_distinct(concat(earliest_records(collect_list(struct(s.since, s.evidence))), slice(array_distinct(flatten(array_sort(collect_list(s.signs)))), 1, 5))) AS evidence,
   collect_list(struct(s.topic, s.partition, s.replica, s.since, CASE WHEN s.ended THEN s.until END AS until)) AS subjects,
   max(named_struct('node', CASE WHEN s.cause_all_since IS NULL THEN s.cause_broker END, 'since', coalesce(s.cause_all_since, s.cause_since))) AS outage
-FROM partition_spells s
-WHERE s.kind = 'below_min_isr' AND s.until >= s.since + make_dt_interval(0, 0, 0, below_min_isr_seconds(s.cluster, s.topic))
+FROM long s
 GROUP BY s.cluster, s.incarnation, s.cause_broker, s.cause_since, s.cause_all_since, s.cause_how, unexplained_hour(s.cause_since, s.since)

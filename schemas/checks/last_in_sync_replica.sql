@@ -8,6 +8,10 @@
 -- also: subjects, outage
 -- only: last_in_sync
 -- thresholds: last_in_sync_seconds=30
+-- candidates: long
+WITH long AS (
+  SELECT * FROM partition_spells WHERE kind = 'last_in_sync' AND until >= since + make_dt_interval(0, 0, 0, last_in_sync_seconds(cluster, topic))
+)
 SELECT
   s.cluster, s.incarnation, CASE WHEN (s.cause_how IN ('shut_down', 'first_start') OR s.cause_all_since IS NOT NULL AND s.cause_how <> 'absent') AND max(s.until) < min(s.since) + INTERVAL 5 MINUTES THEN 'info'
        WHEN max(CASE WHEN NOT s.ended THEN s.until END) >= min(s.since) + INTERVAL 5 MINUTES THEN 'error' ELSE 'warning' END AS severity,
@@ -23,7 +27,6 @@ SELECT
   array_distinct(concat(earliest_records(collect_list(struct(s.since, s.evidence))), slice(array_distinct(flatten(array_sort(collect_list(s.signs)))), 1, 5))) AS evidence,
   collect_list(struct(s.topic, s.partition, s.replica, s.since, CASE WHEN s.ended THEN s.until END AS until)) AS subjects,
   max(named_struct('node', CASE WHEN s.cause_all_since IS NULL THEN s.cause_broker END, 'since', coalesce(s.cause_all_since, s.cause_since))) AS outage
-FROM partition_spells s
-WHERE s.kind = 'last_in_sync' AND s.until >= s.since + make_dt_interval(0, 0, 0, last_in_sync_seconds(s.cluster, s.topic))
+FROM long s
 GROUP BY s.cluster, s.incarnation, s.replica, s.cause_broker, s.cause_since, s.cause_all_since, s.cause_how,
   unexplained_hour(s.cause_since, s.since)

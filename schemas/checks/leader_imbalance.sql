@@ -8,7 +8,12 @@
 -- also: subjects
 -- only: not_preferred
 -- thresholds: leader_imbalance_minutes=60
-WITH preferred AS (
+-- candidates: long
+WITH long AS (
+  SELECT s.* FROM partition_spells s
+  JOIN clocks k ON k.cluster = s.cluster AND k.incarnation = s.incarnation
+  WHERE s.kind = 'not_preferred' AND NOT s.ended AND s.since + make_dt_interval(0, 0, leader_imbalance_minutes(s.cluster, s.topic)) <= k.now
+), preferred AS (
   SELECT cluster, incarnation, get(replicas, 0) AS broker, count(*) AS partitions FROM audited_partitions_now
   WHERE leader >= 0 AND coalesce(state, '') <> 'NonExistentPartition' GROUP BY cluster, incarnation, get(replicas, 0)
 )
@@ -22,10 +27,7 @@ SELECT
   concat(s.replica) AS same,
   earliest_records(collect_list(struct(s.since, s.evidence))) AS evidence,
   collect_list(struct(s.topic, s.partition, s.replica, s.since, CAST(NULL AS TIMESTAMP) AS until)) AS subjects
-FROM partition_spells s
-JOIN clocks k ON k.cluster = s.cluster AND k.incarnation = s.incarnation
+FROM long s
 JOIN preferred p ON p.cluster = s.cluster AND p.incarnation = s.incarnation AND p.broker = s.replica
-WHERE s.kind = 'not_preferred' AND NOT s.ended
-  AND s.since + make_dt_interval(0, 0, leader_imbalance_minutes(s.cluster, s.topic)) <= k.now
 GROUP BY s.cluster, s.incarnation, s.replica
 HAVING count(*) * 10 > max(p.partitions)
