@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 
 from jobs.timelines.events import CHECKPOINT, Event
 from jobs.timelines.incarnations import Place, folder_of
-from jobs.timelines.outages import BROKER_EVENTS, is_failed_change, is_of_broker
+from jobs.timelines.outages import BROKER_EVENTS, is_failed_change, is_of_controller_thread
 from jobs.timelines.settings import setting_of
 
 ELECTED = frozenset({"controller_elected", "controller_epoch_incremented"})
@@ -82,7 +82,7 @@ def is_cluster_event(e: Event) -> bool:
     if e.event_type in CLUSTER_EVENTS:
         return e.event_type != "assignment_changed" or e.partition_epoch is None
     return (
-        is_of_broker(e)
+        is_of_controller_thread(e)
         or is_failed_change(e)
         or e.cluster_id is not None
         or e.kafka_version is not None
@@ -207,38 +207,41 @@ class Summary:
         return summary
 
     def _add(self, e: Event) -> None:
-        if e.event_type == CHECKPOINT:
-            self.checkpoints |= set() if e.ts is None else {e.ts}
+        kind, ts, log = e.event_type, e.ts, log_of(e.logger)
+        if kind == CHECKPOINT:
+            self.checkpoints |= set() if ts is None else {ts}
             return
-        log = log_of(e.logger)
-        span, ts = self.files.get((e.node, e.file)), e.ts
+        span = self.files.get((e.node, e.file))
         if span is None:
             self.files[e.node, e.file] = FileSpan(ts, ts, log)
         elif not span.logs & log or (ts is not None and not (span.first or 0) <= ts <= (span.last or -1)):
-            self.files[e.node, e.file] = _joined(span, FileSpan(ts, ts, log))
+            self.files[e.node, e.file] = FileSpan(earlier(span.first, ts), later(span.last, ts), span.logs | log)
         if log == STATE_CHANGE_LOG and ts is not None:
             self.logged_hours.setdefault(e.node, set()).add(ts // HOUR)
             if e.level == "TRACE":
                 self.tracers.add((folder_of(e.file), e.node))
                 self.traced_hours.setdefault(e.node, set()).add(ts // HOUR)
-        if e.event_type in LEADING:
+        if kind in LEADING:
             _add_hour(self.led, e)
-        if takes_back(e):
-            _add_hour(self.taken_back, e._replace(node=e.replica))
-        if e.event_type == "roles_changing" and e.text == "local leaders":
+        if kind == "replica_state_changed":
+            self.hides_state_before |= e.from_state is None
+            if takes_back(e):
+                _add_hour(self.taken_back, e._replace(node=e.replica))
+        if kind == "roles_changing" and e.text == "local leaders":
             _add_hour(self.worked, e)
         if e.controller_epoch is not None and e.controller is not None:
             if ts is not None:
                 places, place = self.sent.setdefault((e.controller_epoch, e.controller), {}), (folder_of(e.file), e.node)
-                places[place] = min(places.get(place, (ts, e.record_id)), (ts, e.record_id))
+                told = ts, e.record_id
+                places[place] = min(places.get(place, told), told)
             if e.controller != e.node and log == STATE_CHANGE_LOG:
                 _add_hour(self.worked, e)
             # up to 2.0 a controller that is elected reads the epoch of the one before
-            if e.controller == e.node and e.event_type != "controller_epoch_read":
+            if e.controller == e.node and kind != "controller_epoch_read":
                 _add_hour(self.spoke, e)
                 self._add_spoken(e, log)
-        if e.event_type in OF_MODE:
-            days = self.mode_signs.setdefault(e.event_type, {})
+        if kind in OF_MODE:
+            days = self.mode_signs.setdefault(kind, {})
             days[_day(ts)] = _named_from_to(days.get(_day(ts), (ts, ts)), (ts, ts))
         if e.topic_id is not None and e.topic is not None:
             ids = self.topic_ids.setdefault(e.topic, {})
@@ -246,10 +249,8 @@ class Summary:
             ids[e.topic_id] = earlier(first, ts), later(last, ts)
         if prints_replica_state(e):
             self.tracers.add((folder_of(e.file), e.node))
-        if e.event_type == "replica_state_changed" and e.from_state is None:
-            self.hides_state_before = True
         setting = setting_of(e)
-        if setting is not None and e.event_type == "log_created" and setting.topic and setting.value:
+        if setting is not None and kind == "log_created" and setting.topic and setting.value:
             with_it = setting.topic, setting.value, (folder_of(e.file), e.node)
             self.created[with_it] = min(self.created.get(with_it, (setting.ts, e.record_id)), (setting.ts, e.record_id))
         elif setting is not None or is_cluster_event(e):
