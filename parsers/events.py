@@ -254,6 +254,8 @@ class Parser:
         self._headers: dict[bool | None, Headers] = {}
         self._layouts = {layout.name: layout for layout in self.ruleset.layouts}
         self._rules: dict[str, _Rule] = {}
+        self._patterns = {rule.name: rule.pattern for rule in self.ruleset.rules}
+        self._beginnings = [(tuple(start[:BEGINNING] for start in rule.starts), rule) for rule in self.ruleset.rules]
         self._types = {name: word["type"] for name, word in schemas.vocabulary().items()}
         self._typed = {kind: _Remembered(partial(typed, kind=kind)) for kind in ARROW_TYPES}
         self._full_names = _Remembered(lambda names: self.ruleset.full_name(*names))
@@ -322,8 +324,11 @@ class Parser:
 
     def _candidates(self, beginning: str) -> list[_Rule]:
         """Rules that a statement with such a beginning can be dispatched to, in the order in which they are asked."""
-        rules = [r for r in self.ruleset.rules if any(start[:BEGINNING] == beginning[: len(start)] for start in r.starts)]
-        return [self._rules.setdefault(rule.name, _Rule(rule)) for rule in rules]
+        rules = [rule for beginnings, rule in self._beginnings if beginning.startswith(beginnings)]
+        for rule in rules:
+            if rule.name not in self._rules:
+                self._rules[rule.name] = _Rule(rule)
+        return [self._rules[rule.name] for rule in rules]
 
     def claimant(self, record: Record) -> Rule | None:
         """The rule that the dispatch chooses, or None where the logger is out of scope or no rule knows the text."""
@@ -334,8 +339,7 @@ class Parser:
 
     def accepts(self, rule: str, statement: str) -> bool:
         """Whether the rule's pattern takes the whole statement."""
-        (pattern,) = (known.pattern for known in self.ruleset.rules if known.name == rule)
-        return compiled(pattern).fullmatch(statement) is not None
+        return compiled(self._patterns[rule]).fullmatch(statement) is not None
 
     def read(
         self,
