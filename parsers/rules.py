@@ -20,12 +20,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
 from parsers.layouts import KAFKAS_LOGGER, Layout, Wrapper, shapes
 from parsers.patterns import GROUP, DefinitionError, expand, group_names
 
+OURS = files(__name__.split(".")[0])
 SAYS = ("happened", "requested", "failed", "is")
 RULE_KEYS = {"starts", "contains", "pattern", "says", "keeps", "implies", "each", "sample"}
 # groups that carry the text of a list on to `each`; they are no columns
@@ -170,26 +172,36 @@ def _dispatch_order(rule: Rule) -> tuple[bool, bool, int, str]:
     return ("" in rule.starts, rule.contains is None, -min(len(s) for s in rule.starts), rule.name)
 
 
+def _texts(folder: Traversable) -> dict[str, str]:
+    """Name -> text of the data files in a folder."""
+    return {entry.name: entry.read_text("utf-8") for entry in folder.iterdir() if entry.name.endswith(".toml")}
+
+
+@cache
+def _our_fragments() -> Mapping[str, str]:
+    return _toml("fragments.toml", OURS.joinpath("fragments.toml").read_text("utf-8"))
+
+
+@cache
+def _our_rules() -> tuple[Rule, ...]:
+    """Read once a process: a site's own rules are loaded with them, and linted before."""
+    texts = _texts(OURS.joinpath("events"))
+    return tuple(rule for file in sorted(texts) for rule in _rules_of(file, texts[file], _our_fragments()))
+
+
 def load(site: Path | None = None) -> RuleSet:
     """The built-in rules and, after them, those of a site's own folder of rule files. Raises DefinitionError.
 
     The folder may hold a `fragments.toml`, and a `layouts.toml` whose layouts are tried before the built-in ones.
     """
-    ours = files(__name__.split(".")[0])
-    fragments = _toml("fragments.toml", ours.joinpath("fragments.toml").read_text("utf-8"))
-    rules: list[Rule] = []
-    for folder in (ours.joinpath("events"), site):
-        texts = (
-            {entry.name: entry.read_text("utf-8") for entry in folder.iterdir() if entry.name.endswith(".toml")} if folder else {}
-        )
-        fragments |= _toml("fragments.toml", texts.pop("fragments.toml", ""))
-        texts.pop("layouts.toml", None)
-        for file in sorted(texts):
-            rules += _rules_of(file, texts[file], fragments)
-    speakers = _toml("speakers.toml", ours.joinpath("speakers.toml").read_text("utf-8")).items()
+    texts = _texts(site) if site else {}
+    fragments = {**_our_fragments(), **_toml("fragments.toml", texts.pop("fragments.toml", ""))}
+    texts.pop("layouts.toml", None)
+    rules = [rule for file in sorted(texts) for rule in _rules_of(file, texts[file], fragments)]
+    speakers = _toml("speakers.toml", OURS.joinpath("speakers.toml").read_text("utf-8")).items()
     known = shapes(site)
     return RuleSet(
-        tuple(sorted(rules, key=_dispatch_order)),
+        tuple(sorted((*_our_rules(), *rules), key=_dispatch_order)),
         tuple(
             Speaker(name, expand(e["pattern"], fragments), e.get("speaks") == "controller", tuple(e["sample"]))
             for name, e in speakers
