@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import schemas
@@ -27,7 +28,7 @@ class Sample:
     line: str
     gives: tuple[Mapping[str, Any], ...]
 
-    @property
+    @cached_property
     def record(self) -> Record:
         """Its header, understood."""
         record = PARSER.record(self.line)
