@@ -21,6 +21,8 @@ from parsers.rules import built_in
 
 RECORDINGS = Path(__file__).parents[2] / "shared" / "recordings"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# of a recording
+LOGS = "*/*.log*"
 NODE_FOLDER = re.compile(r"(?:broker|node|kafka)-(\d+)$")
 # the first letters of a line with which no record begins
 CONTINUED = ("\t", " ", "java.", "kafka.", "org.", "Caused", "scala.")
@@ -149,7 +151,7 @@ def recordings() -> list[Path]:
 
 
 @cache
-def recorded(folder: Path, pattern: str = "*/*.log*") -> tuple[Event, ...]:
+def recorded(folder: Path, pattern: str = LOGS) -> tuple[Event, ...]:
     """The events of a recording's files."""
     name = f"{'_'.join(folder.parts[-3:])}_{re.sub('[^a-z]', '', pattern)}.pickle"
     kept = Path(tempfile.gettempdir()) / f"kafka-audit-events-{_version()}" / name

@@ -12,7 +12,7 @@ import pytest
 import truth
 from logs import RECORDINGS, events_of_output, moment, recorded, recordings
 from test_plans_truth import rows_of
-from timelines import facts_of, tell
+from timelines import facts_of, tell, truth_of
 
 from jobs import checkpoints, ingest, tool_outputs
 from jobs.config import Cluster
@@ -309,7 +309,7 @@ def test_timelines_begin_at_what_tools_told_of_recordings(recording: Path) -> No
         later = [e for e in events if (e.topic, e.partition) not in names or moment(e.ts) > end]
         both, of_logs = tell([*later, *told]).rows(), tell(later).rows()
         of_tool = [row for row in both if row["source"] == told[0].logger] if told else []
-        verdict = truth.compare(recording, of_tool)
+        verdict = truth.compare_with(truth_of(recording), of_tool)
         assert not verdict.problems, truth.details(verdict)
         begun += len(of_tool)
         of_partition = {(row["topic"], row["partition"]): row for row in of_logs if row["step"] == 1}

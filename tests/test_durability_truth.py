@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 
 import pytest
 import truth
 from logs import moment, recorded, recordings
 from test_plans_truth import ahead, rows_of
-from timelines import tell
+from timelines import told_of, truth_of
 
 from jobs import min_isr, topic_assignments
 from jobs import topic_durability as durability
@@ -55,12 +56,13 @@ def of_truth(life: truth.Life, now: datetime, least: int) -> dict[str, float]:
     return found
 
 
+@cache
 def shared_of(recording: Path) -> durability.Shared:
     """What the audit would hand over, with min.insync.replicas 2."""
     events, by = recorded(recording), ahead(recording)
-    now = max(ts for event in events if (ts := moment(event.ts)) is not None) - by
+    now = moment(max(event.ts for event in events if event.ts is not None)) - by
     deleted: dict[str, tuple[durability.Span, ...]] = {}
-    for _, topic, requested, completed, *_ in tell(events).deletions:
+    for _, topic, requested, completed, *_ in told_of(recording).deletions:
         if requested is not None:
             span = moment(requested) - by, moment(completed) - by if completed else now
             deleted[topic] = (*deleted.get(topic, ()), span)
@@ -74,22 +76,29 @@ def shared_of(recording: Path) -> durability.Shared:
     return durability.Shared(now, settings, (), deleted, durability.fenced_spans(brokers, now))
 
 
+@cache
+def seconds_of(recording: Path) -> list[tuple[truth.Life, dict[str, float], dict[str, float]]]:
+    """Each life of a partition, its seconds as the audit tells them, and as they were."""
+    shared, found = shared_of(recording), []
+    for life in truth_of(recording).lives:
+        days = durability.tally(rows_of(recording).get((life.topic, life.partition), []), [], life.topic, shared)
+        told = {name: sum(day.seconds[name] for day in days.values()) for name in (*NAMES, "unknown")}
+        end = min([shared.now, *(begin for begin, _ in shared.deleted.get(life.topic, ()))])
+        found.append((life, told, of_truth(life, end, 2)))
+    return found
+
+
 @pytest.mark.parametrize(
     "recording", [r for r in recordings() if r.name not in NOT_COMPARED], ids=lambda r: "/".join(r.parts[-2:])
 )
 def test_seconds_are_those_of_the_truth(recording: Path) -> None:
     """Within one second for every partition, but for those whose lines are further from their writes."""
     further: dict[tuple[str, int], float] = {}
-    shared, lives = shared_of(recording), truth.read_truth(recording).lives
-    count = Counter((life.topic, life.partition) for life in lives)
-    for life in lives:
+    count = Counter((life.topic, life.partition) for life in truth_of(recording).lives)
+    for life, told, right in seconds_of(recording):
         key = life.topic, life.partition
         if count[key] > 1:
             continue  # deleted and created again: rows of both are one history
-        days = durability.tally(rows_of(recording).get(key, []), [], life.topic, shared)
-        told = {name: sum(day.seconds[name] for day in days.values()) for name in (*NAMES, "unknown")}
-        end = min([shared.now, *(begin for begin, _ in shared.deleted.get(life.topic, ()))])
-        right = of_truth(life, end, 2)
         # what the logs cannot show is in `unknown`, and nowhere else
         most = max(abs(told[name] - right[name]) for name in NAMES)
         if most > WITHIN + told["unknown"]:
@@ -104,11 +113,7 @@ def test_how_much_the_logs_cannot_show() -> None:
     for recording in recordings():
         if recording.name in NOT_COMPARED:
             continue
-        shared, lives = shared_of(recording), truth.read_truth(recording).lives
-        for life in lives:
-            days = durability.tally(rows_of(recording).get((life.topic, life.partition), []), [], life.topic, shared)
-            right = of_truth(life, min([shared.now, *(b for b, _ in shared.deleted.get(life.topic, ()))]), 2)
-            told = {name: sum(day.seconds[name] for day in days.values()) for name in (*NAMES, "unknown")}
+        for _, told, right in seconds_of(recording):
             all_of_them += 1
             within += all(abs(told[name] - right[name]) <= 1 for name in NAMES)
             unknown += told["unknown"]

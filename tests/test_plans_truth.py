@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import truth
 from logs import recorded, recordings
-from timelines import tell
+from timelines import told_of, truth_of
 
 from jobs import plans
 
@@ -51,16 +51,21 @@ def rows_of(recording: Path) -> dict[tuple[str, int], list[dict]]:
     """Rows of partition_timeline by partition, in UTC."""
     found: dict[tuple[str, int], list[dict]] = {}
     by = ahead(recording)
-    for row in tell(recorded(recording)).rows():
+    for row in told_of(recording).rows():
         for name in ("valid_from", "valid_to"):
             row[name] = row[name] and row[name] - by
         found.setdefault((row["topic"], row["partition"]), []).append(row)
     return found
 
 
+@cache
+def is_old(recording: Path) -> bool:
+    """Whether reassignments are asked for in ZooKeeper."""
+    return any(event.event_type == "reassignment_requested" for event in recorded(recording))
+
+
 def past(recording: Path, move: plans.Move, at: datetime | None = None) -> plans.History:
-    old = any(event.event_type == "reassignment_requested" for event in recorded(recording))
-    return plans.history(rows_of(recording)[move.topic, move.partition], at, ordered=not old)
+    return plans.history(rows_of(recording)[move.topic, move.partition], at, ordered=not is_old(recording))
 
 
 def judged(recording: Path, moves: list[plans.Move], at: datetime | None = None) -> list[plans.Verdict]:
@@ -69,7 +74,7 @@ def judged(recording: Path, moves: list[plans.Move], at: datetime | None = None)
 
 @cache
 def lives_of(recording: Path) -> dict[tuple[str, int], truth.Life]:
-    return {(life.topic, life.partition): life for life in truth.read_truth(recording).lives}
+    return {(life.topic, life.partition): life for life in truth_of(recording).lives}
 
 
 def expected(life: truth.Life, target: tuple[int, ...], at: datetime) -> str:
@@ -104,7 +109,7 @@ def moments(recording: Path, moves: list[plans.Move]) -> list[datetime]:
 
 
 def test_every_recording_with_a_reassignment_has_a_plan() -> None:
-    moved = {folder for folder in recordings() if truth.reassignments(truth.read_truth(folder))}
+    moved = {folder for folder in recordings() if truth.reassignments(truth_of(folder))}
     assert moved
     assert moved == {folder for folder, _ in CASES}
 

@@ -11,14 +11,14 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from logs import recorded, recordings
+from logs import LOGS, recorded, recordings
 from nights import Kept, Nights, Row
 from timelines import by_partition, facts_of
 
 from jobs.timelines import CHECKPOINT, ClusterFacts, Event, PartitionKey, Summary, fold, kraft, zookeeper
 
 SAMPLES = sorted((Path(__file__).parents[1] / "sample_logs").glob("*/*"))
-LOGS, DUMP = "*/*.log*", "metadata-log*.txt"
+DUMP = "metadata-log*.txt"
 SOURCES = [*((folder, LOGS) for folder in SAMPLES), *((folder, DUMP) for folder in SAMPLES if list(folder.glob(DUMP)))]
 
 

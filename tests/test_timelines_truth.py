@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import truth
 from logs import recorded, recordings
-from timelines import tell, verdict
+from timelines import tell, told_of, truth_of, verdict
 
 from jobs.timelines import Event
 
@@ -38,10 +38,10 @@ def parts(events: tuple[Event, ...]) -> Iterator[tuple[str, list[Event]]]:
 @pytest.mark.parametrize("recording", recordings(), ids=lambda one: "/".join(one.parts[-3:]))
 def test_nothing_is_wrong_whatever_is_missing(recording: Path) -> None:
     events = recorded(recording)
-    found = verdict(recording, events)
+    found = verdict(recording)
     assert found.precise, truth.details(found)
     assert found.mixed_rows == MIXED.get(name_of(recording), 0), truth.details(found)
-    known = truth.read_truth(recording)
+    known = truth_of(recording)
     # which life of a cluster it is, and which mode, only its begin tells
     is_one = not recording.name.startswith(("cluster-wipe", "zk-to-kraft"))
     for missing, some in parts(events):
@@ -54,7 +54,7 @@ def test_nothing_is_wrong_whatever_is_missing(recording: Path) -> None:
 @pytest.mark.parametrize("recording", [one for one in recordings() if "/kraft/" in str(one)], ids=name_of)
 def test_a_metadata_log_is_exact(recording: Path) -> None:
     """Every state and every assignment, each at its moment."""
-    found = verdict(recording, recorded(recording, "metadata-log*.txt"))
+    found = verdict(recording, "metadata-log*.txt")
     assert (found.precise, found.misses) == (True, []), truth.details(found)
 
 
@@ -62,7 +62,7 @@ def test_what_is_shown() -> None:
     """Of ZooKeeper mode all that lines say; of KRaft text what its lines leave certain."""
     shown: Counter[str] = Counter()
     for recording in recordings():
-        found = verdict(recording, recorded(recording))
+        found = verdict(recording)
         mode = recording.parts[-3]
         shown.update({
             f"{mode} states": found.shown_states, f"{mode} assignments": found.shown_assignments,
@@ -95,7 +95,7 @@ COURSES = [
 def test_courses_of_kafkas_own_tests(course: tuple[str, str, str, int, list[tuple[int, int]]], shared: Path) -> None:
     scenario, recording, topic, partition, steps = course
     told: list[tuple[int, int]] = []
-    for row in tell(recorded(shared / "recordings" / recording)).rows():
+    for row in told_of(shared / "recordings" / recording).rows():
         now = row["leader"], row["leader_epoch"]
         if (row["topic"], row["partition"]) == (topic, partition) and row["leader"] is not None and now not in told[-1:]:
             told.append(now)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import truth
-from logs import keeps, moment
+from logs import LOGS, keeps, moment, recorded
 
 from jobs.timelines import (
     ClusterFacts,
@@ -88,6 +89,19 @@ def tell(events: Iterable[Event]) -> Told:
     return told
 
 
-def verdict(recording: Path, events: Iterable[Event]) -> truth.Verdict:
-    """What the truth says to the timelines of events."""
-    return truth.compare(recording, tell(events).rows())
+@cache
+def told_of(recording: Path, pattern: str = LOGS) -> Told:
+    """All timelines of the files of a recording. Whoever asks gets the same: it is not to be changed."""
+    return tell(recorded(recording, pattern))
+
+
+@cache
+def truth_of(recording: Path) -> truth.Truth:
+    """The truth beside a recording. Whoever asks gets the same: it is not to be changed."""
+    return truth.read_truth(recording)
+
+
+@cache
+def verdict(recording: Path, pattern: str = LOGS) -> truth.Verdict:
+    """What the truth says to the timelines of the files of a recording."""
+    return truth.compare_with(truth_of(recording), told_of(recording, pattern).rows(), "/".join(recording.parts[-3:]))
