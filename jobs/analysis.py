@@ -6,7 +6,7 @@ import math
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -70,14 +70,14 @@ def present(root: str | Path) -> list[str]:
     return found
 
 
-def opened(root: str | Path) -> Any:
-    """A session that knows the tables that are there, and the views that can be made of them, by name."""
+def opened(root: str | Path, names: Collection[str] | None = None) -> Any:
+    """A session that knows the tables that are there, and the views that can be made of them, by name. names: of those that are read; None: of all."""
     from jobs import session
     from jobs.store import Store
 
     present(root)
     spark = session.start(1000)
-    Store(spark, root).register()
+    Store(spark, root).register(names)
     return spark
 
 
@@ -153,7 +153,7 @@ def sql(query: str, tables: str, as_json: bool) -> int:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    spark = opened(tables)
+    spark = opened(tables, named(statement))
     try:
         frame = spark.sql(statement)
         names = frame.columns
@@ -164,6 +164,14 @@ def sql(query: str, tables: str, as_json: bool) -> int:
     except (PySparkException, Py4JError) as error:
         raise UsageError(f"The query does not run: {said(error)}") from None
     return 0
+
+
+def named(statement: str) -> set[str] | None:
+    """What may be names of tables and views in a query; None: it lists those that there are, or puts a name together."""
+    from jobs.store import words
+
+    found = words(statement)
+    return None if found & {"show", "identifier"} else found
 
 
 def _zoned(value: Any, without_zone: bool) -> Any:
@@ -497,7 +505,7 @@ def timeline(partition: str, tables: str, cluster: str | None, as_json: bool) ->
     """Prints the story of a partition (`orders-3`) or topic (`orders`). UsageError if it is not known."""
     if "partition_timeline" not in present(tables):
         raise UsageError(f"--tables {tables} holds no partition_timeline; run `kafka-audit audit` on it first")
-    spark = opened(tables)
+    spark = opened(tables, ("partition_timeline", "events", "controllers", "reassignments"))
     story, whole_topic = _gathered(spark, partition, tables, cluster)
     for line in story_json(story) if as_json else story_lines(story, whole_topic):
         print(line)

@@ -134,7 +134,7 @@ def run(options: argparse.Namespace) -> int:
     at = parsed_moment(options.at, "--at") if options.at else None
     if "topic_assignments" not in analysis.present(options.tables):
         raise UsageError(f"--tables {options.tables} holds no topic_assignments; run `kafka-audit audit` on it first")
-    spark = analysis.opened(options.tables)
+    spark = analysis.opened(options.tables, ("partition_timeline", "cluster_facts") if down else ("topic_assignments",))
     if down:
         lines = _effects(spark, options, down, at)
     else:

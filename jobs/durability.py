@@ -221,7 +221,8 @@ def run(options: argparse.Namespace) -> int:
     config = load(options.config) if options.config else Config()
     if "durability" not in analysis.present(options.tables):
         raise UsageError(f"--tables {options.tables} holds no durability; run `kafka-audit audit` on it first")
-    spark = analysis.opened(options.tables)
+    of_partitions = ("cluster_facts", "topic_deletions", "coverage", "partition_timeline") if options.partitions else ()
+    spark = analysis.opened(options.tables, ("durability", *of_partitions))
     within = f"day BETWEEN DATE '{days[0]}' AND DATE '{days[1]}'" if days else "true"
     rows = analysis.rows_of(spark, "durability", options.cluster, options.topic, within)
     rows.sort(key=lambda r: (r["cluster"], r["topic"], r["day"], r["incarnation"]))

@@ -60,7 +60,7 @@ def add_arguments(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Prints; the exit code. Raises UsageError."""
     present(options.tables)
-    spark = opened(options.tables)
+    spark = opened(options.tables, ("findings", "events") if options.fingerprint else ("findings",))
     rows = [{"silenced": False, "silence": None, "caused_by": None} | row.asDict() for row in spark.table("findings").collect()]
     if options.fingerprint:
         finding = the_one(options.fingerprint, rows)

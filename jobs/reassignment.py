@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
     at = parsed_moment(options.at, "--at") if options.at else None
     if "partition_timeline" not in analysis.present(options.tables):
         raise UsageError(f"--tables {options.tables} holds no partition_timeline; run `kafka-audit audit` on it first")
-    spark = analysis.opened(options.tables)
+    spark = analysis.opened(options.tables, ("partition_timeline", "replica_timeline", "events"))
     name, rows = _rows(spark, moves, options.cluster)
     verdicts, version = _judged(spark, name, rows, moves, at)
     if options.rollback:

@@ -1,8 +1,9 @@
 """The Delta tables: created from `schemas/tables`, compared with it, written and read."""
 
+import re
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -45,6 +46,11 @@ def run_concurrently(*tasks: Callable[[], Any]) -> list[Any]:
 def quoted(text: str) -> str:
     """A SQL string literal."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def words(sql: str) -> set[str]:
+    """Whatever may be a name in a SQL statement, in lower case."""
+    return set(re.findall(r"\w+", sql.lower()))
 
 
 def in_clusters(clusters: Iterable[str]) -> str:
@@ -232,10 +238,15 @@ class Store:
         """What SQL calls a table that the catalog need not know."""
         return f"delta.`{self.path(table).replace('`', '``')}`"
 
-    def register(self) -> None:
-        """Lets SQL call the tables that are there, as they are now, and the views of them, by name."""
-        names = [definition.name for definition in schemas.statements("tables") if self.exists(definition.name)]
-        for name in names:
+    def register(self, names: Collection[str] | None = None) -> None:
+        """Lets SQL call the tables that are there, as they are now, and the views of them, by name. names: of those that are needed; None: of all."""
+        views = [view for view in schemas.statements("views") if names is None or view.name in names]
+        # a table takes longer to be known than most queries over it
+        wanted = None if names is None else set(names).union(*(words(view.sql) for view in views))
+        tables = [definition.name for definition in schemas.statements("tables")]
+        for name in tables:
+            if (wanted is not None and name not in wanted) or not self.exists(name):
+                continue
             # of another folder, in the same session
             self.spark.catalog.dropTempView(name)
             found = None if self._small is None else self._small.rows(name)
@@ -244,7 +255,7 @@ class Store:
                 continue
             self.spark.sql(f"DROP TABLE IF EXISTS {name}")
             self.spark.sql(f"CREATE TABLE {name} USING delta LOCATION {quoted(self.path(name))}")
-        for view in schemas.statements("views"):
+        for view in views:
             try:
                 self.spark.sql(view.sql)
             except PySparkException:

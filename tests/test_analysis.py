@@ -15,6 +15,7 @@ from jobs.analysis import (
     cell,
     cut,
     json_lines,
+    named,
     near_names,
     ordered,
     plain,
@@ -72,6 +73,25 @@ def test_reading_statements(query: str) -> None:
 def test_other_statements(query: str, named: str) -> None:
     with pytest.raises(UsageError, match=named):
         reading(query)
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("SELECT topic FROM Events e JOIN `proof` USING (ts)", {"events", "proof"}),
+        ("TABLE events", {"events"}),
+        ("DESCRIBE events", {"events"}),
+        ("EXPLAIN SELECT * FROM findings", {"findings"}),
+        ("SELECT * FROM table_changes('findings', 0)", {"findings"}),
+        ("SHOW TABLES", None),
+        ("show views", None),
+        ("SELECT * FROM IDENTIFIER('eve' || 'nts')", None),
+    ],
+)
+def test_what_a_query_names_is_made_known(query: str, names: set[str] | None) -> None:
+    """Of a query whose names do not stand in it all is."""
+    found = named(query)
+    assert names == (None if found is None else found & {"events", "proof", "findings", "coverage"})
 
 
 def test_a_folder_without_tables(tmp_path: Path) -> None:
