@@ -71,7 +71,7 @@ def audited(spark: SparkSession, site: Path, tmp_path_factory: pytest.TempPathFa
     code = main(["audit", "--config", str(folder / "audit.toml"), "--rules", str(site), "--tables", str(folder / "tables"),
                  "--report", str(folder / "report.html")])  # fmt: skip
     assert code == errors.CLEAN
-    Store(spark, folder / "tables").register()
+    Store(spark, folder / "tables").register(("events", "coverage", "audit_runs", "unknown_statements"))
     return folder
 
 
