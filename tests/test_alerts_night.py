@@ -14,13 +14,13 @@ import pytest
 import standins
 from logs import broker_is_back, write_early
 from standins import answer
+from tables import rows_of
 from test_alerts import PAGERDUTY, SLACK
 
 from jobs import errors
 from jobs.alerts.delivery import in_utc, latest
 from jobs.alerts.outbox import Sent
 from jobs.nightly_audit import main
-from jobs.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -165,9 +165,9 @@ def test_three_nights(
         for body in chat.bodies:
             jsonschema.validate(body, SLACK)
 
-    told = spark.read.format("delta").load(str(Store(spark, tables).path("alerts"))).collect()
+    told = rows_of(tables, "alerts")
     times = ("tried_at", "delivered_at")
-    rows = latest(Sent(**row.asDict() | {name: in_utc(row[name]) for name in times}) for row in told)
+    rows = latest(Sent(**row | {name: in_utc(row[name]) for name in times}) for row in told)
     assert len(told) == len(rows) + 2  # what failed in the first night
     assert sorted((row.sink, row.state, row.attempts) for row in rows if row.fingerprint == fingerprint) == [
         ("chat", "firing", 2), ("chat", "resolved", 1), ("oncall", "firing", 1), ("oncall", "resolved", 1),

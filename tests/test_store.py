@@ -182,10 +182,10 @@ def test_tables_lie_at_any_uri(spark, tmp_path):
     assert Store(spark, tmp_path / "lake").table("passed_over").count() == 1
     # any engine can read them, and no name of a cluster is a part of a path
     for definition in schemas.statements("tables"):
-        detail = spark.sql(f"DESCRIBE DETAIL delta.`{store.path(definition.name)}`").first()
-        assert detail.minReaderVersion == 1, definition.name
-        partitioned = bool(detail.partitionColumns)
-        assert partitioned == (detail.properties.get("delta.randomizeFilePrefixes") == "true"), definition.name
+        found = DeltaTable(str(tmp_path / "lake" / definition.name))
+        assert found.protocol().min_reader_version == 1, definition.name
+        partitioned, properties = bool(found.metadata().partition_columns), found.metadata().configuration
+        assert partitioned == (properties.get("delta.randomizeFilePrefixes") == "true"), definition.name
 
 
 @pytest.mark.spark
