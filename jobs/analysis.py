@@ -516,6 +516,8 @@ def _gathered(spark: Any, asked: str, tables: str, cluster: str | None) -> tuple
     """The story, and whether of a topic. in: partition_timeline, events, controllers, reassignments."""
     from pyspark.sql import functions as F
 
+    from jobs.frames import of_rows
+
     found = re.fullmatch(r"(.+)-(\d{1,9})", asked)
     one = (F.col("topic") == found.group(1)) & (F.col("partition") == int(found.group(2))) if found else F.lit(False)
     rows = [r.asDict() for r in spark.table("partition_timeline").filter(one | (F.col("topic") == asked)).collect()]
@@ -535,7 +537,7 @@ def _gathered(spark: Any, asked: str, tables: str, cluster: str | None) -> tuple
     ids = sorted({row["record_id"] for row in rows if row["record_id"]})
     known = {row.tableName for row in spark.sql("SHOW TABLES").collect()}
     if ids and "events" in known:
-        records = spark.createDataFrame([(i,) for i in ids], "record_id STRING") if len(ids) > 1_000 else None
+        records = of_rows(spark, ({"record_id": one} for one in ids), "record_id STRING") if len(ids) > 1_000 else None
         events = spark.table("events").filter(mine & (F.col("item") == 0))
         events = events.join(records, "record_id", "left_semi") if records else events.filter(F.col("record_id").isin(ids))
         for row in events.select("record_id", "file", "record_no").collect():

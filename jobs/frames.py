@@ -1,10 +1,13 @@
 """Frames of few rows: Spark plans, optimises and runs a query the sooner the less it has to read for it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 # rows that stand in a plan as they are
 MOST_IN_PLAN = 10_000
@@ -45,6 +48,12 @@ def where_few(rows: DataFrame, most: int = MOST_IN_PLAN) -> pa.Table | None:
 def framed(spark: SparkSession, rows: pa.Table) -> DataFrame:
     """The rows in a plan. createDataFrame loses what stands behind a chunk without rows, and fails where a column has no chunk."""
     return spark.createDataFrame(pa.table([column.combine_chunks() for column in rows.columns], schema=rows.schema))
+
+
+def of_rows(spark: SparkSession, rows: Iterable[Mapping[str, Any]], columns: StructType | str) -> DataFrame:
+    """Rows in a plan; columns: as Spark or its DDL has them. A list that createDataFrame is given is read by Python workers, which take a second to start."""
+    schema = StructType.fromDDL(columns) if isinstance(columns, str) else columns
+    return framed(spark, pa.Table.from_pylist(list(rows), schema=to_arrow_schema(schema)))
 
 
 def differing(some: DataFrame, others: DataFrame, keys: Sequence[str]) -> DataFrame:

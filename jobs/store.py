@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 import schemas
 from jobs.errors import UsageError
-from jobs.frames import MOST_IN_PLAN, framed, where_few
+from jobs.frames import MOST_IN_PLAN, framed, of_rows, where_few
 from jobs.location import local_folder, root_of
 from jobs.small_tables import SmallTables, aligned
 from jobs.timelines.events import CHECKPOINT
@@ -227,7 +227,7 @@ class Store:
         """Empties a table and gives it the columns of this version. CREATE OR REPLACE does not, where the table is named by its path."""
         name = definition.name
         columns = ", ".join(f"{column} {kind}" for column, kind in schemas.columns(name).items())
-        rows = self.spark.createDataFrame([], columns).write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+        rows = of_rows(self.spark, [], columns).write.format("delta").mode("overwrite").option("overwriteSchema", "true")
         rows.partitionBy(*schemas.partition_columns(name)).save(self.path(name))
         if properties := schemas.properties(name):
             told = ", ".join(f"{quoted(key)} = {quoted(value)}" for key, value in properties.items())

@@ -131,13 +131,15 @@ def land(store: Any, outputs: Sequence[ToolOutput]) -> list[ToolOutput]:
     """
     from pyspark.sql import functions as F
 
+    from jobs.frames import of_rows
+
     clusters = sorted({output.cluster for output in outputs})
     events = store.rows_of("events", clusters)
     found = _of_known_topics(events, store.rows_of("partition_states", clusters), outputs)
     rows = [row for output in found for row in event_rows(output)]
     if rows:
         columns = {name: kind for name, kind in schemas.columns("events").items() if name in rows[0]}
-        new = store.spark.createDataFrame(rows, ", ".join(f"{name} {kind}" for name, kind in columns.items()))
+        new = of_rows(store.spark, rows, ", ".join(f"{name} {kind}" for name, kind in columns.items()))
         # those of their moments: files of events are skipped by time
         moments = [row["ts"] for row in rows]
         landed = events.filter(F.col("ts").between(min(moments), max(moments)) & (F.col("event_type") == CHECKPOINT))
@@ -155,13 +157,14 @@ def write(store: Any, outputs: Sequence[ToolOutput], facts: Mapping[str, "Cluste
     from pyspark.sql import functions as F
 
     from jobs.by_topic import KEY, fold_topics
+    from jobs.frames import of_rows
 
     names, schema = sorted(facts), store.schema("checkpoints")
     timelines = store.rows_of("partition_timeline", names).filter(F.col("source").isin("logs", "metadata_log"))
     rows = [row for output in outputs for row in _rows(output, facts[output.cluster])]
     told = store.rows_of("checkpoints", names)
     if rows:
-        new = store.spark.createDataFrame(rows, schema)
+        new = of_rows(store.spark, rows, schema)
         again = F.broadcast(new.select("cluster", "taken_at", "file").distinct())
         told = told.join(again, list(again.columns), "left_anti").select(*new.columns).unionByName(new)
     elif told.isEmpty():
@@ -227,13 +230,14 @@ def _known(events: Any, column: str, values: set[str] | None) -> dict[str, set[s
     """Cluster -> values of a column of its events. values: only these; null: all."""
     from pyspark.sql import functions as F
 
+    from jobs.frames import of_rows
+
     if values is not None and not values:
         return {}
     rows = events.select("cluster", column).filter(F.col(column).isNotNull()).distinct()
     if values:
-        rows = rows.join(
-            F.broadcast(events.sparkSession.createDataFrame([(one,) for one in sorted(values)], f"{column} STRING")), column
-        )
+        asked = of_rows(events.sparkSession, ({column: one} for one in sorted(values)), f"{column} STRING")
+        rows = rows.join(F.broadcast(asked), column)
     found: dict[str, set[str]] = {}
     for row in rows.collect():
         found.setdefault(row["cluster"], set()).add(row[column])

@@ -11,6 +11,7 @@ import pytest
 import schemas
 from jobs import checks
 from jobs.config import Silence, Threshold
+from jobs.frames import of_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,9 +69,9 @@ def test_lives(spark: SparkSession) -> None:
         row(name, old[1], old[2], status=old[0], run_id="before", silence=None) for name, (_, old, *_) in LIVES.items() if old
     ]
     settled = checks.settle(
-        spark.createDataFrame(found, f"{FOUND}, ended BOOLEAN"),
-        spark.createDataFrame(before, f"run_id STRING, {FOUND}, status STRING, silence STRING"),
-        spark.createDataFrame([("payments", NOW)], "cluster STRING, now TIMESTAMP"),
+        of_rows(spark, found, f"{FOUND}, ended BOOLEAN"),
+        of_rows(spark, before, f"run_id STRING, {FOUND}, status STRING, silence STRING"),
+        of_rows(spark, [{"cluster": "payments", "now": NOW}], "cluster STRING, now TIMESTAMP"),
         "now",
     ).collect()
     assert {r.fingerprint: (r.status, r.run_id, r.first_seen) for r in settled} == {
@@ -92,8 +93,8 @@ def test_what_was_over_before_is_no_news(spark: SparkSession) -> None:
     found = [row(name, seen[0], seen[1], ended=seen[2]) for name, (seen, *_) in cases.items()]
     before = [row(name, seen[0], seen[1], status=status) for name, (seen, status, _) in cases.items() if status]
     frames = (
-        spark.createDataFrame(found, f"{FOUND}, ended BOOLEAN"),
-        spark.createDataFrame(before, f"{FOUND}, status STRING"),
+        of_rows(spark, found, f"{FOUND}, ended BOOLEAN"),
+        of_rows(spark, before, f"{FOUND}, status STRING"),
     )
     news = {r.fingerprint for r in checks.news(*frames, {"payments": NOW - timedelta(hours=24)}).collect()}
     assert news == {name for name, (*_, again) in cases.items() if again}
@@ -116,9 +117,9 @@ def test_what_was_over_before_is_no_news(spark: SparkSession) -> None:
 def test_silences(spark: SparkSession, silence: Silence, silenced: set[str]) -> None:
     found = [row("a", 1, 0), row("b", 1, 0, node=None, replica=4), row("c", 1, 0, topic=None, node=4)]
     settled = checks.settle(
-        spark.createDataFrame([one | {"ended": False} for one in found], f"{FOUND}, ended BOOLEAN"),
-        spark.createDataFrame([], f"run_id STRING, {FOUND}, status STRING, silence STRING"),
-        spark.createDataFrame([("payments", NOW)], "cluster STRING, now TIMESTAMP"),
+        of_rows(spark, [one | {"ended": False} for one in found], f"{FOUND}, ended BOOLEAN"),
+        of_rows(spark, [], f"run_id STRING, {FOUND}, status STRING, silence STRING"),
+        of_rows(spark, [{"cluster": "payments", "now": NOW}], "cluster STRING, now TIMESTAMP"),
         "now",
         [silence],
     ).collect()
@@ -129,8 +130,9 @@ def test_silences(spark: SparkSession, silence: Silence, silenced: set[str]) -> 
 def test_the_last_threshold_that_matches_counts(spark: SparkSession) -> None:
     settings = [Threshold("x", 60), Threshold("x", 600, topic="tmp-*"), Threshold("x", 5, cluster="pay*", topic="tmp-1")]
     value = checks.threshold_sql(30, settings)
-    asked = [("payments", "orders"), ("payments", "tmp-1"), ("other", "tmp-1"), ("other", None)]
-    frame = spark.createDataFrame(asked, "cluster STRING, topic STRING").selectExpr(f"{value} AS value")
+    pairs = [("payments", "orders"), ("payments", "tmp-1"), ("other", "tmp-1"), ("other", None)]
+    asked = [{"cluster": cluster, "topic": topic} for cluster, topic in pairs]
+    frame = of_rows(spark, asked, "cluster STRING, topic STRING").selectExpr(f"{value} AS value")
     assert [r.value for r in frame.collect()] == [60, 5, 600, 60]
     assert checks.threshold_sql(30, []) == "30"
 

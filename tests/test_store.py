@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 import schemas
 from jobs.errors import UsageError
-from jobs.frames import MOST_IN_PLAN, computed_once, read_often
+from jobs.frames import MOST_IN_PLAN, computed_once, of_rows, read_often
 from jobs.location import local_folder, root_of, sole_writer
 from jobs.store import Store, run_concurrently
 
@@ -260,7 +260,9 @@ def test_rows_that_have_grown_many_are_left_to_spark(spark, tmp_path, monkeypatc
         return sorted(found)
 
     def rows(*some: int) -> DataFrame:
-        return spark.createDataFrame([interval("c", step, step < 3) for step in some])
+        numbers = ", ".join(f"{name} BIGINT" for name in ("incarnation", "partition", "step"))
+        columns = f"cluster STRING, topic STRING, {numbers}, inferred BOOLEAN, settled BOOLEAN"
+        return of_rows(spark, [interval("c", step, step < 3) for step in some], columns)
 
     for given, settled in (((1, 2, 3), (1, 2)), ((3, 4, 5, 6), (1, 2)), ((7,), (1, 2)), ((), (1, 2))):
         tables.replace_where("partition_timeline", ["c"], "settled = false", rows(*given) if given else rows(1).limit(0))
