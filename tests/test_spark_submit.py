@@ -46,6 +46,17 @@ def packages(tmp_path_factory) -> Path:
 JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -Xshare:auto"
 
 
+def with_archive() -> str:
+    """The same, with the archive of loaded classes of `make setup`, which is good for JVMs that have Delta's jars first on their class path."""
+    archive = session.class_archive()
+    return f"{JAVA} -XX:SharedArchiveFile={archive}" if archive.is_file() else JAVA
+
+
+def delta_first() -> str:
+    """Delta's jars as a class path."""
+    return os.pathsep.join(map(str, session.jar_files()))
+
+
 def environment() -> dict[str, str]:
     import pyspark
 
@@ -54,19 +65,21 @@ def environment() -> dict[str, str]:
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYTHONPATH": "",
-        "SPARK_DAEMON_JAVA_OPTS": JAVA,
+        # a master and its workers use nothing of Delta
+        "SPARK_DAEMON_CLASSPATH": delta_first(),
+        "SPARK_DAEMON_JAVA_OPTS": with_archive(),
         "SPARK_DAEMON_MEMORY": "256m",
     }
 
 
 def submit(
-    packages: Path, master: str, tables: Path, cwd: Path, *more: str, audited: Sequence[str] = (str(SAMPLE),)
+    packages: Path, master: str, tables: Path, cwd: Path, *more: str, java: str = JAVA, audited: Sequence[str] = (str(SAMPLE),)
 ) -> subprocess.CompletedProcess[str]:
     home = environment()["SPARK_HOME"]
     jars = ",".join(map(str, session.jar_files()))
     command = [
         *(f"{home}/bin/spark-submit", "--master", master, "--jars", jars, "--conf", "spark.ui.enabled=false"),
-        *("--conf", "spark.sql.shuffle.partitions=1", "--driver-java-options", JAVA),
+        *("--conf", "spark.sql.shuffle.partitions=1", "--driver-java-options", java),
         *("--conf", f"spark.executor.extraJavaOptions={JAVA}", *more, "--py-files", str(packages)),
         *(str(ROOT / "jobs" / "nightly_audit.py"), "audit", *audited, "--tables", str(tables), "--json"),
     ]
@@ -129,6 +142,9 @@ def test_standalone_master_with_two_workers(packages, tmp_path):
             tmp_path / "tables",
             tmp_path,
             *("--conf", "spark.executor.memory=700m"),
+            # --jars brings Delta to the executors alone; that it brings it to a driver, too, is seen in local mode
+            *("--driver-class-path", delta_first()),
+            java=with_archive(),
             audited=["--config", str(both)],
         )
         partitions = check(done, tmp_path / "tables")
