@@ -18,8 +18,8 @@ from logs import configuration
 from jobs import session
 from jobs.nights import MOST_ON_DRIVER
 
-# copies of a topic with three partitions
-TOPICS = 70
+# copies of a topic with three partitions: few more than make workers fold
+TOPICS = 50
 ROOT = Path(__file__).parents[1]
 SAMPLE = ROOT / "sample_logs" / "3.3.2-trace" / "delete-topic-dead-broker"
 
