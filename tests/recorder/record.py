@@ -709,13 +709,13 @@ def check(recording: Path) -> bool:
     """Prints how the timelines of its logs stand against its truth, and what no rule reads; whether all is well."""
     import truth
     from logs import events_of
-    from timelines import verdict
+    from timelines import tell
 
     files = {
         str(path.relative_to(recording.parent)): path.read_text("utf-8", "replace")
         for path in sorted(recording.glob("node-*/*.log*"))
     }
-    found = verdict(recording, events_of(files))
+    found = truth.compare(recording, tell(events_of(files)).rows())
     print(truth.table([found]))
     print(truth.details(found))
     unknown = list(unknown_statements(recording))
