@@ -23,17 +23,17 @@ def computed_once(rows: DataFrame) -> DataFrame:
     return told if told.isLocal() else rows.localCheckpoint(eager=False)
 
 
-def read_often(rows: DataFrame) -> DataFrame:
+def read_often(rows: DataFrame, *, may_be_few: bool = True) -> DataFrame:
     """The same rows for many queries: in the plan where they are few, kept by Spark's workers up to MOST_KEPT, else read from where they lie."""
-    told = in_plan(rows)
+    told = in_plan(rows) if may_be_few else rows
     if told.isLocal() or rows.count() > MOST_KEPT:
         return told
     return rows.localCheckpoint(eager=False)
 
 
-def in_plan(rows: DataFrame) -> DataFrame:
-    """The same rows, in the plan where they are few."""
-    if rows.isLocal():
+def in_plan(rows: DataFrame, *, is_wide: bool = False) -> DataFrame:
+    """The same rows, in the plan where they are few. is_wide: they are counted first, as what is fetched of many in vain takes longer."""
+    if rows.isLocal() or (is_wide and rows.count() > MOST_IN_PLAN):
         return rows
     few = where_few(rows)
     return rows if few is None else framed(rows.sparkSession, few)

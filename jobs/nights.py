@@ -333,7 +333,9 @@ def _reported(store: Store, clusters: Iterable[str]) -> DataFrame:
 
 def _read_often(tables: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
     """Rows that many queries read; of events checks read some columns only (`checks.register`)."""
-    often = (partial(in_plan if name == "events" else read_often, rows) for name, rows in tables.items())
+    often = (
+        partial(in_plan, rows, is_wide=True) if name == "events" else partial(read_often, rows) for name, rows in tables.items()
+    )
     return dict(zip(tables, run_concurrently(*often), strict=True))
 
 
