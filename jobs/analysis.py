@@ -70,7 +70,7 @@ def present(root: str | Path) -> list[str]:
     return found
 
 
-def opened(root: str | Path, names: Collection[str] | None = None) -> Any:
+def opened(root: str | Path, names: Collection[str] | None) -> Any:
     """A session that knows the tables that are there, and the views that can be made of them, by name. names: of those that are read; None: of all."""
     from jobs import session
     from jobs.store import Store

@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from jobs.frames import of_rows
 from jobs.store import in_clusters, run_concurrently
 from jobs.timelines import ClusterFacts
 from jobs.timelines.events import moment_of
@@ -72,7 +73,7 @@ def fold_topics(one: DataFrame, other: DataFrame, fold: Fold, schema: Any) -> Da
     if all(table.num_rows <= MOST_ON_DRIVER for table in few):
         some, others = (_by_topic(table) for table in few)
         rows = [row for key in {**some, **others} for row in folded(key, some.get(key, []), others.get(key, []))]
-        return spark.createDataFrame(pa.Table.from_pylist(rows, schema=arrow))
+        return of_rows(spark, rows, schema)
     # columns of their own: both sides may come from one frame
     one, other = one.toDF(*one.columns), other.toDF(*other.columns)
     return one.groupBy(*KEY).cogroup(other.groupBy(*KEY)).applyInArrow(of_worker, schema)

@@ -16,7 +16,7 @@ from jobs import fact_frames
 from jobs.config import Silence, Slo, Threshold, glob_pattern
 from jobs.frames import computed_once, read_often
 from jobs.partition_spells import partition_spells
-from jobs.store import moment, quoted, run_concurrently
+from jobs.store import moment, quoted, run_concurrently, words
 from jobs.timelines import LEADING, ClusterFacts
 from jobs.tool_outputs import ToolOutput
 from parsers.definitions import INPUT_FACTS, INPUT_TABLES
@@ -85,9 +85,9 @@ def register(
 
 def _named_columns(events: DataFrame) -> DataFrame:
     """Events with the columns that checks name: at every mention of a view each of its columns is analysed."""
-    words = {word for kind in ("facts", "checks") for one in schemas.statements(kind) for word in re.findall(r"\w+", one.sql)}
+    named = {word for kind in ("facts", "checks") for one in schemas.statements(kind) for word in words(one.sql)}
     # `nights.scope` has put few into the plan
-    return read_often(events.select(*(name for name in events.columns if name in words)), may_be_few=events.isLocal())
+    return read_often(events.select(*(name for name in events.columns if name in named)), may_be_few=events.isLocal())
 
 
 def clock_rows(spark: SparkSession, clocks: Sequence[Clock]) -> DataFrame:

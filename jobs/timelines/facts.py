@@ -126,10 +126,6 @@ class ClusterFacts:
         """Of what `to_json` gives."""
         return cls.of(Summary.from_json(text), keeps)
 
-    def updated(self, events: Iterable[Event]) -> "ClusterFacts":
-        """The facts when further events are known."""
-        return ClusterFacts(self.summary + Summary.of(events), self.keeps)
-
     def _markers(self) -> list[Marker]:
         heard = [
             Marker(ts, epoch, folder=folder, node=node, heard=True)

@@ -215,7 +215,7 @@ class Summary:
         if span is None:
             self.files[e.node, e.file] = FileSpan(ts, ts, log)
         elif not span.logs & log or (ts is not None and not (span.first or 0) <= ts <= (span.last or -1)):
-            self.files[e.node, e.file] = FileSpan(earlier(span.first, ts), later(span.last, ts), span.logs | log)
+            self.files[e.node, e.file] = _joined(span, FileSpan(ts, ts, log))
         if log == STATE_CHANGE_LOG and ts is not None:
             self.logged_hours.setdefault(e.node, set()).add(ts // HOUR)
             if e.level == "TRACE":
