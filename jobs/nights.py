@@ -16,6 +16,7 @@ from functools import partial, reduce
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
@@ -24,7 +25,7 @@ from jobs import coverage, folding
 from jobs.folding import MOST_ON_DRIVER
 from jobs.frames import computed_once, differing, framed, in_plan, read_often, where_few
 from jobs.partition_spells import IS_WRONG
-from jobs.store import EVENT, UNSETTLED, VERSION, Store, in_clusters, moment, of_logs, quoted, run_concurrently
+from jobs.store import EVENT, PARTITION_KEY, VERSION, Store, in_clusters, moment, of_logs, quoted, run_concurrently
 from jobs.timelines import (
     CODE_VERSION,
     EVENT_COLUMNS,
@@ -42,7 +43,6 @@ from jobs.timelines import (
     topic_deletions,
 )
 
-KEY = ("cluster", "topic", "partition")
 # columns of a change data feed
 CHANGE = ("_change_type", "_commit_version", "_commit_timestamp")
 Keeps = Mapping[str, Sequence[str]]
@@ -474,7 +474,7 @@ def topic_named(events: DataFrame, facts: Mapping[str, ClusterFacts]) -> tuple[D
 
 
 def _keyed(events: DataFrame, facts: Mapping[str, ClusterFacts]) -> DataFrame:
-    """Events about partitions, with the partition: KEY and EVENT_COLUMNS."""
+    """Events about partitions, with the partition: PARTITION_KEY and EVENT_COLUMNS."""
     events, topic = topic_named(events, facts)
     keys = [topic.alias("key_topic"), F.col("partition").alias("key_partition")]
     return events.select("cluster", *keys, *EVENT_COLUMNS).filter("key_topic IS NOT NULL AND key_partition IS NOT NULL")
@@ -482,6 +482,17 @@ def _keyed(events: DataFrame, facts: Mapping[str, ClusterFacts]) -> DataFrame:
 
 def _keys(keyed: DataFrame) -> DataFrame:
     return keyed.select("cluster", F.col("key_topic").alias("topic"), F.col("key_partition").alias("partition")).distinct()
+
+
+def _states_about(store: Store, keyed: DataFrame, changed: Mapping[str, Affected], removed: DataFrame | None) -> DataFrame:
+    """Rows of `partition_states`: of many those of some topics, where none but these may be touched."""
+    if not store.has_few("partition_states", changed) and not any(what.brokers for what in changed.values()):
+        named = [_keys(keyed), *([] if removed is None else [removed])]
+        topics = where_few(reduce(DataFrame.unionByName, named).select("topic").distinct())
+        if topics is not None:
+            wanted = {*topics["topic"].to_pylist(), *(topic for what in changed.values() for topic in what.topics)}
+            return store.rows_about("partition_states", changed, "topic", wanted)
+    return store.rows_of("partition_states", changed)
 
 
 def _touched_states(
@@ -493,9 +504,9 @@ def _touched_states(
     event that it knows is not there any more.
     """
     spark = store.spark
-    states = store.rows_of("partition_states", changed)
+    states = _states_about(store, keyed, changed, removed)
     touched = F.col("is_new")
-    states = states.join(F.broadcast(_keys(keyed).withColumn("is_new", F.lit(True))), list(KEY), "left")
+    states = states.join(F.broadcast(_keys(keyed).withColumn("is_new", F.lit(True))), list(PARTITION_KEY), "left")
     topics = [(name, topic) for name, what in changed.items() for topic in what.topics]
     if topics:
         frame = spark.createDataFrame(pa.table(list(zip(*topics, strict=True)), names=["cluster", "topic"]))
@@ -507,7 +518,7 @@ def _touched_states(
             touched |= (F.col("cluster") == name) & F.arrays_overlap("brokers", brokers)
     unfit = F.expr(" OR ".join(f"cluster = {quoted(n)} AND events_version > {night.since[n].events_version}" for n in changed))
     if removed is not None:
-        states = states.join(F.broadcast(removed.withColumn("is_removed", F.lit(True))), list(KEY), "left")
+        states = states.join(F.broadcast(removed.withColumn("is_removed", F.lit(True))), list(PARTITION_KEY), "left")
         touched |= F.col("is_removed")
         unfit |= F.coalesce("is_removed", F.lit(False))
     return states.filter(F.coalesce(touched, F.lit(False))).select(
@@ -550,7 +561,7 @@ def _through(
 
 @dataclass(frozen=True)
 class FoldedRows:
-    """rows: `folding.OUTPUT` of all partitions that were folded. refolded: KEY of those that were so from their beginning on; None: none."""
+    """rows: `folding.OUTPUT` of all partitions that were folded. refolded: PARTITION_KEY of those that were so from their beginning on; None: none."""
 
     rows: DataFrame
     refolded: DataFrame | None
@@ -584,17 +595,17 @@ def _fold(
         same = F.expr("e.cluster = s.cluster AND e.key_topic = s.topic AND e.key_partition = s.partition")
         mine = history.join(F.broadcast(stale.alias("s")), same, "left_semi")
         again = _through(mine, None, facts, at_once)
-        rows = rows.join(F.broadcast(stale), list(KEY), "left_anti").unionByName(again)
+        rows = rows.join(F.broadcast(stale), list(PARTITION_KEY), "left_anti").unionByName(again)
     return FoldedRows(rows, refolded)
 
 
 def _stale(rows: DataFrame) -> DataFrame:
-    return rows.filter("is_stale").select(*KEY).distinct()
+    return rows.filter("is_stale").select(*PARTITION_KEY).distinct()
 
 
 def _write(store: Store, folded: FoldedRows, version: int, continued: Sequence[str], anew: Sequence[str]) -> DataFrame:
-    """Replaces what was folded. version: of `events`. continued, anew: the clusters. out: KEY of what was folded."""
-    touched = folded.rows.filter("partition_states IS NOT NULL").select(*KEY).distinct()
+    """Replaces what was folded. version: of `events`. continued, anew: the clusters. out: PARTITION_KEY of what was folded."""
+    touched = folded.rows.filter("partition_states IS NOT NULL").select(*PARTITION_KEY).distinct()
     if folded.refolded is not None:
         touched = touched.unionByName(folded.refolded).distinct()
     touched = computed_once(touched)
@@ -602,26 +613,15 @@ def _write(store: Store, folded: FoldedRows, version: int, continued: Sequence[s
     def new(table: str) -> DataFrame:
         return folded.rows.filter(f"{table} IS NOT NULL").select(*folding.PARTITION, f"{table}.*")
 
-    def kept(table: str, condition: str) -> DataFrame:
-        rows = store.rows_of(table, continued).filter(condition)
-        return rows.join(F.broadcast(touched), list(KEY), "left_anti").select(*schemas.columns(table))
-
     def states() -> None:
         made = [F.lit(CODE_VERSION).alias("code_version"), F.lit(version).cast("bigint").alias("events_version")]
-        rows = new("partition_states").select("*", *made)
-        if continued:
-            rows = rows.unionByName(kept("partition_states", "true"))
-        store.replace("partition_states", [*continued, *anew], rows)
+        store.replace_partitions("partition_states", continued, anew, touched, new("partition_states").select("*", *made))
 
     def intervals(table: str) -> None:
         rows = new(table)
-        if not continued:
-            store.replace(table, anew, rows)
-            return
-        if folded.refolded is not None:
+        if continued and folded.refolded is not None:
             rows = _less_what_stands(store, table, rows, folded.refolded, continued)
-        replaced = f"{UNSETTLED} OR {in_clusters(anew)}" if anew else UNSETTLED
-        store.replace_where(table, [*continued, *anew], replaced, rows.unionByName(kept(table, UNSETTLED)))
+        store.replace_partitions(table, continued, anew, touched, rows)
 
     states()
     run_concurrently(*(partial(intervals, table) for table in TIMELINES))
@@ -630,22 +630,22 @@ def _write(store: Store, folded: FoldedRows, version: int, continued: Sequence[s
 
 def _less_what_stands(store: Store, table: str, rows: DataFrame, refolded: DataFrame, continued: Sequence[str]) -> DataFrame:
     """New rows less those of partitions folded from their beginning whose settled rows stand as they are; of the others these are removed."""
-    of_them = partial(DataFrame.join, other=F.broadcast(refolded), on=list(KEY), how="left_semi")
+    of_them = partial(DataFrame.join, other=F.broadcast(refolded), on=list(PARTITION_KEY), how="left_semi")
     old, new = (
         of_them(some.filter("settled")).select(*schemas.columns(table)) for some in (store.rows_of(table, continued), rows)
     )
-    other = differing(old, new, KEY)
+    other = differing(old, new, PARTITION_KEY)
     if not other.isEmpty():
         store.delete_matching(table, f"t.{in_clusters(continued)} AND t.settled", other)
-    same = refolded.join(F.broadcast(other), list(KEY), "left_anti").withColumn("settled", F.lit(True))
-    return rows.join(F.broadcast(same), [*KEY, "settled"], "left_anti")
+    same = refolded.join(F.broadcast(other), list(PARTITION_KEY), "left_anti").withColumn("settled", F.lit(True))
+    return rows.join(F.broadcast(same), [*PARTITION_KEY, "settled"], "left_anti")
 
 
 def _write_cluster_tables(store: Store, facts: Mapping[str, ClusterFacts]) -> None:
     """Tables that are told from the facts, or from few rows of all partitions: written where they differ."""
     breaks: dict[str, list[tuple[PartitionKey, Break]]] = {}
-    held = store.rows_of("partition_states", facts).filter("breaks IS NOT NULL").select(*folding.PARTITION, "breaks")
-    for cluster, *key, text in held.collect():
+    held = store.rows_that_have("partition_states", facts, "breaks", [*folding.PARTITION, "breaks"])
+    for cluster, *key, text in folding.rows_of(held.to_batches()):
         breaks.setdefault(cluster, []).extend((PartitionKey(*key), Break.of(one)) for one in json.loads(text))
     terms = [(name, *row) for name, one in facts.items() for row in controllers(one)]
     found = [(name, *row) for name, one in facts.items() for row in discontinuities(breaks.get(name, []), one)]
@@ -663,18 +663,20 @@ def _write_cluster_tables(store: Store, facts: Mapping[str, ClusterFacts]) -> No
 def _assigned_brokers(store: Store, facts: Mapping[str, ClusterFacts]) -> dict[tuple[str, int], dict[int, int | None]]:
     """Cluster and incarnation -> the brokers that hold replicas, and since when (microseconds) where that matters."""
     found: dict[tuple[str, int], dict[int, int | None]] = {}
-    held = store.rows_of("partition_states", facts).select("cluster", "incarnation", F.explode("brokers").alias("broker"))
-    for cluster, number, broker in held.distinct().collect():
-        found.setdefault((cluster, number), {})[broker] = None
+    for batch in store.rows_that_have("partition_states", facts, "brokers", ["cluster", "incarnation", "brokers"]).to_batches():
+        of_row = batch.select(["cluster", "incarnation"]).take(pc.list_parent_indices(batch["brokers"]))
+        each = pa.Table.from_batches([of_row]).append_column("broker", pc.list_flatten(batch["brokers"]))
+        for cluster, number, broker in folding.rows_of(each.group_by(each.column_names).aggregate([]).to_batches()):
+            found.setdefault((cluster, number), {})[broker] = None
     asked = [
         (*key, broker) for key, brokers in found.items() if key[0] in facts for broker in facts[key[0]].left_out(key[1], brokers)
     ]
     if asked:
         names = ["cluster", "incarnation", "replica"]
         frame = store.spark.createDataFrame(pa.table(list(zip(*asked, strict=True)), names=names))
-        rows = store.rows_of("replica_timeline", facts).join(F.broadcast(frame), names)
+        rows = store.rows_about("replica_timeline", facts, "replica", {broker for *_, broker in asked})
         first = F.unix_micros(F.min("valid_from")).alias("since")
-        for cluster, number, broker, since in rows.groupBy(*names).agg(first).collect():
+        for cluster, number, broker, since in rows.join(F.broadcast(frame), names).groupBy(*names).agg(first).collect():
             found[cluster, number][broker] = since
     return found
 

@@ -5,12 +5,14 @@ tables of a few rows each that is most of what a small night costs (tests/benchm
 """
 
 import json
+import operator
 import os
 import re
 import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,8 @@ WRITTEN = {"appendOnly", "invariants", "changeDataFeed"}
 # a property of tables, and the number of files from which on they are made one, as Spark does it
 AUTO_COMPACT = "delta.autoOptimize.autoCompact"
 COMPACTED_FROM = 50
+# rows that Spark reads as a whole: it shares out a file of several such groups
+ROW_GROUP = 20_000
 # what a change data feed adds to the columns of its table
 CHANGE_FEED = pa.schema(
     [("_change_type", pa.string()), ("_commit_version", pa.int64()), ("_commit_timestamp", pa.timestamp("us", "UTC"))]
@@ -41,6 +45,8 @@ PLAIN = re.compile(r"[A-Za-z0-9._/ +=@,~-]+")
 # with which deltalake says that it cannot do something: a feature, a file system without hard links
 LEFT_TO_SPARK = (DeltaError, OSError, pa.ArrowException)
 Filters = Sequence[tuple[str, str, Any]]
+# values of the columns that a table is partitioned by, and what holds for the rows with them, a `pyarrow.compute.Expression`
+Staying = Sequence[tuple[Mapping[str, Any], Any]]
 
 
 @dataclass(frozen=True)
@@ -115,16 +121,16 @@ class SmallTables:
                 return Read(found.to_table(filter=mine), is_whole=False)
         return None
 
-    def rows_with(self, table: str, column: str, values: pa.Array, columns: Sequence[str], where: Any) -> pa.Table | None:
-        """The rows that have one of some values in a column; None where deltalake does not read it, or there is too much to look through.
-
-        where: what holds for them at any rate, a `pyarrow.compute.Expression`, so that files are skipped.
+    def rows_where(self, table: str, columns: Sequence[str], where: Any, most: int = MOST_SCANNED) -> pa.Table | None:
+        """Columns of the rows for which something holds, a `pyarrow.compute.Expression`; None where deltalake does not read it, there is too much
+        to look through, or there are more than `most` of them.
         """
         with _left_to_spark():
             if (opened := self._opened(table)) is not None:
-                found, wanted = opened.to_pyarrow_dataset(), pc.field(column).isin(values)
-                if found.count_rows() <= MOST_SCANNED:
-                    return found.to_table(columns=list(columns), filter=wanted & where)
+                every = opened.to_pyarrow_dataset()
+                if every.count_rows() <= MOST_SCANNED:
+                    found = every.head(most + 1, columns=list(columns), filter=where)
+                    return found if found.num_rows <= most else None
         return None
 
     def changes(self, table: str, after: int) -> tuple[pa.Table, int] | None:
@@ -145,18 +151,30 @@ class SmallTables:
         """Adds rows, columns by name; whether they are there now."""
         return self._write(table, "append", rows, ())
 
-    def overwrite(self, table: str, rows: pa.Table, of: Filters = ()) -> bool:
-        """Puts rows, columns by name, in the place of all others, or of those in partitions of which something holds; whether they are there now."""
-        return self._write(table, "overwrite", rows, of)
+    def overwrite(self, table: str, rows: pa.Table, of: Filters = (), staying: Staying = ()) -> bool:
+        """Puts rows, columns by name, in the place of all others, or of those in partitions of which something holds; whether they are there now.
 
-    def _write(self, table: str, mode: str, rows: pa.Table, of: Filters) -> bool:
+        staying: those of them that stay, many perhaps.
+        """
+        return self._write(table, "overwrite", rows, of, staying)
+
+    def _write(self, table: str, mode: str, rows: pa.Table, of: Filters, staying: Staying = ()) -> bool:
         opened = self._opened(table)
         if opened is None or not _is_written(opened):
             return False
         version, by = opened.version(), opened.metadata().partition_columns
         with _left_to_spark():
             rows = aligned(rows, pa.schema(opened.schema().to_arrow()))
-            files = [self._file(table, part, values) for values, part in _parts(rows, by)]
+            files = [
+                self._file(table, part.schema, part.combine_chunks().to_batches(ROW_GROUP), values)
+                for values, part in _parts(rows, by)
+            ]
+            for values, which in staying:
+                found = opened.to_pyarrow_dataset()
+                schema = pa.schema([one for one in found.schema if one.name not in values])
+                mine = reduce(operator.and_, (pc.field(name) == value for name, value in values.items()), which)
+                stay = found.scanner(columns=schema.names, filter=mine, batch_size=ROW_GROUP)
+                files.append(self._file(table, schema, stay.to_batches(), values))
             opened.create_write_transaction(files, mode, opened.schema(), by, list(of) or None)
         # what deltalake does after a commit can fail, too
         if self.version(table) == version:
@@ -166,14 +184,17 @@ class SmallTables:
                 opened.optimize.compact()
         return True
 
-    def _file(self, table: str, rows: pa.Table, values: Mapping[str, Any]) -> AddAction:
+    def _file(self, table: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch], values: Mapping[str, Any]) -> AddAction:
         """A file of the table. No value of a partition column is a part of its name."""
-        name = f"{uuid.uuid4().hex}.snappy.parquet"
+        name, count = f"{uuid.uuid4().hex}.snappy.parquet", 0
         path = self.folder / table / name
-        pq.write_table(rows, path, use_dictionary=[column for column in rows.column_names if column not in NO_DICTIONARY])
+        with pq.ParquetWriter(path, schema, use_dictionary=[one for one in schema.names if one not in NO_DICTIONARY]) as file:
+            for batch in batches:
+                file.write_batch(batch)
+                count += batch.num_rows
         told = os.stat(path)
         said = {column: str(value).lower() if isinstance(value, bool) else value for column, value in values.items()}
-        return AddAction(name, told.st_size, said, told.st_mtime_ns // 10**6, True, json.dumps({"numRecords": rows.num_rows}))
+        return AddAction(name, told.st_size, said, told.st_mtime_ns // 10**6, True, json.dumps({"numRecords": count}))
 
 
 def _is_written(table: DeltaTable) -> bool:

@@ -1,5 +1,6 @@
 """The Delta tables: created from `schemas/tables`, compared with it, written and read."""
 
+import operator
 import re
 import threading
 from collections import Counter, defaultdict
@@ -7,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cache
+from functools import cache, cached_property, reduce
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,10 @@ LANDED = ("events", "passed_over")
 EVENT = ("record_id", "item")
 # what holds for rows that the next night replaces, of tables that are partitioned by it
 UNSETTLED = "settled = false"
+# columns that tell a partition, whatever its incarnation
+PARTITION_KEY = ("cluster", "topic", "partition")
+# rows that are read from a table of many, or written into it, without Spark
+MOST_WITHOUT_SPARK = 100_000
 # column of `Changes`: the version of the table that a row came or went with
 VERSION = "_commit_version"
 
@@ -88,6 +93,19 @@ def of_logs(events: DataFrame) -> DataFrame:
     return events.filter(~F.col("event_type").eqNullSafe(CHECKPOINT))
 
 
+def _by_name(table: str, rows: DataFrame) -> DataFrame:
+    """The columns of a table; those that the rows have not are null."""
+    kinds, there = schemas.columns(table), set(rows.columns)
+    return rows.select(*((F.col(name) if name in there else F.lit(None)).cast(kind).alias(name) for name, kind in kinds.items()))
+
+
+def _has(rows: pa.Table, keys: pa.Table) -> pa.Array:
+    """Whether rows are of some partitions, one by one. keys: PARTITION_KEY."""
+    some, wanted = (zip(*(one[name].to_pylist() for name in PARTITION_KEY), strict=True) for one in (rows, keys))
+    among = set(wanted)
+    return pa.array([key in among for key in some], pa.bool_())
+
+
 def _are_same(some: pa.Table, others: pa.Table) -> bool:
     """Whether rows are the same, in any order."""
     return some.num_rows == others.num_rows and Counter(map(repr, some.to_pylist())) == Counter(map(repr, others.to_pylist()))
@@ -100,13 +118,22 @@ def _of(rows: pa.Table, clusters: frozenset[str]) -> pa.ChunkedArray:
 
 @dataclass(frozen=True)
 class Held:
-    """All rows of some clusters (None: of all). few: the same, where they stand in the plan."""
+    """All rows of some clusters (None: of all). few: they are known; of many it is known how to read them."""
 
+    spark: SparkSession
     clusters: frozenset[str] | None
-    rows: DataFrame
     few: pa.Table | None
+    read: Callable[[], DataFrame] | None = None
     # of some clusters: what many ask for is put into a plan once
     parts: dict[frozenset[str], DataFrame] = field(default_factory=dict)
+
+    @cached_property
+    def rows(self) -> DataFrame:
+        """The same; few in a plan."""
+        if self.few is not None:
+            return framed(self.spark, self.few)
+        assert self.read is not None
+        return self.read()
 
     @property
     def is_small_table(self) -> bool:
@@ -126,7 +153,7 @@ class Held:
         if clusters not in self.parts:
             found = self.few.filter(_of(self.few, clusters))
             is_all = found.num_rows == self.few.num_rows
-            self.parts[clusters] = self.rows if is_all else framed(self.rows.sparkSession, found)
+            self.parts[clusters] = self.rows if is_all else framed(self.spark, found)
         return self.parts[clusters]
 
 
@@ -296,14 +323,17 @@ class Store:
             # of events, which hold texts of any length, all are few or none
             found = self._small.rows(table, () if table in LANDED else names)
             if found is not None and found.rows is not None:
-                return Held(None if found.is_whole else names, framed(self.spark, found.rows), found.rows)
+                return Held(self.spark, None if found.is_whole else names, found.rows)
             if found is not None:
                 self._many.add(table)
-        rows = self.table(table).filter(in_clusters(names))
-        if table in self._many or table in LANDED or (few := where_few(rows)) is None:
+
+        def rows() -> DataFrame:
+            return self.table(table).filter(in_clusters(names))
+
+        if table in self._many or table in LANDED or (few := where_few(rows())) is None:
             self._many.add(table)
-            return Held(names, rows, None)
-        return Held(names, framed(self.spark, few), few)
+            return Held(self.spark, names, None, rows)
+        return Held(self.spark, names, few)
 
     def rows_with(
         self,
@@ -321,11 +351,11 @@ class Store:
         """
         names, wanted = sorted(clusters), pa.array(list(values))
         if self._small is not None:
-            where = pc.field("cluster").isin(names)
+            where = pc.field("cluster").isin(names) & pc.field(column).isin(wanted)
             if span is not None:
                 time, first, final = pc.field(span[0]), *span[1:]
                 where &= time.is_null() if first is None else time.is_null() | ((time >= first) & (time <= final))
-            found = self._small.rows_with(table, column, wanted, columns, where)
+            found = self._small.rows_where(table, columns, where)
             if found is not None:
                 return found
         rows = self.rows_of(table, names)
@@ -333,6 +363,29 @@ class Store:
             rows = rows.filter(F.col(span[0]).isNull() | F.col(span[0]).between(*span[1:]))
         some = framed(self.spark, pa.table({column: wanted}))
         return rows.join(F.broadcast(some.distinct()), column, "left_semi").select(*columns).toArrow()
+
+    def rows_about(self, table: str, clusters: Iterable[str], column: str, values: Collection[Any]) -> DataFrame:
+        """The rows of some clusters: of many at least those that have one of some values in a column."""
+        names = sorted(clusters)
+        if self._small is not None and not self.has_few(table, names):
+            where = pc.field("cluster").isin(names) & pc.field(column).isin(pa.array(list(values)))
+            if (found := self._small.rows_where(table, list(schemas.columns(table)), where, MOST_WITHOUT_SPARK)) is not None:
+                return framed(self.spark, found)
+        return self.rows_of(table, names)
+
+    def rows_that_have(self, table: str, clusters: Iterable[str], column: str, columns: Sequence[str]) -> pa.Table:
+        """Columns of the rows of some clusters in which one is not null."""
+        names = sorted(clusters)
+        if self._small is not None:
+            where = pc.field("cluster").isin(names) & pc.field(column).is_valid()
+            if (found := self._small.rows_where(table, columns, where)) is not None:
+                return found
+        return self.rows_of(table, names).filter(F.col(column).isNotNull()).select(*columns).toArrow()
+
+    def has_few(self, table: str, clusters: Iterable[str]) -> bool:
+        """Whether the rows of some clusters, or of more, are known to be few."""
+        names = frozenset(clusters)
+        return table in self._created or self._hold(table, names).few is not None
 
     def has_none(self, table: str) -> bool:
         """Whether the table is known to hold no row."""
@@ -359,22 +412,20 @@ class Store:
 
         The condition need not hold for the new ones. Columns by name, those that they have not are null.
         """
-        names, kinds = frozenset(clusters), schemas.columns(table)
+        names = frozenset(clusters)
         is_new = table in self._created
         before = None if is_new and self._small is None else self._hold(table, names)
         few: Any
         if isinstance(rows, DataFrame):
-            columns = (F.col(name) if name in rows.columns else F.lit(None) for name in kinds)
-            new = rows.select(
-                *(column.cast(kind).alias(name) for column, (name, kind) in zip(columns, kinds.items(), strict=True))
-            )
+            new = _by_name(table, rows)
             few = None if table in self._many else where_few(new)
         else:
             few = aligned(rows, _arrow_schema(table))
         where = f"{in_clusters(names)} AND ({condition})"
-        is_small = before is not None and before.is_small_table and few is not None and few.num_rows <= MOST_IN_PLAN
-        if is_small and self._is_replaced_small(table, before, names, condition, few):
-            return
+        if before is not None and before.is_small_table and few is not None and few.num_rows <= MOST_IN_PLAN:
+            replaced = pc.and_(_of(before.few, names), self._met(before, condition))
+            if self._is_replaced_small(table, before, names, replaced, few, keeps_settled=condition == UNSETTLED):
+                return
         if few is not None:
             new = framed(self.spark, few)
         if before is None or is_new:
@@ -389,21 +440,73 @@ class Store:
         if few is None:
             self._many.add(table)
         elif before is None or is_new or condition == "true":
-            self._held[table] = Held(names, new, few)
+            self._held[table] = Held(self.spark, names, few)
         elif before.few is not None:
             stay = before.rows.filter(f"NOT coalesce({where}, false)").unionByName(new)
             if (left := where_few(stay)) is not None:
-                self._held[table] = Held(before.clusters, framed(self.spark, left), left)
+                self._held[table] = Held(self.spark, before.clusters, left)
 
-    def _is_replaced_small(self, table: str, held: Any, names: frozenset[str], condition: str, rows: pa.Table) -> bool:
-        """The same for a small table; whether it is as it should be now. held: `Held`, all of its rows."""
+    def replace_partitions(
+        self, table: str, clusters: Collection[str], anew: Collection[str], partitions: DataFrame, rows: DataFrame
+    ) -> None:
+        """Puts rows in the place of those of some partitions that are not settled, and of all of clusters that are told anew, in one commit.
+
+        clusters: all others. partitions: PARTITION_KEY of some of theirs. Columns by name, those that they have not are null.
+        """
+        if not clusters:
+            self.replace(table, anew, rows)
+            return
+        new = _by_name(table, rows)
+        if self._are_partitions_replaced(table, frozenset(clusters), frozenset(anew), partitions, new):
+            return
+        condition = UNSETTLED if "settled" in new.columns else "true"
+        kept = self.rows_of(table, clusters).filter(condition).join(F.broadcast(partitions), list(PARTITION_KEY), "left_anti")
+        replaced = f"{condition} OR {in_clusters(anew)}" if anew else condition
+        self.replace_where(table, [*clusters, *anew], replaced, new.unionByName(kept))
+
+    def _are_partitions_replaced(
+        self, table: str, clusters: frozenset[str], anew: frozenset[str], partitions: DataFrame, rows: DataFrame
+    ) -> bool:
+        """The same without Spark, where these rows are few, however many others there are. Whether the table is as it should be now."""
+        if self._small is None or (keys := where_few(partitions, MOST_WITHOUT_SPARK)) is None:
+            return False
+        if (some := where_few(rows, MOST_WITHOUT_SPARK)) is None:
+            return False
+        new, may_settle = aligned(some, _arrow_schema(table)), "settled" in rows.columns
+        held = None if table in self._many else self._hold(table, clusters | anew)
+        if held is not None and held.few is not None and held.is_small_table and new.num_rows <= MOST_IN_PLAN:
+            replaced = pc.and_(_of(held.few, clusters), _has(held.few, keys))
+            if may_settle:
+                replaced = pc.and_(replaced, pc.invert(held.few["settled"]))
+            replaced = pc.or_(replaced, _of(held.few, anew))
+            return self._is_replaced_small(table, held, clusters | anew, replaced, new, keeps_settled=may_settle and not anew)
+        if anew:
+            return False
+        # topic by topic: most are passed on as they are
+        topics, values = keys["topic"].unique(), {"settled": False} if may_settle else {}
+        where = reduce(
+            operator.and_, (pc.field(name) == value for name, value in values.items()), pc.field("cluster").isin(sorted(clusters))
+        )
+        touched = self._small.rows_where(table, new.column_names, pc.field("topic").isin(topics) & where)
+        if touched is None:
+            return False
+        rewritten = pa.concat_tables([aligned(touched.filter(pc.invert(_has(touched, keys))), new.schema), new])
+        of = [("cluster", "in", sorted(clusters)), *((name, "=", str(value).lower()) for name, value in values.items())]
+        staying = [({"cluster": name, **values}, ~pc.field("topic").isin(topics)) for name in sorted(clusters)]
+        if not self._small.overwrite(table, rewritten, of, staying):
+            return False
+        self._is_written(table)
+        return True
+
+    def _is_replaced_small(
+        self, table: str, held: Any, names: frozenset[str], replaced: Any, rows: pa.Table, *, keeps_settled: bool
+    ) -> bool:
+        """Puts rows in the place of some of a small table; whether it is as it should be now.
+
+        held: `Held`, all of its rows. replaced: which of them go, all of names. keeps_settled: none of them is settled.
+        """
         assert self._small is not None
-        new, before = aligned(rows, held.few.schema), held.few
-        replaced = _of(before, names)
-        if condition != "true":
-            judged = held.rows.withColumn("is_met", F.expr(f"coalesce({condition}, false)")).toArrow()
-            before = aligned(judged, held.few.schema)
-            replaced = pc.and_(_of(before, names), judged["is_met"])
+        before, new = held.few, aligned(rows, held.few.schema)
         if _are_same(new, before.filter(replaced)):
             return True
         stay = before.filter(pc.invert(replaced))
@@ -412,15 +515,24 @@ class Store:
         if schemas.partition_columns(table):
             of.append(("cluster", "in", sorted(names)))
             again = stay.filter(_of(stay, names))
-            if condition == UNSETTLED:
+            if keeps_settled:
                 of.append(("settled", "=", "false"))
-                again = again.slice(0, 0)
+                again = again.filter(pc.invert(again["settled"]))
         if not self._small.overwrite(table, pa.concat_tables([again, new]), of):
             return False
         self._is_written(table)
-        left = pa.concat_tables([stay, new])
-        self._held[table] = Held(None, framed(self.spark, left), left)
+        self._held[table] = Held(self.spark, None, pa.concat_tables([stay, new]))
         return True
+
+    def _met(self, held: Held, condition: str) -> Any:
+        """Of which rows that are held a SQL condition holds, one by one."""
+        assert held.few is not None
+        if condition == "true":
+            return pa.array([True] * held.few.num_rows, pa.bool_())
+        if condition == UNSETTLED:
+            return pc.invert(held.few["settled"])
+        # of rows in a plan Spark keeps the order
+        return held.rows.select(F.expr(f"coalesce({condition}, false)").alias("is_met")).toArrow()["is_met"]
 
     def _is_written(self, table: str) -> None:
         # whoever was reading it meanwhile may have read what was there before

@@ -18,7 +18,7 @@ import schemas
 from jobs.errors import UsageError
 from jobs.frames import MOST_IN_PLAN, computed_once, of_rows, read_often
 from jobs.location import local_folder, root_of, sole_writer
-from jobs.store import Store, run_concurrently
+from jobs.store import MOST_WITHOUT_SPARK, PARTITION_KEY, Store, run_concurrently
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,11 +31,12 @@ COUNTED = "'c' AS cluster, 'kafka.log' AS logger"
 
 @pytest.fixture(params=["in a folder", "elsewhere"])
 def any_tables(request: Any, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """Three empty tables, which are read and written by deltalake and Spark, or by Spark alone."""
+    """Some empty tables, which are read and written by deltalake and Spark, or by Spark alone."""
     if request.param == "elsewhere":
         monkeypatch.setattr("jobs.store.local_folder", lambda _: None)
     store = Store(spark, tmp_path / "tables")
-    some = [one for one in schemas.statements("tables") if one.name in ("events", "partition_timeline", "cluster_facts")]
+    names = ("events", "partition_timeline", "partition_states", "cluster_facts")
+    some = [one for one in schemas.statements("tables") if one.name in names]
     with monkeypatch.context() as patched:
         patched.setattr("jobs.store.schemas.statements", lambda _: some)
         store.open()
@@ -46,6 +47,13 @@ def events(spark: Any, *record_ids: str) -> DataFrame:
     """Rows of `events`."""
     rows = " UNION ALL ".join(f"SELECT 'c' AS cluster, '{one}' AS record_id, {EVENT}" for one in record_ids)
     return spark.sql(rows)
+
+
+def engines_of(tables: Store, table: str) -> list[str]:
+    """Who wrote each commit."""
+    logs = sorted(Path(tables.path(table), "_delta_log").glob("*.json"))
+    told = [json.loads(line) for log in logs for line in log.read_text().splitlines()]
+    return ["Spark" if "Spark" in one["commitInfo"]["engineInfo"] else "deltalake" for one in told if "commitInfo" in one]
 
 
 def ids(rows: DataFrame | None) -> list[str]:
@@ -247,6 +255,103 @@ def test_a_small_table_is_written_in_the_place_of_what_a_condition_holds_for(spa
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize("most_in_plan", [MOST_IN_PLAN, 2])
+def test_rows_of_some_partitions_are_replaced_and_no_others(spark, any_tables, monkeypatch, most_in_plan):
+    monkeypatch.setattr("jobs.store.MOST_IN_PLAN", most_in_plan)
+    # it does not know yet what is there
+    tables = Store(spark, any_tables.root)
+    columns = "cluster STRING, incarnation INT, topic STRING, partition INT, step INT, inferred BOOLEAN, settled BOOLEAN"
+
+    def intervals(*some: str) -> DataFrame:
+        """cluster, topic, partition and step of rows, settled but for those with a mark"""
+        told = []
+        for one in some:
+            cluster, topic, partition, step = one.rstrip("*").split()
+            key = {"cluster": cluster, "incarnation": 1, "topic": topic, "partition": int(partition)}
+            told.append({**key, "step": int(step), "inferred": False, "settled": not one.endswith("*")})
+        return of_rows(spark, told, columns)
+
+    def keys(*some: str) -> DataFrame:
+        told = (dict(zip(PARTITION_KEY, one.split(), strict=True)) for one in some)
+        rows = [{**key, "partition": int(key["partition"])} for key in told]
+        return of_rows(spark, rows, "cluster STRING, topic STRING, partition INT")
+
+    def stand() -> list[str]:
+        names = [*PARTITION_KEY, "step"]
+        rows = [row.asDict() for row in Store(spark, tables.root).table("partition_timeline").collect()]
+        assert sorted(map(repr, tables.rows_of("partition_timeline", ["c", "d"]).collect())) == sorted(
+            map(repr, tables.table("partition_timeline").collect())
+        )
+        return sorted(" ".join(str(row[name]) for name in names) + ("" if row["settled"] else "*") for row in rows)
+
+    def files() -> set[str]:
+        return {file.name for file in Path(tables.path("partition_timeline")).rglob("*.parquet")}
+
+    tables.append(
+        "partition_timeline", intervals("c t 0 1", "c t 0 2*", "c t 1 1", "c t 1 2*", "c u 1 1*", "d t 0 1", "d t 0 2*")
+    )
+    then, before = tables.version("partition_timeline"), files()
+    replace = partial(tables.replace_partitions, "partition_timeline")
+    replace(["c"], [], keys("c t 0", "c v 0"), intervals("c t 0 2", "c t 0 3*", "c v 0 1*"))
+    assert stand() == ["c t 0 1", "c t 0 2", "c t 0 3*", "c t 1 1", "c t 1 2*", "c u 1 1*", "c v 0 1*", "d t 0 1", "d t 0 2*"]
+    assert tables.version("partition_timeline") == then + 1
+    # what was settled was not written again
+    assert before <= files()
+    assert engines_of(tables, "partition_timeline")[-1] == ("Spark" if tables._small is None else "deltalake")
+    # rows may go, and no other cluster's do
+    replace(["c"], [], keys("c v 0", "d t 0"), intervals())
+    assert stand() == ["c t 0 1", "c t 0 2", "c t 0 3*", "c t 1 1", "c t 1 2*", "c u 1 1*", "d t 0 1", "d t 0 2*"]
+    replace(["c", "d"], [], keys("c u 1", "d t 0"), intervals("c u 1 1", "d t 0 2*"))
+    assert stand() == ["c t 0 1", "c t 0 2", "c t 0 3*", "c t 1 1", "c t 1 2*", "c u 1 1", "d t 0 1", "d t 0 2*"]
+    # of a cluster that is told anew nothing stays
+    replace(["c"], ["d"], keys("c t 1"), intervals("c t 1 2", "d w 0 1*"))
+    assert stand() == ["c t 0 1", "c t 0 2", "c t 0 3*", "c t 1 1", "c t 1 2", "c u 1 1", "d w 0 1*"]
+    replace([], ["d"], keys(), intervals("d x 0 1"))
+    assert stand() == ["c t 0 1", "c t 0 2", "c t 0 3*", "c t 1 1", "c t 1 2", "c u 1 1", "d x 0 1"]
+
+    # where nothing is settled all rows of a partition go
+    def states(*some: tuple[str, int, str]) -> DataFrame:
+        values = ", ".join(f"('c', 1, '{t}', {p}, '{state}', array(1), '1', 1L)" for t, p, state in some)
+        names = "cluster, incarnation, topic, partition, state, brokers, code_version, events_version"
+        return spark.sql(f"SELECT * FROM VALUES {values} AS t({names})")
+
+    tables.append("partition_states", states(("t", 0, "a"), ("t", 1, "b"), ("u", 0, "c")))
+    tables.replace_partitions("partition_states", ["c"], [], keys("c t 1"), states(("t", 1, "d")))
+    told = tables.table("partition_states").collect()
+    assert sorted((row.topic, row.partition, row.state) for row in told) == [("t", 0, "a"), ("t", 1, "d"), ("u", 0, "c")]
+    found = tables.rows_that_have("partition_states", ["c"], "brokers", ["topic", "partition", "brokers"]).to_pylist()
+    assert sorted((row["topic"], row["partition"], row["brokers"]) for row in found) == [
+        ("t", 0, [1]),
+        ("t", 1, [1]),
+        ("u", 0, [1]),
+    ]
+    assert tables.rows_that_have("partition_states", ["c"], "breaks", ["topic"]).num_rows == 0
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("most_in_plan", [MOST_IN_PLAN, 1])
+@pytest.mark.parametrize("most_without_spark", [MOST_WITHOUT_SPARK, 1])
+def test_of_many_rows_those_that_are_asked_for_are_read(spark, any_tables, monkeypatch, most_in_plan, most_without_spark):
+    monkeypatch.setattr("jobs.store.MOST_IN_PLAN", most_in_plan)
+    monkeypatch.setattr("jobs.store.MOST_WITHOUT_SPARK", most_without_spark)
+    told = [f"SELECT '{cluster}' AS cluster, '{n}' AS record_id, {EVENT}" for cluster in "cd" for n in (1, 2, 3)]
+    any_tables.append("events", spark.sql(" UNION ALL ".join(told)))
+    tables = Store(spark, any_tables.root)
+
+    def about(*values: str) -> list[str]:
+        found = tables.rows_about("events", ["c"], "record_id", set(values))
+        assert found.columns == tables.rows_of("events", ["c"]).columns
+        assert {row.cluster for row in found.collect()} <= {"c"}
+        return ids(found)
+
+    # of few all are read, and where more than some are wanted
+    is_many = tables._small is not None and most_in_plan == 1
+    assert about("2", "5") == (["2"] if is_many else ["1", "2", "3"])
+    assert about("1", "2") == (["1", "2"] if is_many and most_without_spark > 1 else ["1", "2", "3"])
+    assert about("5") == ([] if is_many else ["1", "2", "3"])
+
+
+@pytest.mark.spark
 def test_rows_that_have_grown_many_are_left_to_spark(spark, tmp_path, monkeypatch):
     monkeypatch.setattr("jobs.store.MOST_IN_PLAN", 3)
     tables = Store(spark, tmp_path / "tables")
@@ -287,11 +392,7 @@ def test_what_deltalake_cannot_do_is_left_to_spark(spark, tmp_path, monkeypatch)
         ]
     )
 
-    def engines() -> list[str]:
-        logs = sorted(Path(tables.path("cluster_facts"), "_delta_log").glob("*.json"))
-        told = [json.loads(line) for log in logs for line in log.read_text().splitlines()]
-        return ["Spark" if "Spark" in one["commitInfo"]["engineInfo"] else "deltalake" for one in told if "commitInfo" in one]
-
+    engines = partial(engines_of, tables, "cluster_facts")
     tables.replace("cluster_facts", ["c"], rows)
     assert engines() == ["deltalake", "deltalake"]
     # a column that must not be null is refused by both
