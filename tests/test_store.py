@@ -49,11 +49,22 @@ def events(spark: Any, *record_ids: str) -> DataFrame:
     return spark.sql(rows)
 
 
+def actions(tables: Store, table: str, kind: str, after: int = -1) -> list[dict[str, Any]]:
+    """What commits after a version have done, of one kind."""
+    logs = sorted(Path(tables.path(table), "_delta_log").glob("*.json"))[after + 1 :]
+    told = [json.loads(line) for log in logs for line in log.read_text().splitlines()]
+    return [one[kind] for one in told if kind in one]
+
+
 def engines_of(tables: Store, table: str) -> list[str]:
     """Who wrote each commit."""
-    logs = sorted(Path(tables.path(table), "_delta_log").glob("*.json"))
-    told = [json.loads(line) for log in logs for line in log.read_text().splitlines()]
-    return ["Spark" if "Spark" in one["commitInfo"]["engineInfo"] else "deltalake" for one in told if "commitInfo" in one]
+    return ["Spark" if "Spark" in one["engineInfo"] else "deltalake" for one in actions(tables, table, "commitInfo")]
+
+
+def settled_of_removed(tables: Store, table: str, after: int) -> set[str]:
+    """Of files that commits after a version have taken away: whether what stood in them was settled."""
+    settled = {one["path"]: one["partitionValues"]["settled"] for one in actions(tables, table, "add")}
+    return {settled[one["path"]] for one in actions(tables, table, "remove", after)}
 
 
 def ids(rows: DataFrame | None) -> list[str]:
@@ -101,12 +112,11 @@ def test_one_commit_appends_what_is_settled_and_replaces_the_rest(spark, any_tab
 
     tables.replace_where("partition_timeline", ["c"], "settled = false", rows((1, True), (2, False)))
     then = tables.version("partition_timeline")
-    files = {file.name for file in Path(tables.path("partition_timeline")).rglob("*.parquet")}
     tables.replace_where("partition_timeline", ["c"], "settled = false", rows((2, True), (3, False)))
     assert held() == [(1, True), (2, True), (3, False)]
     assert tables.version("partition_timeline") == then + 1
     # nothing that is settled was written again
-    assert files < {file.name for file in Path(tables.path("partition_timeline")).rglob("*.parquet")}
+    assert settled_of_removed(tables, "partition_timeline", then) == {"false"}
     keys = spark.sql("SELECT 'c' AS cluster, 't' AS topic, 0 AS partition")
     tables.delete_matching("partition_timeline", "t.settled", keys)
     assert held() == [(3, False)]
@@ -260,6 +270,8 @@ def test_rows_of_some_partitions_are_replaced_and_no_others(spark, any_tables, m
     monkeypatch.setattr("jobs.store.MOST_IN_PLAN", most_in_plan)
     # it does not know yet what is there
     tables = Store(spark, any_tables.root)
+    # no name of a cluster is a part of a path or of a query
+    names = {"c": "a/../'%b", "d": "ü" * 99}
     columns = "cluster STRING, incarnation INT, topic STRING, partition INT, step INT, inferred BOOLEAN, settled BOOLEAN"
 
     def intervals(*some: str) -> DataFrame:
@@ -267,36 +279,36 @@ def test_rows_of_some_partitions_are_replaced_and_no_others(spark, any_tables, m
         told = []
         for one in some:
             cluster, topic, partition, step = one.rstrip("*").split()
-            key = {"cluster": cluster, "incarnation": 1, "topic": topic, "partition": int(partition)}
+            key = {"cluster": names[cluster], "incarnation": 1, "topic": topic, "partition": int(partition)}
             told.append({**key, "step": int(step), "inferred": False, "settled": not one.endswith("*")})
         return of_rows(spark, told, columns)
 
     def keys(*some: str) -> DataFrame:
         told = (dict(zip(PARTITION_KEY, one.split(), strict=True)) for one in some)
-        rows = [{**key, "partition": int(key["partition"])} for key in told]
+        rows = [{**key, "cluster": names[key["cluster"]], "partition": int(key["partition"])} for key in told]
         return of_rows(spark, rows, "cluster STRING, topic STRING, partition INT")
 
     def stand() -> list[str]:
-        names = [*PARTITION_KEY, "step"]
-        rows = [row.asDict() for row in Store(spark, tables.root).table("partition_timeline").collect()]
-        assert sorted(map(repr, tables.rows_of("partition_timeline", ["c", "d"]).collect())) == sorted(
-            map(repr, tables.table("partition_timeline").collect())
-        )
-        return sorted(" ".join(str(row[name]) for name in names) + ("" if row["settled"] else "*") for row in rows)
-
-    def files() -> set[str]:
-        return {file.name for file in Path(tables.path("partition_timeline")).rglob("*.parquet")}
+        rows = tables.table("partition_timeline").collect()
+        assert sorted(map(repr, tables.rows_of("partition_timeline", names.values()).collect())) == sorted(map(repr, rows))
+        short = {name: letter for letter, name in names.items()}
+        told = ((short[row.cluster], row.topic, str(row.partition), str(row.step) + ("" if row.settled else "*")) for row in rows)
+        return sorted(map(" ".join, told))
 
     tables.append(
         "partition_timeline", intervals("c t 0 1", "c t 0 2*", "c t 1 1", "c t 1 2*", "c u 1 1*", "d t 0 1", "d t 0 2*")
     )
-    then, before = tables.version("partition_timeline"), files()
-    replace = partial(tables.replace_partitions, "partition_timeline")
+    then = tables.version("partition_timeline")
+
+    def replace(clusters: list[str], anew: list[str], partitions: DataFrame, rows: DataFrame) -> None:
+        some = ([names[letter] for letter in one] for one in (clusters, anew))
+        tables.replace_partitions("partition_timeline", *some, partitions, rows)
+
     replace(["c"], [], keys("c t 0", "c v 0"), intervals("c t 0 2", "c t 0 3*", "c v 0 1*"))
     assert stand() == ["c t 0 1", "c t 0 2", "c t 0 3*", "c t 1 1", "c t 1 2*", "c u 1 1*", "c v 0 1*", "d t 0 1", "d t 0 2*"]
     assert tables.version("partition_timeline") == then + 1
-    # what was settled was not written again
-    assert before <= files()
+    # nothing that is settled was written again
+    assert settled_of_removed(tables, "partition_timeline", then) == {"false"}
     assert engines_of(tables, "partition_timeline")[-1] == ("Spark" if tables._small is None else "deltalake")
     # rows may go, and no other cluster's do
     replace(["c"], [], keys("c v 0", "d t 0"), intervals())
@@ -312,11 +324,12 @@ def test_rows_of_some_partitions_are_replaced_and_no_others(spark, any_tables, m
     # where nothing is settled all rows of a partition go
     def states(*some: tuple[str, int, str]) -> DataFrame:
         values = ", ".join(f"('c', 1, '{t}', {p}, '{state}', array(1), '1', 1L)" for t, p, state in some)
-        names = "cluster, incarnation, topic, partition, state, brokers, code_version, events_version"
-        return spark.sql(f"SELECT * FROM VALUES {values} AS t({names})")
+        columns = "cluster, incarnation, topic, partition, state, brokers, code_version, events_version"
+        return spark.sql(f"SELECT * FROM VALUES {values} AS t({columns})")
 
     tables.append("partition_states", states(("t", 0, "a"), ("t", 1, "b"), ("u", 0, "c")))
-    tables.replace_partitions("partition_states", ["c"], [], keys("c t 1"), states(("t", 1, "d")))
+    own = of_rows(spark, [{"cluster": "c", "topic": "t", "partition": 1}], "cluster STRING, topic STRING, partition INT")
+    tables.replace_partitions("partition_states", ["c"], [], own, states(("t", 1, "d")))
     told = tables.table("partition_states").collect()
     assert sorted((row.topic, row.partition, row.state) for row in told) == [("t", 0, "a"), ("t", 1, "d"), ("u", 0, "c")]
     found = tables.rows_that_have("partition_states", ["c"], "brokers", ["topic", "partition", "brokers"]).to_pylist()
