@@ -487,7 +487,7 @@ class Store:
         where = reduce(
             operator.and_, (pc.field(name) == value for name, value in values.items()), pc.field("cluster").isin(sorted(clusters))
         )
-        touched = self._small.rows_where(table, new.column_names, pc.field("topic").isin(topics) & where)
+        touched = self._small.rows_where(table, new.column_names, pc.field("topic").isin(topics) & where, MOST_WITHOUT_SPARK)
         if touched is None:
             return False
         rewritten = pa.concat_tables([aligned(touched.filter(pc.invert(_has(touched, keys))), new.schema), new])
