@@ -1,4 +1,4 @@
-"""Delta tables of few rows in a folder of this machine, read and written by this process with deltalake (delta-rs).
+"""Delta tables of few rows in a folder of this machine, and few rows of larger ones, read and written by this process with deltalake (delta-rs).
 
 Spark asks three queries of its own for the files of a Delta table before the first of its rows, and as many around a commit. Over some twenty
 tables of a few rows each that is most of what a small night costs (tests/benchmarks/small_runs.py).
@@ -169,11 +169,11 @@ class SmallTables:
                 self._file(table, part.schema, part.combine_chunks().to_batches(ROW_GROUP), values)
                 for values, part in _parts(rows, by)
             ]
+            every: Any = opened.to_pyarrow_dataset() if staying else None
             for values, which in staying:
-                found = opened.to_pyarrow_dataset()
-                schema = pa.schema([one for one in found.schema if one.name not in values])
+                schema = pa.schema([one for one in every.schema if one.name not in by])
                 mine = reduce(operator.and_, (pc.field(name) == value for name, value in values.items()), which)
-                stay = found.scanner(columns=schema.names, filter=mine, batch_size=ROW_GROUP)
+                stay = every.scanner(columns=schema.names, filter=mine, batch_size=ROW_GROUP)
                 files.append(self._file(table, schema, stay.to_batches(), values))
             opened.create_write_transaction(files, mode, opened.schema(), by, list(of) or None)
         # what deltalake does after a commit can fail, too

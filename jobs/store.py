@@ -1,6 +1,5 @@
 """The Delta tables: created from `schemas/tables`, compared with it, written and read."""
 
-import operator
 import re
 import threading
 from collections import Counter, defaultdict
@@ -8,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cache, cached_property, reduce
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ import schemas
 from jobs.errors import UsageError
 from jobs.frames import MOST_IN_PLAN, framed, of_rows, where_few
 from jobs.location import local_folder, root_of
-from jobs.small_tables import SmallTables, aligned
+from jobs.small_tables import MOST_SCANNED, Filters, SmallTables, aligned
 from jobs.timelines.events import CHECKPOINT
 
 # what logs are read into: as long as history and as wide as its lines, so it is asked for what is needed of it
@@ -97,6 +96,11 @@ def _by_name(table: str, rows: DataFrame) -> DataFrame:
     """The columns of a table; those that the rows have not are null."""
     kinds, there = schemas.columns(table), set(rows.columns)
     return rows.select(*((F.col(name) if name in there else F.lit(None)).cast(kind).alias(name) for name, kind in kinds.items()))
+
+
+def _files_of(clusters: Collection[str], *, keeps_settled: bool) -> Filters:
+    """Which files of a partitioned table are replaced: those of some clusters, or of what is not settled of them."""
+    return [("cluster", "in", sorted(clusters)), *([("settled", "=", "false")] if keeps_settled else [])]
 
 
 def _has(rows: pa.Table, keys: pa.Table) -> pa.Array:
@@ -350,14 +354,12 @@ class Store:
         span: a column with a time, and between which moments it lies where it is not null.
         """
         names, wanted = sorted(clusters), pa.array(list(values))
-        if self._small is not None:
-            where = pc.field("cluster").isin(names) & pc.field(column).isin(wanted)
-            if span is not None:
-                time, first, final = pc.field(span[0]), *span[1:]
-                where &= time.is_null() if first is None else time.is_null() | ((time >= first) & (time <= final))
-            found = self._small.rows_where(table, columns, where)
-            if found is not None:
-                return found
+        where = pc.field(column).isin(wanted)
+        if span is not None:
+            time, first, final = pc.field(span[0]), *span[1:]
+            where &= time.is_null() if first is None else time.is_null() | ((time >= first) & (time <= final))
+        if (found := self._found(table, names, columns, where)) is not None:
+            return found
         rows = self.rows_of(table, names)
         if span is not None:
             rows = rows.filter(F.col(span[0]).isNull() | F.col(span[0]).between(*span[1:]))
@@ -367,20 +369,26 @@ class Store:
     def rows_about(self, table: str, clusters: Iterable[str], column: str, values: Collection[Any]) -> DataFrame:
         """The rows of some clusters: of many at least those that have one of some values in a column."""
         names = sorted(clusters)
-        if self._small is not None and not self.has_few(table, names):
-            where = pc.field("cluster").isin(names) & pc.field(column).isin(pa.array(list(values)))
-            if (found := self._small.rows_where(table, list(schemas.columns(table)), where, MOST_WITHOUT_SPARK)) is not None:
+        if not self.has_few(table, names):
+            where = pc.field(column).isin(pa.array(list(values)))
+            if (found := self._found(table, names, list(schemas.columns(table)), where, MOST_WITHOUT_SPARK)) is not None:
                 return framed(self.spark, found)
         return self.rows_of(table, names)
 
     def rows_that_have(self, table: str, clusters: Iterable[str], column: str, columns: Sequence[str]) -> pa.Table:
         """Columns of the rows of some clusters in which one is not null."""
         names = sorted(clusters)
-        if self._small is not None:
-            where = pc.field("cluster").isin(names) & pc.field(column).is_valid()
-            if (found := self._small.rows_where(table, columns, where)) is not None:
-                return found
+        if (found := self._found(table, names, columns, pc.field(column).is_valid())) is not None:
+            return found
         return self.rows_of(table, names).filter(F.col(column).isNotNull()).select(*columns).toArrow()
+
+    def _found(
+        self, table: str, clusters: Collection[str], columns: Sequence[str], where: Any, most: int = MOST_SCANNED
+    ) -> pa.Table | None:
+        """Of the rows of some clusters those for which something holds, as `SmallTables.rows_where` finds them."""
+        if self._small is None:
+            return None
+        return self._small.rows_where(table, columns, pc.field("cluster").isin(sorted(clusters)) & where, most)
 
     def has_few(self, table: str, clusters: Iterable[str]) -> bool:
         """Whether the rows of some clusters, or of more, are known to be few."""
@@ -483,17 +491,15 @@ class Store:
         if anew:
             return False
         # topic by topic: most are passed on as they are
-        topics, values = keys["topic"].unique(), {"settled": False} if may_settle else {}
-        where = reduce(
-            operator.and_, (pc.field(name) == value for name, value in values.items()), pc.field("cluster").isin(sorted(clusters))
-        )
-        touched = self._small.rows_where(table, new.column_names, pc.field("topic").isin(topics) & where, MOST_WITHOUT_SPARK)
+        is_touched = pc.field("topic").isin(keys["topic"].unique())
+        open_ones = ~pc.field("settled") if may_settle else pc.scalar(True)
+        touched = self._found(table, clusters, new.column_names, is_touched & open_ones, MOST_WITHOUT_SPARK)
         if touched is None:
             return False
         rewritten = pa.concat_tables([aligned(touched.filter(pc.invert(_has(touched, keys))), new.schema), new])
-        of = [("cluster", "in", sorted(clusters)), *((name, "=", str(value).lower()) for name, value in values.items())]
-        staying = [({"cluster": name, **values}, ~pc.field("topic").isin(topics)) for name in sorted(clusters)]
-        if not self._small.overwrite(table, rewritten, of, staying):
+        settled = {"settled": False} if may_settle else {}
+        staying = [({"cluster": name, **settled}, ~is_touched) for name in sorted(clusters)]
+        if not self._small.overwrite(table, rewritten, _files_of(clusters, keeps_settled=may_settle), staying):
             return False
         self._is_written(table)
         return True
@@ -510,13 +516,12 @@ class Store:
         if _are_same(new, before.filter(replaced)):
             return True
         stay = before.filter(pc.invert(replaced))
-        of: list[tuple[str, str, Any]] = []
+        of: Filters = ()
         again = stay
         if schemas.partition_columns(table):
-            of.append(("cluster", "in", sorted(names)))
+            of = _files_of(names, keeps_settled=keeps_settled)
             again = stay.filter(_of(stay, names))
             if keeps_settled:
-                of.append(("settled", "=", "false"))
                 again = again.filter(pc.invert(again["settled"]))
         if not self._small.overwrite(table, pa.concat_tables([again, new]), of):
             return False
