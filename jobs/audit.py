@@ -269,7 +269,7 @@ class Audit:
 
     def _audit(self, store: Any, files: list[Any]) -> list[Outcome]:
         """All clusters at once: a stage costs the same for one or for many."""
-        from jobs import checks, nights
+        from jobs import checks, findings_life, nights
 
         spark = store.spark
         files, read = self._read(store, files)
@@ -303,7 +303,8 @@ class Audit:
             nights.note(store, made, "" if self.failed_checks else asked, configured)
         elif audited:
             with stage("nothing new to check", spark):
-                self._settle(store, checks.still(store.rows_of("findings", audited)), clocks)
+                before = store.fetched("findings", audited)
+                self._settle(store, findings_life.still(before), before, clocks)
         return outcomes
 
     def _configured(self, cluster: configuration.Cluster) -> str:
@@ -327,8 +328,6 @@ class Audit:
 
         made: `nights.Made`; audited: table -> the rows to be looked at. out: what held, for people.
         """
-        from pyspark.sql import functions as F
-
         from jobs import contracts
         from jobs.frames import framed
         from jobs.store import run_concurrently
@@ -339,19 +338,32 @@ class Audit:
 
         changed, held = run_concurrently(lambda: self._find(store, made, audited, clocks), partial(guard, audited, audited))
         yield held
-        names = [clock.cluster for clock in clocks]
-        if changed is not None:
-            evidence = changed.select(F.explode("evidence").alias("record_id"))
-            events = audited["events"].select("record_id")
-            if earlier := [row.record_id for row in evidence.join(events, "record_id", "left_anti").collect()]:
-                found = store.rows_with("events", names, "record_id", earlier, ["record_id"])
-                events = events.unionByName(framed(store.spark, found))
+        if changed:
+            names = [clock.cluster for clock in clocks]
+            proofs = {record_id for row in changed for record_id in row["evidence"]}
+            events = self._records(store, names, audited["events"], proofs)
             findings, subjects = (store.rows_of(table, names) for table in ("findings", "finding_subjects"))
-            yield guard({"findings": changed, "finding_subjects": subjects}, {"events": events, "findings": findings})
+            told = framed(store.spark, store.table_of("findings", changed))
+            yield guard({"findings": told, "finding_subjects": subjects}, {"events": events, "findings": findings})
+
+    def _records(self, store: Any, clusters: list[str], events: Any, wanted: Collection[str]) -> Any:
+        """record_id of those of some records that are there. events: among which most of them are."""
+        from pyspark.sql import functions as F
+
+        from jobs.frames import of_rows
+
+        def frame(ids: Collection[str]) -> Any:
+            return of_rows(store.spark, [{"record_id": one} for one in sorted(ids)], "record_id STRING")
+
+        some = events.select("record_id").join(F.broadcast(frame(wanted)), "record_id", "left_semi").toArrow()
+        there = set(some["record_id"].to_pylist())
+        if others := set(wanted) - there:
+            there |= set(store.rows_with("events", clusters, "record_id", others, ["record_id"])["record_id"].to_pylist())
+        return frame(there)
 
     def _find(self, store: Any, made: Any, audited: dict[str, Any], clocks: list[Any]) -> Any:
-        """Writes the findings; returns those that this run has changed, None where there is none."""
-        from jobs import checks, nights
+        """Writes the findings; returns those that this run has changed."""
+        from jobs import checks, findings_life, nights
 
         spark, names = store.spark, [clock.cluster for clock in clocks]
         facts = {name: made.facts[name] for name in names}
@@ -363,26 +375,24 @@ class Audit:
         given |= {"slos"} if self.config.slos else set()
         found = checks.violations(spark, given, self.config.thresholds)
         self.failed_checks = found.failed
-        news = checks.news(found.rows, store.rows_of("findings", names), made.looked_back(names))
-        changed = self._settle(store, news, clocks)
-        if changed is not None:
-            store.replace("finding_subjects", names, checks.subjects(news, store.rows_of("finding_subjects", names)))
+        before = store.fetched("findings", names)
+        begins = {name: at.replace(tzinfo=UTC) for name, at in made.looked_back(names).items()}
+        news = findings_life.news(found.rows, before, begins)
+        changed = self._settle(store, news, before, clocks)
+        if changed:
+            about = findings_life.subjects(news, store.fetched("finding_subjects", names))
+            store.replace("finding_subjects", names, store.table_of("finding_subjects", about))
         return changed
 
-    def _settle(self, store: Any, found: Any, clocks: list[Any]) -> Any:
-        """Writes the findings, `found` being what is violated now; returns those that this run has changed, None where there is none."""
-        from jobs import checks
-        from jobs.frames import computed_once
+    def _settle(self, store: Any, found: list[Any], before: list[Any], clocks: list[Any]) -> list[Any]:
+        """Writes the findings, `found` being what is violated now; returns those that this run has changed."""
+        from jobs import findings_life
 
-        names = [clock.cluster for clock in clocks]
-        before = store.rows_of("findings", names)
-        settled = computed_once(
-            checks.settle(found, before, checks.clock_rows(store.spark, clocks), self.run_id, self._silences())
-        )
-        changed = settled.filter(settled.run_id == self.run_id)
-        if changed.isEmpty():
-            return None
-        store.replace("findings", names, settled)
+        now = {clock.cluster: clock.now and clock.now.replace(tzinfo=UTC) for clock in clocks}
+        settled = findings_life.settle(found, before, now, self.run_id, self._silences())
+        changed = [row for row in settled if row["run_id"] == self.run_id]
+        if changed:
+            store.replace("findings", list(now), store.table_of("findings", settled))
         return changed
 
     def _silences(self) -> list[Any]:

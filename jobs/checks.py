@@ -5,18 +5,18 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial, reduce
+from functools import partial
+from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 import schemas
 from jobs import fact_frames
 from jobs.config import Silence, Slo, Threshold, glob_pattern
 from jobs.frames import computed_once, read_often
 from jobs.partition_spells import partition_spells
-from jobs.store import moment, quoted, run_concurrently, words
+from jobs.store import quoted, run_concurrently, words
 from jobs.timelines import LEADING, ClusterFacts
 from jobs.tool_outputs import ToolOutput
 from parsers.definitions import INPUT_FACTS, INPUT_TABLES
@@ -32,8 +32,6 @@ OUTAGE = "STRUCT<node: INT, since: TIMESTAMP>"
 OUTAGE_CHECKS = ("broker_down", "cluster_down")
 # of a function with two arguments
 CALL = re.compile(r"\b([a-z_]+)\(([^(),]+), ([^(),]+)\)")
-# a finding that was reported is over when the logs have gone on for this long since they last showed it
-QUIET_HOURS = 24
 
 
 @dataclass(frozen=True)
@@ -108,12 +106,6 @@ def asked(
     return hashlib.sha256(repr((texts, clocks, thresholds, slos, silences, outputs)).encode()).hexdigest()
 
 
-def still(before: DataFrame) -> DataFrame:
-    """What was reported and is not over, as `violations` that are found once more. in: rows of `findings`."""
-    reported = before.filter("status <> 'resolved'").drop("run_id", "status", "silenced", "silence")
-    return reported.withColumns({"ended": F.lit(False), "subjects": F.lit(None).cast(SUBJECTS)})
-
-
 def present(spark: SparkSession) -> set[str]:
     """What a check may be about `only`: the event types, the kinds of spells and the states of replicas that there are, INPUT_TABLES and INPUT_FACTS that have rows."""
     kinds = [
@@ -176,23 +168,6 @@ def threshold_sql(default: int, settings: Sequence[Threshold], cluster: str = "c
     return value
 
 
-def silence_sql(silences: Sequence[Silence]) -> str:
-    """Why a finding is silenced, as an expression over its columns; null where no silence matches."""
-    cases = []
-    for silence in silences:
-        globs = {
-            "check_id": silence.check,
-            "cluster": silence.cluster,
-            "topic": silence.topic,
-            "fingerprint": silence.fingerprint,
-        }
-        condition = _all_match((column, glob) for column, glob in globs.items() if glob is not None)
-        if silence.broker is not None:
-            condition += f" AND ({_all_match([('node', silence.broker)])} OR {_all_match([('replica', silence.broker)])})"
-        cases.append(f"WHEN {condition} THEN {quoted(silence.because())}")
-    return f"CASE {' '.join(cases)} END" if cases else "CAST(NULL AS STRING)"
-
-
 def _all_match(globs: Iterable[tuple[str, str]]) -> str:
     """That columns match globs, as a condition that is never null. A topic that is null is like an empty one."""
     tests = [
@@ -207,10 +182,10 @@ def _all_match(globs: Iterable[tuple[str, str]]) -> str:
 class Violations:
     """What violates checks now.
 
-    rows: the columns of `findings` less run_id, status and silence, plus ended BOOLEAN and subjects. failed: check -> why it could not be run.
+    rows: the columns of `findings` less those of a run (`findings_life.OF_RUN`), plus ended BOOLEAN and subjects. failed: check -> why it could not be run.
     """
 
-    rows: DataFrame
+    rows: list[dict[str, Any]]
     failed: Mapping[str, str]
 
 
@@ -222,25 +197,39 @@ def violations(spark: SparkSession, given: Collection[str] = (), thresholds: Seq
     active = _with_candidates(spark, [check for check in schemas.statements("checks") if _is_given(check, given)], thresholds)
     failed: dict[str, str] = {}
 
-    def found_by(some: Sequence[schemas.Statement]) -> list[DataFrame]:
+    def found_by(some: Sequence[schemas.Statement]) -> list[dict[str, Any]]:
         # one text: every frame that is put together call by call is analysed again from its leaves
         try:
-            return [computed_once(spark.sql("\nUNION ALL\n".join(_select(check, thresholds) for check in some)))] if some else []
+            return (
+                spark.sql("\nUNION ALL\n".join(_select(check, thresholds) for check in some)).toArrow().to_pylist()
+                if some
+                else []
+            )
         except PySparkException as error:
             if len(some) == 1:
                 failed[some[0].name] = str(error).splitlines()[0]
                 return []
-            return [rows for check in some for rows in found_by([check])]
+            return [row for check in some for row in found_by([check])]
 
     halves = run_concurrently(*(partial(found_by, active[n::2]) for n in (0, 1)))
-    found = reduce(DataFrame.unionByName, [rows for half in halves for rows in half])
-    causes = found.filter(F.col("check_id").isin(*OUTAGE_CHECKS)).select(
-        F.col("cluster").alias("c"), F.col("incarnation").alias("i"), F.col("node").alias("n"), F.col("first_seen").alias("s"),
-        F.col("fingerprint").alias("caused_by"),
-    )  # fmt: skip
-    same = (F.col("cluster") == F.col("c")) & (F.col("incarnation") == F.col("i")) & F.col("outage.node").eqNullSafe(F.col("n"))
-    rows = found.join(F.broadcast(causes), same & (F.col("outage.since") == F.col("s")), "left")
-    return Violations(rows.drop("c", "i", "n", "s", "outage"), failed)
+    return Violations(_with_causes([row for half in halves for row in half]), failed)
+
+
+def _with_causes(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The rows with caused_by, the fingerprint of the finding that reports their outage, in its place."""
+    outages = {
+        _outage(row, row["node"], row["first_seen"]): row["fingerprint"] for row in found if row["check_id"] in OUTAGE_CHECKS
+    }
+    told = []
+    for row in found:
+        outage = row["outage"]
+        cause = outages.get(_outage(row, outage["node"], outage["since"])) if outage and outage["since"] is not None else None
+        told.append({name: value for name, value in row.items() if name != "outage"} | {"caused_by": cause})
+    return told
+
+
+def _outage(row: Mapping[str, Any], node: int | None, since: datetime) -> tuple[Any, ...]:
+    return row["cluster"], row["incarnation"], node, since
 
 
 def _is_given(check: schemas.Statement, given: Collection[str]) -> bool:
@@ -281,83 +270,3 @@ def _select(check: schemas.Statement, thresholds: Sequence[Threshold]) -> str:
 def _also(check: schemas.Statement, column: str, kind: str) -> str:
     """A column that a check need not have; its head names those that it has."""
     return f"CAST({column if column in check.listed('also') else 'NULL'} AS {kind}) AS {column}"
-
-
-def subjects(found: DataFrame, before: DataFrame) -> DataFrame:
-    """What each finding is about, one by one.
-
-    in: `violations`; the rows of `finding_subjects` so far, of which those stay whose finding is not found now. out: its columns.
-    """
-    alone = F.array(F.struct("topic", "partition", "replica", F.col("first_seen").alias("since"), F.when(F.col("ended"), F.col("last_seen")).alias("until")))  # fmt: skip
-    named = F.col("topic").isNotNull() & F.col("partition").isNotNull()
-    each = found.select("cluster", "fingerprint", F.inline(F.coalesce("subjects", F.when(named, alone.cast(SUBJECTS)))))
-    return each.unionByName(before.join(found.select("fingerprint"), "fingerprint", "left_anti"))
-
-
-def news(found: DataFrame, before: DataFrame, begins: Mapping[str, datetime]) -> DataFrame:
-    """`violations` less what was over before the rows that this run looks at begin: of it too little is seen to tell it anew.
-
-    in: `violations`; the rows of `findings` so far; cluster -> begin of these rows (UTC without a zone), those of which all is seen left out.
-    """
-    if not begins:
-        return found
-    resolved = before.filter("status = 'resolved'").select("fingerprint", F.lit(True).alias("was_over"))
-    since = F.expr(f"CASE cluster {' '.join(f'WHEN {quoted(name)} THEN {moment(at)}' for name, at in begins.items())} END")
-    is_old = F.col("ended") & ((F.col("last_seen") < since) | (F.col("was_over") & (F.col("first_seen") < since)))
-    known = found.join(F.broadcast(resolved), "fingerprint", "left")
-    return known.filter(~F.coalesce(is_old, F.lit(False))).drop("was_over")
-
-
-def settle(found: DataFrame, before: DataFrame, clocks: DataFrame, run_id: str, silences: Sequence[Silence] = ()) -> DataFrame:
-    """The findings of clusters after this run.
-
-    in: `news`; the rows of `findings` of the clusters so far; cluster and now; the silences that have not expired. out: the
-    columns of `findings`, one row a fingerprint.
-    new: violated and not known before; open: known before and still violated; resolved: over by the logs, or no longer violated, or
-    reported before and not seen in them for QUIET_HOURS; reopened: resolved before, and the logs show it again.
-    first_seen: the earliest that was ever found.
-    """
-    columns = [name for name in found.columns if name not in {"ended", "subjects"}]
-    old = before.select(
-        "fingerprint",
-        F.col("status").alias("old_status"),
-        F.col("run_id").alias("old_run"),
-        F.col("silence").alias("old_silence"),
-        *[F.col(name).alias(f"old_{name}") for name in columns if name != "fingerprint"],
-    )
-    joined = found.join(old, "fingerprint", "full").join(
-        F.broadcast(clocks.select(F.col("cluster").alias("clock_cluster"), "now")),
-        F.coalesce("cluster", "old_cluster") == F.col("clock_cluster"),
-        "left",
-    )
-    gone = F.col("check_id").isNull()
-    known = F.col("old_status").isNotNull()
-    was_resolved = F.coalesce(F.col("old_status") == "resolved", F.lit(False))
-    nothing_newer = F.col("last_seen").eqNullSafe(F.col("old_last_seen"))
-    quiet = F.coalesce(known & (F.col("last_seen") < F.col("now") - F.expr(f"INTERVAL {QUIET_HOURS} HOURS")), F.lit(False))
-    status = (
-        F.when(gone | F.coalesce("ended", F.lit(False)) | quiet, "resolved")
-        .when(was_resolved, "reopened")
-        .when(known, "open")
-        .otherwise("new")
-    )
-    values = {name: F.when(gone, F.col(f"old_{name}")).otherwise(F.col(name)) for name in columns if name != "fingerprint"}
-    values["first_seen"] = F.least("first_seen", "old_first_seen")
-    settled = joined.select(
-        "fingerprint",
-        *[value.alias(name) for name, value in values.items()],
-        status.alias("status"),
-        F.when(known & (status == F.col("old_status")) & (gone | nothing_newer), F.col("old_run")).alias("old_run"),
-        "old_silence",
-    )
-    return (
-        settled.withColumn("silence", F.expr(silence_sql(silences)))
-        .select(
-            F.when(F.col("silence").eqNullSafe(F.col("old_silence")), F.col("old_run")).alias("old_run"),
-            *columns,
-            "status",
-            F.col("silence").isNotNull().alias("silenced"),
-            "silence",
-        )
-        .select(F.coalesce("old_run", F.lit(run_id)).alias("run_id"), *columns, "status", "silenced", "silence")
-    )

@@ -3,7 +3,7 @@
 import re
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -313,6 +313,19 @@ class Store:
             nulls = ", ".join(f"CAST(NULL AS {kind}) AS `{name}`" for name, kind in schemas.columns(table).items())
             return self.spark.sql(f"SELECT {nulls} WHERE false")
         return self._hold(table, names).of(names)
+
+    def fetched(self, table: str, clusters: Iterable[str]) -> list[dict[str, Any]]:
+        """The rows of some clusters as they are, moments with a zone."""
+        names = frozenset(clusters)
+        if table in self._created:
+            return []
+        held = self._hold(table, names)
+        rows = held.of(names).toArrow() if held.few is None else held.few.filter(_of(held.few, names))
+        return rows.to_pylist()
+
+    def table_of(self, table: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+        """Rows as those of a table."""
+        return pa.Table.from_pylist(list(rows), schema=_arrow_schema(table))
 
     def _hold(self, table: str, names: frozenset[str]) -> Held:
         """The rows of these clusters, or of more."""

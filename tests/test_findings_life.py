@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import schemas
-from jobs import checks
+from jobs import checks, findings_life
 from jobs.config import Silence, Threshold
-from jobs.frames import of_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
-
-NOW = datetime(2026, 3, 2, 4, tzinfo=UTC).replace(tzinfo=None)
-FOUND = (
-    "cluster STRING, incarnation INT, check_id STRING, severity STRING, topic STRING, partition INT, replica INT, node INT, "
-    "first_seen TIMESTAMP, last_seen TIMESTAMP, title STRING, detail STRING, fingerprint STRING, evidence ARRAY<STRING>"
-)
+NOW = datetime(2026, 3, 2, 4, tzinfo=UTC)
 
 
 def ago(hours: float | None) -> datetime | None:
@@ -50,37 +43,37 @@ LIVES = {
 }
 
 
-def row(fingerprint: str, first: float | None, last: float | None, **more: object) -> dict[str, object]:
+def row(fingerprint: str, first: float | None, last: float | None, **more: object) -> dict[str, Any]:
     values = {
         "cluster": "payments",
         "incarnation": 1,
         "check_id": "some_check",
         "severity": "error",
         "topic": "orders",
+        "partition": None,
+        "replica": None,
         "node": 3,
     }
     values |= {"title": "t", "detail": "d", "fingerprint": fingerprint, "evidence": ["r"]}
     return values | {"first_seen": ago(first), "last_seen": ago(last)} | more
 
 
-def test_lives(spark: SparkSession) -> None:
-    found = [row(name, seen[0], seen[1], ended=seen[2]) for name, (seen, *_) in LIVES.items() if seen]
+def test_lives() -> None:
+    found = [row(name, seen[0], seen[1], ended=seen[2], subjects=None) for name, (seen, *_) in LIVES.items() if seen]
     before = [
-        row(name, old[1], old[2], status=old[0], run_id="before", silence=None) for name, (_, old, *_) in LIVES.items() if old
+        row(name, old[1], old[2], status=old[0], run_id="before", silenced=False, silence=None)
+        for name, (_, old, *_) in LIVES.items()
+        if old
     ]
-    settled = checks.settle(
-        of_rows(spark, found, f"{FOUND}, ended BOOLEAN"),
-        of_rows(spark, before, f"run_id STRING, {FOUND}, status STRING, silence STRING"),
-        of_rows(spark, [{"cluster": "payments", "now": NOW}], "cluster STRING, now TIMESTAMP"),
-        "now",
-    ).collect()
-    assert {r.fingerprint: (r.status, r.run_id, r.first_seen) for r in settled} == {
+    settled = findings_life.settle(found, before, {"payments": NOW}, "now")
+    assert {r["fingerprint"]: (r["status"], r["run_id"], r["first_seen"]) for r in settled} == {
         name: (status, run, ago(first)) for name, (*_, status, run, first) in LIVES.items()
     }
-    assert not any(r.silenced for r in settled)
+    assert not any(r["silenced"] for r in settled)
+    assert all(r.keys() == schemas.columns("findings").keys() - {"caused_by"} for r in settled)
 
 
-def test_what_was_over_before_is_no_news(spark: SparkSession) -> None:
+def test_what_was_over_before_is_no_news() -> None:
     # hours ago first and last seen, ended; status of before; whether it is told again by a run that looks back for 24 hours
     cases = {
         "still so": ((90, 0, False), "open", True),
@@ -92,13 +85,9 @@ def test_what_was_over_before_is_no_news(spark: SparkSession) -> None:
     }
     found = [row(name, seen[0], seen[1], ended=seen[2]) for name, (seen, *_) in cases.items()]
     before = [row(name, seen[0], seen[1], status=status) for name, (seen, status, _) in cases.items() if status]
-    frames = (
-        of_rows(spark, found, f"{FOUND}, ended BOOLEAN"),
-        of_rows(spark, before, f"{FOUND}, status STRING"),
-    )
-    news = {r.fingerprint for r in checks.news(*frames, {"payments": NOW - timedelta(hours=24)}).collect()}
-    assert news == {name for name, (*_, again) in cases.items() if again}
-    assert {r.fingerprint for r in checks.news(*frames, {}).collect()} == cases.keys()
+    news = findings_life.news(found, before, {"payments": NOW - timedelta(hours=24)})
+    assert {r["fingerprint"] for r in news} == {name for name, (*_, again) in cases.items() if again}
+    assert {r["fingerprint"] for r in findings_life.news(found, before, {})} == cases.keys()
 
 
 @pytest.mark.parametrize(
@@ -114,20 +103,67 @@ def test_what_was_over_before_is_no_news(spark: SparkSession) -> None:
         (Silence(topic="orders' OR 'x'='x"), set()),
     ],
 )
-def test_silences(spark: SparkSession, silence: Silence, silenced: set[str]) -> None:
+def test_silences(silence: Silence, silenced: set[str]) -> None:
     found = [row("a", 1, 0), row("b", 1, 0, node=None, replica=4), row("c", 1, 0, topic=None, node=4)]
-    settled = checks.settle(
-        of_rows(spark, [one | {"ended": False} for one in found], f"{FOUND}, ended BOOLEAN"),
-        of_rows(spark, [], f"run_id STRING, {FOUND}, status STRING, silence STRING"),
-        of_rows(spark, [{"cluster": "payments", "now": NOW}], "cluster STRING, now TIMESTAMP"),
-        "now",
-        [silence],
-    ).collect()
-    assert {r.fingerprint for r in settled if r.silenced} == silenced
-    assert {r.silence for r in settled} <= {None, silence.because()}
+    settled = findings_life.settle([one | {"ended": False} for one in found], [], {"payments": NOW}, "now", [silence])
+    assert {r["fingerprint"] for r in settled if r["silenced"]} == silenced
+    assert {r["silence"] for r in settled} <= {None, silence.because()}
 
 
+def test_what_a_silence_changes() -> None:
+    def silenced(*silences: Silence, by: Silence | None) -> list[tuple[str, str | None]]:
+        told = {"status": "open", "run_id": "before", "silenced": by is not None, "silence": by.because() if by else None}
+        before = [row("a", 26, 2, **told), row("gone", 90, 80, **told | {"status": "resolved"})]
+        settled = findings_life.settle([row("a", 26, 2, ended=False)], before, {"payments": NOW}, "now", silences)
+        return [(r["run_id"], r["silence"]) for r in settled]
+
+    one, other = Silence(reason="move"), Silence(topic="orders", reason="later")
+    assert silenced(by=None) == [("before", None)] * 2
+    assert silenced(one, other, by=one) == [("before", "move, for good")] * 2
+    assert silenced(other, one, by=one) == [("now", "later, for good")] * 2
+    assert silenced(by=one) == [("now", None)] * 2
+
+
+def test_subjects() -> None:
+    each = {"topic": "orders", "partition": 7, "replica": None, "since": ago(3), "until": None}
+    found = [
+        row("named", 3, 1, ended=True, partition=4, replica=2, subjects=None),
+        row("goes on", 3, 1, ended=False, partition=5, subjects=None),
+        row("of a topic", 3, 1, ended=False, subjects=None),
+        row("listed", 3, 1, ended=False, partition=6, subjects=[each]),
+        row("of none", 3, 1, ended=False, partition=6, subjects=[]),
+    ]
+    before = [{"cluster": "payments", "fingerprint": name, **each} for name in ("named", "over")]
+    told = findings_life.subjects(found, before)
+    assert {r["cluster"] for r in told} == {"payments"}
+    assert [(r["fingerprint"], r["partition"], r["replica"], r["since"], r["until"]) for r in told] == [
+        ("named", 4, 2, ago(3), ago(1)),
+        ("goes on", 5, None, ago(3), None),
+        ("listed", 7, None, ago(3), None),
+        ("over", 7, None, ago(3), None),
+    ]
+
+
+def test_what_follows_from_an_outage_names_its_finding() -> None:
+    found = [
+        row("down", 5, 0, check_id="broker_down", outage=None),
+        row("follows", 4, 0, node=1, outage={"node": 3, "since": ago(5)}),
+        row("of another one", 4, 0, outage={"node": 2, "since": ago(5)}),
+        row("of an earlier one", 4, 0, outage={"node": 3, "since": ago(6)}),
+        row("of an unknown one", 4, 0, outage={"node": 3, "since": None}),
+        row("of another cluster", 4, 0, cluster="other", outage={"node": 3, "since": ago(5)}),
+        row("whole", 5, 0, node=None, check_id="cluster_down", outage=None),
+        row("follows, too", 4, 0, outage={"node": None, "since": ago(5)}),
+    ]
+    told = {r["fingerprint"]: r["caused_by"] for r in checks._with_causes(found)}
+    assert {name: cause for name, cause in told.items() if cause} == {"follows": "down", "follows, too": "whole"}
+    assert told.keys() == {r["fingerprint"] for r in found}
+
+
+@pytest.mark.spark
 def test_the_last_threshold_that_matches_counts(spark: SparkSession) -> None:
+    from jobs.frames import of_rows
+
     settings = [Threshold("x", 60), Threshold("x", 600, topic="tmp-*"), Threshold("x", 5, cluster="pay*", topic="tmp-1")]
     value = checks.threshold_sql(30, settings)
     pairs = [("payments", "orders"), ("payments", "tmp-1"), ("other", "tmp-1"), ("other", None)]
