@@ -95,7 +95,7 @@ def holds_at(row: Row, moment: datetime) -> bool:
 
 def rows_of(spark: Any, table: str, cluster: str | None, topic: str | None, condition: str = "true") -> list[Row]:
     """The same of one cluster and topic, or of all. Raises UsageError where there is no such cluster or topic."""
-    from jobs.store import quoted
+    from jobs.rows import quoted
 
     wanted = {name: value for name, value in (("cluster", cluster), ("topic", topic)) if value is not None}
     rows = rows_where(spark, table, " AND ".join([condition, *(f"{name} = {quoted(value)}" for name, value in wanted.items())]))

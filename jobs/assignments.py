@@ -19,6 +19,7 @@ from jobs.topic_assignments import (
     Cluster,
     Effect,
     batches,
+    broker_loads,
     cluster,
     topic_rows,
     what_if,
@@ -26,7 +27,7 @@ from jobs.topic_assignments import (
 from parsers.explanation import visible
 
 if TYPE_CHECKING:
-    from jobs.by_topic import Rows
+    from jobs.rows import Dicts
 
 EXAMPLES = """\
 examples:
@@ -75,12 +76,9 @@ def write(store: Any, made: Any, anew: Iterable[str], racks: Mapping[str, Mappin
     made: `nights.Made`. anew: clusters all of whose topics are judged anew; of the others those about which there is something new are, and
     those whose assignment is as new as lines of this night. racks: cluster -> broker -> rack, of audit.toml.
     """
-    from pyspark.sql import functions as F
-
-    from jobs.by_topic import KEY, ToldAnew, fold_topics
-    from jobs.frames import computed_once
+    from jobs.by_topic import KEY, TOPIC, ToldAnew, fold_topics
     from jobs.nights import topic_named
-    from jobs.store import moment, quoted
+    from jobs.rows import at_or_after, by_cluster, distinct, gathered, here, is_known, mapped, one_of, select, together, where
 
     facts, whole = made.facts, set(anew)
     shared = {name: _shared(one, racks.get(name)) for name, one in facts.items()}
@@ -89,28 +87,23 @@ def write(store: Any, made: Any, anew: Iterable[str], racks: Mapping[str, Mappin
         for name in facts.keys() - whole
         if _racks(_shared(made.continued[name].before, racks.get(name))) != _racks(shared[name])
     }
-    held = {table: store.rows_of(table, facts) for table in ("topic_assignments", "broker_load")}
-    recent = " OR ".join(
-        f"cluster = {quoted(name)} AND valid_from >= {moment(made.continued[name].since - LAG)}" for name in facts.keys() - whole
-    )
-    as_new = held["topic_assignments"].filter(recent).select("cluster", "topic").distinct().collect() if recent else []
-    topics = ToldAnew.of_any(store.spark, whole, made.topics, [tuple(row) for row in as_new])
-    created, topic = topic_named(store.rows_of("events", facts).filter(F.col("event_type").isin(*CREATED)), facts)
-    created = created.withColumn("topic", topic).filter("topic IS NOT NULL").select("cluster", *EVENT_COLUMNS)
-    timelines = store.rows_of("partition_timeline", facts).select(*KEY, *TIMELINE_COLUMNS)
+    others = facts.keys() - whole
+    recent = by_cluster({name: at_or_after("valid_from", made.continued[name].since - LAG) for name in others})
+    as_new = here(distinct(store.read("topic_assignments", others, recent, TOPIC))) if others else []
+    topics = ToldAnew.of_any(whole, made.topics, [(row["cluster"], row["topic"]) for row in as_new])
+    created = topic_named(store.read("events", facts, one_of("event_type", CREATED)), facts)
+    told = [name for name in EVENT_COLUMNS if name != "topic"]
+    created = select(where(created, is_known("key_topic")), "cluster", *told, topic="key_topic")
+    timelines = store.read("partition_timeline", facts, columns=[*KEY, *TIMELINE_COLUMNS])
 
-    def fold(key: tuple[Any, ...], history: "Rows", created: "Rows") -> Iterable[Mapping[str, Any]]:
+    def fold(key: tuple[Any, ...], history: "Dicts", created: "Dicts") -> Iterable[Mapping[str, Any]]:
         return topic_rows(history, batches(created).get(key[2], []), shared[key[0]].get(key[1], Cluster()))
 
     schema = store.schema("topic_assignments")
-    judged = computed_once(fold_topics(topics.of(timelines), topics.of(created), fold, schema))
-    load = judged.selectExpr(*KEY, "valid_from", "valid_to", "explode(assignment) AS a")
-    load = load.selectExpr(*KEY, "valid_from", "valid_to", "posexplode(a.replicas) AS (at, broker)")
-    load = load.groupBy("cluster", "incarnation", "broker", "topic", "valid_from", "valid_to").agg(
-        F.count("*").cast("int").alias("replicas"), F.count_if(F.col("at") == 0).cast("int").alias("leaders")
-    )
+    judged = gathered(fold_topics(topics.of(timelines), topics.of(created), fold, schema))
+    load = mapped(judged, broker_loads, store.schema("broker_load"))
     for table, rows in (("topic_assignments", judged), ("broker_load", load)):
-        store.replace(table, facts, rows.unionByName(topics.not_of(held[table])) if recent else rows)
+        store.replace(table, facts, together(rows, topics.not_of(store.read(table, others))) if others else rows)
 
 
 def _shared(facts: ClusterFacts, racks: Mapping[int, str] | None) -> dict[int, Cluster]:
@@ -208,7 +201,7 @@ def _load(rows: Iterable[Mapping[str, Any]]) -> list[list[int]]:
 def _effects(spark: Any, options: argparse.Namespace, down: list[int], at: datetime | None) -> Iterator[str]:
     """The state is that of a moment, or the last known one."""
     from jobs import min_isr
-    from jobs.store import quoted
+    from jobs.rows import quoted
 
     rows = analysis.rows_of(spark, "partition_timeline", options.cluster, options.topic, "true" if at else "valid_to IS NULL")
     rows = [row for row in rows if at is None or analysis.holds_at(row, at)]

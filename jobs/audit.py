@@ -270,6 +270,7 @@ class Audit:
     def _audit(self, store: Any, files: list[Any]) -> list[Outcome]:
         """All clusters at once: a stage costs the same for one or for many."""
         from jobs import checks, findings_life, nights
+        from jobs.rows import here
 
         spark = store.spark
         files, read = self._read(store, files)
@@ -303,7 +304,7 @@ class Audit:
             nights.note(store, made, "" if self.failed_checks else asked, configured)
         elif audited:
             with stage("nothing new to check", spark):
-                before = store.fetched("findings", audited)
+                before = here(store.read("findings", audited))
                 self._settle(store, findings_life.still(before), before, clocks)
         return outcomes
 
@@ -315,7 +316,7 @@ class Audit:
     def _derive(self, store: Any, made: Any, anew: Collection[str]) -> None:
         """Writes what is told topic by topic. made: `nights.Made`; anew: clusters all of whose topics are told anew."""
         from jobs import assignments, durability
-        from jobs.store import run_concurrently
+        from jobs.rows import run_concurrently
 
         racks = {cluster.name: cluster.racks for cluster in self.config.clusters}
         run_concurrently(
@@ -329,8 +330,7 @@ class Audit:
         made: `nights.Made`; audited: table -> the rows to be looked at. out: what held, for people.
         """
         from jobs import contracts
-        from jobs.frames import framed
-        from jobs.store import run_concurrently
+        from jobs.rows import having, here, run_concurrently, select
 
         def guard(some: dict[str, Any], whole: dict[str, Any]) -> str:
             self.warm_up.join()
@@ -340,30 +340,21 @@ class Audit:
         yield held
         if changed:
             names = [clock.cluster for clock in clocks]
-            proofs = {record_id for row in changed for record_id in row["evidence"]}
-            events = self._records(store, names, audited["events"], proofs)
-            findings, subjects = (store.rows_of(table, names) for table in ("findings", "finding_subjects"))
-            told = framed(store.spark, store.table_of("findings", changed))
+            proofs = [{"record_id": one} for one in {one for row in changed for one in row["evidence"]}]
+            wanted = store.table_of("events", proofs).select(["record_id"])
+            there = {row["record_id"] for row in here(having(select(audited["events"], "record_id"), wanted, ["record_id"]))}
+            if others := set(wanted["record_id"].to_pylist()) - there:
+                found = store.rows_with("events", names, "record_id", others, ["record_id"])
+                there |= set(found["record_id"].to_pylist())
+            events = store.table_of("events", [{"record_id": one} for one in there]).select(["record_id"])
+            findings, subjects = (store.read(table, names) for table in ("findings", "finding_subjects"))
+            told = store.table_of("findings", changed)
             yield guard({"findings": told, "finding_subjects": subjects}, {"events": events, "findings": findings})
-
-    def _records(self, store: Any, clusters: list[str], events: Any, wanted: Collection[str]) -> Any:
-        """record_id of those of some records that are there. events: among which most of them are."""
-        from pyspark.sql import functions as F
-
-        from jobs.frames import of_rows
-
-        def frame(ids: Collection[str]) -> Any:
-            return of_rows(store.spark, [{"record_id": one} for one in sorted(ids)], "record_id STRING")
-
-        some = events.select("record_id").join(F.broadcast(frame(wanted)), "record_id", "left_semi").toArrow()
-        there = set(some["record_id"].to_pylist())
-        if others := set(wanted) - there:
-            there |= set(store.rows_with("events", clusters, "record_id", others, ["record_id"])["record_id"].to_pylist())
-        return frame(there)
 
     def _find(self, store: Any, made: Any, audited: dict[str, Any], clocks: list[Any]) -> Any:
         """Writes the findings; returns those that this run has changed."""
         from jobs import checks, findings_life, nights
+        from jobs.rows import here
 
         spark, names = store.spark, [clock.cluster for clock in clocks]
         facts = {name: made.facts[name] for name in names}
@@ -375,12 +366,12 @@ class Audit:
         given |= {"slos"} if self.config.slos else set()
         found = checks.violations(spark, given, self.config.thresholds)
         self.failed_checks = found.failed
-        before = store.fetched("findings", names)
+        before = here(store.read("findings", names))
         begins = {name: at.replace(tzinfo=UTC) for name, at in made.looked_back(names).items()}
         news = findings_life.news(found.rows, before, begins)
         changed = self._settle(store, news, before, clocks)
         if changed:
-            about = findings_life.subjects(news, store.fetched("finding_subjects", names))
+            about = findings_life.subjects(news, here(store.read("finding_subjects", names)))
             store.replace("finding_subjects", names, store.table_of("finding_subjects", about))
         return changed
 

@@ -8,15 +8,17 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import schemas
 from jobs import fact_frames
 from jobs.config import Silence, Slo, Threshold, glob_pattern
-from jobs.frames import computed_once, read_often
+from jobs.frames import read_often
 from jobs.partition_spells import partition_spells
-from jobs.store import quoted, run_concurrently, words
+from jobs.rows import Frame, gathered, in_spark, quoted, run_concurrently, select
+from jobs.store import words
 from jobs.timelines import LEADING, ClusterFacts
 from jobs.tool_outputs import ToolOutput
 from parsers.definitions import INPUT_FACTS, INPUT_TABLES
@@ -46,7 +48,7 @@ class Clock:
 
 def register(
     spark: SparkSession,
-    audited: Mapping[str, DataFrame],
+    audited: Mapping[str, Frame],
     clocks: list[Clock],
     facts: Mapping[str, ClusterFacts],
     *,
@@ -58,15 +60,17 @@ def register(
     audited_<table> (`nights.scope`), audited_partitions_now (`nights.partitions_now`), clocks, kafka_versions, slos, legal_moves, leading,
     those of `fact_frames` and of `schemas/facts`, partition_spells.
     """
-    for table in AUDITED:
-        rows = audited[table] if table != "events" else _named_columns(audited[table])
-        rows.createOrReplaceTempView(f"audited_{table}")
+
+    def view(name: str, rows: Frame) -> None:
+        in_spark(spark, rows).createOrReplaceTempView(name)
+
+    given = {table: audited[table] if table != "events" else _named_columns(audited[table]) for table in AUDITED}
+    given_views = [partial(view, f"audited_{table}", rows) for table, rows in given.items()]
+    run_concurrently(*given_views, *(partial(view, told.__name__, told(facts)) for told in fact_frames.FRAMES))
     spark.sql(slos_sql(slos)).createOrReplaceTempView("slos")
     known = clock_rows(spark, clocks)
     known.createOrReplaceTempView("clocks")
     known.select("cluster", "kafka_version", "version_number").createOrReplaceTempView("kafka_versions")
-    for told in fact_frames.FRAMES:
-        spark.createDataFrame(told(facts)).createOrReplaceTempView(told.__name__)
     moves = ", ".join(
         f"({quoted(m.machine)}, {quoted(m.from_state)}, {quoted(m.to_state)}, {schemas.version_number(m.since)})"
         for m in schemas.moves()
@@ -76,16 +80,20 @@ def register(
     spark.sql(f"SELECT explode(array({leading})) AS event_type").createOrReplaceTempView("leading")
     for function in schemas.statements("functions"):
         spark.sql(function.sql)
+    told: dict[str, Frame] = {}
     for fact in schemas.statements("facts"):  # by name: a later one reads an earlier one
-        computed_once(spark.sql(with_thresholds(fact.sql, thresholds))).createOrReplaceTempView(fact.name)
-    computed_once(partition_spells(spark, facts)).createOrReplaceTempView("partition_spells")
+        told[fact.name] = gathered(spark.sql(with_thresholds(fact.sql, thresholds)))
+        view(fact.name, told[fact.name])
+    now = {clock.cluster: clock.now for clock in clocks}
+    view("partition_spells", gathered(partition_spells(given, told, now, facts)))
 
 
-def _named_columns(events: DataFrame) -> DataFrame:
+def _named_columns(events: Frame) -> Frame:
     """Events with the columns that checks name: at every mention of a view each of its columns is analysed."""
     named = {word for kind in ("facts", "checks") for one in schemas.statements(kind) for word in words(one.sql)}
+    some = select(events, *(name for name in schemas.columns("events") if name in named))
     # `nights.scope` has put few into the plan
-    return read_often(events.select(*(name for name in events.columns if name in named)), may_be_few=events.isLocal())
+    return some if isinstance(some, pa.Table) else read_often(some, may_be_few=events.isLocal())
 
 
 def clock_rows(spark: SparkSession, clocks: Sequence[Clock]) -> DataFrame:

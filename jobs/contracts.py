@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 import schemas
 from jobs.errors import ContractError
-from jobs.store import quoted
+from jobs.rows import Frame, in_spark, quoted
 from parsers.explanation import counted
 
 # Great Expectations imports these for expectations that are not used here; they are more than half of the time that its import takes
@@ -117,7 +117,7 @@ def _violations(spark: SparkSession, rules: list[Rule], shown: Mapping[str, str]
     return {row.rule: (row.rows, row.example) for row in counted.collect()}
 
 
-def guard(spark: SparkSession, written: Mapping[str, DataFrame], whole: Mapping[str, DataFrame] | None = None) -> int:
+def guard(spark: SparkSession, written: Mapping[str, Frame], whole: Mapping[str, Frame] | None = None) -> int:
     """Validates the rows of the run's clusters in tables, as they are written.
 
     written: tables that contracts.toml names, with the rows that are to be guarded. whole: all rows of tables that their rules refer
@@ -126,12 +126,12 @@ def guard(spark: SparkSession, written: Mapping[str, DataFrame], whole: Mapping[
     queries = [query for table in written for query in schemas.contracts()[table].get("never", {}).values()]
     for table, rows in (written if whole is None else whole).items():
         if any(f"{{{table}}}" in query for query in queries):
-            rows.createOrReplaceTempView(_whole(table))
+            in_spark(spark, rows).createOrReplaceTempView(_whole(table))
     rules: list[Rule] = []
     shown = {}
     for definition in schemas.statements("tables"):
         if definition.name in written:
-            rows, contract = written[definition.name], schemas.contracts()[definition.name]
+            rows, contract = in_spark(spark, written[definition.name]), schemas.contracts()[definition.name]
             rows.createOrReplaceTempView(_view(definition.name))
             found = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
             rules += rules_of(definition, contract, found)

@@ -3,7 +3,7 @@
 import argparse
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,7 @@ from jobs.topic_durability import (
 from parsers.explanation import visible
 
 if TYPE_CHECKING:
-    from jobs.by_topic import Fold, Rows
+    from jobs.rows import Dicts, Fold, Frame, Where
 
 EXAMPLES = """\
 examples:
@@ -77,50 +77,62 @@ def write(store: Any, made: Any, anew: Iterable[str], config: Config) -> None:
     made: `nights.Made`. anew: clusters all of whose topics are told anew. Of the others, those about which there is something new are; of the rest
     only the days are that time has gone on in.
     """
-    from pyspark.sql import functions as F
-
     from jobs.by_topic import KEY, ToldAnew, fold_topics
-    from jobs.frames import computed_once, differing
-    from jobs.store import in_clusters, run_concurrently
+    from jobs.rows import (
+        any_of,
+        differing,
+        gathered,
+        having,
+        in_spark,
+        is_empty,
+        is_null,
+        of_clusters,
+        run_concurrently,
+        select,
+        together,
+        where,
+    )
 
     facts, schema = made.facts, store.schema("durability")
     whole, reset = _set_otherwise(made, frozenset(anew))
     since = {name: made.continued[name].since.date() for name in facts if name not in whole}
-    topics = ToldAnew.of_any(store.spark, whole, made.topics, reset)
-    shared = _shared(facts, store.rows_of("topic_deletions", facts), store.rows_of("coverage", facts), config)
-    timeline = store.rows_of("partition_timeline", facts).select(*KEY, *TIMELINE_COLUMNS)
-    about = _about_losses(store.rows_of("events", facts))
+    topics = ToldAnew.of_any(whole, made.topics, reset)
+    shared = _shared(facts, store.read("topic_deletions", facts), store.read("coverage", facts), config)
+    timeline = store.read("partition_timeline", facts, columns=[*KEY, *TIMELINE_COLUMNS])
+    about = store.read("events", facts, _about_losses(), ["cluster", "incarnation", *EVENT_COLUMNS])
 
     def fold_anew() -> Any:
-        return computed_once(fold_topics(topics.of(timeline), topics.of(about), _telling(shared), schema))
+        return gathered(fold_topics(topics.of(timeline), topics.of(about), _telling(shared), schema))
 
     if not since:
         store.replace("durability", facts, fold_anew())
         return
-    held = store.rows_of("durability", since)
+    held = store.read("durability", since)
     newest = _from_days(since, "day")
-    lasting = f"valid_to IS NULL OR {_from_days(since, 'to_date(valid_to)')}"
+    lasting = is_null("valid_to") | _from_days(since, "valid_to")
 
     def fold_on() -> Any:
-        going_on = in_clusters(since)
-        some = topics.not_of(timeline.filter(f"{going_on} AND ({lasting})")), topics.not_of(held.filter(newest))
-        return computed_once(fold_topics(*some, _going_on(shared, since), schema))
+        going_on = where(timeline, of_clusters(since) & lasting)
+        return gathered(
+            fold_topics(topics.not_of(going_on), topics.not_of(where(held, newest)), _going_on(shared, since), schema)
+        )
 
     told, later = run_concurrently(fold_anew, fold_on)
-    replaced = f"{newest} OR {in_clusters(whole)}" if whole else newest
-    older = told.filter(f"NOT ({replaced})")
-    other = differing(older, topics.of(held.filter(f"NOT ({newest})")).select(*schema.names), [*KEY, "day"])
-    if not other.isEmpty():
+    replaced = any_of([newest, of_clusters(whole)])
+    older = where(told, ~replaced)
+    known = select(topics.of(where(held, ~newest)), *schema.names)
+    other = differing(older, known, [*KEY, "day"])
+    if not is_empty(other):
         # a line that came late, or one that tells what an earlier one meant
-        store.delete_matching("durability", "true", other)
-    corrected = older.join(F.broadcast(other), other.columns, "left_semi")
-    store.replace_where("durability", facts, replaced, told.filter(replaced).unionByName(corrected).unionByName(later))
+        store.delete_matching("durability", "true", in_spark(store.spark, other))
+    corrected = having(older, other, [*KEY, "day"])
+    store.replace_where("durability", facts, replaced, together(where(told, replaced), corrected, later))
 
 
 def _telling(shared: Mapping[tuple[str, int], Shared]) -> "Fold":
     """A topic from its beginning on, from its intervals and what lines tell of losses."""
 
-    def told(key: tuple[Any, ...], history: "Rows", said: "Rows") -> Iterable[Mapping[str, Any]]:
+    def told(key: tuple[Any, ...], history: "Dicts", said: "Dicts") -> Iterable[Mapping[str, Any]]:
         topic, known = key[2], shared.get(key[:2])
         return topic_rows(tally(history, said, topic, known), topic, known) if known else ()
 
@@ -130,31 +142,26 @@ def _telling(shared: Mapping[tuple[str, int], Shared]) -> "Fold":
 def _going_on(shared: Mapping[tuple[str, int], Shared], since: Mapping[str, date]) -> "Fold":
     """A topic from a day on, from the intervals that reach into it and the rows that were held of these days."""
 
-    def gone_on(key: tuple[Any, ...], history: "Rows", held: "Rows") -> Iterable[Mapping[str, Any]]:
+    def gone_on(key: tuple[Any, ...], history: "Dicts", held: "Dicts") -> Iterable[Mapping[str, Any]]:
         topic, known = key[2], shared.get(key[:2])
         return continued(topic_rows(tally(history, (), topic, known, since[key[0]]), topic, known), held) if known else ()
 
     return gone_on
 
 
-def _about_losses(events: Any) -> Any:
-    """The events that tell of unclean elections, and what replicas had and threw away."""
-    from pyspark.sql import functions as F
+def _about_losses() -> "Where":
+    """Events that tell of unclean elections, and what replicas had and threw away."""
+    from jobs.rows import is_known, one_of
 
-    telling = (
-        F.col("leader_recovery_state").isin("RECOVERING", "1")
-        | (F.col("event_type") == TRUNCATED)
-        | F.col("end_offset").isNotNull()
-    )
-    of_partitions = F.col("topic").isNotNull() & F.col("partition").isNotNull()
-    return events.filter(telling & of_partitions).select("cluster", "incarnation", *EVENT_COLUMNS)
+    telling = one_of("leader_recovery_state", ("RECOVERING", "1")) | one_of("event_type", [TRUNCATED]) | is_known("end_offset")
+    return telling & is_known("topic") & is_known("partition")
 
 
-def _from_days(since: Mapping[str, date], day: str) -> str:
-    """A SQL condition: the day of a row is that of its cluster, or a later one."""
-    from jobs.store import quoted
+def _from_days(days: Mapping[str, date], column: str) -> "Where":
+    """A day or a moment is of the day of its cluster, or of a later one."""
+    from jobs.rows import by_cluster, from_day
 
-    return "(" + " OR ".join(f"cluster = {quoted(name)} AND {day} >= DATE '{first}'" for name, first in since.items()) + ")"
+    return by_cluster({name: from_day(column, day) for name, day in days.items()})
 
 
 def _settings(facts: ClusterFacts) -> dict[int, min_isr.MinIsr]:
@@ -175,16 +182,19 @@ def _set_otherwise(made: Any, anew: frozenset[str]) -> tuple[frozenset[str], lis
     return frozenset(whole), topics
 
 
-def _shared(facts: Mapping[str, ClusterFacts], deletions: Any, coverage: Any, config: Config) -> dict[tuple[str, int], Shared]:
+def _shared(
+    facts: Mapping[str, ClusterFacts], deletions: "Frame", coverage: "Frame", config: Config
+) -> dict[tuple[str, int], Shared]:
     """(cluster, incarnation) -> what its topics share; incarnations without a time stamp are left out."""
     from jobs.by_topic import shared_events
+    from jobs.rows import above, distinct, here, is_known, select, where
 
     pending: dict[tuple[str, int], list[Any]] = {}
-    for row in deletions.filter("requested_at IS NOT NULL").collect():
-        pending.setdefault((row.cluster, row.incarnation), []).append(row)
+    for row in here(where(deletions, is_known("requested_at"))):
+        pending.setdefault((row["cluster"], row["incarnation"]), []).append(row)
     hours: dict[str, list[datetime]] = {}
-    for row in coverage.filter("records > 0 AND hour IS NOT NULL").select("cluster", "hour").distinct().collect():
-        hours.setdefault(row.cluster, []).append(_in_utc(row.hour))
+    for row in here(distinct(select(where(coverage, above("records", 0) & is_known("hour")), "cluster", "hour"))):
+        hours.setdefault(row["cluster"], []).append(row["hour"])
     found = {}
     for name, one in facts.items():
         configured = [(t.name, t.min_insync_replicas) for t in config.topics if matches([t.cluster], name)]
@@ -193,19 +203,14 @@ def _shared(facts: Mapping[str, ClusterFacts], deletions: Any, coverage: Any, co
             now = moment_of(newest)
             deleted: dict[str, tuple[Span, ...]] = {}
             for row in pending.get((name, number), []):
-                span = _in_utc(row.requested_at), _in_utc(row.completed_at) if row.completed_at else now
-                deleted[row.topic] = (*deleted.get(row.topic, ()), span)
+                span = row["requested_at"], row["completed_at"] or now
+                deleted[row["topic"]] = (*deleted.get(row["topic"], ()), span)
             said = events.get(number, [])
             brokers = cluster_of(said).brokers
             fenced = fenced_spans([(b.since, b.fenced) for b in brokers if b.kraft], now)
             least = min_isr.from_lines(one.settings_by_number.get(number, ()), configured)
             found[name, number] = Shared(now, least, silent_spans(hours.get(name, [])), deleted, fenced)
     return found
-
-
-def _in_utc(at: datetime) -> datetime:
-    """A moment as Spark hands it over, without a zone."""
-    return at.replace(tzinfo=UTC)
 
 
 # -- the command -----------------------------------------------------------------------------------------------
@@ -242,7 +247,7 @@ def _spans(rows: Sequence[Mapping[str, Any]], by_day: bool) -> list[dict[str, An
 
 
 def _of_partitions(spark: Any, options: argparse.Namespace, config: Config) -> list[dict[str, Any]]:
-    from jobs.store import in_clusters
+    from jobs.rows import in_clusters
 
     names = {row["cluster"] for row in analysis.rows_of(spark, "durability", options.cluster, options.topic)}
     known, deletions, coverage = (

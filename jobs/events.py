@@ -491,7 +491,7 @@ def land(
     days: only records of these, both included, in the zone of the log.  remote: `remote.Remote` of files that are at URIs.
     ahead: of these files.  Raises ConservationError where records were lost on the way.
     """
-    from jobs.store import run_concurrently
+    from jobs.rows import run_concurrently
 
     clusters = _clusters(files)
     parsed: Here | OnWorkers

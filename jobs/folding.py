@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import schemas
-from jobs.timelines import ClusterFacts, Event, Folded, PartitionKey, Summary, fold
+from jobs.timelines import EVENT_COLUMNS, ClusterFacts, Event, Folded, PartitionKey, Summary, fold
 
 # events of a partition that are folded at once: what a hot partition needs of memory
 EVENTS_AT_ONCE = 50_000
@@ -49,6 +49,16 @@ def _struct(table: str) -> pa.DataType:
 
 
 KEYS = [pa.field(name, ARROW_TYPES[kind]) for name, kind in schemas.columns("partition_states").items() if name in PARTITION]
+# what says which group of rows a row is of
+GROUP = ("cluster", "key_topic", "key_partition")
+# of a partition, for `fold_groups`: a state that is kept of it, or an event
+INPUT = pa.schema(
+    [
+        ("cluster", pa.string()), ("key_topic", pa.string()), ("key_partition", pa.int32()), ("state", pa.string()),
+        ("state_incarnation", pa.int32()), ("state_brokers", pa.list_(pa.int32())),
+        *((name, ARROW_TYPES[schemas.columns("events")[name]]) for name in EVENT_COLUMNS),
+    ]
+)  # fmt: skip
 # each row is of one table: the struct of that name; or it says that its partition has to be folded again, with its whole history
 OUTPUT = pa.schema([*KEYS, pa.field("is_stale", pa.bool_()), *(pa.field(name, _struct(name)) for name in FOLDED_TABLES)])
 OUTPUT_DDL = ", ".join(

@@ -1,11 +1,10 @@
 """Frames of few rows: Spark plans, optimises and runs a query the sooner the less it has to read for it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -14,13 +13,6 @@ MOST_IN_PLAN = 10_000
 # rows that are kept for queries that read them often; a table is read by column, what is kept in whole rows: with 13,600 events a night's
 # checks take half as long again where they read the table, with 520,000 where they read what is kept (tests/benchmarks/nights.py)
 MOST_KEPT = 100_000
-
-
-def computed_once(rows: DataFrame) -> DataFrame:
-    """The same rows, however often they are read: in the plan where they are few, else kept by Spark's workers."""
-    told = in_plan(rows)
-    # not persist: a query over a plan with lambdas does not find again what is cached of it
-    return told if told.isLocal() else rows.localCheckpoint(eager=False)
 
 
 def read_often(rows: DataFrame, *, may_be_few: bool = True) -> DataFrame:
@@ -54,10 +46,3 @@ def of_rows(spark: SparkSession, rows: Iterable[Mapping[str, Any]], columns: Str
     """Rows in a plan; columns: as Spark or its DDL has them. A list that createDataFrame is given is read by Python workers, which take a second to start."""
     schema = StructType.fromDDL(columns) if isinstance(columns, str) else columns
     return framed(spark, pa.Table.from_pylist(list(rows), schema=to_arrow_schema(schema)))
-
-
-def differing(some: DataFrame, others: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Keys of rows that stand in one of two frames alone, or more often than in the other."""
-    both = some.withColumn("more", F.lit(1)).unionByName(others.withColumn("more", F.lit(-1)))
-    alone = both.groupBy(*some.columns).agg(F.sum("more").alias("more")).filter("more <> 0")
-    return computed_once(alone.select(*keys).distinct())

@@ -11,21 +11,61 @@ States of a version that the facts do not know were left by a run that did not c
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from functools import partial, reduce
+from datetime import date, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import schemas
 from jobs import coverage, folding
+from jobs.by_topic import TOPIC, TOPICS
 from jobs.folding import MOST_ON_DRIVER
-from jobs.frames import computed_once, differing, framed, in_plan, read_often, where_few
+from jobs.frames import MOST_IN_PLAN, framed, in_plan, read_often
 from jobs.partition_spells import IS_WRONG
-from jobs.store import EVENT, PARTITION_KEY, VERSION, Store, in_clusters, moment, of_logs, quoted, run_concurrently
+from jobs.rows import (
+    Frame,
+    Where,
+    above,
+    any_of,
+    at_or_after,
+    at_or_before,
+    by_cluster,
+    differing,
+    distinct,
+    extremes,
+    few_of,
+    from_day,
+    gathered,
+    having,
+    here,
+    here_if_few,
+    in_clusters,
+    in_spark,
+    is_empty,
+    is_known,
+    is_null,
+    is_true,
+    lacking,
+    looked_up,
+    marked,
+    marked_with_any,
+    not_before,
+    of_clusters,
+    one_of,
+    run_concurrently,
+    select,
+    starts_with,
+    together,
+    unpacked,
+    where,
+    with_values,
+)
+from jobs.small_tables import aligned
+from jobs.store import EVENT, OF_LOGS, PARTITION_KEY, UNSETTLED, VERSION, Store
 from jobs.timelines import (
     CODE_VERSION,
     EVENT_COLUMNS,
@@ -42,6 +82,7 @@ from jobs.timelines import (
     tells_deletion,
     topic_deletions,
 )
+from jobs.timelines.events import EPOCH
 
 # columns of a change data feed
 CHANGE = ("_change_type", "_commit_version", "_commit_timestamp")
@@ -76,8 +117,8 @@ class Night:
     keeps: event type -> columns that are as they were before, by the rules.
     """
 
-    events: DataFrame
-    removed: DataFrame | None
+    events: Frame
+    removed: Frame | None
     since: Mapping[str, Known]
     anew: frozenset[str]
     events_version: int
@@ -103,17 +144,20 @@ class Night:
 
 def known(store: Store, clusters: Iterable[str], keeps: Keeps) -> dict[str, Known]:
     """Cluster -> what was known when its timelines were made. Those that another version of the code has made are left out."""
-    rows = store.rows_of("cluster_facts", clusters).filter(F.col("code_version") == CODE_VERSION).collect()
     return {
-        row.cluster: Known(
-            row.events_version, row.passed_over_version, ClusterFacts.from_json(row.facts, keeps), row.asked, row.configured
+        row["cluster"]: Known(
+            row["events_version"],
+            row["passed_over_version"],
+            ClusterFacts.from_json(row["facts"], keeps),
+            row["asked"],
+            row["configured"],
         )
-        for row in rows
+        for row in here(store.read("cluster_facts", clusters, one_of("code_version", [CODE_VERSION])))
     }
 
 
-def _recognised(rows: DataFrame, *more: str) -> DataFrame:
-    return rows.filter("event_type IS NOT NULL").select("cluster", *EVENT_COLUMNS, *more)
+def _recognised(rows: Frame) -> Frame:
+    return select(where(rows, is_known("event_type")), "cluster", *EVENT_COLUMNS)
 
 
 def read(store: Store, clusters: Sequence[str], keeps: Keeps) -> Night:
@@ -123,33 +167,36 @@ def read(store: Store, clusters: Sequence[str], keeps: Keeps) -> Night:
     if changes is None:
         since = {}
     anew = frozenset(clusters) - since.keys()
-    came, removed = [], None
+    came: list[Frame] = []
+    removed = None
     if changes is not None:
-        later = " OR ".join(f"cluster = {quoted(n)} AND {VERSION} > {one.events_version}" for n, one in since.items())
-        came.append(changes.inserted.filter(later).drop(*CHANGE))
+        later = by_cluster({name: above(VERSION, one.events_version) for name, one in since.items()})
+        came.append(where(changes.inserted, later))
         if changes.deleted is not None:
-            removed = _recognised(changes.deleted.filter(later)).localCheckpoint()
-            removed = None if removed.isEmpty() else removed
+            gone = gathered(_recognised(where(changes.deleted, later)))
+            removed = None if is_empty(gone) else gone
     if anew:
-        came.append(store.rows_of("events", anew))
-    rows = reduce(DataFrame.unionByName, came)
-    count = F.count_if(F.col("event_type").isNotNull())
-    told = rows.agg(count.alias("count"), *_span("ts")).first()
-    assert told is not None
+        came.append(store.read("events", anew))
+    rows = together(*(select(some, "cluster", *EVENT_COLUMNS) for some in came))
+    count, hours = _counted(rows, "ts", "event_type")
     events = _recognised(rows)
-    if told["count"] <= MOST_ON_DRIVER:
-        events = events.localCheckpoint()
+    if count <= MOST_ON_DRIVER:
+        events = here_if_few(events, MOST_ON_DRIVER)
     version = store.version("events") if changes is None else changes.version
-    return Night(events, removed, since, anew, version, told["count"], _hours(told), keeps)
+    return Night(events, removed, since, anew, version, count, hours, keeps)
 
 
-def _span(moment: str) -> list[Column]:
+def _counted(rows: Frame, moment: str, column: str) -> tuple[int, coverage.Hours]:
+    """How many rows have a column, and the hours of all."""
+    if isinstance(rows, pa.Table):
+        span = pc.min_max(rows[moment]).as_py()
+        first, last = (at and at.replace(minute=0, second=0, microsecond=0, tzinfo=None) for at in (span["min"], span["max"]))
+        return rows.num_rows - rows[column].null_count, coverage.Hours(first, last, rows[moment].null_count > 0)
     hour = F.date_trunc("hour", moment)
-    return [F.min(hour).alias("first"), F.max(hour).alias("last"), F.count_if(F.col(moment).isNull()).alias("undated")]
-
-
-def _hours(told: Row) -> coverage.Hours:
-    return coverage.Hours(told["first"], told["last"], told["undated"] > 0)
+    span = [F.min(hour).alias("first"), F.max(hour).alias("last"), F.count_if(F.col(moment).isNull()).alias("undated")]
+    told = rows.agg(F.count(column).alias("count"), *span).first()
+    assert told is not None
+    return told["count"], coverage.Hours(told["first"], told["last"], told["undated"] > 0)
 
 
 @dataclass(frozen=True)
@@ -173,7 +220,7 @@ class Made:
 
     facts: Mapping[str, ClusterFacts]
     continued: Mapping[str, Continued]
-    topics: DataFrame | None
+    topics: Frame | None
     events_version: int
     passed_over_version: int
     is_new: bool
@@ -205,9 +252,7 @@ def _continued(night: Night, clusters: Iterable[str]) -> dict[str, Continued]:
     return found
 
 
-def _update_timelines(
-    store: Store, night: Night, facts: Mapping[str, ClusterFacts]
-) -> tuple[frozenset[str], DataFrame | None, int]:
+def _update_timelines(store: Store, night: Night, facts: Mapping[str, ClusterFacts]) -> tuple[frozenset[str], Frame | None, int]:
     """out: the clusters that were folded anew, `Made.topics`, the version of `events`."""
     if night.is_empty:
         return night.anew, None, night.events_version
@@ -220,7 +265,7 @@ def _update_timelines(
     folded = _fold(store, night, facts, changed, anew)
     touched = _write(store, folded, version, sorted(facts.keys() - anew), sorted(anew))
     run_concurrently(partial(_write_cluster_tables, store, facts), partial(_write_deletions, store, night, facts, anew))
-    return anew, computed_once(touched.select("cluster", "topic").distinct()), version
+    return anew, gathered(distinct(select(touched, "cluster", "topic"))), version
 
 
 def _update_coverage(store: Store, night: Night, facts: Mapping[str, ClusterFacts]) -> int:
@@ -229,15 +274,12 @@ def _update_coverage(store: Store, night: Night, facts: Mapping[str, ClusterFact
     changes = store.changes("passed_over", min(known_versions)) if known_versions else None
     hours = None
     if changes is not None:
-        told = changes.inserted.agg(*_span("hour")).first()
-        assert told is not None
-        hours = night.hours.with_others(_hours(told))
+        hours = night.hours.with_others(_counted(changes.inserted, "hour", "hour")[1])
     for clusters, again in ((night.since.keys() & facts.keys(), hours), (night.anew & facts.keys(), None)):
         if not clusters or (again is not None and again.is_none):
             continue
-        events, passed_over = (store.rows_of(table, clusters) for table in ("events", "passed_over"))
-        held = None if again is None else store.rows_of("coverage", clusters)
-        store.replace("coverage", clusters, coverage.coverage(events, passed_over, held, again))
+        events, passed_over, held = (store.read(table, clusters) for table in ("events", "passed_over", "coverage"))
+        store.replace("coverage", clusters, coverage.coverage(events, passed_over, held, store.schema("coverage"), again))
     return store.version("passed_over") if changes is None else changes.version
 
 
@@ -258,7 +300,7 @@ def naive(microseconds: int) -> datetime | None:
     return None if microseconds < 0 else datetime(1970, 1, 1) + timedelta(microseconds=microseconds)
 
 
-def scope(store: Store, made: Made, clusters: Iterable[str], days: int = 0) -> dict[str, DataFrame]:
+def scope(store: Store, made: Made, clusters: Iterable[str], days: int = 0) -> dict[str, Frame]:
     """What checks and contracts look at, by table: what the night has written and what is still so.
 
     Of timelines that is all rows of the time from a day before the first new event on, those that hold still and are not as they should
@@ -266,77 +308,102 @@ def scope(store: Store, made: Made, clusters: Iterable[str], days: int = 0) -> d
     and all from the first of these on. Of clusters that were made anew everything. days: as many of `durability` more.
     """
     names = sorted(clusters)
-    read = run_concurrently(*(partial(store.rows_of, name, names) for name in schemas.contracts()))
-    tables = dict(zip(schemas.contracts(), read, strict=True))
-    del tables["findings"], tables["finding_subjects"]
+    looked_at = [name for name in schemas.contracts() if name not in ("findings", "finding_subjects")]
+    read = run_concurrently(*(partial(store.read, name, names) for name in looked_at))
+    tables: dict[str, Frame] = dict(zip(looked_at, read, strict=True))
     # checks are about what logs say
-    tables["events"] = of_logs(tables["events"])
+    tables["events"] = where(tables["events"], OF_LOGS)
     begins = made.looked_back(names)
     if not begins:
         return _read_often(tables)
-    whole = [in_clusters(others)] if (others := set(names) - begins.keys()) else []
+    whole = of_clusters(set(names) - begins.keys())
 
-    def since(end: str, moments: Mapping[str, datetime] = begins) -> str:
-        later = [f"cluster = {quoted(name)} AND {end} >= {moment(at)}" for name, at in moments.items()]
-        return " OR ".join([*whole, *later])
+    def since(column: str, moments: Mapping[str, datetime] = begins) -> Where:
+        return whole | by_cluster({name: at_or_after(column, at) for name, at in moments.items()})
 
-    reported = computed_once(_reported(store, names))
-    oldest = {row.cluster: row.first for row in reported.groupBy("cluster").agg(F.min("reported").alias("first")).collect()}
-    topics = reported.withColumn("folded", F.lit(False))
-    if made.topics is not None:
-        folded = made.topics.select(
-            "cluster", "topic", F.lit(None).cast("timestamp").alias("reported"), F.lit(True).alias("folded")
+    reported = _reported(store, names)
+    folded = set() if made.topics is None else {(row["cluster"], row["topic"]) for row in here(made.topics)}
+    rows = [(*key, reported.get(key), key in folded) for key in sorted(reported.keys() | folded)]
+    topics = (
+        pa.table(
+            [pa.array(some, one.type) for some, one in zip(zip(*rows, strict=True), LOOKED_AT, strict=True)], schema=LOOKED_AT
         )
-        topics = topics.unionByName(folded)
-    topics = topics.groupBy("cluster", "topic").agg(F.min("reported").alias("reported"), F.max("folded").alias("folded"))
-    topics = F.broadcast(computed_once(topics))
-    tables["events"] = tables["events"].filter(f"ts IS NULL OR {since('ts')}")
-    tables["coverage"] = tables["coverage"].filter(f"hour IS NULL OR {since('hour')}")
-    tables["durability"] = tables["durability"].filter(since(f"date_add(day, {days + 1})"))
-    for table in ("topic_assignments", "broker_load"):
-        tables[table] = tables[table].filter(f"valid_to IS NULL OR {since('valid_to')}")
-    # what is reported of partitions may have begun with one that is over
-    tables["broker_outages"] = tables["broker_outages"].filter(
-        f"until IS NULL OR {since('until', {name: min(at, oldest.get(name, at)) for name, at in begins.items()})}"
+        if rows
+        else LOOKED_AT.empty_table()
     )
-    holding = "valid_to IS NULL AND (reported IS NOT NULL OR {})"
-    for table, begin, end, lasting in (
-        ("partition_timeline", "valid_from", "valid_to", holding.format(IS_WRONG)),
-        ("replica_timeline", "valid_from", "valid_to", holding.format(f"state NOT IN ({', '.join(map(quoted, AT_REST))})")),
-        ("reassignments", "started_at", "coalesce(completed_at, started_at)", "outcome = 'in_progress'"),
-    ):
-        rows = tables[table]
-        known = rows.join(topics, ["cluster", "topic"], "left")
-        some = f"({lasting}) OR {since(begin)} OR {since(end)} OR (folded AND settled = false) OR {end} >= reported"
-        tables[table] = known.filter(some).select(*rows.columns)
+    # what is reported of partitions may have begun with one that is over
+    first = dict(begins)
+    for (name, _), at in reported.items():
+        first[name] = min(first.get(name, at), at)
+    conditions = {
+        "events": is_null("ts") | since("ts"),
+        "coverage": is_null("hour") | since("hour"),
+        "durability": whole
+        | by_cluster({name: from_day("day", _day_from(at - timedelta(days + 1))) for name, at in begins.items()}),
+        "topic_assignments": is_null("valid_to") | since("valid_to"),
+        "broker_load": is_null("valid_to") | since("valid_to"),
+        "broker_outages": is_null("until") | since("until", {name: first[name] for name in begins}),
+    }
+    for table, condition in conditions.items():
+        tables[table] = where(tables[table], condition)
+    holds, is_reported, may_change = is_null("valid_to"), is_known("reported"), is_true("folded") & UNSETTLED
+    moved = since("started_at") | since("completed_at")
+    ended = not_before("completed_at", "reported") | is_null("completed_at") & not_before("started_at", "reported")
+    over = since("valid_from") | since("valid_to") | not_before("valid_to", "reported")
+    for table, condition in {
+        "partition_timeline": holds & (is_reported | IS_WRONG) | over,
+        "replica_timeline": holds & (is_reported | ~one_of("state", AT_REST)) | over,
+        "reassignments": one_of("outcome", ["in_progress"]) | moved | ended,
+    }.items():
+        columns = list(schemas.columns(table))
+        known = looked_up(tables[table], topics, TOPIC)
+        tables[table] = select(where(known, condition | may_change), *columns)
     return _read_often(tables)
 
 
-def partitions_now(store: Store, made: Made, audited: Mapping[str, DataFrame], clusters: Collection[str]) -> DataFrame:
+# topics that are looked at: since when what is reported of them is, and whether a partition was folded
+LOOKED_AT = pa.schema([*TOPICS, ("reported", pa.timestamp("us", "UTC")), ("folded", pa.bool_())])
+
+
+def _day_from(at: datetime) -> date:
+    """The first day that begins then or later."""
+    return (at + timedelta(1) - timedelta(microseconds=1)).date()
+
+
+def partitions_now(store: Store, made: Made, audited: Mapping[str, Frame], clusters: Collection[str]) -> Frame:
     """What holds of every partition: the rows of `partition_timeline` that have no end.
 
     audited: `scope`, which has them all where no cluster's history is continued.
     """
     whole = not made.looked_back(clusters)
-    rows = audited["partition_timeline"] if whole else store.rows_of("partition_timeline", clusters)
-    return read_often(rows.filter("valid_to IS NULL"))
+    rows = audited["partition_timeline"] if whole else store.read("partition_timeline", clusters)
+    return _often(where(rows, is_null("valid_to")))
 
 
-def _reported(store: Store, clusters: Iterable[str]) -> DataFrame:
-    """cluster and topic of what findings are about that are not resolved, reported: since when the first of them is."""
-    found = store.rows_of("findings", clusters).filter("status <> 'resolved' AND first_seen IS NOT NULL")
-    own = found.filter("topic IS NOT NULL").select("cluster", "topic", "first_seen")
-    subjects = store.rows_of("finding_subjects", clusters).select("cluster", "fingerprint", "topic")
-    every = own.unionByName(subjects.join(found.select("fingerprint", "first_seen"), "fingerprint").select(*own.columns))
-    return every.groupBy("cluster", "topic").agg(F.min("first_seen").alias("reported"))
+def _reported(store: Store, clusters: Iterable[str]) -> dict[tuple[str, str], datetime]:
+    """Cluster and topic of what findings are about that are not resolved -> since when the first of them is, UTC without a zone."""
+    is_open = ~one_of("status", ["resolved"]) & is_known("first_seen")
+    found = store.read("findings", clusters, is_open, ["cluster", "topic", "fingerprint", "first_seen"])
+    first = {row["fingerprint"]: row["first_seen"] for row in here(select(found, "fingerprint", "first_seen"))}
+    subjects = having(store.read("finding_subjects", clusters), found, ["fingerprint"])
+    told = together(select(found, "cluster", "fingerprint", "topic"), select(subjects, "cluster", "fingerprint", "topic"))
+    reported: dict[tuple[str, str], datetime] = {}
+    for row in here(distinct(where(told, is_known("topic")))):
+        key, at = (row["cluster"], row["topic"]), first[row["fingerprint"]].replace(tzinfo=None)
+        reported[key] = min(reported.get(key, at), at)
+    return reported
 
 
-def _read_often(tables: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+def _read_often(tables: Mapping[str, Frame]) -> dict[str, Frame]:
     """Rows that many queries read; of events checks read some columns only (`checks.register`)."""
-    often = (
-        partial(in_plan, rows, is_wide=True) if name == "events" else partial(read_often, rows) for name, rows in tables.items()
-    )
-    return dict(zip(tables, run_concurrently(*often), strict=True))
+    often = run_concurrently(*(partial(_often, rows, is_wide=name == "events") for name, rows in tables.items()))
+    return dict(zip(tables, often, strict=True))
+
+
+def _often(rows: Frame, *, is_wide: bool = False) -> Frame:
+    if isinstance(rows, pa.Table):
+        return rows
+    return in_plan(rows, is_wide=True) if is_wide else read_often(rows)
 
 
 def _table(table: str, rows: Iterable[tuple[Any, ...]]) -> pa.Table:
@@ -352,11 +419,10 @@ def _table(table: str, rows: Iterable[tuple[Any, ...]]) -> pa.Table:
 
 def _facts(store: Store, night: Night) -> dict[str, ClusterFacts]:
     """Cluster -> what is known now."""
-    told = _summaries(night.events, night.is_small)
+    told = _summaries(night.events)
     lost = _lost(night)
     if lost:
-        whole = _recognised(store.rows_of("events", sorted(lost)))
-        told |= _summaries(whole, night.is_small)
+        told |= _summaries(_recognised(store.read("events", lost)))
     found = {}
     for name in sorted(night.anew | night.since.keys()):
         new = told.get(name, Summary())
@@ -366,10 +432,10 @@ def _facts(store: Store, night: Night) -> dict[str, ClusterFacts]:
     return found
 
 
-def _summaries(events: DataFrame, is_small: bool) -> dict[str, Summary]:
+def _summaries(events: Frame) -> dict[str, Summary]:
     """Cluster -> the summary of its events. in: cluster and EVENT_COLUMNS."""
-    if is_small:
-        return folding.summaries(events.toArrow().to_batches(), EVENT_COLUMNS)
+    if isinstance(events, pa.Table):
+        return folding.summaries(events.to_batches(), EVENT_COLUMNS)
 
     def of_part(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         found = folding.summaries(batches, EVENT_COLUMNS)
@@ -387,8 +453,8 @@ def _lost(night: Night) -> set[str]:
     if night.removed is None:
         return set()
     gone: dict[str, set[str]] = {}
-    for row in night.removed.select("cluster", "record_id").distinct().collect():
-        gone.setdefault(row.cluster, set()).add(row.record_id)
+    for row in here(distinct(select(night.removed, "cluster", "record_id"))):
+        gone.setdefault(row["cluster"], set()).add(row["record_id"])
     return {
         name
         for name, ids in gone.items()
@@ -402,157 +468,147 @@ def _correct_incarnations(store: Store, night: Night, facts: Mapping[str, Cluste
     several = {name for name in facts if len(facts[name].numbers) > 1 or (name in before and len(before[name].numbers) > 1)}
     if not several:
         return False
-    condition = _where_new(night, several, several.intersection(anew))
-    rows = store.rows_of("events", several).alias("t").filter(condition)
-    numbered = computed_once(_incarnations(rows, {name: facts[name] for name in several}, is_small=night.is_small))
-    if numbered.isEmpty():
+    new = _new(night, several, several.intersection(anew))
+    numbered = gathered(_incarnations(store.read("events", several, new), {name: facts[name] for name in several}))
+    if is_empty(numbered):
         return False
-    store.set_matching("events", condition, numbered, EVENT)
+    store.set_matching("events", new.sql, in_spark(store.spark, numbered), EVENT)
     return True
 
 
-def _where_new(night: Night, clusters: Iterable[str], anew: Collection[str]) -> str:
-    """A condition for table t that holds for all rows of the time that new events are of. anew: clusters all of whose rows are new."""
+def _new(night: Night, clusters: Iterable[str], anew: Collection[str]) -> Where:
+    """All rows of the time that new events are of. anew: clusters all of whose rows are new."""
     continued = sorted(set(clusters) - set(anew))
-    conditions = [f"t.{in_clusters(anew)}"] if anew else []
+    of_time = dict.fromkeys(continued, is_null("ts"))
     if continued:
-        times = (
-            night.events.filter(in_clusters(continued))
-            .groupBy("cluster")
-            .agg(F.min("ts").alias("first"), F.max("ts").alias("last"))
-        )
-        spans = {row.cluster: f"t.ts BETWEEN {moment(row.first)} AND {moment(row.last)}" for row in times.collect() if row.first}
-        conditions += [f"t.cluster = {quoted(name)} AND (t.ts IS NULL OR {spans.get(name, 'false')})" for name in continued]
-    return f"({' OR '.join(conditions)})"
+        for row in extremes(where(night.events, of_clusters(continued)), ["cluster"], "ts"):
+            if row["first"] is not None:
+                of_time[row["cluster"]] |= at_or_after("ts", row["first"]) & at_or_before("ts", row["last"])
+    return any_of([of_clusters(anew), by_cluster(of_time)])
 
 
-def _incarnations(rows: DataFrame, facts: Mapping[str, ClusterFacts], *, is_small: bool) -> DataFrame:
+def _incarnations(rows: Frame, facts: Mapping[str, ClusterFacts]) -> Frame:
     """record_id, item, incarnation of rows of `events` that have another one."""
     names = ("record_id", "item", "node", "file", "ts")
-    given = rows.select("cluster", "incarnation", *names)
+    given = select(rows, "cluster", "incarnation", *names)
 
     def numbered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             events = folding.events_of([batch.drop_columns("incarnation")], names)
-            numbers = [facts[cluster].incarnation_of(event) for cluster, event in events]
-            yield pa.record_batch(
-                [batch["record_id"], batch["item"], pa.array(numbers, pa.int32()), batch["incarnation"]],
-                names=["record_id", "item", "incarnation", "before"],
-            )
+            numbers = pa.array([facts[cluster].incarnation_of(event) for cluster, event in events], pa.int32())
+            told = pa.record_batch([batch["record_id"], batch["item"], numbers], schema=NUMBERED)
+            yield told.filter(pc.not_equal(numbers, batch["incarnation"]))
 
-    kinds = "record_id STRING, item INT, incarnation INT, before INT"
-    if is_small:
-        table = given.toArrow()
-        found = (
-            rows.sparkSession.createDataFrame(pa.Table.from_batches(list(numbered(table.to_batches())))) if len(table) else None
-        )
-        if found is None:
-            return rows.select("record_id", "item", "incarnation").limit(0)
-    else:
-        found = given.mapInArrow(numbered, kinds)
-    return found.filter("incarnation <> before").select("record_id", "item", "incarnation")
+    if isinstance(given, pa.Table):
+        return pa.Table.from_batches(numbered(given.to_batches()), NUMBERED)
+    return given.mapInArrow(numbered, "record_id STRING, item INT, incarnation INT")
+
+
+NUMBERED = pa.schema([("record_id", pa.string()), ("item", pa.int32()), ("incarnation", pa.int32())])
 
 
 # -- partitions ----------------------------------------------------------------------------------------------
 
 
-def topic_named(events: DataFrame, facts: Mapping[str, ClusterFacts]) -> tuple[DataFrame, Column]:
-    """Events, and the topic that each is about; records of a metadata log name it by its id."""
-    names = [
-        (cluster, topic_id, topic)
+def topic_named(events: Frame, facts: Mapping[str, ClusterFacts]) -> Frame:
+    """Events with key_topic, the topic that each is about; records of a metadata log name it by its id."""
+    names = {
+        (cluster, topic_id): topic
         for cluster, one in facts.items()
         for number in one.numbers
         for topic_id, topic in one[number].kraft.names.items()
-    ]
-    topic = F.col("topic")
-    if names:
-        known = pa.table(list(zip(*names, strict=True)), names=["named_cluster", "named_id", "name"])
-        same = (F.col("cluster") == F.col("named_cluster")) & (F.col("topic_id") == F.col("named_id")) & F.col("topic").isNull()
-        events = events.join(F.broadcast(events.sparkSession.createDataFrame(known)), same, "left")
-        topic = F.coalesce("topic", "name")
-    return events, topic
+    }
+    if isinstance(events, pa.Table):
+        told = zip(*(events[name].to_pylist() for name in ("topic", "cluster", "topic_id")), strict=True)
+        topics = [names.get((cluster, topic_id)) if topic is None else topic for topic, cluster, topic_id in told]
+        return events.append_column("key_topic", pa.array(topics, pa.string()))
+    if not names:
+        return events.withColumn("key_topic", F.col("topic"))
+    rows = [(*key, topic) for key, topic in names.items()]
+    known = pa.table(list(zip(*rows, strict=True)), names=["named_cluster", "named_id", "name"])
+    same = (F.col("cluster") == F.col("named_cluster")) & (F.col("topic_id") == F.col("named_id")) & F.col("topic").isNull()
+    events = events.join(F.broadcast(framed(events.sparkSession, known)), same, "left")
+    return events.withColumn("key_topic", F.coalesce("topic", "name")).drop(*known.column_names)
 
 
-def _keyed(events: DataFrame, facts: Mapping[str, ClusterFacts]) -> DataFrame:
-    """Events about partitions, with the partition: PARTITION_KEY and EVENT_COLUMNS."""
-    events, topic = topic_named(events, facts)
-    keys = [topic.alias("key_topic"), F.col("partition").alias("key_partition")]
-    return events.select("cluster", *keys, *EVENT_COLUMNS).filter("key_topic IS NOT NULL AND key_partition IS NOT NULL")
+def _keyed(events: Frame, facts: Mapping[str, ClusterFacts]) -> Frame:
+    """Events about partitions, with the partition: cluster, key_topic, key_partition and EVENT_COLUMNS."""
+    named = select(topic_named(events, facts), "cluster", "key_topic", *EVENT_COLUMNS, key_partition="partition")
+    return where(named, is_known("key_topic") & is_known("key_partition"))
 
 
-def _keys(keyed: DataFrame) -> DataFrame:
-    return keyed.select("cluster", F.col("key_topic").alias("topic"), F.col("key_partition").alias("partition")).distinct()
+def _keys(keyed: Frame) -> Frame:
+    return distinct(select(keyed, "cluster", topic="key_topic", partition="key_partition"))
 
 
-def _states_about(store: Store, keyed: DataFrame, changed: Mapping[str, Affected], removed: DataFrame | None) -> DataFrame:
+def _states_about(store: Store, keys: Sequence[Frame], changed: Mapping[str, Affected]) -> Frame:
     """Rows of `partition_states`: of many those of some topics, where none but these may be touched."""
     if not store.has_few("partition_states", changed) and not any(what.brokers for what in changed.values()):
-        named = [_keys(keyed), *([] if removed is None else [removed])]
-        topics = where_few(reduce(DataFrame.unionByName, named).select("topic").distinct())
+        topics = few_of(distinct(together(*(select(some, "topic") for some in keys))), MOST_IN_PLAN)
         if topics is not None:
             wanted = {*topics["topic"].to_pylist(), *(topic for what in changed.values() for topic in what.topics)}
             return store.rows_about("partition_states", changed, "topic", wanted)
-    return store.rows_of("partition_states", changed)
+    return store.read("partition_states", changed)
 
 
-def _touched_states(
-    store: Store, night: Night, keyed: DataFrame, changed: Mapping[str, Affected], removed: DataFrame | None
-) -> DataFrame:
+def _touched_states(store: Store, night: Night, keyed: Frame, changed: Mapping[str, Affected], removed: Frame | None) -> Frame:
     """The states of partitions that new events are about, or what has changed about their topic or one of their brokers.
 
-    keyed: new events. out: `partition_states`. A state is empty where it is of no use: a run that did not come to its end has left it, or an
-    event that it knows is not there any more.
+    keyed: new events. removed: PARTITION_KEY. out: the columns of `folding.INPUT` that are a state's. A state is empty where it is of no use: a run
+    that did not come to its end has left it, or an event that it knows is not there any more.
     """
-    spark = store.spark
-    states = _states_about(store, keyed, changed, removed)
-    touched = F.col("is_new")
-    states = states.join(F.broadcast(_keys(keyed).withColumn("is_new", F.lit(True))), list(PARTITION_KEY), "left")
-    topics = [(name, topic) for name, what in changed.items() for topic in what.topics]
-    if topics:
-        frame = spark.createDataFrame(pa.table(list(zip(*topics, strict=True)), names=["cluster", "topic"]))
-        states = states.join(F.broadcast(frame.withColumn("of_topic", F.lit(True))), ["cluster", "topic"], "left")
-        touched |= F.col("of_topic")
-    for name, what in changed.items():
+    keys = [_keys(keyed), *([] if removed is None else [removed])]
+    states = marked(_states_about(store, keys, changed), together(*keys), PARTITION_KEY, "is_about")
+    topics = pa.Table.from_pylist(
+        [{"cluster": name, "topic": one} for name, what in changed.items() for one in what.topics], TOPICS
+    )
+    states = marked(states, topics, TOPIC, "is_of_topic")
+    touched = is_true("is_about") | is_true("is_of_topic")
+    for number, (name, what) in enumerate(changed.items()):
         if what.brokers:
-            brokers = F.array(*map(F.lit, sorted(what.brokers)))
-            touched |= (F.col("cluster") == name) & F.arrays_overlap("brokers", brokers)
-    unfit = F.expr(" OR ".join(f"cluster = {quoted(n)} AND events_version > {night.since[n].events_version}" for n in changed))
+            states = marked_with_any(states, "brokers", what.brokers, f"is_on_{number}")
+            touched |= of_clusters([name]) & is_true(f"is_on_{number}")
+    unfit = by_cluster({name: above("events_version", night.since[name].events_version) for name in changed})
     if removed is not None:
-        states = states.join(F.broadcast(removed.withColumn("is_removed", F.lit(True))), list(PARTITION_KEY), "left")
-        touched |= F.col("is_removed")
-        unfit |= F.coalesce("is_removed", F.lit(False))
-    return states.filter(F.coalesce(touched, F.lit(False))).select(
-        "cluster", F.col("topic").alias("key_topic"), F.col("partition").alias("key_partition"),
-        F.when(unfit, "").otherwise(F.col("state")).alias("state"), F.col("incarnation").alias("state_incarnation"),
-        F.col("brokers").alias("state_brokers"),
-    )  # fmt: skip
-
-
-NO_STATE = {"state": "string", "state_incarnation": "int", "state_brokers": "array<int>"}
+        states = marked(states, removed, PARTITION_KEY, "is_removed")
+        unfit |= is_true("is_removed")
+    states = gathered(where(states, touched))
+    states = together(where(states, ~unfit), with_values(where(states, unfit), state=""))
+    return select(
+        states,
+        "cluster",
+        "state",
+        key_topic="topic",
+        key_partition="partition",
+        state_incarnation="incarnation",
+        state_brokers="brokers",
+    )
 
 
 def _through(
-    keyed: DataFrame, states: DataFrame | None, facts: Mapping[str, ClusterFacts], at_once: int | None, *, may_be_few: bool = True
-) -> DataFrame:
+    spark: SparkSession, keyed: Frame, states: Frame | None, facts: Mapping[str, ClusterFacts], at_once: int | None
+) -> Frame:
     """Folds partitions, few events and states on the driver. keyed: events; states: as `_touched_states` gives them.
 
     out: `folding.OUTPUT`, computed once.
     """
-    spark = keyed.sparkSession
-    nothing = [F.lit(None).cast(kind).alias(name) for name, kind in NO_STATE.items()]
-    rows = keyed.select("cluster", "key_topic", "key_partition", *nothing, *EVENT_COLUMNS)
+    few = few_of(states, MOST_ON_DRIVER) if states is not None and isinstance(keyed, pa.Table) else None
+    if isinstance(keyed, pa.Table) and (states is None or few is not None):
+        both = pa.concat_tables([aligned(some, folding.INPUT) for some in (keyed, few) if some is not None])
+        if both.num_rows <= MOST_ON_DRIVER:
+            batches = folding.fold_groups(folding.in_groups(both, folding.GROUP), EVENT_COLUMNS, facts, at_once)
+            return pa.Table.from_batches(batches, folding.OUTPUT)
+    rows = in_spark(spark, keyed)
     if states is not None:
-        rows = rows.unionByName(states, allowMissingColumns=True)
-    keys = ["cluster", "key_topic", "key_partition"]
-    few = where_few(rows, MOST_ON_DRIVER) if may_be_few else None
-    if few is not None:
-        batches = folding.fold_groups(folding.in_groups(few, keys), EVENT_COLUMNS, facts, at_once)
-        made = list(batches) or [pa.RecordBatch.from_pylist([], schema=folding.OUTPUT)]
-        return spark.createDataFrame(pa.Table.from_batches(made, folding.OUTPUT))
+        rows = rows.unionByName(in_spark(spark, states), allowMissingColumns=True)
+    else:
+        nothing = framed(spark, folding.INPUT.empty_table())
+        rows = rows.unionByName(nothing, allowMissingColumns=True)
     for one in facts.values():
         one.by_number  # noqa: B018  # computed once, not by every worker
     shared = spark.sparkContext.broadcast(dict(facts))
-    grouped = rows.repartition(*keys).sortWithinPartitions(*keys, F.col("state").isNull(), "ts")
+    keys = folding.GROUP
+    grouped = rows.select(*folding.INPUT.names).repartition(*keys).sortWithinPartitions(*keys, F.col("state").isNull(), "ts")
     folded = grouped.mapInArrow(
         lambda batches: folding.fold_groups(batches, EVENT_COLUMNS, shared.value, at_once), folding.OUTPUT_DDL
     )
@@ -563,8 +619,8 @@ def _through(
 class FoldedRows:
     """rows: `folding.OUTPUT` of all partitions that were folded. refolded: PARTITION_KEY of those that were so from their beginning on; None: none."""
 
-    rows: DataFrame
-    refolded: DataFrame | None
+    rows: Frame
+    refolded: Frame | None
 
 
 def _fold(
@@ -574,48 +630,45 @@ def _fold(
     continued = {name: what for name, what in changed.items() if name not in anew}
     events = night.events
     if more := anew - night.anew:
-        events = events.filter(f"NOT {in_clusters(more)}").unionByName(_recognised(store.rows_of("events", more)))
+        events = together(where(events, ~of_clusters(more)), _recognised(store.read("events", more)))
     keyed, states, removed = _keyed(events, facts), None, None
+    if night.is_small:
+        keyed = here_if_few(keyed, MOST_ON_DRIVER)
     if night.removed is not None:
         removed = _keys(_keyed(night.removed, facts))
     if continued:
-        states = _touched_states(store, night, keyed.filter(in_clusters(continued)), continued, removed)
-    rows = _through(keyed, states, facts, folding.EVENTS_AT_ONCE, may_be_few=night.is_small)
+        states = _touched_states(store, night, where(keyed, of_clusters(continued)), continued, removed)
+    rows = _through(store.spark, keyed, states, facts, folding.EVENTS_AT_ONCE)
     refolded = None
     # in one piece only where pieces in order of time do not do
     for at_once in (folding.EVENTS_AT_ONCE, None):
-        stale = _stale(rows)
+        stale = _partitions(where(rows, is_true("is_stale")))
         if refolded is None and removed is not None:
-            stale = stale.unionByName(removed).distinct()
-        stale = computed_once(stale)
-        if stale.isEmpty():
+            stale = distinct(together(stale, removed))
+        stale = gathered(stale)
+        if is_empty(stale):
             break
         refolded = stale if refolded is None else refolded
-        history = _keyed(_recognised(store.rows_of("events", facts)), facts).alias("e")
-        same = F.expr("e.cluster = s.cluster AND e.key_topic = s.topic AND e.key_partition = s.partition")
-        mine = history.join(F.broadcast(stale.alias("s")), same, "left_semi")
-        again = _through(mine, None, facts, at_once)
-        rows = rows.join(F.broadcast(stale), list(PARTITION_KEY), "left_anti").unionByName(again)
+        history = _keyed(_recognised(store.read("events", facts)), facts)
+        mine = having(history, select(stale, "cluster", key_topic="topic", key_partition="partition"), folding.GROUP)
+        again = _through(store.spark, here_if_few(mine, MOST_ON_DRIVER), None, facts, at_once)
+        rows = together(lacking(rows, stale, PARTITION_KEY), again)
     return FoldedRows(rows, refolded)
 
 
-def _stale(rows: DataFrame) -> DataFrame:
-    return rows.filter("is_stale").select(*PARTITION_KEY).distinct()
+def _partitions(rows: Frame) -> Frame:
+    return distinct(select(rows, *PARTITION_KEY))
 
 
-def _write(store: Store, folded: FoldedRows, version: int, continued: Sequence[str], anew: Sequence[str]) -> DataFrame:
+def _write(store: Store, folded: FoldedRows, version: int, continued: Sequence[str], anew: Sequence[str]) -> Frame:
     """Replaces what was folded. version: of `events`. continued, anew: the clusters. out: PARTITION_KEY of what was folded."""
-    touched = folded.rows.filter("partition_states IS NOT NULL").select(*PARTITION_KEY).distinct()
+    touched = _partitions(where(folded.rows, is_known("partition_states")))
     if folded.refolded is not None:
-        touched = touched.unionByName(folded.refolded).distinct()
-    touched = computed_once(touched)
+        touched = distinct(together(touched, folded.refolded))
+    touched = gathered(touched)
 
-    def new(table: str) -> DataFrame:
-        return folded.rows.filter(f"{table} IS NOT NULL").select(*folding.PARTITION, f"{table}.*")
-
-    def states() -> None:
-        made = [F.lit(CODE_VERSION).alias("code_version"), F.lit(version).cast("bigint").alias("events_version")]
-        store.replace_partitions("partition_states", continued, anew, touched, new("partition_states").select("*", *made))
+    def new(table: str) -> Frame:
+        return unpacked(where(folded.rows, is_known(table)), table, *folding.PARTITION)
 
     def intervals(table: str) -> None:
         rows = new(table)
@@ -623,22 +676,23 @@ def _write(store: Store, folded: FoldedRows, version: int, continued: Sequence[s
             rows = _less_what_stands(store, table, rows, folded.refolded, continued)
         store.replace_partitions(table, continued, anew, touched, rows)
 
-    states()
+    made = with_values(new("partition_states"), code_version=CODE_VERSION, events_version=version)
+    store.replace_partitions("partition_states", continued, anew, touched, made)
     run_concurrently(*(partial(intervals, table) for table in TIMELINES))
     return touched
 
 
-def _less_what_stands(store: Store, table: str, rows: DataFrame, refolded: DataFrame, continued: Sequence[str]) -> DataFrame:
+def _less_what_stands(store: Store, table: str, rows: Frame, refolded: Frame, continued: Sequence[str]) -> Frame:
     """New rows less those of partitions folded from their beginning whose settled rows stand as they are; of the others these are removed."""
-    of_them = partial(DataFrame.join, other=F.broadcast(refolded), on=list(PARTITION_KEY), how="left_semi")
     old, new = (
-        of_them(some.filter("settled")).select(*schemas.columns(table)) for some in (store.rows_of(table, continued), rows)
+        select(having(where(some, is_true("settled")), refolded, PARTITION_KEY), *schemas.columns(table))
+        for some in (store.read(table, continued), rows)
     )
     other = differing(old, new, PARTITION_KEY)
-    if not other.isEmpty():
-        store.delete_matching(table, f"t.{in_clusters(continued)} AND t.settled", other)
-    same = refolded.join(F.broadcast(other), list(PARTITION_KEY), "left_anti").withColumn("settled", F.lit(True))
-    return rows.join(F.broadcast(same), [*PARTITION_KEY, "settled"], "left_anti")
+    if not is_empty(other):
+        store.delete_matching(table, f"t.{in_clusters(continued)} AND t.settled", in_spark(store.spark, other))
+    same = with_values(lacking(refolded, other, PARTITION_KEY), settled=True)
+    return lacking(rows, same, [*PARTITION_KEY, "settled"])
 
 
 def _write_cluster_tables(store: Store, facts: Mapping[str, ClusterFacts]) -> None:
@@ -673,36 +727,37 @@ def _assigned_brokers(store: Store, facts: Mapping[str, ClusterFacts]) -> dict[t
     ]
     if asked:
         names = ["cluster", "incarnation", "replica"]
-        frame = store.spark.createDataFrame(pa.table(list(zip(*asked, strict=True)), names=names))
+        wanted = pa.Table.from_pylist([dict(zip(names, one, strict=True)) for one in asked])
         rows = store.rows_about("replica_timeline", facts, "replica", {broker for *_, broker in asked})
-        first = F.unix_micros(F.min("valid_from")).alias("since")
-        for cluster, number, broker, since in rows.join(F.broadcast(frame), names).groupBy(*names).agg(first).collect():
-            found[cluster, number][broker] = since
+        for row in extremes(having(rows, wanted, names), names, "valid_from"):
+            found[row["cluster"], row["incarnation"]][row["replica"]] = row["first"] and (row["first"] - EPOCH) // timedelta(
+                microseconds=1
+            )
     return found
 
 
 def _write_deletions(store: Store, night: Night, facts: Mapping[str, ClusterFacts], anew: frozenset[str]) -> None:
     """`topic_deletions`: under ZooKeeper controllers anew for topics about which something new is told, under KRaft ones from the facts."""
-    signs = "topic IS NOT NULL AND (event_type LIKE 'deletion_%' OR to_state = 'ReplicaDeletionIneligible')"
+    signs = is_known("topic") & (starts_with("event_type", "deletion_") | one_of("to_state", ["ReplicaDeletionIneligible"]))
     whole = anew | {name for name, one in facts.items() if one.kraft_since is not None and one.kraft_since >= 0}
     rows = [(name, *row) for name, one in facts.items() for row in kraft_topic_deletions(one)]
     by_topic = [name for name, one in facts.items() if name not in whole and one.kraft_since is None]
-    told, kept = store.rows_of("events", whole or {""}), None
+    told, kept = _recognised(store.read("events", whole, signs)), None
     if by_topic:
-        new = night.events if night.removed is None else night.events.unionByName(night.removed)
-        topics = computed_once(new.filter(in_clusters(by_topic)).filter(signs).select("cluster", "topic").distinct())
-        kept = store.rows_of("topic_deletions", by_topic)
-        if not topics.isEmpty():
-            kept = kept.join(F.broadcast(topics), ["cluster", "topic"], "left_anti")
-            again = store.rows_of("events", by_topic).join(F.broadcast(topics), ["cluster", "topic"], "left_semi")
-            told = told.unionByName(again)
+        new = [night.events, *([] if night.removed is None else [night.removed])]
+        topics = gathered(distinct(select(where(together(*new), of_clusters(by_topic) & signs), *TOPIC)))
+        kept = store.read("topic_deletions", by_topic)
+        if not is_empty(topics):
+            kept = lacking(kept, topics, TOPIC)
+            told = together(told, _recognised(having(store.read("events", by_topic, signs), topics, TOPIC)))
         elif not rows and not whole:
             return
     by_name: dict[tuple[str, str], list[Event]] = {}
-    for cluster, event in folding.events_of(_recognised(told.filter(signs)).toArrow().to_batches(), EVENT_COLUMNS):
+    batches = (told if isinstance(told, pa.Table) else told.toArrow()).to_batches()
+    for cluster, event in folding.events_of(batches, EVENT_COLUMNS):
         one = facts[cluster]
         if event.topic and tells_deletion(event) and not one[one.incarnation_of(event)].is_of_kraft(event):
             by_name.setdefault((cluster, event.topic), []).append(event)
     rows += [(cluster, *row) for (cluster, _), events in by_name.items() for row in topic_deletions(events, facts[cluster])]
     made = _table("topic_deletions", rows)
-    store.replace("topic_deletions", facts, made if kept is None else framed(store.spark, made).unionByName(kept))
+    store.replace("topic_deletions", facts, made if kept is None else together(made, kept))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from markupsafe import Markup
 
 from jobs.analysis import PHASES
-from jobs.store import quoted
+from jobs.rows import quoted
 from parsers.explanation import counted
 
 if TYPE_CHECKING:

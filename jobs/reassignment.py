@@ -130,7 +130,7 @@ def _rows(spark: Any, moves: Sequence[plans.Move], cluster: str | None) -> tuple
 
 
 def _in(column: str, values: Iterable[str]) -> str:
-    from jobs.store import quoted
+    from jobs.rows import quoted
 
     return f"{column} IN ({', '.join(map(quoted, values))})"
 

@@ -1,5 +1,6 @@
 """The Delta tables: created from `schemas/tables`, compared with it, written and read."""
 
+import operator
 import re
 import threading
 from collections import Counter, defaultdict
@@ -24,6 +25,27 @@ import schemas
 from jobs.errors import UsageError
 from jobs.frames import MOST_IN_PLAN, framed, of_rows, where_few
 from jobs.location import local_folder, root_of
+from jobs.rows import (
+    EVERY,
+    Frame,
+    Where,
+    among,
+    any_of,
+    extremes,
+    few_of,
+    in_clusters,
+    in_spark,
+    is_null,
+    is_true,
+    lacking,
+    met,
+    of_clusters,
+    one_of,
+    quoted,
+    select,
+    together,
+    where,
+)  # fmt: skip
 from jobs.small_tables import MOST_SCANNED, Filters, SmallTables, aligned
 from jobs.timelines.events import CHECKPOINT
 
@@ -32,7 +54,9 @@ LANDED = ("events", "passed_over")
 # columns that tell a row of `events`
 EVENT = ("record_id", "item")
 # what holds for rows that the next night replaces, of tables that are partitioned by it
-UNSETTLED = "settled = false"
+UNSETTLED = ~is_true("settled")
+# events less what tools told of partitions (checkpoints)
+OF_LOGS = is_null("event_type") | ~one_of("event_type", [CHECKPOINT])
 # columns that tell a partition, whatever its incarnation
 PARTITION_KEY = ("cluster", "topic", "partition")
 # rows that are read from a table of many, or written into it, without Spark
@@ -41,30 +65,9 @@ MOST_WITHOUT_SPARK = 100_000
 VERSION = "_commit_version"
 
 
-def run_concurrently(*tasks: Callable[[], Any]) -> list[Any]:
-    """Runs tasks in threads of their own: most of the time of a small job is the driver's. out: what they return; the first error is raised."""
-    with ThreadPoolExecutor(len(tasks)) as pool:
-        return [future.result() for future in [pool.submit(task) for task in tasks]]
-
-
-def quoted(text: str) -> str:
-    """A SQL string literal."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
 def words(sql: str) -> set[str]:
     """Whatever may be a name in a SQL statement, in lower case."""
     return set(re.findall(r"\w+", sql.lower()))
-
-
-def in_clusters(clusters: Iterable[str]) -> str:
-    """A SQL condition."""
-    return f"cluster IN ({', '.join(map(quoted, sorted(clusters)))})"
-
-
-def moment(at: datetime) -> str:
-    """A SQL literal. at: UTC without a zone."""
-    return f"TIMESTAMP {quoted(at.isoformat(sep=' '))}"
 
 
 def vocabulary_ddl() -> str:
@@ -82,14 +85,9 @@ class Changes:
     version: the newest one.
     """
 
-    inserted: DataFrame
-    deleted: DataFrame | None
+    inserted: Frame
+    deleted: Frame | None
     version: int
-
-
-def of_logs(events: DataFrame) -> DataFrame:
-    """Events less what tools told of partitions (checkpoints)."""
-    return events.filter(~F.col("event_type").eqNullSafe(CHECKPOINT))
 
 
 def _by_name(table: str, rows: DataFrame) -> DataFrame:
@@ -103,21 +101,9 @@ def _files_of(clusters: Collection[str], *, keeps_settled: bool) -> Filters:
     return [("cluster", "in", sorted(clusters)), *([("settled", "=", "false")] if keeps_settled else [])]
 
 
-def _has(rows: pa.Table, keys: pa.Table) -> pa.Array:
-    """Whether rows are of some partitions, one by one. keys: PARTITION_KEY."""
-    some, wanted = (zip(*(one[name].to_pylist() for name in PARTITION_KEY), strict=True) for one in (rows, keys))
-    among = set(wanted)
-    return pa.array([key in among for key in some], pa.bool_())
-
-
 def _are_same(some: pa.Table, others: pa.Table) -> bool:
     """Whether rows are the same, in any order."""
     return some.num_rows == others.num_rows and Counter(map(repr, some.to_pylist())) == Counter(map(repr, others.to_pylist()))
-
-
-def _of(rows: pa.Table, clusters: frozenset[str]) -> pa.ChunkedArray:
-    """Whether rows are of some clusters, one by one."""
-    return pc.is_in(rows["cluster"], value_set=pa.array(sorted(clusters), pa.string()))
 
 
 @dataclass(frozen=True)
@@ -155,7 +141,7 @@ class Held:
         if self.few is None:
             return self.rows.filter(in_clusters(clusters))
         if clusters not in self.parts:
-            found = self.few.filter(_of(self.few, clusters))
+            found = where(self.few, of_clusters(clusters))
             is_all = found.num_rows == self.few.num_rows
             self.parts[clusters] = self.rows if is_all else framed(self.spark, found)
         return self.parts[clusters]
@@ -314,14 +300,12 @@ class Store:
             return self.spark.sql(f"SELECT {nulls} WHERE false")
         return self._hold(table, names).of(names)
 
-    def fetched(self, table: str, clusters: Iterable[str]) -> list[dict[str, Any]]:
-        """The rows of some clusters as they are, moments with a zone."""
+    def read(self, table: str, clusters: Iterable[str], condition: Where = EVERY, columns: Sequence[str] | None = None) -> Frame:
+        """The rows of some clusters for which a condition holds, few of them as an Arrow table. columns: None: all."""
         names = frozenset(clusters)
-        if table in self._created:
-            return []
-        held = self._hold(table, names)
-        rows = held.of(names).toArrow() if held.few is None else held.few.filter(_of(held.few, names))
-        return rows.to_pylist()
+        few = _arrow_schema(table).empty_table() if table in self._created else self._hold(table, names).few
+        found = where(self.rows_of(table, names), condition) if few is None else where(few, of_clusters(names) & condition)
+        return found if columns is None else select(found, *columns)
 
     def table_of(self, table: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
         """Rows as those of a table."""
@@ -379,14 +363,14 @@ class Store:
         some = framed(self.spark, pa.table({column: wanted}))
         return rows.join(F.broadcast(some.distinct()), column, "left_semi").select(*columns).toArrow()
 
-    def rows_about(self, table: str, clusters: Iterable[str], column: str, values: Collection[Any]) -> DataFrame:
+    def rows_about(self, table: str, clusters: Iterable[str], column: str, values: Collection[Any]) -> Frame:
         """The rows of some clusters: of many at least those that have one of some values in a column."""
         names = sorted(clusters)
         if not self.has_few(table, names):
             where = pc.field(column).isin(pa.array(list(values)))
             if (found := self._found(table, names, list(schemas.columns(table)), where, MOST_WITHOUT_SPARK)) is not None:
-                return framed(self.spark, found)
-        return self.rows_of(table, names)
+                return found
+        return self.read(table, names)
 
     def rows_that_have(self, table: str, clusters: Iterable[str], column: str, columns: Sequence[str]) -> pa.Table:
         """Columns of the rows of some clusters in which one is not null."""
@@ -424,12 +408,12 @@ class Store:
         rows.write.format("delta").mode("append").save(self.path(table))
         self._is_written(table)
 
-    def replace(self, table: str, clusters: Iterable[str], rows: DataFrame | pa.Table) -> None:
+    def replace(self, table: str, clusters: Iterable[str], rows: Frame) -> None:
         """Replaces all rows of some clusters, as `replace_where`."""
-        self.replace_where(table, clusters, "true", rows)
+        self.replace_where(table, clusters, EVERY, rows)
 
-    def replace_where(self, table: str, clusters: Iterable[str], condition: str, rows: DataFrame | pa.Table) -> None:
-        """Puts rows in the place of those of some clusters for which a SQL condition holds, in one commit; in none where few are the same.
+    def replace_where(self, table: str, clusters: Iterable[str], condition: Where, rows: Frame) -> None:
+        """Puts rows in the place of those of some clusters for which a condition holds, in one commit; in none where few are the same.
 
         The condition need not hold for the new ones. Columns by name, those that they have not are null.
         """
@@ -442,9 +426,9 @@ class Store:
             few = None if table in self._many else where_few(new)
         else:
             few = aligned(rows, _arrow_schema(table))
-        where = f"{in_clusters(names)} AND ({condition})"
+        goes = of_clusters(names) & condition
         if before is not None and before.is_small_table and few is not None and few.num_rows <= MOST_IN_PLAN:
-            replaced = pc.and_(_of(before.few, names), self._met(before, condition))
+            replaced = met(before.few, goes)
             if self._is_replaced_small(table, before, names, replaced, few, keeps_settled=condition == UNSETTLED):
                 return
         if few is not None:
@@ -454,21 +438,21 @@ class Store:
                 return
             new.write.format("delta").mode("append").save(self.path(table))
         else:
-            if few is not None and before.few is not None and _are_same(few, before.rows.filter(where).toArrow()):
+            if few is not None and before.few is not None and _are_same(few, where(before.few, goes)):
                 return
-            new.write.format("delta").mode("overwrite").option("replaceWhere", where).save(self.path(table))
+            new.write.format("delta").mode("overwrite").option("replaceWhere", goes.sql).save(self.path(table))
         self._is_written(table)
-        if few is None:
+        if few is None or few.num_rows > MOST_IN_PLAN:
             self._many.add(table)
-        elif before is None or is_new or condition == "true":
+        elif before is None or is_new or condition == EVERY:
             self._held[table] = Held(self.spark, names, few)
         elif before.few is not None:
-            stay = before.rows.filter(f"NOT coalesce({where}, false)").unionByName(new)
-            if (left := where_few(stay)) is not None:
-                self._held[table] = Held(self.spark, before.clusters, left)
+            stay = before.few.filter(pc.invert(met(before.few, goes)))
+            if stay.num_rows + few.num_rows <= MOST_IN_PLAN:
+                self._held[table] = Held(self.spark, before.clusters, pa.concat_tables([aligned(stay, few.schema), few]))
 
     def replace_partitions(
-        self, table: str, clusters: Collection[str], anew: Collection[str], partitions: DataFrame, rows: DataFrame
+        self, table: str, clusters: Collection[str], anew: Collection[str], partitions: Frame, rows: Frame
     ) -> None:
         """Puts rows in the place of those of some partitions that are not settled, and of all of clusters that are told anew, in one commit.
 
@@ -477,29 +461,30 @@ class Store:
         if not clusters:
             self.replace(table, anew, rows)
             return
-        new = _by_name(table, rows)
-        if self._are_partitions_replaced(table, frozenset(clusters), frozenset(anew), partitions, new):
+        if self._are_partitions_replaced(table, frozenset(clusters), frozenset(anew), partitions, rows):
             return
-        condition = UNSETTLED if "settled" in new.columns else "true"
-        kept = self.rows_of(table, clusters).filter(condition).join(F.broadcast(partitions), list(PARTITION_KEY), "left_anti")
-        replaced = f"{condition} OR {in_clusters(anew)}" if anew else condition
-        self.replace_where(table, [*clusters, *anew], replaced, new.unionByName(kept))
+        condition = UNSETTLED if "settled" in schemas.columns(table) else EVERY
+        kept = lacking(self.read(table, clusters, condition), partitions, PARTITION_KEY)
+        new = _by_name(table, in_spark(self.spark, rows))
+        self.replace_where(
+            table, [*clusters, *anew], any_of([condition, *([of_clusters(anew)] if anew else [])]), together(new, kept)
+        )
 
     def _are_partitions_replaced(
-        self, table: str, clusters: frozenset[str], anew: frozenset[str], partitions: DataFrame, rows: DataFrame
+        self, table: str, clusters: frozenset[str], anew: frozenset[str], partitions: Frame, rows: Frame
     ) -> bool:
         """The same without Spark, where these rows are few, however many others there are. Whether the table is as it should be now."""
-        if self._small is None or (keys := where_few(partitions, MOST_WITHOUT_SPARK)) is None:
+        if self._small is None or (keys := few_of(partitions, MOST_WITHOUT_SPARK)) is None:
             return False
-        if (some := where_few(rows, MOST_WITHOUT_SPARK)) is None:
+        if (some := few_of(rows, MOST_WITHOUT_SPARK)) is None:
             return False
-        new, may_settle = aligned(some, _arrow_schema(table)), "settled" in rows.columns
+        new, may_settle = aligned(some, _arrow_schema(table)), "settled" in schemas.columns(table)
         held = None if table in self._many else self._hold(table, clusters | anew)
         if held is not None and held.few is not None and held.is_small_table and new.num_rows <= MOST_IN_PLAN:
-            replaced = pc.and_(_of(held.few, clusters), _has(held.few, keys))
+            replaced = pc.and_(met(held.few, of_clusters(clusters)), among(held.few, keys, PARTITION_KEY))
             if may_settle:
                 replaced = pc.and_(replaced, pc.invert(held.few["settled"]))
-            replaced = pc.or_(replaced, _of(held.few, anew))
+            replaced = pc.or_(replaced, met(held.few, of_clusters(anew)))
             return self._is_replaced_small(table, held, clusters | anew, replaced, new, keeps_settled=may_settle and not anew)
         if anew:
             return False
@@ -509,7 +494,7 @@ class Store:
         touched = self._found(table, clusters, new.column_names, is_touched & open_ones, MOST_WITHOUT_SPARK)
         if touched is None:
             return False
-        rewritten = pa.concat_tables([aligned(touched.filter(pc.invert(_has(touched, keys))), new.schema), new])
+        rewritten = pa.concat_tables([aligned(lacking(touched, keys, PARTITION_KEY), new.schema), new])
         settled = {"settled": False} if may_settle else {}
         staying = [({"cluster": name, **settled}, ~is_touched) for name in sorted(clusters)]
         if not self._small.overwrite(table, rewritten, _files_of(clusters, keeps_settled=may_settle), staying):
@@ -533,7 +518,7 @@ class Store:
         again = stay
         if schemas.partition_columns(table):
             of = _files_of(names, keeps_settled=keeps_settled)
-            again = stay.filter(_of(stay, names))
+            again = where(stay, of_clusters(names))
             if keeps_settled:
                 again = again.filter(pc.invert(again["settled"]))
         if not self._small.overwrite(table, pa.concat_tables([again, new]), of):
@@ -541,16 +526,6 @@ class Store:
         self._is_written(table)
         self._held[table] = Held(self.spark, None, pa.concat_tables([stay, new]))
         return True
-
-    def _met(self, held: Held, condition: str) -> Any:
-        """Of which rows that are held a SQL condition holds, one by one."""
-        assert held.few is not None
-        if condition == "true":
-            return pa.array([True] * held.few.num_rows, pa.bool_())
-        if condition == UNSETTLED:
-            return pc.invert(held.few["settled"])
-        # of rows in a plan Spark keeps the order
-        return held.rows.select(F.expr(f"coalesce({condition}, false)").alias("is_met")).toArrow()["is_met"]
 
     def _is_written(self, table: str) -> None:
         # whoever was reading it meanwhile may have read what was there before
@@ -603,19 +578,18 @@ class Store:
         """
         little = None if self._small is None else self._small.changes(table, after)
         if little is not None:
-            found, version = little
-            rows = framed(self.spark, found)
-            kinds = set(found["_change_type"].to_pylist())
+            rows, version = little
+            kinds = set(rows["_change_type"].to_pylist())
         else:
             told = self._change_feed(table, after)
             if told is None:
                 return None
             rows, kinds, version = told
-        inserted = rows.filter("_change_type IN ('insert', 'update_postimage')")
-        deleted = rows.filter("_change_type IN ('delete', 'update_preimage')")
+        inserted = where(rows, one_of("_change_type", ("insert", "update_postimage")))
+        deleted = where(rows, one_of("_change_type", ("delete", "update_preimage")))
         if not kinds & {"delete", "update_preimage"}:
             return Changes(inserted, None, version)
-        return Changes(_without(inserted, deleted, "<"), _without(deleted, inserted, ">"), version)
+        return Changes(_without(inserted, deleted, "last", ">"), _without(deleted, inserted, "first", "<"), version)
 
     def _change_feed(self, table: str, after: int) -> tuple[DataFrame, set[str], int] | None:
         """Rows, kinds of change and the newest version that has one, as Spark reads them."""
@@ -629,8 +603,14 @@ class Store:
         return rows, {row._change_type for row in found}, version
 
 
-def _without(some: DataFrame, others: DataFrame, compared: str) -> DataFrame:
-    """Rows less those that came and went between: a row that others have at a version that compares so with its own."""
+def _without(some: Frame, others: Frame, which: str, compared: str) -> Frame:
+    """Rows less those that came and went between: those of which the first or last version that others have compares so with their own."""
+    if isinstance(some, pa.Table) and isinstance(others, pa.Table):
+        versions = {tuple(row[name] for name in EVENT): row[which] for row in extremes(others, EVENT, VERSION)}
+        own = zip(*(some[name].to_pylist() for name in (*EVENT, VERSION)), strict=True)
+        compare = {">": operator.gt, "<": operator.lt}[compared]
+        stays = [key not in versions or not compare(versions[key], version) for *names, version in own for key in [tuple(names)]]
+        return some.filter(pa.array(stays, pa.bool_()))
     keys = others.select(*[F.col(name).alias(f"other_{name}") for name in (*EVENT, VERSION)])
     same = " AND ".join(f"{name} = other_{name}" for name in EVENT)
-    return some.join(keys, F.expr(f"{same} AND {VERSION} {compared} other_{VERSION}"), "left_anti")
+    return some.join(keys, F.expr(f"{same} AND other_{VERSION} {compared} {VERSION}"), "left_anti")

@@ -22,8 +22,8 @@ from parsers.events import ID_BYTES
 from parsers.explanation import visible
 
 if TYPE_CHECKING:
-    from jobs.by_topic import Rows
     from jobs.ingest import LogFile
+    from jobs.rows import Dicts, Frame
     from jobs.timelines import ClusterFacts
 
 MAX_BYTES = 256 * 1024 * 1024
@@ -102,7 +102,7 @@ def _read(path: Path) -> tuple[datetime | None, tuple[Checkpoint, ...], dict[int
 
 
 def event_rows(output: ToolOutput) -> Iterator[dict[str, Any]]:
-    """Rows of `events`, incarnation 1 as that of a record which was just read. The same output of the same moment gives the same ones."""
+    """Dicts of `events`, incarnation 1 as that of a record which was just read. The same output of the same moment gives the same ones."""
     items: dict[int, int] = {}
     for one in output.told:
         if one.source == QUORUM:
@@ -129,22 +129,20 @@ def land(store: Any, outputs: Sequence[ToolOutput]) -> list[ToolOutput]:
 
     Raises UsageError, before anything is written, where one that was given is of another cluster.
     """
-    from pyspark.sql import functions as F
-
-    from jobs.frames import of_rows
+    from jobs.rows import at_or_after, at_or_before, is_empty, lacking, one_of, where
 
     clusters = sorted({output.cluster for output in outputs})
-    events = store.rows_of("events", clusters)
-    found = _of_known_topics(events, store.rows_of("partition_states", clusters), outputs)
-    rows = [row for output in found for row in event_rows(output)]
+    events = store.read("events", clusters)
+    found = _of_known_topics(events, store.read("partition_states", clusters), outputs)
+    rows = {(row["record_id"], row["item"]): row for output in found for row in event_rows(output)}
     if rows:
-        columns = {name: kind for name, kind in schemas.columns("events").items() if name in rows[0]}
-        new = of_rows(store.spark, rows, ", ".join(f"{name} {kind}" for name, kind in columns.items()))
+        told = [name for name in schemas.columns("events") if name in next(iter(rows.values()))]
+        new = store.table_of("events", rows.values()).select(told)
         # those of their moments: files of events are skipped by time
-        moments = [row["ts"] for row in rows]
-        landed = events.filter(F.col("ts").between(min(moments), max(moments)) & (F.col("event_type") == CHECKPOINT))
-        new = new.dropDuplicates(["record_id", "item"]).join(landed.select("record_id"), "record_id", "left_anti")
-        if not (new := new.localCheckpoint()).isEmpty():
+        moments = [row["ts"] for row in rows.values()]
+        of_then = at_or_after("ts", min(moments)) & at_or_before("ts", max(moments))
+        new = lacking(new, where(events, of_then & one_of("event_type", [CHECKPOINT])), ["record_id"])
+        if not is_empty(new):
             store.append("events", new)
     return found
 
@@ -154,53 +152,76 @@ def land(store: Any, outputs: Sequence[ToolOutput]) -> list[ToolOutput]:
 
 def write(store: Any, outputs: Sequence[ToolOutput], facts: Mapping[str, "ClusterFacts"]) -> None:
     """Compares `checkpoints` of clusters, with new outputs, with what the logs say in their timelines. Late logs correct what was compared before."""
-    from pyspark.sql import functions as F
-
     from jobs.by_topic import KEY, fold_topics
-    from jobs.frames import of_rows
+    from jobs.rows import (
+        at_or_after,
+        at_or_before,
+        by_cluster,
+        distinct,
+        having,
+        here,
+        is_empty,
+        is_null,
+        lacking,
+        one_of,
+        select,
+        together,
+    )  # fmt: skip
 
     names, schema = sorted(facts), store.schema("checkpoints")
-    timelines = store.rows_of("partition_timeline", names).filter(F.col("source").isin("logs", "metadata_log"))
     rows = [row for output in outputs for row in _rows(output, facts[output.cluster])]
-    told = store.rows_of("checkpoints", names)
+    told = store.read("checkpoints", names)
     if rows:
-        new = of_rows(store.spark, rows, schema)
-        again = F.broadcast(new.select("cluster", "taken_at", "file").distinct())
-        told = told.join(again, list(again.columns), "left_anti").select(*new.columns).unionByName(new)
-    elif told.isEmpty():
+        new = store.table_of("checkpoints", rows)
+        told = together(lacking(told, new, ["cluster", "taken_at", "file"]), new)
+    elif is_empty(told):
         return
-    moments = F.broadcast(told.select(*KEY, "taken_at").distinct())
-    seconds = int(NEAR.total_seconds())
-    near = timelines.join(moments, list(KEY)).filter(
-        f"(valid_from IS NULL OR valid_from <= taken_at + INTERVAL {seconds} SECONDS)"
-        f" AND (valid_to IS NULL OR valid_to >= taken_at - INTERVAL {seconds} SECONDS)"
+    taken: dict[str, list[datetime]] = {}
+    for row in here(distinct(select(told, "cluster", "taken_at"))):
+        taken.setdefault(row["cluster"], []).append(row["taken_at"])
+    near = by_cluster(
+        {
+            name: (is_null("valid_from") | at_or_before("valid_from", max(some) + NEAR))
+            & (is_null("valid_to") | at_or_after("valid_to", min(some) - NEAR))
+            for name, some in taken.items()
+        }
     )
+    of_logs = one_of("source", ("logs", "metadata_log"))
+    timelines = having(store.read("partition_timeline", names, of_logs & near, [*KEY, *TIMELINE_COLUMNS]), told, KEY)
     newest = {name: moment_of(one.summary.newest) for name, one in facts.items()}
 
     terms = {name: quorum_terms(one) for name, one in facts.items()}
 
-    def fold(key: tuple[Any, ...], told: "Rows", history: "Rows") -> Iterable[dict[str, Any]]:
+    def fold(key: tuple[Any, ...], told: "Dicts", history: "Dicts") -> Iterable[dict[str, Any]]:
         if key[2] == checkpoints.METADATA_TOPIC:
             return _compared_quorum(told, terms[key[0]].get(key[1], []), newest[key[0]])
-        return _compared(told, [{**row, "topic": key[2]} for row in history], newest[key[0]])
+        moments = {row["taken_at"] for row in told}
+        some = [{**row, "topic": key[2]} for row in history if any(_is_near(row, at) for at in moments)]
+        return _compared(told, some, newest[key[0]])
 
-    store.replace("checkpoints", names, fold_topics(told, near.select(*KEY, *TIMELINE_COLUMNS), fold, schema))
+    store.replace("checkpoints", names, fold_topics(told, timelines, fold, schema))
+
+
+def _is_near(row: Mapping[str, Any], at: datetime) -> bool:
+    """Whether an interval reaches to a moment, as exactly as moments of tools are known."""
+    begin, end = row["valid_from"], row["valid_to"]
+    return (begin is None or begin <= at + NEAR) and (end is None or end >= at - NEAR)
 
 
 TIMELINE_COLUMNS = ("partition", "valid_from", "valid_to", "state", *checkpoints.COMPARED, "record_id")
 
 
-def _of_known_topics(events: Any, states: Any, outputs: Sequence[ToolOutput]) -> list[ToolOutput]:
+def _of_known_topics(events: "Frame", states: "Frame", outputs: Sequence[ToolOutput]) -> list[ToolOutput]:
     """Those of the clusters whose logs they lie among. Raises UsageError where one that was given is not.
 
     states: partition_states, few rows that know most topics; only others are looked for among all events.
     """
-
-    from jobs.store import of_logs
+    from jobs.rows import where
+    from jobs.store import OF_LOGS
 
     known_topics = _known(states, "topic", {topic for output in outputs for topic in output.topics})
     strange = [output.topics for output in outputs if not output.topics & known_topics.get(output.cluster, set())]
-    for name, topics in _known(of_logs(events), "topic", set().union(*strange)).items():
+    for name, topics in _known(where(events, OF_LOGS), "topic", set().union(*strange)).items():
         known_topics.setdefault(name, set()).update(topics)
     known_ids = _known(events, "cluster_id", None) if any(output.cluster_ids for output in outputs) else {}
     found = []
@@ -226,20 +247,15 @@ def _of_known_topics(events: Any, states: Any, outputs: Sequence[ToolOutput]) ->
     return found
 
 
-def _known(events: Any, column: str, values: set[str] | None) -> dict[str, set[str]]:
+def _known(events: "Frame", column: str, values: set[str] | None) -> dict[str, set[str]]:
     """Cluster -> values of a column of its events. values: only these; null: all."""
-    from pyspark.sql import functions as F
-
-    from jobs.frames import of_rows
+    from jobs.rows import distinct, here, is_known, one_of, select, where
 
     if values is not None and not values:
         return {}
-    rows = events.select("cluster", column).filter(F.col(column).isNotNull()).distinct()
-    if values:
-        asked = of_rows(events.sparkSession, ({column: one} for one in sorted(values)), f"{column} STRING")
-        rows = rows.join(F.broadcast(asked), column)
+    rows = where(events, is_known(column) if values is None else one_of(column, values))
     found: dict[str, set[str]] = {}
-    for row in rows.collect():
+    for row in here(distinct(select(rows, "cluster", column))):
         found.setdefault(row["cluster"], set()).add(row[column])
     return found
 
@@ -252,8 +268,8 @@ def _rows(output: ToolOutput, facts: "ClusterFacts") -> Iterable[dict[str, Any]]
         yield {**of, **values, "differs": [], "logged": None, "record_id": None}
 
 
-def _compared(told: "Rows", history: "Rows", newest: datetime) -> Iterable[dict[str, Any]]:
-    """Rows of `checkpoints` of a topic, with what its timelines say now. newest: time stamp of the logs, after which they say nothing."""
+def _compared(told: "Dicts", history: "Dicts", newest: datetime) -> Iterable[dict[str, Any]]:
+    """Dicts of `checkpoints` of a topic, with what its timelines say now. newest: time stamp of the logs, after which they say nothing."""
     for row in told:
         is_covered = row["taken_at"] <= newest + NEAR
         (found,) = (is_covered and checkpoints.compare([_checkpoint(row)], history, row["taken_at"])) or (None,)
@@ -274,8 +290,8 @@ def quorum_terms(facts: "ClusterFacts") -> dict[int, list[Term]]:
     return found
 
 
-def _compared_quorum(told: "Rows", terms: Sequence[Term], newest: datetime) -> Iterable[dict[str, Any]]:
-    """Rows of `checkpoints` about the quorum, with what the controllers of that time printed."""
+def _compared_quorum(told: "Dicts", terms: Sequence[Term], newest: datetime) -> Iterable[dict[str, Any]]:
+    """Dicts of `checkpoints` about the quorum, with what the controllers of that time printed."""
     for row in told:
         is_covered = row["taken_at"] <= newest + NEAR
         found = checkpoints.compare_quorum(_checkpoint(row), terms, row["taken_at"]) if is_covered else None

@@ -1,5 +1,6 @@
 """Whose placement is an assignment, and what does it spread? The rows of `topic_assignments` and `broker_load`, from plain rows. Pure."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -328,6 +329,15 @@ def topic_rows(rows: Sequence[Row], made: Sequence[Batch], shared: Cluster) -> l
     """
     history = moments(rows)
     return [_topic_row(history[: number + 1], made, shared) for number, moment in enumerate(history) if moment.assignment]
+
+
+def broker_loads(row: Row) -> list[dict[str, Any]]:
+    """What each broker holds by an assignment: rows of `broker_load`. row: of `topic_assignments`."""
+    placed = [partition["replicas"] for partition in row["assignment"]]
+    replicas = Counter(broker for ids in placed for broker in ids)
+    leaders = Counter(ids[0] for ids in placed if ids)
+    same = {name: row[name] for name in ("cluster", "incarnation", "topic", "valid_from", "valid_to")}
+    return [{**same, "broker": broker, "replicas": count, "leaders": leaders[broker]} for broker, count in replicas.items()]
 
 
 def _topic_row(history: Sequence[Moment], made: Sequence[Batch], shared: Cluster) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 import schemas
 from jobs.causes import by_cause
 from jobs.config import SEVERITIES
-from jobs.store import Store, run_concurrently
+from jobs.rows import run_concurrently
+from jobs.store import Store
 from parsers.explanation import counted
 
 # causes with detail and proof, and infos by title

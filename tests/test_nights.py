@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 from logs import configuration
-from pyspark.sql import DataFrame
 from tables import rows_of
 from test_hostile import CUTS, WITH_TRACE
 
 from jobs import errors, nights
 from jobs.nightly_audit import main
+from jobs.rows import Frame, here
 from jobs.store import Store
 
 SAMPLES = Path(__file__).parents[1] / "sample_logs"
@@ -256,10 +256,8 @@ def test_any_delivery_gives_the_tables_of_one_run(spark, capsys, tmp_path, monke
     refolded: set[str] = set()
     write = nights._write
 
-    def noted(store: Store, folded: nights.FoldedRows, version: int, goes_on: list[str], anew: list[str]) -> DataFrame:
-        some = (
-            set() if folded.refolded is None else {row.cluster for row in folded.refolded.select("cluster").distinct().collect()}
-        )
+    def noted(store: Store, folded: nights.FoldedRows, version: int, goes_on: list[str], anew: list[str]) -> Frame:
+        some = set() if folded.refolded is None else {row["cluster"] for row in here(folded.refolded)}
         continued.update(set(goes_on) - some)
         refolded.update(some)
         return write(store, folded, version, goes_on, anew)

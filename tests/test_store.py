@@ -16,9 +16,10 @@ from pyspark.sql import functions as F
 
 import schemas
 from jobs.errors import UsageError
-from jobs.frames import MOST_IN_PLAN, computed_once, of_rows, read_often
+from jobs.frames import MOST_IN_PLAN, of_rows, read_often
 from jobs.location import local_folder, root_of, sole_writer
-from jobs.store import MOST_WITHOUT_SPARK, PARTITION_KEY, Store, run_concurrently
+from jobs.rows import EVERY, Frame, Where, gathered, here, in_spark, is_null, of_clusters, run_concurrently
+from jobs.store import MOST_WITHOUT_SPARK, PARTITION_KEY, UNSETTLED, Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -67,8 +68,8 @@ def settled_of_removed(tables: Store, table: str, after: int) -> set[str]:
     return {settled[one["path"]] for one in actions(tables, table, "remove", after)}
 
 
-def ids(rows: DataFrame | None) -> list[str]:
-    return [] if rows is None else sorted(row.record_id for row in rows.collect())
+def ids(rows: Frame | None) -> list[str]:
+    return [] if rows is None else sorted(row["record_id"] for row in here(rows))
 
 
 @pytest.mark.spark
@@ -110,9 +111,9 @@ def test_one_commit_appends_what_is_settled_and_replaces_the_rest(spark, any_tab
     def held() -> list[tuple[int, bool]]:
         return sorted((row.step, row.settled) for row in tables.table("partition_timeline").collect())
 
-    tables.replace_where("partition_timeline", ["c"], "settled = false", rows((1, True), (2, False)))
+    tables.replace_where("partition_timeline", ["c"], UNSETTLED, rows((1, True), (2, False)))
     then = tables.version("partition_timeline")
-    tables.replace_where("partition_timeline", ["c"], "settled = false", rows((2, True), (3, False)))
+    tables.replace_where("partition_timeline", ["c"], UNSETTLED, rows((2, True), (3, False)))
     assert held() == [(1, True), (2, True), (3, False)]
     assert tables.version("partition_timeline") == then + 1
     # nothing that is settled was written again
@@ -146,14 +147,14 @@ def test_few_rows_are_read_once_and_written_where_they_differ(spark, any_tables)
     for store in (tables, Store(spark, tables.root)):
         assert steps(store, "d") == [("d", 1)]
         store.replace("partition_timeline", ["c"], rows(("c", 2, False), ("c", 1, True)))
-        store.replace_where("partition_timeline", ["c"], "settled = false", rows(("c", 2, False)))
+        store.replace_where("partition_timeline", ["c"], UNSETTLED, rows(("c", 2, False)))
         assert written(store) == then
     # twice the same is not once
-    tables.replace_where("partition_timeline", ["c", "d"], "settled = false", rows(("d", 1, False), ("d", 1, False)))
+    tables.replace_where("partition_timeline", ["c", "d"], UNSETTLED, rows(("d", 1, False), ("d", 1, False)))
     assert written(tables) == then + 1
     assert steps(tables, "c", "d") == [("c", 1), ("d", 1), ("d", 1)]
     # of another cluster nothing goes
-    tables.replace_where("partition_timeline", ["c"], "settled = false", rows(("c", 5, False)))
+    tables.replace_where("partition_timeline", ["c"], UNSETTLED, rows(("c", 5, False)))
     tables.append("partition_timeline", rows(("c", 6, True)))
     tables.delete_matching("partition_timeline", "t.step = 1", spark.sql("SELECT 'c' AS cluster"))
     assert written(tables) == then + 4
@@ -235,7 +236,7 @@ def interval(cluster: str, step: int, settled: bool) -> dict[str, Any]:
 def test_a_small_table_is_written_in_the_place_of_what_a_condition_holds_for(spark, any_tables):
     tables = any_tables
 
-    def put(clusters: list[str], condition: str, *rows: tuple[str, int, bool]) -> list[tuple[str, int, bool]]:
+    def put(clusters: list[str], condition: Where, *rows: tuple[str, int, bool]) -> list[tuple[str, int, bool]]:
         schema = pa.schema([(name, pa.string()) for name in ("cluster", "topic")])
         for name in ("incarnation", "partition", "step"):
             schema = schema.append(pa.field(name, pa.int32()))
@@ -250,13 +251,13 @@ def test_a_small_table_is_written_in_the_place_of_what_a_condition_holds_for(spa
 
     one, other = "a/../b", "ü" * 99
     first = [(one, 1, True), (one, 2, False), (other, 1, True), (other, 2, False)]
-    assert put([one, other], "true", *first) == first
-    assert put([one], "settled = false", (one, 3, True), (one, 4, False)) == [
+    assert put([one, other], EVERY, *first) == first
+    assert put([one], UNSETTLED, (one, 3, True), (one, 4, False)) == [
         (one, 1, True), (one, 3, True), (one, 4, False), (other, 1, True), (other, 2, False)
     ]  # fmt: skip
-    assert put([one, other], f"settled = false OR cluster = '{one}'", (one, 5, False)) == [(one, 5, False), (other, 1, True)]
-    assert put([other], "step IS NULL", (other, 2, True)) == [(one, 5, False), (other, 1, True), (other, 2, True)]
-    assert put([one], "true") == [(other, 1, True), (other, 2, True)]
+    assert put([one, other], UNSETTLED | of_clusters([one]), (one, 5, False)) == [(one, 5, False), (other, 1, True)]
+    assert put([other], is_null("step"), (other, 2, True)) == [(one, 5, False), (other, 1, True), (other, 2, True)]
+    assert put([one], EVERY) == [(other, 1, True), (other, 2, True)]
     # no name of a cluster is a part of a path
     names = [
         str(path.relative_to(tables.path("partition_timeline"))) for path in Path(tables.path("partition_timeline")).rglob("*")
@@ -353,8 +354,8 @@ def test_of_many_rows_those_that_are_asked_for_are_read(spark, any_tables, monke
 
     def about(*values: str) -> list[str]:
         found = tables.rows_about("events", ["c"], "record_id", set(values))
-        assert found.columns == tables.rows_of("events", ["c"]).columns
-        assert {row.cluster for row in found.collect()} <= {"c"}
+        assert in_spark(spark, found).columns == tables.rows_of("events", ["c"]).columns
+        assert {row["cluster"] for row in here(found)} <= {"c"}
         return ids(found)
 
     # of few all are read, and where more than some are wanted
@@ -383,7 +384,7 @@ def test_rows_that_have_grown_many_are_left_to_spark(spark, tmp_path, monkeypatc
         return of_rows(spark, [interval("c", step, step < 3) for step in some], columns)
 
     for given, settled in (((1, 2, 3), (1, 2)), ((3, 4, 5, 6), (1, 2)), ((7,), (1, 2)), ((), (1, 2))):
-        tables.replace_where("partition_timeline", ["c"], "settled = false", rows(*given) if given else rows(1).limit(0))
+        tables.replace_where("partition_timeline", ["c"], UNSETTLED, rows(*given) if given else rows(1).limit(0))
         assert steps() == sorted({*settled, *given})
 
 
@@ -534,10 +535,10 @@ def test_events_of_an_earlier_version_are_not_added_to(spark, tables):
 
 @pytest.mark.spark
 @pytest.mark.parametrize("rows", [10, MOST_IN_PLAN + 1])
-@pytest.mark.parametrize("kept", [computed_once, read_often])
+@pytest.mark.parametrize("kept", [gathered, read_often])
 def test_rows_are_computed_once_also_where_a_lambda_makes_them(spark, capsys, kept, rows):
     made = spark.range(rows).selectExpr("id", "transform(array(id), x -> x + 1) AS more")
-    kept(made).createOrReplaceTempView("once")
+    in_spark(spark, kept(made)).createOrReplaceTempView("once")
     assert spark.sql("SELECT sum(more[0]) FROM once").first()[0] == rows * (rows + 1) // 2
     spark.sql("SELECT * FROM once").explain("extended")
     assert "transform" not in capsys.readouterr().out
