@@ -79,11 +79,11 @@ def write(store: Any, made: Any, anew: Iterable[str], config: Config) -> None:
     """
     from jobs.by_topic import KEY, ToldAnew, fold_topics
     from jobs.rows import (
+        EVERY,
         any_of,
         differing,
         gathered,
         having,
-        in_spark,
         is_empty,
         is_null,
         of_clusters,
@@ -124,7 +124,7 @@ def write(store: Any, made: Any, anew: Iterable[str], config: Config) -> None:
     other = differing(older, known, [*KEY, "day"])
     if not is_empty(other):
         # a line that came late, or one that tells what an earlier one meant
-        store.delete_matching("durability", "true", in_spark(store.spark, other))
+        store.delete_matching("durability", EVERY, other)
     corrected = having(older, other, [*KEY, "day"])
     store.replace_where("durability", facts, replaced, together(where(told, replaced), corrected, later))
 

@@ -559,7 +559,9 @@ def _land(store: Any, clusters: Sequence[str], parsed: Here | OnWorkers, table: 
     if table == "events" and 0 < copies < read:  # a copy that is cut short stands beside others that are not
         incomplete, completed = _incomplete(store, clusters, parsed)
     if completed:
-        store.delete(table, f"record_id IN ({', '.join(map(repr, completed))})")
+        from jobs.rows import one_of
+
+        store.delete(table, one_of("record_id", completed))
     landed = _append(store, table, parsed.rows(table, dropped, incomplete)) if copies < read else Counter[str]()
     accounted = landed["records"] + copies
     # a record that is cut short may be a copy, too

@@ -43,7 +43,6 @@ from jobs.rows import (
     having,
     here,
     here_if_few,
-    in_clusters,
     in_spark,
     is_empty,
     is_known,
@@ -472,7 +471,7 @@ def _correct_incarnations(store: Store, night: Night, facts: Mapping[str, Cluste
     numbered = gathered(_incarnations(store.read("events", several, new), {name: facts[name] for name in several}))
     if is_empty(numbered):
         return False
-    store.set_matching("events", new.sql, in_spark(store.spark, numbered), EVENT)
+    store.set_matching("events", new, numbered, EVENT)
     return True
 
 
@@ -690,7 +689,7 @@ def _less_what_stands(store: Store, table: str, rows: Frame, refolded: Frame, co
     )
     other = differing(old, new, PARTITION_KEY)
     if not is_empty(other):
-        store.delete_matching(table, f"t.{in_clusters(continued)} AND t.settled", in_spark(store.spark, other))
+        store.delete_matching(table, of_clusters(continued) & is_true("settled"), other)
     same = with_values(lacking(refolded, other, PARTITION_KEY), settled=True)
     return lacking(rows, same, [*PARTITION_KEY, "settled"])
 

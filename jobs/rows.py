@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from jobs.frames import framed, where_few
+from jobs.frames import MOST_IN_PLAN, framed, where_few
 
 Frame: TypeAlias = pa.Table | DataFrame
 Dicts: TypeAlias = list[dict[str, Any]]
@@ -387,7 +387,10 @@ def here_if_few(rows: Frame, most: int) -> Frame:
 
 def in_spark(spark: SparkSession, rows: Frame) -> DataFrame:
     """The rows as a frame."""
-    return framed(spark, rows) if isinstance(rows, pa.Table) else rows
+    if isinstance(rows, DataFrame):
+        return rows
+    # what stands in a plan each query goes through anew
+    return framed(spark, rows) if rows.num_rows <= MOST_IN_PLAN else framed(spark, rows).localCheckpoint(eager=False)
 
 
 def here(rows: Frame) -> list[dict[str, Any]]:

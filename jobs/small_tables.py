@@ -9,7 +9,7 @@ import operator
 import os
 import re
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
@@ -157,6 +157,27 @@ class SmallTables:
         staying: those of them that stay, many perhaps.
         """
         return self._write(table, "overwrite", rows, of, staying)
+
+    def delete_matching(self, table: str, values: pa.Table, keys: Sequence[str]) -> bool:
+        """Removes rows with the same keys; whether they are gone now."""
+        same = " AND ".join(f't."{name}" = v."{name}"' for name in keys)
+        return self._changed(table, lambda opened: opened.merge(values, same, "v", "t").when_matched_delete().execute())
+
+    def set_matching(self, table: str, values: pa.Table, keys: Sequence[str], others: Sequence[str]) -> bool:
+        """Gives rows the other values of those with the same keys; whether they have them now."""
+        same = " AND ".join(f't."{name}" = v."{name}"' for name in keys)
+        told = {f'"{name}"': f'v."{name}"' for name in others}
+        return self._changed(table, lambda opened: opened.merge(values, same, "v", "t").when_matched_update(told).execute())
+
+    def _changed(self, table: str, change: Callable[[DeltaTable], Any]) -> bool:
+        opened = self._opened(table)
+        if opened is None or not _is_written(opened):
+            return False
+        version = opened.version()
+        with _left_to_spark():
+            change(opened)
+            return True
+        return self.version(table) != version
 
     def _write(self, table: str, mode: str, rows: pa.Table, of: Filters, staying: Staying = ()) -> bool:
         opened = self._opened(table)

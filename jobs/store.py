@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 
 import schemas
 from jobs.errors import UsageError
-from jobs.frames import MOST_IN_PLAN, framed, of_rows, where_few
+from jobs.frames import framed, of_rows, where_few
 from jobs.location import local_folder, root_of
 from jobs.rows import (
     EVERY,
@@ -31,6 +31,7 @@ from jobs.rows import (
     Where,
     among,
     any_of,
+    distinct,
     extremes,
     few_of,
     in_clusters,
@@ -59,6 +60,10 @@ UNSETTLED = ~is_true("settled")
 OF_LOGS = is_null("event_type") | ~one_of("event_type", [CHECKPOINT])
 # columns that tell a partition, whatever its incarnation
 PARTITION_KEY = ("cluster", "topic", "partition")
+# rows of a table that are all read into this process
+MOST_HERE = 50_000
+# such that are compared with those that stand before they are written
+MOST_COMPARED = 10_000
 # rows that are read from a table of many, or written into it, without Spark
 MOST_WITHOUT_SPARK = 100_000
 # column of `Changes`: the version of the table that a row came or went with
@@ -102,8 +107,10 @@ def _files_of(clusters: Collection[str], *, keeps_settled: bool) -> Filters:
 
 
 def _are_same(some: pa.Table, others: pa.Table) -> bool:
-    """Whether rows are the same, in any order."""
-    return some.num_rows == others.num_rows and Counter(map(repr, some.to_pylist())) == Counter(map(repr, others.to_pylist()))
+    """Whether rows are the same, in any order; of more than some they are held to be others."""
+    if some.num_rows != others.num_rows or some.num_rows > MOST_COMPARED:
+        return False
+    return Counter(map(repr, some.to_pylist())) == Counter(map(repr, others.to_pylist()))
 
 
 @dataclass(frozen=True)
@@ -119,9 +126,9 @@ class Held:
 
     @cached_property
     def rows(self) -> DataFrame:
-        """The same; few in a plan."""
+        """The same, for Spark."""
         if self.few is not None:
-            return framed(self.spark, self.few)
+            return in_spark(self.spark, self.few)
         assert self.read is not None
         return self.read()
 
@@ -143,7 +150,7 @@ class Held:
         if clusters not in self.parts:
             found = where(self.few, of_clusters(clusters))
             is_all = found.num_rows == self.few.num_rows
-            self.parts[clusters] = self.rows if is_all else framed(self.spark, found)
+            self.parts[clusters] = self.rows if is_all else in_spark(self.spark, found)
         return self.parts[clusters]
 
 
@@ -158,7 +165,7 @@ class Store:
     def __init__(self, spark: SparkSession, root: str | Path) -> None:
         self.spark = spark
         self.root = root_of(root)
-        self._small = SmallTables.of(local_folder(self.root), MOST_IN_PLAN)
+        self._small = SmallTables.of(local_folder(self.root), MOST_HERE)
         # tables created in this run: what is known to be empty need not be read
         self._created: set[str] = set()
         # by table: what this run has read or written it need not read again
@@ -194,7 +201,7 @@ class Store:
             derived = list(pool.map(self._open, schemas.statements("tables")))
         if any(derived) and not all(some in self._created for some in ("cluster_facts", "events")):
             # from them the next timelines would be continued
-            self.delete("cluster_facts", "true")
+            self.delete("cluster_facts", EVERY)
 
     def _open(self, definition: schemas.Statement) -> bool:
         """Whether a derived table was made anew."""
@@ -401,7 +408,7 @@ class Store:
         if isinstance(rows, pa.Table):
             if table not in LANDED:  # of these as many columns as are filled are written
                 rows = aligned(rows, _arrow_schema(table))
-            if self._small is not None and rows.num_rows <= MOST_IN_PLAN and self._small.append(table, rows):
+            if self._small is not None and rows.num_rows <= MOST_HERE and self._small.append(table, rows):
                 self._is_written(table)
                 return
             rows = framed(self.spark, rows)
@@ -427,7 +434,7 @@ class Store:
         else:
             few = aligned(rows, _arrow_schema(table))
         goes = of_clusters(names) & condition
-        if before is not None and before.is_small_table and few is not None and few.num_rows <= MOST_IN_PLAN:
+        if before is not None and before.is_small_table and few is not None and few.num_rows <= MOST_HERE:
             replaced = met(before.few, goes)
             if self._is_replaced_small(table, before, names, replaced, few, keeps_settled=condition == UNSETTLED):
                 return
@@ -442,13 +449,13 @@ class Store:
                 return
             new.write.format("delta").mode("overwrite").option("replaceWhere", goes.sql).save(self.path(table))
         self._is_written(table)
-        if few is None or few.num_rows > MOST_IN_PLAN:
+        if few is None or few.num_rows > MOST_HERE:
             self._many.add(table)
         elif before is None or is_new or condition == EVERY:
             self._held[table] = Held(self.spark, names, few)
         elif before.few is not None:
             stay = before.few.filter(pc.invert(met(before.few, goes)))
-            if stay.num_rows + few.num_rows <= MOST_IN_PLAN:
+            if stay.num_rows + few.num_rows <= MOST_HERE:
                 self._held[table] = Held(self.spark, before.clusters, pa.concat_tables([aligned(stay, few.schema), few]))
 
     def replace_partitions(
@@ -480,7 +487,7 @@ class Store:
             return False
         new, may_settle = aligned(some, _arrow_schema(table)), "settled" in schemas.columns(table)
         held = None if table in self._many else self._hold(table, clusters | anew)
-        if held is not None and held.few is not None and held.is_small_table and new.num_rows <= MOST_IN_PLAN:
+        if held is not None and held.few is not None and held.is_small_table and new.num_rows <= MOST_HERE:
             replaced = pc.and_(met(held.few, of_clusters(clusters)), among(held.few, keys, PARTITION_KEY))
             if may_settle:
                 replaced = pc.and_(replaced, pc.invert(held.few["settled"]))
@@ -533,24 +540,61 @@ class Store:
             self._created.discard(table)
             self._held.pop(table, None)
 
-    def delete(self, table: str, condition: str) -> None:
-        """Removes the rows for which a SQL condition holds."""
-        self._delta(table).delete(condition)
+    def delete(self, table: str, condition: Where) -> None:
+        """Removes the rows for which a condition holds."""
+        held = self._small_table(table)
+        if held is None or not self._is_deleted_small(table, held, met(held.few, condition)):
+            self._delta(table).delete(condition.sql)
+            self._is_written(table)
+
+    def delete_matching(self, table: str, condition: Where, keys: Frame) -> None:
+        """Removes the rows for which a condition holds and whose values are among those of keys."""
+        names = keys.column_names if isinstance(keys, pa.Table) else keys.columns
+        held = self._small_table(table)
+        if held is not None and isinstance(keys, pa.Table):
+            gone = pc.and_(met(held.few, condition), among(held.few, keys, names))
+            if self._is_deleted_small(table, held, gone):
+                return
+        self._merged(table, keys, names, condition).whenMatchedDelete().execute()
         self._is_written(table)
 
-    def delete_matching(self, table: str, condition: str, keys: DataFrame) -> None:
-        """Removes the rows for which a SQL condition holds and whose values are among those of keys."""
-        same = " AND ".join(f"t.{name} = k.{name}" for name in keys.columns)
-        merge = self._delta(table).alias("t").merge(F.broadcast(keys).alias("k"), f"{same} AND {condition}")
-        merge.whenMatchedDelete().execute()
+    def set_matching(self, table: str, condition: Where, values: Frame, keys: Sequence[str]) -> None:
+        """Gives rows the values of those with the same keys. condition: what holds for them at any rate, so that files are skipped."""
+        names = values.column_names if isinstance(values, pa.Table) else values.columns
+        others = [name for name in names if name not in keys]
+        is_small = isinstance(values, pa.Table) and self._small_table(table) is not None
+        if not is_small or self._small is None or not self._small.set_matching(table, values, keys, others):
+            told = {name: F.col(f"other_{name}") for name in others}
+            self._merged(table, values, keys, condition).whenMatchedUpdate(set=told).execute()
         self._is_written(table)
 
-    def set_matching(self, table: str, condition: str, values: DataFrame, keys: Sequence[str]) -> None:
-        """Gives rows the values of those with the same keys. condition: what holds for them at any rate, of table t, so that files are skipped."""
-        same = " AND ".join([*(f"t.{name} = v.{name}" for name in keys), condition])
-        others = {name: F.col(f"v.{name}") for name in values.columns if name not in keys}
-        self._delta(table).alias("t").merge(values.alias("v"), same).whenMatchedUpdate(set=others).execute()
+    def _merged(self, table: str, rows: Frame, keys: Sequence[str], condition: Where) -> Any:
+        """A merge of rows, whose columns are called other_.., with those of a table that have the same keys and for which a condition holds."""
+        others = in_spark(self.spark, rows)
+        others = F.broadcast(others.toDF(*(f"other_{name}" for name in others.columns)))
+        same = " AND ".join([*(f"{name} = other_{name}" for name in keys), f"({condition.sql})"])
+        return self._delta(table).merge(others, same)
+
+    def _is_deleted_small(self, table: str, held: Held, gone: Any) -> bool:
+        """Removes rows of a small table; whether they are gone now. gone: which."""
+        assert self._small is not None
+        assert held.few is not None
+        if table not in LANDED:
+            clusters = frozenset(held.few.filter(gone)["cluster"].to_pylist())
+            return self._is_replaced_small(table, held, clusters, gone, held.few.slice(0, 0), keeps_settled=False)
+        # as rows that are deleted, not as files that are replaced: what comes and goes there is read as changes
+        keys = [name for name in EVENT if name in held.few.column_names]
+        if not self._small.delete_matching(table, distinct(held.few.filter(gone).select(keys)), keys):
+            return False
         self._is_written(table)
+        return True
+
+    def _small_table(self, table: str) -> Held | None:
+        """All rows of a table, where they are few and in a folder of this machine."""
+        if self._small is None or table in self._many:
+            return None
+        held = self._hold(table, frozenset())
+        return held if held.is_small_table else None
 
     def update(self, table: str, condition: Column, values: dict[str, Column]) -> None:
         """Gives the rows for which a condition holds other values."""

@@ -18,8 +18,21 @@ import schemas
 from jobs.errors import UsageError
 from jobs.frames import MOST_IN_PLAN, of_rows, read_often
 from jobs.location import local_folder, root_of, sole_writer
-from jobs.rows import EVERY, Frame, Where, gathered, here, in_spark, is_null, of_clusters, run_concurrently
-from jobs.store import MOST_WITHOUT_SPARK, PARTITION_KEY, UNSETTLED, Store
+from jobs.rows import (
+    EVERY,
+    Frame,
+    Where,
+    above,
+    gathered,
+    here,
+    in_spark,
+    is_null,
+    is_true,
+    of_clusters,
+    one_of,
+    run_concurrently,
+)
+from jobs.store import MOST_HERE, MOST_WITHOUT_SPARK, PARTITION_KEY, UNSETTLED, Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -86,12 +99,12 @@ def test_what_came_and_went_since_a_version(spark, any_tables):
     assert changed() == ([], [], then)
     tables.append("events", events(spark, "4", "5"))
     assert changed() == (["4", "5"], [], then + 1)
-    tables.delete("events", "record_id IN ('1', '5')")
+    tables.delete("events", one_of("record_id", ("1", "5")))
     assert changed() == (["4"], ["1"], then + 2)
     tables.update("events", F.col("record_id").isin("2", "4"), {"incarnation": F.lit(2)})
     assert changed() == (["2", "4"], ["1", "2"], then + 3)
-    values = spark.sql("SELECT '3' AS record_id, 0 AS item, 3 AS incarnation")
-    tables.set_matching("events", "t.cluster = 'c'", values, ("record_id", "item"))
+    values = pa.table({"record_id": ["3"], "item": pa.array([0], pa.int32()), "incarnation": pa.array([3], pa.int32())})
+    tables.set_matching("events", of_clusters(["c"]), values, ("record_id", "item"))
     assert changed() == (["2", "3", "4"], ["1", "2", "3"], then + 4)
     assert {row.record_id: row.incarnation for row in tables.table("events").collect()} == {"2": 2, "3": 3, "4": 2}
     # files that are gone, as VACUUM leaves it: it cannot be told any more
@@ -118,8 +131,8 @@ def test_one_commit_appends_what_is_settled_and_replaces_the_rest(spark, any_tab
     assert tables.version("partition_timeline") == then + 1
     # nothing that is settled was written again
     assert settled_of_removed(tables, "partition_timeline", then) == {"false"}
-    keys = spark.sql("SELECT 'c' AS cluster, 't' AS topic, 0 AS partition")
-    tables.delete_matching("partition_timeline", "t.settled", keys)
+    keys = pa.table({"cluster": ["c"], "topic": ["t"], "partition": pa.array([0], pa.int32())})
+    tables.delete_matching("partition_timeline", is_true("settled"), keys)
     assert held() == [(3, False)]
 
 
@@ -156,7 +169,7 @@ def test_few_rows_are_read_once_and_written_where_they_differ(spark, any_tables)
     # of another cluster nothing goes
     tables.replace_where("partition_timeline", ["c"], UNSETTLED, rows(("c", 5, False)))
     tables.append("partition_timeline", rows(("c", 6, True)))
-    tables.delete_matching("partition_timeline", "t.step = 1", spark.sql("SELECT 'c' AS cluster"))
+    tables.delete_matching("partition_timeline", ~above("step", 1), pa.table({"cluster": ["c"]}))
     assert written(tables) == then + 4
     assert steps(tables, "c", "d") == [("c", 5), ("c", 6), ("d", 1), ("d", 1)]
     tables.replace("partition_timeline", ["d"], rows(("d", 1, False)).limit(0))
@@ -172,7 +185,7 @@ def test_rows_that_are_read_while_others_go_are_those_that_stand(spark, tables):
     store = Store(spark, tables.root)
     for gone in range(1, 7):
         deleted = partial(
-            store.delete_matching, "partition_timeline", f"t.incarnation <= {gone}", spark.sql("SELECT 't' AS topic")
+            store.delete_matching, "partition_timeline", ~above("incarnation", gone), spark.sql("SELECT 't' AS topic")
         )
         run_concurrently(deleted, *(partial(store.rows_of, "partition_timeline", [one]) for one in "cd"))
         left = [row.incarnation for row in store.rows_of("partition_timeline", ["c"]).collect()]
@@ -266,9 +279,9 @@ def test_a_small_table_is_written_in_the_place_of_what_a_condition_holds_for(spa
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("most_in_plan", [MOST_IN_PLAN, 2])
-def test_rows_of_some_partitions_are_replaced_and_no_others(spark, any_tables, monkeypatch, most_in_plan):
-    monkeypatch.setattr("jobs.store.MOST_IN_PLAN", most_in_plan)
+@pytest.mark.parametrize("most_here", [MOST_HERE, 2])
+def test_rows_of_some_partitions_are_replaced_and_no_others(spark, any_tables, monkeypatch, most_here):
+    monkeypatch.setattr("jobs.store.MOST_HERE", most_here)
     # it does not know yet what is there
     tables = Store(spark, any_tables.root)
     # no name of a cluster is a part of a path or of a query
@@ -343,10 +356,10 @@ def test_rows_of_some_partitions_are_replaced_and_no_others(spark, any_tables, m
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("most_in_plan", [MOST_IN_PLAN, 1])
+@pytest.mark.parametrize("most_here", [MOST_HERE, 1])
 @pytest.mark.parametrize("most_without_spark", [MOST_WITHOUT_SPARK, 1])
-def test_of_many_rows_those_that_are_asked_for_are_read(spark, any_tables, monkeypatch, most_in_plan, most_without_spark):
-    monkeypatch.setattr("jobs.store.MOST_IN_PLAN", most_in_plan)
+def test_of_many_rows_those_that_are_asked_for_are_read(spark, any_tables, monkeypatch, most_here, most_without_spark):
+    monkeypatch.setattr("jobs.store.MOST_HERE", most_here)
     monkeypatch.setattr("jobs.store.MOST_WITHOUT_SPARK", most_without_spark)
     told = [f"SELECT '{cluster}' AS cluster, '{n}' AS record_id, {EVENT}" for cluster in "cd" for n in (1, 2, 3)]
     any_tables.append("events", spark.sql(" UNION ALL ".join(told)))
@@ -359,7 +372,7 @@ def test_of_many_rows_those_that_are_asked_for_are_read(spark, any_tables, monke
         return ids(found)
 
     # of few all are read, and where more than some are wanted
-    is_many = tables._small is not None and most_in_plan == 1
+    is_many = tables._small is not None and most_here == 1
     assert about("2", "5") == (["2"] if is_many else ["1", "2", "3"])
     assert about("1", "2") == (["1", "2"] if is_many and most_without_spark > 1 else ["1", "2", "3"])
     assert about("5") == ([] if is_many else ["1", "2", "3"])
@@ -367,7 +380,7 @@ def test_of_many_rows_those_that_are_asked_for_are_read(spark, any_tables, monke
 
 @pytest.mark.spark
 def test_rows_that_have_grown_many_are_left_to_spark(spark, tmp_path, monkeypatch):
-    monkeypatch.setattr("jobs.store.MOST_IN_PLAN", 3)
+    monkeypatch.setattr("jobs.store.MOST_HERE", 3)
     tables = Store(spark, tmp_path / "tables")
     tables.open()
 
