@@ -38,7 +38,8 @@ def quoted(text: str) -> str:
 
 def in_clusters(clusters: Iterable[str]) -> str:
     """A SQL condition."""
-    return f"cluster IN ({', '.join(map(quoted, sorted(clusters)))})"
+    names = sorted(clusters)
+    return f"cluster IN ({', '.join(map(quoted, names))})" if names else "false"
 
 
 def moment(at: datetime) -> str:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
@@ -595,11 +595,6 @@ class Store:
             return None
         held = self._hold(table, frozenset())
         return held if held.is_small_table else None
-
-    def update(self, table: str, condition: Column, values: dict[str, Column]) -> None:
-        """Gives the rows for which a condition holds other values."""
-        self._delta(table).update(condition, values)
-        self._is_written(table)
 
     def _delta(self, table: str):  # type: ignore[no-untyped-def]  # delta brings no types
         from delta.tables import DeltaTable

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import functions as F
 
 import schemas
 from jobs.errors import UsageError
@@ -101,10 +100,15 @@ def test_what_came_and_went_since_a_version(spark, any_tables):
     assert changed() == (["4", "5"], [], then + 1)
     tables.delete("events", one_of("record_id", ("1", "5")))
     assert changed() == (["4"], ["1"], then + 2)
-    tables.update("events", F.col("record_id").isin("2", "4"), {"incarnation": F.lit(2)})
+
+    def set_incarnations(numbers: dict[str, int]) -> None:
+        values = [{"record_id": one, "item": 0, "incarnation": number} for one, number in numbers.items()]
+        columns = ["record_id", "item", "incarnation"]
+        tables.set_matching("events", of_clusters(["c"]), tables.table_of("events", values).select(columns), columns[:2])
+
+    set_incarnations({"2": 2, "4": 2})
     assert changed() == (["2", "4"], ["1", "2"], then + 3)
-    values = pa.table({"record_id": ["3"], "item": pa.array([0], pa.int32()), "incarnation": pa.array([3], pa.int32())})
-    tables.set_matching("events", of_clusters(["c"]), values, ("record_id", "item"))
+    set_incarnations({"3": 3})
     assert changed() == (["2", "3", "4"], ["1", "2", "3"], then + 4)
     assert {row.record_id: row.incarnation for row in tables.table("events").collect()} == {"2": 2, "3": 3, "4": 2}
     # files that are gone, as VACUUM leaves it: it cannot be told any more
@@ -184,9 +188,7 @@ def test_rows_that_are_read_while_others_go_are_those_that_stand(spark, tables):
     tables.replace("partition_timeline", ["c"], rows)
     store = Store(spark, tables.root)
     for gone in range(1, 7):
-        deleted = partial(
-            store.delete_matching, "partition_timeline", ~above("incarnation", gone), spark.sql("SELECT 't' AS topic")
-        )
+        deleted = partial(store.delete_matching, "partition_timeline", ~above("incarnation", gone), pa.table({"topic": ["t"]}))
         run_concurrently(deleted, *(partial(store.rows_of, "partition_timeline", [one]) for one in "cd"))
         left = [row.incarnation for row in store.rows_of("partition_timeline", ["c"]).collect()]
         assert sorted(left) == list(range(gone + 1, 21))
@@ -376,6 +378,8 @@ def test_of_many_rows_those_that_are_asked_for_are_read(spark, any_tables, monke
     assert about("2", "5") == (["2"] if is_many else ["1", "2", "3"])
     assert about("1", "2") == (["1", "2"] if is_many and most_without_spark > 1 else ["1", "2", "3"])
     assert about("5") == ([] if is_many else ["1", "2", "3"])
+    assert ids(tables.read("events", "cd", one_of("record_id", ("2", "5")))) == ["2", "2"]
+    assert ids(tables.read("events", [])) == ids(tables.read("events", ["e"])) == []
 
 
 @pytest.mark.spark
