@@ -330,13 +330,16 @@ class Audit:
         made: `nights.Made`; audited: table -> the rows to be looked at. out: what held, for people.
         """
         from jobs import contracts
-        from jobs.rows import having, here, run_concurrently, select
+        from jobs.rows import having, here, in_spark, run_concurrently, select
 
         def guard(some: dict[str, Any], whole: dict[str, Any]) -> str:
             self.warm_up.join()
             return f"{contracts.guard(store.spark, some, whole)} rules hold for {', '.join(some)}"
 
-        changed, held = run_concurrently(lambda: self._find(store, made, audited, clocks), partial(guard, audited, audited))
+        shown = dict(
+            zip(audited, run_concurrently(*(partial(in_spark, store.spark, rows) for rows in audited.values())), strict=True)
+        )
+        changed, held = run_concurrently(lambda: self._find(store, made, audited, shown, clocks), partial(guard, shown, shown))
         yield held
         if changed:
             names = [clock.cluster for clock in clocks]
@@ -351,7 +354,7 @@ class Audit:
             told = store.table_of("findings", changed)
             yield guard({"findings": told, "finding_subjects": subjects}, {"events": events, "findings": findings})
 
-    def _find(self, store: Any, made: Any, audited: dict[str, Any], clocks: list[Any]) -> Any:
+    def _find(self, store: Any, made: Any, audited: dict[str, Any], shown: dict[str, Any], clocks: list[Any]) -> Any:
         """Writes the findings; returns those that this run has changed."""
         from jobs import checks, findings_life, nights
         from jobs.rows import here
@@ -359,7 +362,7 @@ class Audit:
         spark, names = store.spark, [clock.cluster for clock in clocks]
         facts = {name: made.facts[name] for name in names}
         audited = {**audited, "partitions_now": nights.partitions_now(store, made, audited, names)}
-        checks.register(spark, audited, clocks, facts, thresholds=self.config.thresholds, slos=self.config.slos)
+        checks.register(spark, audited, shown, clocks, facts, thresholds=self.config.thresholds, slos=self.config.slos)
         given = checks.present(spark)
         given |= {"metadata_log"} if any(facts[name].has_metadata_log for name in names) else set()
         given |= {"cluster_ids"} if any(len(facts[name].cluster_ids) > 1 for name in names) else set()

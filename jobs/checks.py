@@ -49,6 +49,7 @@ class Clock:
 def register(
     spark: SparkSession,
     audited: Mapping[str, Frame],
+    shown: Mapping[str, DataFrame],
     clocks: list[Clock],
     facts: Mapping[str, ClusterFacts],
     *,
@@ -58,14 +59,16 @@ def register(
     """The frames and functions (`schemas/functions`) that checks read.
 
     audited_<table> (`nights.scope`), audited_partitions_now (`nights.partitions_now`), clocks, kafka_versions, slos, legal_moves, leading,
-    those of `fact_frames` and of `schemas/facts`, partition_spells.
+    those of `fact_frames` and of `schemas/facts`, partition_spells. shown: what is audited, for Spark, as far as it is there already.
     """
 
     def view(name: str, rows: Frame) -> None:
         in_spark(spark, rows).createOrReplaceTempView(name)
 
     given = {table: audited[table] if table != "events" else _named_columns(audited[table]) for table in AUDITED}
-    given_views = [partial(view, f"audited_{table}", rows) for table, rows in given.items()]
+    given_views = [
+        partial(view, f"audited_{table}", rows if table == "events" else shown.get(table, rows)) for table, rows in given.items()
+    ]
     run_concurrently(*given_views, *(partial(view, told.__name__, told(facts)) for told in fact_frames.FRAMES))
     spark.sql(slos_sql(slos)).createOrReplaceTempView("slos")
     known = clock_rows(spark, clocks)

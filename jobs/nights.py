@@ -83,8 +83,6 @@ from jobs.timelines import (
 )
 from jobs.timelines.events import EPOCH
 
-# columns of a change data feed
-CHANGE = ("_change_type", "_commit_version", "_commit_timestamp")
 Keeps = Mapping[str, Sequence[str]]
 # so long before the first moment that something new is about checks look back
 LOOKED_BACK = timedelta(hours=24)

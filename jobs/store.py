@@ -555,7 +555,7 @@ class Store:
             gone = pc.and_(met(held.few, condition), among(held.few, keys, names))
             if self._is_deleted_small(table, held, gone):
                 return
-        self._merged(table, keys, names, condition).whenMatchedDelete().execute()
+        self._merged(table, F.broadcast(in_spark(self.spark, keys)), names, condition).whenMatchedDelete().execute()
         self._is_written(table)
 
     def set_matching(self, table: str, condition: Where, values: Frame, keys: Sequence[str]) -> None:
@@ -571,7 +571,7 @@ class Store:
     def _merged(self, table: str, rows: Frame, keys: Sequence[str], condition: Where) -> Any:
         """A merge of rows, whose columns are called other_.., with those of a table that have the same keys and for which a condition holds."""
         others = in_spark(self.spark, rows)
-        others = F.broadcast(others.toDF(*(f"other_{name}" for name in others.columns)))
+        others = others.toDF(*(f"other_{name}" for name in others.columns))
         same = " AND ".join([*(f"{name} = other_{name}" for name in keys), f"({condition.sql})"])
         return self._delta(table).merge(others, same)
 
