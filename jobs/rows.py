@@ -86,6 +86,8 @@ def of_clusters(clusters: Iterable[str]) -> Where:
 def one_of(column: str, values: Iterable[str]) -> Where:
     """The column has one of some values, or none: null."""
     some = sorted(values)
+    if not some:
+        return NONE
     listed = pc.if_else(pc.field(column).is_valid(), pc.field(column).isin(pa.array(some, pa.string())), pc.scalar(None))
     return Where(f"{column} IN ({', '.join(map(quoted, some))})", listed)
 
