@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
 import schemas
 from jobs import coverage, folding
@@ -33,10 +34,12 @@ from jobs.rows import (
     any_of,
     at_or_after,
     at_or_before,
+    by_batch,
     by_cluster,
     differing,
     distinct,
     extremes,
+    fetched,
     few_of,
     from_day,
     gathered,
@@ -496,9 +499,7 @@ def _incarnations(rows: Frame, facts: Mapping[str, ClusterFacts]) -> Frame:
             told = pa.record_batch([batch["record_id"], batch["item"], numbers], schema=NUMBERED)
             yield told.filter(pc.not_equal(numbers, batch["incarnation"]))
 
-    if isinstance(given, pa.Table):
-        return pa.Table.from_batches(numbered(given.to_batches()), NUMBERED)
-    return given.mapInArrow(numbered, "record_id STRING, item INT, incarnation INT")
+    return by_batch(given, numbered, from_arrow_schema(NUMBERED))
 
 
 NUMBERED = pa.schema([("record_id", pa.string()), ("item", pa.int32()), ("incarnation", pa.int32())])
@@ -582,25 +583,18 @@ def _touched_states(store: Store, night: Night, keyed: Frame, changed: Mapping[s
     )
 
 
-def _through(
-    spark: SparkSession, keyed: Frame, states: Frame | None, facts: Mapping[str, ClusterFacts], at_once: int | None
-) -> Frame:
+def _through(spark: SparkSession, keyed: Frame, states: Frame, facts: Mapping[str, ClusterFacts], at_once: int | None) -> Frame:
     """Folds partitions, few events and states on the driver. keyed: events; states: as `_touched_states` gives them.
 
     out: `folding.OUTPUT`, computed once.
     """
-    few = few_of(states, MOST_ON_DRIVER) if states is not None and isinstance(keyed, pa.Table) else None
-    if isinstance(keyed, pa.Table) and (states is None or few is not None):
-        both = pa.concat_tables([aligned(some, folding.INPUT) for some in (keyed, few) if some is not None])
+    few = few_of(states, MOST_ON_DRIVER) if isinstance(keyed, pa.Table) else None
+    if few is not None:
+        both = pa.concat_tables([aligned(some, folding.INPUT) for some in (keyed, few)])
         if both.num_rows <= MOST_ON_DRIVER:
             batches = folding.fold_groups(folding.in_groups(both, folding.GROUP), EVENT_COLUMNS, facts, at_once)
             return pa.Table.from_batches(batches, folding.OUTPUT)
-    rows = in_spark(spark, keyed)
-    if states is not None:
-        rows = rows.unionByName(in_spark(spark, states), allowMissingColumns=True)
-    else:
-        nothing = framed(spark, folding.INPUT.empty_table())
-        rows = rows.unionByName(nothing, allowMissingColumns=True)
+    rows = in_spark(spark, keyed).unionByName(in_spark(spark, states), allowMissingColumns=True)
     for one in facts.values():
         one.by_number  # noqa: B018  # computed once, not by every worker
     shared = spark.sparkContext.broadcast(dict(facts))
@@ -628,7 +622,8 @@ def _fold(
     events = night.events
     if more := anew - night.anew:
         events = together(where(events, ~of_clusters(more)), _recognised(store.read("events", more)))
-    keyed, states, removed = _keyed(events, facts), None, None
+    keyed, removed = _keyed(events, facts), None
+    no_states = states = folding.INPUT.empty_table()
     if night.is_small:
         keyed = here_if_few(keyed, MOST_ON_DRIVER)
     if night.removed is not None:
@@ -648,7 +643,7 @@ def _fold(
         refolded = stale if refolded is None else refolded
         history = _keyed(_recognised(store.read("events", facts)), facts)
         mine = having(history, select(stale, "cluster", key_topic="topic", key_partition="partition"), folding.GROUP)
-        again = _through(store.spark, here_if_few(mine, MOST_ON_DRIVER), None, facts, at_once)
+        again = _through(store.spark, here_if_few(mine, MOST_ON_DRIVER), no_states, facts, at_once)
         rows = together(lacking(rows, stale, PARTITION_KEY), again)
     return FoldedRows(rows, refolded)
 
@@ -750,8 +745,7 @@ def _write_deletions(store: Store, night: Night, facts: Mapping[str, ClusterFact
         elif not rows and not whole:
             return
     by_name: dict[tuple[str, str], list[Event]] = {}
-    batches = (told if isinstance(told, pa.Table) else told.toArrow()).to_batches()
-    for cluster, event in folding.events_of(batches, EVENT_COLUMNS):
+    for cluster, event in folding.events_of(fetched(told).to_batches(), EVENT_COLUMNS):
         one = facts[cluster]
         if event.topic and tells_deletion(event) and not one[one.incarnation_of(event)].is_of_kraft(event):
             by_name.setdefault((cluster, event.topic), []).append(event)

@@ -17,6 +17,7 @@ from jobs.rows import (
     at_or_before,
     by_cluster,
     distinct,
+    fetched,
     having,
     in_microseconds,
     is_known,
@@ -129,5 +130,4 @@ def _surroundings(
 
 def _values(rows: Frame, *columns: str) -> Iterator[tuple[Any, ...]]:
     """Columns of the rows; moments are microseconds."""
-    some = select(rows, *columns)
-    return rows_of((some if isinstance(some, pa.Table) else some.toArrow()).to_batches())
+    return rows_of(fetched(select(rows, *columns)).to_batches())

@@ -398,4 +398,9 @@ def in_spark(spark: SparkSession, rows: Frame) -> DataFrame:
 
 def here(rows: Frame) -> list[dict[str, Any]]:
     """The rows, one by one; moments with a zone."""
-    return (rows if isinstance(rows, pa.Table) else rows.toArrow()).to_pylist()
+    return fetched(rows).to_pylist()
+
+
+def fetched(rows: Frame) -> pa.Table:
+    """The rows, in this process however many they are."""
+    return rows if isinstance(rows, pa.Table) else rows.toArrow()

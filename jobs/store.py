@@ -33,9 +33,11 @@ from jobs.rows import (
     any_of,
     distinct,
     extremes,
+    fetched,
     few_of,
     in_clusters,
     in_spark,
+    is_known,
     is_null,
     is_true,
     lacking,
@@ -381,10 +383,10 @@ class Store:
 
     def rows_that_have(self, table: str, clusters: Iterable[str], column: str, columns: Sequence[str]) -> pa.Table:
         """Columns of the rows of some clusters in which one is not null."""
-        names = sorted(clusters)
-        if (found := self._found(table, names, columns, pc.field(column).is_valid())) is not None:
+        names, condition = sorted(clusters), is_known(column)
+        if (found := self._found(table, names, columns, condition.arrow)) is not None:
             return found
-        return self.rows_of(table, names).filter(F.col(column).isNotNull()).select(*columns).toArrow()
+        return fetched(self.read(table, names, condition, columns))
 
     def _found(
         self, table: str, clusters: Collection[str], columns: Sequence[str], where: Any, most: int = MOST_SCANNED
