@@ -223,6 +223,8 @@ class Audit:
         self.remote: list[Any] = []
         # logs that are parsed already: `events.Ahead`
         self.ahead: Any = None
+        # over what checks look at; None: nothing was checked
+        self.queries: Any = None
         # by which a silence has expired
         self.moment = self.now or self.started_at
 
@@ -295,7 +297,8 @@ class Audit:
                 tool_outputs.write(store, outputs, {name: made.facts[name] for name in audited})
         clocks = self._clocks(outcomes, made.facts)
         asked = checks.asked(clocks, self.config.thresholds, self.config.slos, self._silences(), self.outputs)
-        if audited and (made.is_new or reset or night.asked != {asked}):
+        # a report is drawn of what checks look at
+        if audited and (made.is_new or reset or night.asked != {asked} or self.options.report):
             with stage("checks, contracts", spark) as doing:
                 facts = {name: made.facts[name] for name in audited}
                 days = max((slo.days for slo in self.config.slos), default=0)
@@ -329,17 +332,17 @@ class Audit:
 
         made: `nights.Made`; audited: table -> the rows to be looked at. out: what held, for people.
         """
-        from jobs import contracts
-        from jobs.rows import having, here, in_spark, run_concurrently, select
+        from jobs import contracts, queries
+        from jobs.rows import having, here, run_concurrently, select
 
-        def guard(some: dict[str, Any], whole: dict[str, Any]) -> str:
+        def guard(asked: Any, some: dict[str, Any], whole: dict[str, Any]) -> str:
             self.warm_up.join()
-            return f"{contracts.guard(store.spark, some, whole)} rules hold for {', '.join(some)}"
+            return f"{contracts.guard(asked, some, whole)} rules hold for {', '.join(some)}"
 
-        shown = dict(
-            zip(audited, run_concurrently(*(partial(in_spark, store.spark, rows) for rows in audited.values())), strict=True)
+        self.queries = queries.over(store.spark, audited.values())
+        changed, held = run_concurrently(
+            lambda: self._find(store, made, audited, clocks), partial(guard, self.queries, audited, audited)
         )
-        changed, held = run_concurrently(lambda: self._find(store, made, audited, shown, clocks), partial(guard, shown, shown))
         yield held
         if changed:
             names = [clock.cluster for clock in clocks]
@@ -351,23 +354,24 @@ class Audit:
                 there |= set(found["record_id"].to_pylist())
             events = store.table_of("events", [{"record_id": one} for one in there]).select(["record_id"])
             findings, subjects = (store.read(table, names) for table in ("findings", "finding_subjects"))
-            told = store.table_of("findings", changed)
-            yield guard({"findings": told, "finding_subjects": subjects}, {"events": events, "findings": findings})
+            told = {"findings": store.table_of("findings", changed), "finding_subjects": subjects}
+            known = {"events": events, "findings": findings}
+            yield guard(queries.over(store.spark, [*told.values(), *known.values()]), told, known)
 
-    def _find(self, store: Any, made: Any, audited: dict[str, Any], shown: dict[str, Any], clocks: list[Any]) -> Any:
+    def _find(self, store: Any, made: Any, audited: dict[str, Any], clocks: list[Any]) -> Any:
         """Writes the findings; returns those that this run has changed."""
         from jobs import checks, findings_life, nights
         from jobs.rows import here
 
-        spark, names = store.spark, [clock.cluster for clock in clocks]
+        names = [clock.cluster for clock in clocks]
         facts = {name: made.facts[name] for name in names}
         audited = {**audited, "partitions_now": nights.partitions_now(store, made, audited, names)}
-        checks.register(spark, audited, shown, clocks, facts, thresholds=self.config.thresholds, slos=self.config.slos)
-        given = checks.present(spark)
+        checks.register(self.queries, audited, clocks, facts, thresholds=self.config.thresholds, slos=self.config.slos)
+        given = checks.present(self.queries)
         given |= {"metadata_log"} if any(facts[name].has_metadata_log for name in names) else set()
         given |= {"cluster_ids"} if any(len(facts[name].cluster_ids) > 1 for name in names) else set()
         given |= {"slos"} if self.config.slos else set()
-        found = checks.violations(spark, given, self.config.thresholds)
+        found = checks.violations(self.queries, given, self.config.thresholds)
         self.failed_checks = found.failed
         before = here(store.read("findings", names))
         begins = {name: at.replace(tzinfo=UTC) for name, at in made.looked_back(names).items()}
@@ -490,7 +494,8 @@ class Audit:
             from jobs import pictures, report
 
             with stage("report"):
-                shown = pictures.gather(store.spark, [o.cluster for o in outcomes if not o.problem], _with_subject(told))
+                whose = [o.cluster for o in outcomes if not o.problem]
+                shown = pictures.gather(self.queries, whose, _with_subject(told)) if self.queries else pictures.Pictures()
                 report.write(self.options.report, told, outcomes, self.run_id, shown)
         if self.options.json:
             whole = verdict.as_json(told, outcomes, run_id=self.run_id, status=status, code=code, notes=notes)

@@ -4,20 +4,19 @@ import hashlib
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
 
 import schemas
 from jobs import fact_frames
 from jobs.config import Silence, Slo, Threshold, glob_pattern
 from jobs.frames import read_often
 from jobs.partition_spells import partition_spells
-from jobs.rows import Frame, gathered, in_spark, quoted, run_concurrently, select
+from jobs.queries import FAILED, Queries
+from jobs.rows import Frame, gathered, quoted, run_concurrently, select
 from jobs.store import words
 from jobs.timelines import LEADING, ClusterFacts
 from jobs.tool_outputs import ToolOutput
@@ -47,9 +46,8 @@ class Clock:
 
 
 def register(
-    spark: SparkSession,
+    queries: Queries,
     audited: Mapping[str, Frame],
-    shown: Mapping[str, DataFrame],
     clocks: list[Clock],
     facts: Mapping[str, ClusterFacts],
     *,
@@ -58,37 +56,23 @@ def register(
 ) -> None:
     """The frames and functions (`schemas/functions`) that checks read.
 
-    audited_<table> (`nights.scope`), audited_partitions_now (`nights.partitions_now`), clocks, kafka_versions, slos, legal_moves, leading,
-    those of `fact_frames` and of `schemas/facts`, partition_spells. shown: what is audited, for Spark, as far as it is there already.
+    audited_<table> (`nights.scope`), audited_partitions_now (`nights.partitions_now`), clocks, slos, legal_moves, leading, those of `fact_frames`
+    and of `schemas/facts`, partition_spells.
     """
-
-    def view(name: str, rows: Frame) -> None:
-        in_spark(spark, rows).createOrReplaceTempView(name)
-
     given = {table: audited[table] if table != "events" else _named_columns(audited[table]) for table in AUDITED}
-    given_views = [
-        partial(view, f"audited_{table}", rows if table == "events" else shown.get(table, rows)) for table, rows in given.items()
-    ]
-    run_concurrently(*given_views, *(partial(view, told.__name__, told(facts)) for told in fact_frames.FRAMES))
-    spark.sql(slos_sql(slos)).createOrReplaceTempView("slos")
-    known = clock_rows(spark, clocks)
-    known.createOrReplaceTempView("clocks")
-    known.select("cluster", "kafka_version", "version_number").createOrReplaceTempView("kafka_versions")
-    moves = ", ".join(
-        f"({quoted(m.machine)}, {quoted(m.from_state)}, {quoted(m.to_state)}, {schemas.version_number(m.since)})"
-        for m in schemas.moves()
-    )
-    spark.sql(f"SELECT * FROM VALUES {moves} AS t(machine, from_state, to_state, since)").createOrReplaceTempView("legal_moves")
-    leading = ", ".join(map(quoted, sorted(LEADING)))
-    spark.sql(f"SELECT explode(array({leading})) AS event_type").createOrReplaceTempView("leading")
+    known = {f"audited_{table}": rows for table, rows in given.items()}
+    known |= {told.__name__: told(facts) for told in fact_frames.FRAMES}
+    known |= {"clocks": clock_rows(clocks), "slos": slo_rows(slos), "legal_moves": _legal_moves()}
+    known["leading"] = pa.table({"event_type": sorted(LEADING)})
+    run_concurrently(*(partial(queries.view, name, rows) for name, rows in known.items()))
     for function in schemas.statements("functions"):
-        spark.sql(function.sql)
+        queries.function(function.sql)
     told: dict[str, Frame] = {}
     for fact in schemas.statements("facts"):  # by name: a later one reads an earlier one
-        told[fact.name] = gathered(spark.sql(with_thresholds(fact.sql, thresholds)))
-        view(fact.name, told[fact.name])
+        told[fact.name] = queries.frame(with_thresholds(fact.sql, thresholds))
+        queries.view(fact.name, told[fact.name])
     now = {clock.cluster: clock.now for clock in clocks}
-    view("partition_spells", gathered(partition_spells(given, told, now, facts)))
+    queries.view("partition_spells", gathered(partition_spells(given, told, now, facts)))
 
 
 def _named_columns(events: Frame) -> Frame:
@@ -99,10 +83,25 @@ def _named_columns(events: Frame) -> Frame:
     return some if isinstance(some, pa.Table) else read_often(some, may_be_few=events.isLocal())
 
 
-def clock_rows(spark: SparkSession, clocks: Sequence[Clock]) -> DataFrame:
+def clock_rows(clocks: Iterable[Clock]) -> pa.Table:
     """out: cluster, now, incarnation, kafka_version, version_number."""
-    rows = ", ".join(_row(clock) for clock in clocks)
-    return spark.sql(f"SELECT * FROM VALUES {rows} AS t(cluster, now, incarnation, kafka_version, version_number)")
+    numbers = [None if one.kafka_version is None else schemas.version_number(one.kafka_version) for one in clocks]
+    return pa.table(
+        {
+            "cluster": pa.array([one.cluster for one in clocks], pa.string()),
+            "now": pa.array([one.now and one.now.replace(tzinfo=UTC) for one in clocks], pa.timestamp("us", "UTC")),
+            "incarnation": pa.array([one.incarnation for one in clocks], pa.int32()),
+            "kafka_version": pa.array([one.kafka_version for one in clocks], pa.string()),
+            "version_number": pa.array(numbers, pa.int32()),
+        }
+    )
+
+
+def _legal_moves() -> pa.Table:
+    """out: machine, from_state, to_state, since: the number of a version."""
+    names = ("machine", "from_state", "to_state", "since")
+    moves = ((one.machine, one.from_state, one.to_state, schemas.version_number(one.since)) for one in schemas.moves())
+    return pa.table(list(zip(*moves, strict=True)), names=names)
 
 
 def asked(
@@ -117,7 +116,7 @@ def asked(
     return hashlib.sha256(repr((texts, clocks, thresholds, slos, silences, outputs)).encode()).hexdigest()
 
 
-def present(spark: SparkSession) -> set[str]:
+def present(queries: Queries) -> set[str]:
     """What a check may be about `only`: the event types, the kinds of spells and the states of replicas that there are, INPUT_TABLES and INPUT_FACTS that have rows."""
     kinds = [
         "SELECT event_type AS kind FROM audited_events",
@@ -127,33 +126,26 @@ def present(spark: SparkSession) -> set[str]:
         *(f"(SELECT {quoted(table)} AS kind FROM audited_{table} LIMIT 1)" for table in INPUT_TABLES),
         *(f"(SELECT {quoted(fact)} AS kind FROM {fact} LIMIT 1)" for fact in INPUT_FACTS),
     ]
-    row = spark.sql(f"SELECT collect_set(kind) AS kinds FROM ({' UNION ALL '.join(kinds)})").first()
-    assert row is not None
-    return set(row.kinds)
+    (row,) = queries.rows(f"SELECT collect_set(kind) AS kinds FROM ({' UNION ALL '.join(kinds)})")
+    return set(row["kinds"])
 
 
-def _row(clock: Clock) -> str:
-    version = clock.kafka_version
-    cells = [
-        quoted(clock.cluster),
-        f"TIMESTAMP {quoted(clock.now.isoformat(sep=' '))}" if clock.now else "CAST(NULL AS TIMESTAMP)",
-        str(clock.incarnation),
-        "CAST(NULL AS STRING)" if version is None else quoted(version),
-        "CAST(NULL AS INT)" if version is None else str(schemas.version_number(version)),
-    ]
-    return f"({', '.join(cells)})"
-
-
-def slos_sql(slos: Sequence[Slo]) -> str:
-    """The goals of audit.toml as rows: number, patterns of cluster and topic, percent, acks, days."""
-    names = "number, clusters, topics, availability, acks, days"
-    none = "(0, '', '', CAST(0 AS DOUBLE), '', 0)"
+def slo_rows(slos: Sequence[Slo]) -> pa.Table:
+    """The goals of audit.toml. out: number, clusters, topics: patterns, availability: percent, acks, days."""
     rows = [
-        f"({number}, {quoted(f'^(?s:{glob_pattern(slo.cluster)})$')}, {quoted(f'^(?s:{glob_pattern(slo.topic)})$')}, "
-        f"CAST({slo.availability} AS DOUBLE), {quoted(slo.acks)}, {slo.days})"
+        {
+            "number": number,
+            "clusters": f"^(?s:{glob_pattern(slo.cluster)})$",
+            "topics": f"^(?s:{glob_pattern(slo.topic)})$",
+            "availability": float(slo.availability),
+            "acks": slo.acks,
+            "days": slo.days,
+        }
         for number, slo in enumerate(slos, 1)
     ]
-    return f"SELECT * FROM VALUES {', '.join(rows) or none} AS t({names}) WHERE number > 0"
+    texts = [(name, pa.string()) for name in ("clusters", "topics")]
+    columns = [("number", pa.int32()), *texts, ("availability", pa.float64()), ("acks", pa.string()), ("days", pa.int32())]
+    return pa.Table.from_pylist(rows, schema=pa.schema(columns))
 
 
 def with_thresholds(sql: str, settings: Sequence[Threshold]) -> str:
@@ -200,23 +192,18 @@ class Violations:
     failed: Mapping[str, str]
 
 
-def violations(spark: SparkSession, given: Collection[str] = (), thresholds: Sequence[Threshold] = ()) -> Violations:
+def violations(queries: Queries, given: Collection[str] = (), thresholds: Sequence[Threshold] = ()) -> Violations:
     """Runs the checks; one that fails costs no other its findings.
 
     given: what there is of `present`, and of metadata_log, cluster_ids, slos; a check that is about some `only` is left out without them.
     """
-    active = _with_candidates(spark, [check for check in schemas.statements("checks") if _is_given(check, given)], thresholds)
+    active = _with_candidates(queries, [check for check in schemas.statements("checks") if _is_given(check, given)], thresholds)
     failed: dict[str, str] = {}
 
     def found_by(some: Sequence[schemas.Statement]) -> list[dict[str, Any]]:
-        # one text: every frame that is put together call by call is analysed again from its leaves
         try:
-            return (
-                spark.sql("\nUNION ALL\n".join(_select(check, thresholds) for check in some)).toArrow().to_pylist()
-                if some
-                else []
-            )
-        except PySparkException as error:
+            return queries.rows(*(_select(check, thresholds) for check in some)) if some else []
+        except FAILED as error:
             if len(some) == 1:
                 failed[some[0].name] = str(error).splitlines()[0]
                 return []
@@ -249,7 +236,7 @@ def _is_given(check: schemas.Statement, given: Collection[str]) -> bool:
 
 
 def _with_candidates(
-    spark: SparkSession, checks: Sequence[schemas.Statement], thresholds: Sequence[Threshold]
+    queries: Queries, checks: Sequence[schemas.Statement], thresholds: Sequence[Threshold]
 ) -> list[schemas.Statement]:
     """The checks less those that find nothing, as there are no rows in the parts of their queries that they call their `candidates`."""
     asked = [
@@ -260,8 +247,8 @@ def _with_candidates(
     if not asked:
         return list(checks)
     try:
-        found = {row.name for row in spark.sql("\nUNION ALL\n".join(asked)).collect()}
-    except PySparkException:
+        found = {row["name"] for row in queries.rows(*asked)}
+    except FAILED:
         return list(checks)  # the one that fails is named when it is run
     return [check for check in checks if check.name in found or not check.listed("candidates")]
 

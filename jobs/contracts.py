@@ -1,7 +1,7 @@
 """Great Expectations over the written tables: types, enums, nulls, no orphan evidence. A broken contract fails the run.
 
-One Spark query counts the rows that break a rule, of all rules of all tables; Great Expectations judges the counts. Given the tables
-themselves it asks Spark a few questions a table and column, which takes a small audit longer than everything else that it does.
+One query counts the rows that break a rule, of all rules of all tables; Great Expectations judges the counts. Given the tables
+themselves it asks a few questions a table and column, which takes a small audit longer than everything else that it does.
 """
 
 import logging
@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from pyspark.sql import SparkSession
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
 
 import schemas
 from jobs.errors import ContractError
-from jobs.rows import Frame, in_spark, quoted
+from jobs.queries import Queries
+from jobs.rows import Frame, quoted
 from parsers.explanation import counted
 
 # Great Expectations imports these for expectations that are not used here; they are more than half of the time that its import takes
@@ -101,7 +103,7 @@ def _shown(definition: schemas.Statement, contract: dict[str, Any]) -> str:
     return f"struct({', '.join(f'`{name}`' for name in dict.fromkeys([*keys, *contract.get('one_of', {})]))})"
 
 
-def _violations(spark: SparkSession, rules: list[Rule], shown: Mapping[str, str]) -> dict[int, tuple[int, str]]:
+def _violations(queries: Queries, rules: list[Rule], shown: Mapping[str, str]) -> dict[int, tuple[int, str]]:
     """Number of the rule -> (rows that break it, one of them as JSON), of those that are broken. One query for all."""
     selects = []
     for table, columns in shown.items():
@@ -111,35 +113,36 @@ def _violations(spark: SparkSession, rules: list[Rule], shown: Mapping[str, str]
             exploded = f"SELECT *, explode(array_compact(array({', '.join(cases)}))) AS rule FROM {_view(table)}"
             selects.append(f"SELECT rule, to_json({columns}) AS example FROM ({exploded})")
     selects += [f"SELECT {n} AS rule, to_json(struct(*)) AS example FROM ({r.query})" for n, r in enumerate(rules) if r.query]
-    counted = spark.sql(
+    broken = queries.rows(
         f"SELECT rule, count(*) AS rows, substring(min(example), 1, 300) AS example FROM ({' UNION ALL '.join(selects)}) GROUP BY rule"
     )
-    return {row.rule: (row.rows, row.example) for row in counted.collect()}
+    return {row["rule"]: (row["rows"], row["example"]) for row in broken}
 
 
-def guard(spark: SparkSession, written: Mapping[str, Frame], whole: Mapping[str, Frame] | None = None) -> int:
+def guard(queries: Queries, written: Mapping[str, Frame], whole: Mapping[str, Frame] | None = None) -> int:
     """Validates the rows of the run's clusters in tables, as they are written.
 
     written: tables that contracts.toml names, with the rows that are to be guarded. whole: all rows of tables that their rules refer
     to; None: those that are guarded. Returns the number of rules; raises ContractError naming the broken.
     """
-    queries = [query for table in written for query in schemas.contracts()[table].get("never", {}).values()]
+    never = [query for table in written for query in schemas.contracts()[table].get("never", {}).values()]
     for table, rows in (written if whole is None else whole).items():
-        if any(f"{{{table}}}" in query for query in queries):
-            in_spark(spark, rows).createOrReplaceTempView(_whole(table))
+        if any(f"{{{table}}}" in query for query in never):
+            queries.view(_whole(table), rows)
     rules: list[Rule] = []
     shown = {}
     for definition in schemas.statements("tables"):
         if definition.name in written:
-            rows, contract = in_spark(spark, written[definition.name]), schemas.contracts()[definition.name]
-            rows.createOrReplaceTempView(_view(definition.name))
-            found = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
+            rows, contract = written[definition.name], schemas.contracts()[definition.name]
+            queries.view(_view(definition.name), rows)
+            kinds = from_arrow_schema(rows.schema) if isinstance(rows, pa.Table) else rows.schema
+            found = {field.name: field.dataType.simpleString() for field in kinds}
             rules += rules_of(definition, contract, found)
             shown[definition.name] = _shown(definition, contract)
     if any(rule.broken for rule in rules):  # a query over columns that are not there would only fail
         violations = {n: (1, rule.broken) for n, rule in enumerate(rules) if rule.broken}
     else:
-        violations = _violations(spark, rules, shown)
+        violations = _violations(queries, rules, shown)
     broken = _unexpected(rules, violations, set(written))
     if broken:
         more = f"; and {len(broken) - SHOWN} more" if len(broken) > SHOWN else ""

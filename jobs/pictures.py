@@ -12,14 +12,14 @@ from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pyarrow as pa
 from markupsafe import Markup
 
 from jobs.analysis import PHASES
-from jobs.rows import quoted
 from parsers.explanation import counted
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from jobs.queries import Queries
 
 # the newest hours of a cluster's logs that its strip and its heat map show
 HOURS = 24
@@ -121,36 +121,32 @@ def _utc(value: datetime) -> datetime:
     return value if value.tzinfo else value.replace(tzinfo=UTC)
 
 
-def gather(spark: "SparkSession", clusters: Sequence[str], findings: Sequence[Mapping[str, Any]]) -> Pictures:
+def gather(queries: "Queries", clusters: Sequence[str], findings: Sequence[Mapping[str, Any]]) -> Pictures:
     """Reads what is drawn, from the frames of `checks.register`.
 
     findings: rows of `findings`, the most important first; of each cluster the first STRIPS that are about a partition get a strip.
     """
     nights = {}
-    for row in spark.sql(
+    for row in queries.rows(
         f"""SELECT cluster, greatest(min(ts), max(ts) - INTERVAL {HOURS} HOURS) AS since, max(ts) AS until
         FROM audited_events WHERE ts IS NOT NULL GROUP BY cluster"""
-    ).collect():
-        if row.cluster in clusters:
-            nights[row.cluster] = Night(Span(_utc(row.since), _utc(row.until)))
+    ):
+        if row["cluster"] in clusters:
+            nights[row["cluster"]] = Night(Span(row["since"], row["until"]))
     if nights:
-        spans = ", ".join(
-            f"({quoted(name)}, {_literal(night.span.since)}, {_literal(night.span.until)})" for name, night in nights.items()
-        )
-        spark.sql(f"CREATE OR REPLACE TEMP VIEW nights AS SELECT * FROM VALUES {spans} AS n(cluster, since, until)")
+        moment = pa.timestamp("us", "UTC")
+        spans = [{"cluster": name, "since": night.span.since, "until": night.span.until} for name, night in nights.items()]
+        kinds = pa.schema([("cluster", pa.string()), ("since", moment), ("until", moment)])
+        queries.view("nights", pa.Table.from_pylist(spans, schema=kinds))
         for add in (_terms, _outages, _counts, _heat):
-            add(spark, nights)
-    return Pictures(nights, _strips(spark, findings), _durability(spark, clusters))
+            add(queries, nights)
+    return Pictures(nights, _strips(queries, findings), _durability(queries, clusters))
 
 
-def _literal(at: datetime) -> str:
-    return f"timestamp_micros({int((at - datetime.fromtimestamp(0, UTC)) / timedelta(microseconds=1))})"
-
-
-def _durability(spark: "SparkSession", clusters: Sequence[str]) -> dict[str, Durability]:
+def _durability(queries: "Queries", clusters: Sequence[str]) -> dict[str, Durability]:
     """Of the newest DAYS, the TOPICS that were longest without a leader or below min ISR, then those that lacked replicas longest."""
     sums = ", ".join(f"sum({name}) AS {name}" for name in TopicDay._fields[3:])
-    rows = spark.sql(
+    rows = queries.rows(
         f"""WITH days AS (
           SELECT d.cluster, topic, day, max(partitions) AS partitions, {sums} FROM audited_durability d
           JOIN (SELECT cluster, max(day) AS newest FROM audited_durability GROUP BY cluster) n ON n.cluster = d.cluster
@@ -161,47 +157,51 @@ def _durability(spark: "SparkSession", clusters: Sequence[str]) -> dict[str, Dur
           FROM days GROUP BY cluster, topic
         )
         SELECT * FROM days JOIN topics USING (cluster, topic) WHERE place <= {TOPICS} ORDER BY cluster, place, day"""
-    ).collect()
+    )
     found: dict[str, Durability] = {}
     for row in rows:
-        if row.cluster in clusters:
-            found.setdefault(row.cluster, Durability([], row.topics)).days.append(
+        if row["cluster"] in clusters:
+            found.setdefault(row["cluster"], Durability([], row["topics"])).days.append(
                 TopicDay(*(row[name] for name in TopicDay._fields))
             )
     return found
 
 
-def _terms(spark: "SparkSession", nights: dict[str, Night]) -> None:
-    rows = spark.sql(
+def _terms(queries: "Queries", nights: dict[str, Night]) -> None:
+    rows = queries.rows(
         """SELECT cluster, ts, coalesce(controller, node) AS node FROM audited_events
         WHERE ts IS NOT NULL AND event_type IN ('controller_elected', 'controller_epoch_incremented', 'controller_activated', 'controller_znode_claimed')
         ORDER BY cluster, ts"""
-    ).collect()
+    )
     for row in rows:
-        if (night := nights.get(row.cluster)) and row.node is not None and (not night.terms or night.terms[-1][1] != row.node):
-            night.terms.append((_utc(row.ts), row.node))
+        if (
+            (night := nights.get(row["cluster"]))
+            and row["node"] is not None
+            and (not night.terms or night.terms[-1][1] != row["node"])
+        ):
+            night.terms.append((row["ts"], row["node"]))
 
 
-def _outages(spark: "SparkSession", nights: dict[str, Night]) -> None:
-    rows = spark.sql(
+def _outages(queries: "Queries", nights: dict[str, Night]) -> None:
+    rows = queries.rows(
         """SELECT cluster, broker, o.since, coalesce(o.until, n.until) AS until, how, coalesce(o.until >= n.since, TRUE) AS shown
         FROM audited_broker_outages o JOIN nights n USING (cluster) WHERE broker IS NOT NULL ORDER BY o.since"""
-    ).collect()
+    )
     seen: dict[str, set[int]] = defaultdict(set)
     for row in rows:
-        seen[row.cluster].add(row.broker)
-        if row.shown:
-            nights[row.cluster].outages.setdefault(row.broker, []).append(Span(_utc(row.since), _utc(row.until), row.how))
-    for row in spark.sql("SELECT DISTINCT cluster, explode(replicas) AS broker FROM audited_partitions_now").collect():
-        seen[row.cluster].add(row.broker)
+        seen[row["cluster"]].add(row["broker"])
+        if row["shown"]:
+            nights[row["cluster"]].outages.setdefault(row["broker"], []).append(Span(row["since"], row["until"], row["how"]))
+    for row in queries.rows("SELECT DISTINCT cluster, explode(replicas) AS broker FROM audited_partitions_now"):
+        seen[row["cluster"]].add(row["broker"])
     for cluster, night in nights.items():
         night.brokers = len(seen[cluster])
 
 
-def _counts(spark: "SparkSession", nights: dict[str, Night]) -> None:
+def _counts(queries: "Queries", nights: dict[str, Night]) -> None:
     """Elections and ISRs that shrink and grow by bin; reassignments that run at some moment of it."""
     place = f"least({BINS - 1}, floor({BINS} * (unix_millis(%s) - unix_millis(n.since)) / greatest(1, unix_millis(n.until) - unix_millis(n.since))))"
-    rows = spark.sql(
+    rows = queries.rows(
         f"""WITH steps AS (
           SELECT cluster, valid_from, leader, isr, lag(isr) OVER w AS isr_before, lag(leader) OVER w AS leader_before
           FROM audited_partition_timeline
@@ -217,26 +217,26 @@ def _counts(spark: "SparkSession", nights: dict[str, Night]) -> None:
           FROM audited_reassignments JOIN nights n USING (cluster)
           WHERE outcome <> 'never_started' AND started_at <= n.until AND coalesce(completed_at, n.until) >= greatest(started_at, n.since)
         ) GROUP BY ALL"""
-    ).collect()
+    )
     for row in rows:
-        for what in row.__fields__[2:]:
-            nights[row.cluster].counts.setdefault(what, [0] * BINS)[row.bin] += row[what]
+        for what in list(row)[2:]:
+            nights[row["cluster"]].counts.setdefault(what, [0] * BINS)[row["bin"]] += row[what]
 
 
-def _heat(spark: "SparkSession", nights: dict[str, Night]) -> None:
-    rows = spark.sql(
+def _heat(queries: "Queries", nights: dict[str, Night]) -> None:
+    rows = queries.rows(
         """SELECT cluster, replica, hour, count(DISTINCT topic, partition) AS partitions FROM (
           SELECT cluster, s.replica, s.topic, s.partition, explode(sequence(
             date_trunc('HOUR', greatest(s.since, n.since)), date_trunc('HOUR', least(s.until, n.until)), INTERVAL 1 HOUR)) AS hour
           FROM partition_spells s JOIN nights n USING (cluster)
           WHERE s.kind = 'out_of_sync' AND s.until >= greatest(s.since, n.since) AND s.since <= n.until
         ) GROUP BY ALL"""
-    ).collect()
+    )
     for row in rows:
-        nights[row.cluster].out_of_sync.setdefault(row.replica, {})[_utc(row.hour)] = row.partitions
+        nights[row["cluster"]].out_of_sync.setdefault(row["replica"], {})[row["hour"]] = row["partitions"]
 
 
-def _strips(spark: "SparkSession", findings: Sequence[Mapping[str, Any]]) -> dict[str, Strip]:
+def _strips(queries: "Queries", findings: Sequence[Mapping[str, Any]]) -> dict[str, Strip]:
     """One partition each for the first findings of every cluster."""
     wanted: dict[str, Mapping[str, Any]] = {}
     so_far: dict[str, int] = defaultdict(int)
@@ -247,18 +247,24 @@ def _strips(spark: "SparkSession", findings: Sequence[Mapping[str, Any]]) -> dic
             wanted[finding["fingerprint"]] = finding
     if not wanted:
         return {}
-    keys = {(f["cluster"], f["incarnation"], f["subject"][0], f["subject"][1]) for f in wanted.values()}
-    values = ", ".join(f"({quoted(c)}, {i}, {quoted(t)}, {p})" for c, i, t, p in sorted(keys))
-    of_these = f"JOIN VALUES {values} AS k(cluster, incarnation, topic, partition) USING (cluster, incarnation, topic, partition)"
-    steps = defaultdict(list)
-    for row in spark.sql(f"SELECT * FROM audited_partition_timeline {of_these} ORDER BY step").collect():
-        steps[row.cluster, row.incarnation, row.topic, row.partition].append(row)
-    states = defaultdict(list)
-    for row in spark.sql(f"SELECT * FROM audited_replica_timeline {of_these} ORDER BY step").collect():
-        states[row.cluster, row.incarnation, row.topic, row.partition].append(row)
-    ids = sorted({record for finding in wanted.values() for record in list(finding["evidence"])[:10]})
-    listed = ", ".join(map(quoted, ids))
-    at = {row.record_id: _utc(row.ts) for row in spark.sql(f"SELECT record_id, ts FROM audited_events WHERE item = 0 AND ts IS NOT NULL AND record_id IN ({listed})").collect()}  # fmt: skip
+    keys = sorted({(f["cluster"], f["incarnation"], *f["subject"]) for f in wanted.values()})
+    kinds = {"cluster": pa.string(), "incarnation": pa.int32(), "topic": pa.string(), "partition": pa.int32()}
+    queries.view(
+        "drawn",
+        pa.table(
+            [pa.array(some, kind) for some, kind in zip(zip(*keys, strict=True), kinds.values(), strict=True)], names=list(kinds)
+        ),
+    )
+    proofs = sorted({record for finding in wanted.values() for record in list(finding["evidence"])[:10]})
+    queries.view("proofs", pa.table({"record_id": pa.array(proofs, pa.string())}))
+    of_drawn = "JOIN drawn USING (cluster, incarnation, topic, partition) ORDER BY step"
+    steps: dict[tuple[Any, ...], list[Any]] = {key: [] for key in keys}
+    states: dict[tuple[Any, ...], list[Any]] = {key: [] for key in keys}
+    for told, table in ((steps, "partition_timeline"), (states, "replica_timeline")):
+        for row in queries.rows(f"SELECT * FROM audited_{table} {of_drawn}"):
+            told[tuple(row[name] for name in kinds)].append(row)
+    proven = "SELECT record_id, ts FROM audited_events JOIN proofs USING (record_id) WHERE item = 0 AND ts IS NOT NULL"
+    at = {row["record_id"]: row["ts"] for row in queries.rows(proven)}
     found = {}
     for fingerprint, finding in wanted.items():
         key = (finding["cluster"], finding["incarnation"], *finding["subject"][:2])
@@ -280,28 +286,28 @@ def _strip(finding: Mapping[str, Any], steps: list[Any], states: list[Any], mark
         return None
     clipped = partial(_clipped, first=first, last=last)
     shown = [
-        Step(span, row.leader, row.reassignment_phase, *_ids_of(row))
+        Step(span, row["leader"], row["reassignment_phase"], *_ids_of(row))
         for row in steps
-        if (span := clipped(row)) and row.leader is not None
+        if (span := clipped(row)) and row["leader"] is not None
     ]
     if not shown:
         return None
     unusual: dict[int, list[Span]] = defaultdict(list)
     for row in states:
-        if row.state not in {"OnlineReplica", "KRaftOnline", "NonExistentReplica", "KRaftRemoved"} and (span := clipped(row)):
-            unusual[row.replica].append(span._replace(what=row.state))
+        if row["state"] not in {"OnlineReplica", "KRaftOnline", "NonExistentReplica", "KRaftRemoved"} and (span := clipped(row)):
+            unusual[row["replica"]].append(span._replace(what=row["state"]))
     topic, partition = finding["subject"]
     return Strip(topic, partition, shown, dict(unusual), sorted({at for at in marks if first <= at <= last}))
 
 
 def _ids_of(row: Any) -> Iterable[tuple[int, ...]]:
-    return (tuple(some or ()) for some in (row.isr, row.replicas, row.adding_replicas, row.removing_replicas))
+    return (tuple(some or ()) for some in (row["isr"], row["replicas"], row["adding_replicas"], row["removing_replicas"]))
 
 
 def _clipped(row: Any, first: datetime, last: datetime) -> Span | None:
     """What of an interval lies between two moments."""
-    since = max(first, _utc(row.valid_from)) if row.valid_from else first
-    until = min(last, _utc(row.valid_to)) if row.valid_to else last
+    since = max(first, row["valid_from"]) if row["valid_from"] else first
+    until = min(last, row["valid_to"]) if row["valid_to"] else last
     return Span(since, until) if since < until else None
 
 

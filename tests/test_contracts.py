@@ -7,6 +7,7 @@ import pytest
 import schemas
 from jobs import contracts, errors, nights
 from jobs.nightly_audit import main
+from jobs.queries import InSpark
 from jobs.store import Store
 
 SAMPLE = Path(__file__).parents[1] / "sample_logs" / "3.3.2-trace" / "delete-topic-dead-broker"
@@ -86,7 +87,7 @@ def test_every_rule_can_be_broken(spark, tables, monkeypatch):
             written[definition.name] = row
     monkeypatch.setattr(contracts, "SHOWN", 1000)
     with pytest.raises(errors.ContractError) as raised:
-        contracts.guard(spark, written)
+        contracts.guard(InSpark(spark), written)
     text = str(raised.value)
     for words in ("events.record_id: 'is never null'", "events.record_id + item: 'tells rows apart'", "events.says: 'is one of"):
         assert words in text
@@ -99,9 +100,11 @@ def test_a_column_of_another_type(spark, tables):
     from pyspark.sql import functions as F
 
     written = {name: Store(spark, tables.root).rows_of(name, ["c"]) for name in schemas.contracts()}
-    assert contracts.guard(spark, written) > 150
+    assert contracts.guard(InSpark(spark), written) > 150
     with pytest.raises(errors.ContractError, match=r"controllers\.node: 'is INT'.*it is BIGINT"):
-        contracts.guard(spark, written | {"controllers": written["controllers"].withColumn("node", F.col("node").cast("bigint"))})
+        contracts.guard(
+            InSpark(spark), written | {"controllers": written["controllers"].withColumn("node", F.col("node").cast("bigint"))}
+        )
 
 
 def test_evidence_that_no_event_has(spark, tables):
@@ -114,4 +117,4 @@ def test_evidence_that_no_event_has(spark, tables):
     ]  # fmt: skip
     finding = spark.sql(f"SELECT {', '.join(cells)}")
     with pytest.raises(errors.ContractError, match=r"findings\.\*: 'orphan_evidence'.*nowhere"):
-        contracts.guard(spark, written | {"findings": finding})
+        contracts.guard(InSpark(spark), written | {"findings": finding})

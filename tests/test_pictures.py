@@ -25,6 +25,8 @@ from jobs.pictures import (
     night_strip,
     partition_strip,
 )
+from jobs.queries import InProcess, InSpark
+from jobs.rows import fetched
 
 BEGIN = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)
 NASTY = "<script>alert('x')</script>\u202egnp\x1b&\"" + "x" * 249
@@ -186,7 +188,8 @@ TABLES = {
 
 
 @pytest.mark.spark
-def test_what_tables_hold(spark: Any) -> None:
+@pytest.mark.parametrize("engine", ["Spark", "DuckDB"])
+def test_what_tables_hold(spark: Any, engine: str) -> None:
     """A day and an hour of one cluster, of which the newest day is shown; another cluster without a time stamp."""
     one = {"cluster": "payments", "topic": "orders", "partition": 0, "incarnation": 1}
     day = BEGIN + timedelta(days=1)
@@ -219,10 +222,11 @@ def test_what_tables_hold(spark: Any) -> None:
     ]
     spell = {"kind": "out_of_sync", "cluster": "payments", "topic": "orders", "partition": 0, "replica": 3}
     rows["partition_spells"] = [spell | {"since": str(at(60)), "until": str(at(120))}]
+    queries = InSpark(spark) if engine == "Spark" else InProcess()
     for name, types in TABLES.items():
-        frame(spark, types, rows[name]).createOrReplaceTempView(name)
+        queries.view(name, frame(spark, types, rows[name]) if engine == "Spark" else fetched(frame(spark, types, rows[name])))
     found = {"cluster": "payments", "incarnation": 1, "fingerprint": "f", "subject": ("orders", 0), "evidence": ["e1"]}
-    pictures = gather(spark, ["payments", "bare"], [found | {"first_seen": at(60), "last_seen": at(120)}])
+    pictures = gather(queries, ["payments", "bare"], [found | {"first_seen": at(60), "last_seen": at(120)}])
     assert set(pictures.nights) == {"payments"}
     night = pictures.nights["payments"]
     assert night.span == Span(BEGIN, day)

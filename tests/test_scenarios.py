@@ -17,15 +17,32 @@ import pytest
 import schemas
 from jobs import checks, errors
 from jobs.nightly_audit import main
+from jobs.queries import InProcess, InSpark
 
 SCENARIOS = Path(__file__).parent / "scenarios"
 SHOWN = ("cluster", "check_id", "severity", "status", "topic", "partition", "replica", "node", "title", "detail")
 
 
 @pytest.fixture(scope="module")
-def found(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
+def checked() -> dict[str, Any]:
+    """Of the run over all scenarios: its queries, the frames that they were given, and what violated checks."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def found(spark: Any, checked: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
     """Check -> findings of its folders."""
     folder = tmp_path_factory.mktemp("scenarios")
+    register, violations = checks.register, checks.violations
+
+    def registered(queries: Any, *frames: Any, **settings: Any) -> None:
+        register(queries, *frames, **settings)
+        checked.update(queries=queries, frames=frames, settings=settings)
+
+    def violated(queries: Any, given: Any, thresholds: Any) -> checks.Violations:
+        checked.update(given=given, thresholds=thresholds, told=violations(queries, given, thresholds))
+        return checked["told"]
+
     blocks = [
         f"[[cluster]]\nname = {json.dumps(f'{logs.parent.name}/{logs.name}')}\nlogs = [{json.dumps(str(logs))}]\n"
         for logs in sorted(SCENARIOS.glob("*/*/"))
@@ -33,7 +50,10 @@ def found(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, lis
     settings = [path.read_text("utf-8") for path in sorted(SCENARIOS.glob("*/settings.toml"))]
     (folder / "audit.toml").write_text("\n".join([*blocks, *settings]))
     report, tables = folder / "report.html", folder / "tables"
-    code = main(["audit", "--config", str(folder / "audit.toml"), "--tables", str(tables), "--report", str(report)])
+    with pytest.MonkeyPatch.context() as noted:
+        noted.setattr(checks, "register", registered)
+        noted.setattr(checks, "violations", violated)
+        code = main(["audit", "--config", str(folder / "audit.toml"), "--tables", str(tables), "--report", str(report)])
     assert code in (errors.CLEAN, errors.FINDINGS)
     assert report.stat().st_size < 2_000_000
     told = defaultdict(list)
@@ -76,9 +96,24 @@ def emptied(check: schemas.Statement) -> schemas.Statement:
 
 
 @pytest.mark.spark
-def test_a_check_without_candidates_finds_nothing(spark: Any, found: dict[str, list[dict[str, Any]]]) -> None:
+def test_a_check_without_candidates_finds_nothing(found: dict[str, list[dict[str, Any]]], checked: dict[str, Any]) -> None:
     """In the frames of the run over all scenarios: what is left out for want of candidates would have found nothing."""
     some = [check for check in schemas.statements("checks") if check.header.get("candidates")]
     assert {finding["check_id"] for check in some for finding in found[check.name]} >= {check.name for check in some}
-    queries = [f"SELECT check_id FROM (\n{checks._select(emptied(check), ())}\n)" for check in some]
-    assert spark.sql("\nUNION ALL\n".join(queries)).collect() == []
+    assert checked["queries"].rows(*(f"SELECT check_id FROM (\n{checks._select(emptied(check), ())}\n)" for check in some)) == []
+
+
+@pytest.mark.spark
+def test_spark_finds_what_is_found_here(spark: Any, found: dict[str, list[dict[str, Any]]], checked: dict[str, Any]) -> None:
+    """All checks over the same frames: what many rows are asked in tells what few are asked in."""
+    assert isinstance(checked["queries"], InProcess)
+    queries = InSpark(spark)
+    checks.register(queries, *checked["frames"], **checked["settings"])
+    assert checks.present(queries) <= checked["given"]
+    told = checks.violations(queries, checked["given"], checked["thresholds"])
+    assert (told.failed, checked["told"].failed) == ({}, {})
+
+    def comparable(rows: list[dict[str, Any]]) -> list[str]:
+        return sorted(repr(row | {"subjects": sorted(map(repr, row["subjects"] or []))}) for row in rows)
+
+    assert comparable(told.rows) == comparable(checked["told"].rows)

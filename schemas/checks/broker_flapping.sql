@@ -24,7 +24,7 @@ SELECT
   concat('Broker ', c.broker, ' was gone up to ', max(c.most), ' times within one hour, ', count(*), ' times on ', date_format(min(c.since), 'yyyy-MM-dd'),
          ' (', array_join(array_sort(collect_set(c.how)), ', '), ').') AS detail,
   concat_ws('|', c.broker, date_trunc('DAY', c.since)) AS same,
-  earliest_records(collect_list(struct(c.since, c.evidence))) AS evidence
+  earliest_records(collect_list(struct(c.since AS at, c.evidence AS records))) AS evidence
 FROM flapping c
 JOIN clocks k ON k.cluster = c.cluster
 GROUP BY c.cluster, c.incarnation, c.broker, date_trunc('DAY', c.since)

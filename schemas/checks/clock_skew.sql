@@ -12,6 +12,6 @@ SELECT
   concat('nodes ', m.node, ' and ', m.other) AS thing,
   concat('Node ', m.other, ' tells the same ', m.facts, ' changes about ', abs(m.ms) / 1000, ' s ', CASE WHEN m.ms > 0 THEN 'later' ELSE 'earlier' END,
          ' than node ', m.node, ' (between ', m.least / 1000, ' and ', m.most / 1000, ' s).') AS detail,
-  concat_ws('|', m.node, m.other, round(m.ms / 1800000.0)) AS same,
+  concat_ws('|', m.node, m.other, CAST(round(m.ms / 1800000.0) AS BIGINT)) AS same,
   m.records AS evidence
 FROM clock_distances m

@@ -29,7 +29,7 @@ SELECT
   CAST(NULL AS INT) AS replica, CAST(NULL AS INT) AS node, min(n.first_seen) AS first_seen, max(n.last_seen) AS last_seen, false AS ended,
   array_join(slice(array_sort(collect_list(n.cluster_id)), 1, 3), ', ') AS thing,
   concat(count(*), ' clusters logged at the same time: ', array_join(slice(array_sort(collect_list(n.life)), 1, 10), '; '), '.') AS detail,
-  'mixed' AS same, earliest_records(collect_list(struct(n.first_seen, n.records))) AS evidence
+  'mixed' AS same, earliest_records(collect_list(struct(n.first_seen AS at, n.records AS records))) AS evidence
 FROM named n
 GROUP BY n.cluster
 HAVING count(*) > 1

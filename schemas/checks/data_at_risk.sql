@@ -44,10 +44,10 @@ SELECT
   min(c.at) AS first_seen, min(c.at) AS last_seen, false AS ended,
   concat('at least ', counted(count(*), 'partition'), ' that broker ', c.node, ' led') AS thing,
   concat('Broker ', c.node, ' died at ', date_format(c.died_at, 'yyyy-MM-dd HH:mm:ss'), ' as leader; when it came back it cut ', counted(sum(c.records), 'record'),
-         ' that its successor did not have, ', max_by(concat(c.records, ' of ', c.topic, '-', c.partition, ' (offset ', c.cut_to, ' to ', c.end_offset, ')'), c.records),
+         ' that its successor did not have, ', max_by(concat(c.records, ' of ', c.topic, '-', c.partition, ' (offset ', c.cut_to, ' to ', c.end_offset, ')'), struct(c.records, c.topic, c.partition)),
          ' for one. Lost if they were written with acks=1 or 0.') AS detail,
   concat_ws('|', c.node, c.died_at) AS same,
-  earliest_records(collect_list(struct(c.at, c.evidence))) AS evidence,
+  earliest_records(collect_list(struct(c.at AS at, c.evidence AS records))) AS evidence,
   collect_list(struct(c.topic, c.partition, c.node AS replica, c.at AS since, c.at AS until)) AS subjects,
   max(named_struct('node', c.node, 'since', c.died_at)) AS outage
 FROM cut c GROUP BY c.cluster, c.incarnation, c.node, c.died_at

@@ -15,7 +15,7 @@ SELECT
   e.record_id AS same,
   array(e.record_id) AS evidence
 FROM audited_events e
-LEFT JOIN kafka_versions v ON v.cluster = e.cluster
+LEFT JOIN clocks v ON v.cluster = e.cluster
 LEFT ANTI JOIN legal_moves m
   ON m.machine = 'replica' AND m.from_state = e.from_state AND m.to_state = e.to_state
   AND (v.version_number IS NULL OR m.since <= v.version_number)

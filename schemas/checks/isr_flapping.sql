@@ -12,7 +12,7 @@ WITH turns AS (
   -- many partitions that fall out at once are one turn
   SELECT cluster, incarnation, replica, date_trunc('HOUR', since) AS hour, count(DISTINCT date_trunc('MINUTE', since)) AS turns,
     count(*) AS spells, min(since) AS since, max(until) AS until,
-    collect_list(struct(topic, partition, replica, since, until)) AS subjects, flatten(array_sort(collect_list(struct(since, evidence))).evidence) AS evidence,
+    collect_list(struct(topic, partition, replica, since, until)) AS subjects, flatten(transform(array_sort(collect_list(struct(since, evidence))), one -> one.evidence)) AS evidence,
     array_distinct(flatten(collect_list(down_meanwhile))) AS down
   FROM partition_spells
   WHERE kind = 'out_of_sync' AND ended AND returned AND cause_broker IS NULL
@@ -33,7 +33,7 @@ SELECT
          ', in up to ', max(t.turns), ' different minutes of one hour.',
          broker_life(array(t.replica), array_sort(array_distinct(flatten(collect_list(t.down)))), CASE WHEN bool_and(l.alive_at IS NOT NULL) THEN max(l.alive_at) END)) AS detail,
   concat_ws('|', t.replica, date_trunc('DAY', min(t.since))) AS same,
-  array_distinct(concat(earliest_records(collect_list(struct(t.since, t.evidence))), slice(array_sort(collect_set(l.sign)), 1, 3))) AS evidence,
+  array_distinct(concat(earliest_records(collect_list(struct(t.since AS at, t.evidence AS records))), slice(array_sort(collect_set(l.sign)), 1, 3))) AS evidence,
   flatten(collect_list(t.subjects)) AS subjects
 FROM turns t
 JOIN clocks k ON k.cluster = t.cluster

@@ -25,7 +25,7 @@ SELECT
          min(concat(s.topic, '-', s.partition)), ' for one is led by ', min_by(s.leader, concat(s.topic, '-', s.partition)), ' though ', s.replica,
          ' is in sync since ', date_format(min(s.since), 'yyyy-MM-dd HH:mm:ss'), ' at the latest.') AS detail,
   concat(s.replica) AS same,
-  earliest_records(collect_list(struct(s.since, s.evidence))) AS evidence,
+  earliest_records(collect_list(struct(s.since AS at, s.evidence AS records))) AS evidence,
   collect_list(struct(s.topic, s.partition, s.replica, s.since, CAST(NULL AS TIMESTAMP) AS until)) AS subjects
 FROM long s
 JOIN preferred p ON p.cluster = s.cluster AND p.incarnation = s.incarnation AND p.broker = s.replica

@@ -83,7 +83,7 @@ SELECT
   concat(min_by(g.thing, g.since), CASE WHEN count(*) > 1 THEN concat(' and ', counted(count(*) - 1, 'more time')) ELSE '' END) AS thing,
   concat(min_by(g.detail, g.since), CASE WHEN count(*) > 1 THEN concat(' So it was ', count(*), ' times on ', date_format(min(g.since), 'yyyy-MM-dd'), ', for up to ',
          max(unix_seconds(coalesce(g.until, k.now)) - unix_seconds(g.since)), ' s.') ELSE '' END) AS detail,
-  min_by(g.same, g.since) AS same, earliest_records(collect_list(struct(g.since, g.evidence))) AS evidence
+  min_by(g.same, g.since) AS same, earliest_records(collect_list(struct(g.since AS at, g.evidence AS records))) AS evidence
 FROM gaps g
 JOIN clocks k ON k.cluster = g.cluster
 WHERE

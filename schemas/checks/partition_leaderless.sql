@@ -28,7 +28,7 @@ WITH unexplained AS (
   SELECT cluster, incarnation, last_isr, episode, min(since) AS since, max(until) AS until, bool_and(ended) AS ended, min_by(is_begin_seen, since) AS is_begin_seen, bool_and(is_end_seen) AS is_end_seen, count(DISTINCT topic, partition) AS partitions, count(*) AS times,
     min_by(struct(topic, partition, replicas, record_id), struct(since, topic, partition)) AS first,
     collect_list(struct(topic, partition, replica, since, CASE WHEN ended THEN until END AS until)) AS subjects,
-    earliest_records(collect_list(struct(since, evidence))) AS evidence
+    earliest_records(collect_list(struct(since AS at, evidence AS records))) AS evidence
   FROM together GROUP BY cluster, incarnation, last_isr, episode
 )
 SELECT

@@ -39,7 +39,7 @@ SELECT
          ' of them brought a leader. The most in a row without one: ', max(l.vain).elections, ', from ', date_format(max(l.vain).since, 'HH:mm:ss'), ' to ', date_format(max(l.vain).until, 'HH:mm:ss'),
          coalesce(concat(', stood for by ', nullif(array_join(max(l.vain).candidates, ', '), '')), ''), '.') AS detail,
   concat(date_trunc('DAY', h.hour)) AS same,
-  earliest_records(collect_list(struct(l.vain.since, l.vain.records))) AS evidence
+  earliest_records(collect_list(struct(l.vain.since AS at, l.vain.records AS records))) AS evidence
 FROM hours h
 JOIN longest l ON l.cluster = h.cluster AND l.incarnation = h.incarnation AND l.hour = h.hour
 JOIN clocks k ON k.cluster = h.cluster

@@ -10,7 +10,7 @@ WITH goals AS (
   SELECT d.cluster, d.incarnation, d.topic, s.number, s.availability, s.acks, s.days, n.now,
     sum(d.covered) AS covered, sum(d.leaderless + CASE WHEN s.acks = 'all' THEN d.below_min_isr ELSE 0 END) AS refused,
     min(CASE WHEN d.leaderless + d.below_min_isr > 0 THEN d.day END) AS first_day,
-    earliest_records(collect_list(struct(d.day, d.record_ids))) AS evidence
+    earliest_records(collect_list(struct(d.day AS at, d.record_ids AS records))) AS evidence
   FROM audited_durability d
   JOIN clocks n ON n.cluster = d.cluster AND n.incarnation = d.incarnation
   JOIN slos s ON d.cluster RLIKE s.clusters AND d.topic RLIKE s.topics

@@ -24,7 +24,7 @@ SELECT
          date_format(max(r.until), 'yyyy-MM-dd HH:mm:ss'), ' when it wanted to change the ISR of ', counted(count(*), 'partition'), ', ',
          min(concat(r.topic, '-', r.partition)), ' for one.') AS detail,
   concat_ws('|', r.node, min_by(r.record_id, r.since)) AS same,
-  earliest_records(collect_list(struct(r.since, r.records))) AS evidence,
+  earliest_records(collect_list(struct(r.since AS at, r.records AS records))) AS evidence,
   collect_list(struct(r.topic, r.partition, r.node AS replica, r.since, r.until)) AS subjects
 FROM refused r
 JOIN clocks k ON k.cluster = r.cluster

@@ -29,7 +29,7 @@ SELECT
          array_join(slice(array_sort(collect_list(concat(s.topic, '-', s.partition))), 1, 10), ', '),
          CASE WHEN count(*) > 10 THEN ', ..' ELSE '' END, '. That their files were deleted no line was found to tell.') AS detail,
   concat_ws('|', s.node, min(concat(s.topic, '-', s.partition))) AS same,
-  earliest_records(collect_list(struct(s.ts, s.records))) AS evidence,
+  earliest_records(collect_list(struct(s.ts AS at, s.records AS records))) AS evidence,
   collect_list(struct(s.topic, s.partition, s.node AS replica, s.ts AS since, CAST(NULL AS TIMESTAMP) AS until)) AS subjects
 FROM left_behind s
 -- an earlier cluster of that name is gone

@@ -14,10 +14,10 @@ WITH blocked AS (
 )
 SELECT
   d.cluster, d.incarnation, 'error' AS severity, d.topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica,
-  CASE WHEN size(array_distinct(d.blocked_by.replica)) = 1 THEN get(d.blocked_by.replica, 0) END AS node,
+  CASE WHEN size(array_distinct(transform(d.blocked_by, one -> one.replica))) = 1 THEN get(transform(d.blocked_by, one -> one.replica), 0) END AS node,
   d.blocked_since AS first_seen, coalesce(d.completed_at, n.now) AS last_seen, d.outcome = 'completed' AS ended,
-  concat(d.topic, ' waits for broker', CASE WHEN size(array_distinct(d.blocked_by.replica)) > 1 THEN 's ' ELSE ' ' END,
-         array_join(cast(array_sort(array_distinct(d.blocked_by.replica)) AS ARRAY<STRING>), ', ')) AS thing,
+  concat(d.topic, ' waits for broker', CASE WHEN size(array_distinct(transform(d.blocked_by, one -> one.replica))) > 1 THEN 's ' ELSE ' ' END,
+         array_join(cast(array_sort(array_distinct(transform(d.blocked_by, one -> one.replica))) AS ARRAY<STRING>), ', ')) AS thing,
   concat('Deletion of ', d.topic, coalesce(concat(', asked for at ', date_format(d.requested_at, 'yyyy-MM-dd HH:mm:ss')), ''),
          CASE WHEN d.outcome = 'completed' THEN ', was held up' ELSE ', is held up' END,
          coalesce(concat(' since ', date_format(d.blocked_since, 'yyyy-MM-dd HH:mm:ss')), ''), ' by ',
@@ -37,5 +37,5 @@ JOIN clocks n ON n.cluster = d.cluster
 LEFT JOIN LATERAL (
   SELECT max_by(named_struct('node', CASE WHEN b.all_since IS NULL THEN b.broker END, 'since', coalesce(b.all_since, b.since)), b.since) AS outage
   FROM audited_broker_outages b
-  WHERE b.cluster = d.cluster AND b.incarnation = d.incarnation AND array_contains(d.blocked_by.replica, b.broker)
+  WHERE b.cluster = d.cluster AND b.incarnation = d.incarnation AND array_contains(transform(d.blocked_by, one -> one.replica), b.broker)
     AND b.since <= d.blocked_since + INTERVAL 2 SECONDS AND coalesce(b.until >= d.blocked_since, true)) o

@@ -28,7 +28,7 @@ SELECT
   concat('Broker ', l.node, ' refused ', counted(count(*), 'partition'), ' of ', l.topic, ' for their topic id, from ',
          date_format(min(l.since), 'yyyy-MM-dd HH:mm:ss'), ' to ', date_format(max(l.until), 'yyyy-MM-dd HH:mm:ss'), '.') AS detail,
   concat_ws('|', l.node, l.topic) AS same,
-  earliest_records(collect_list(struct(l.since, l.records))) AS evidence,
+  earliest_records(collect_list(struct(l.since AS at, l.records AS records))) AS evidence,
   collect_list(struct(l.topic, l.partition, l.node AS replica, l.since, CAST(NULL AS TIMESTAMP) AS until)) AS subjects
 FROM lasting l
 JOIN clocks k ON k.cluster = l.cluster

@@ -63,7 +63,7 @@ SELECT
          CASE WHEN sum(t.records_lost) > 0 THEN concat('. Lost: at least ', counted(sum(t.records_lost), 'committed record'), '.')
               ELSE '. The logs do not tell how much is lost.' END) AS detail,
   min_by(get(t.records, 0), struct(t.at, t.topic, t.partition)) AS same,
-  earliest_records(collect_list(struct(t.at, t.evidence))) AS evidence,
+  earliest_records(collect_list(struct(t.at AS at, t.evidence AS records))) AS evidence,
   collect_list(struct(t.topic, t.partition, t.leader AS replica, t.at AS since, t.at AS until)) AS subjects
 FROM told t
 GROUP BY t.cluster, t.incarnation, floor(unix_seconds(t.at) / 300)

@@ -54,7 +54,7 @@ SELECT
               ELSE broker_life(array_sort(array_distinct(flatten(collect_list(l.missing)))), array_sort(array_distinct(flatten(collect_list(l.down_meanwhile)))),
              CASE WHEN bool_and(l.alive_at IS NOT NULL) THEN min(l.alive_at) END) END) AS detail,
   concat_ws('|', l.replica, min_by(l.record_id, struct(l.begun, l.topic, l.partition))) AS same,
-  array_distinct(array_compact(concat(earliest_records(collect_list(struct(l.since, l.evidence))), array(max(t.record_id), max(d.record_id)),
+  array_distinct(array_compact(concat(earliest_records(collect_list(struct(l.since AS at, l.evidence AS records))), array(max(t.record_id), max(d.record_id)),
                                       slice(array_distinct(flatten(array_sort(collect_list(l.signs)))), 1, 5)))) AS evidence,
   collect_list(struct(l.topic, l.partition, l.replica, l.since, CASE WHEN l.ended THEN l.until END AS until)) AS subjects,
   max(named_struct('node', l.cause_broker, 'since', coalesce(l.cause_all_since, l.cause_since))) AS outage
