@@ -332,20 +332,21 @@ class Audit:
 
         made: `nights.Made`; audited: table -> the rows to be looked at. out: what held, for people.
         """
-        from jobs import contracts, queries
+        from jobs import contracts, nights, queries
         from jobs.rows import having, here, run_concurrently, select
 
         def guard(asked: Any, some: dict[str, Any], whole: dict[str, Any]) -> str:
             self.warm_up.join()
             return f"{contracts.guard(asked, some, whole)} rules hold for {', '.join(some)}"
 
-        self.queries = queries.over(store.spark, audited.values())
+        names = [clock.cluster for clock in clocks]
+        looked_at = {**audited, "partitions_now": nights.partitions_now(store, made, audited, names)}
+        self.queries = queries.over(store.spark, looked_at.values())
         changed, held = run_concurrently(
-            lambda: self._find(store, made, audited, clocks), partial(guard, self.queries, audited, audited)
+            lambda: self._find(store, made, looked_at, clocks), partial(guard, self.queries, audited, audited)
         )
         yield held
         if changed:
-            names = [clock.cluster for clock in clocks]
             proofs = [{"record_id": one} for one in {one for row in changed for one in row["evidence"]}]
             wanted = store.table_of("events", proofs).select(["record_id"])
             there = {row["record_id"] for row in here(having(select(audited["events"], "record_id"), wanted, ["record_id"]))}
@@ -360,12 +361,11 @@ class Audit:
 
     def _find(self, store: Any, made: Any, audited: dict[str, Any], clocks: list[Any]) -> Any:
         """Writes the findings; returns those that this run has changed."""
-        from jobs import checks, findings_life, nights
+        from jobs import checks, findings_life
         from jobs.rows import here
 
         names = [clock.cluster for clock in clocks]
         facts = {name: made.facts[name] for name in names}
-        audited = {**audited, "partitions_now": nights.partitions_now(store, made, audited, names)}
         checks.register(self.queries, audited, clocks, facts, thresholds=self.config.thresholds, slos=self.config.slos)
         given = checks.present(self.queries)
         given |= {"metadata_log"} if any(facts[name].has_metadata_log for name in names) else set()

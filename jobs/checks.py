@@ -13,7 +13,6 @@ import pyarrow as pa
 import schemas
 from jobs import fact_frames
 from jobs.config import Silence, Slo, Threshold, glob_pattern
-from jobs.frames import read_often
 from jobs.partition_spells import partition_spells
 from jobs.queries import FAILED, Queries
 from jobs.rows import Frame, gathered, quoted, run_concurrently, select
@@ -78,9 +77,7 @@ def register(
 def _named_columns(events: Frame) -> Frame:
     """Events with the columns that checks name: at every mention of a view each of its columns is analysed."""
     named = {word for kind in ("facts", "checks") for one in schemas.statements(kind) for word in words(one.sql)}
-    some = select(events, *(name for name in schemas.columns("events") if name in named))
-    # `nights.scope` has put few into the plan
-    return some if isinstance(some, pa.Table) else read_often(some, may_be_few=events.isLocal())
+    return select(events, *(name for name in schemas.columns("events") if name in named))
 
 
 def clock_rows(clocks: Iterable[Clock]) -> pa.Table:

@@ -10,25 +10,6 @@ from pyspark.sql.types import StructType
 
 # rows that stand in a plan as they are
 MOST_IN_PLAN = 10_000
-# rows that are kept for queries that read them often; a table is read by column, what is kept in whole rows: with 13,600 events a night's
-# checks take half as long again where they read the table, with 520,000 where they read what is kept (tests/benchmarks/nights.py)
-MOST_KEPT = 100_000
-
-
-def read_often(rows: DataFrame, *, may_be_few: bool = True) -> DataFrame:
-    """The same rows for many queries: in the plan where they are few, kept by Spark's workers up to MOST_KEPT, else read from where they lie."""
-    told = in_plan(rows) if may_be_few else rows
-    if told.isLocal() or rows.count() > MOST_KEPT:
-        return told
-    return rows.localCheckpoint(eager=False)
-
-
-def in_plan(rows: DataFrame, *, is_wide: bool = False) -> DataFrame:
-    """The same rows, in the plan where they are few. is_wide: they are counted first, as what is fetched of many in vain takes longer."""
-    if rows.isLocal() or (is_wide and rows.count() > MOST_IN_PLAN):
-        return rows
-    few = where_few(rows)
-    return rows if few is None else framed(rows.sparkSession, few)
 
 
 def where_few(rows: DataFrame, most: int = MOST_IN_PLAN) -> pa.Table | None:

@@ -25,7 +25,7 @@ import schemas
 from jobs import coverage, folding
 from jobs.by_topic import TOPIC, TOPICS
 from jobs.folding import MOST_ON_DRIVER
-from jobs.frames import MOST_IN_PLAN, framed, in_plan, read_often
+from jobs.frames import MOST_IN_PLAN, framed
 from jobs.partition_spells import IS_WRONG
 from jobs.rows import (
     Frame,
@@ -89,6 +89,8 @@ from jobs.timelines.events import EPOCH
 Keeps = Mapping[str, Sequence[str]]
 # so long before the first moment that something new is about checks look back
 LOOKED_BACK = timedelta(hours=24)
+# rows of a table that checks ask in this process (`jobs.queries`), up to 400 bytes each; where one has more Spark is asked about all
+MOST_ASKED_HERE = 250_000
 TIMELINES = ("partition_timeline", "replica_timeline", "reassignments")
 # replica states in which a replica may stay for good
 AT_REST = ("OnlineReplica", "NonExistentReplica", "KRaftOnline", "KRaftRemoved")
@@ -315,7 +317,7 @@ def scope(store: Store, made: Made, clusters: Iterable[str], days: int = 0) -> d
     tables["events"] = where(tables["events"], OF_LOGS)
     begins = made.looked_back(names)
     if not begins:
-        return _read_often(tables)
+        return _asked_often(tables)
     whole = of_clusters(set(names) - begins.keys())
 
     def since(column: str, moments: Mapping[str, datetime] = begins) -> Where:
@@ -358,7 +360,7 @@ def scope(store: Store, made: Made, clusters: Iterable[str], days: int = 0) -> d
         columns = list(schemas.columns(table))
         known = looked_up(tables[table], topics, TOPIC)
         tables[table] = select(where(known, condition | may_change), *columns)
-    return _read_often(tables)
+    return _asked_often(tables)
 
 
 # topics that are looked at: since when what is reported of them is, and whether a partition was folded
@@ -377,7 +379,7 @@ def partitions_now(store: Store, made: Made, audited: Mapping[str, Frame], clust
     """
     whole = not made.looked_back(clusters)
     rows = audited["partition_timeline"] if whole else store.read("partition_timeline", clusters)
-    return _often(where(rows, is_null("valid_to")))
+    return _here_if_few(where(rows, is_null("valid_to")))
 
 
 def _reported(store: Store, clusters: Iterable[str]) -> dict[tuple[str, str], datetime]:
@@ -394,16 +396,14 @@ def _reported(store: Store, clusters: Iterable[str]) -> dict[tuple[str, str], da
     return reported
 
 
-def _read_often(tables: Mapping[str, Frame]) -> dict[str, Frame]:
-    """Rows that many queries read; of events checks read some columns only (`checks.register`)."""
-    often = run_concurrently(*(partial(_often, rows, is_wide=name == "events") for name, rows in tables.items()))
+def _asked_often(tables: Mapping[str, Frame]) -> dict[str, Frame]:
+    often = run_concurrently(*(partial(_here_if_few, rows) for rows in tables.values()))
     return dict(zip(tables, often, strict=True))
 
 
-def _often(rows: Frame, *, is_wide: bool = False) -> Frame:
-    if isinstance(rows, pa.Table):
-        return rows
-    return in_plan(rows, is_wide=True) if is_wide else read_often(rows)
+def _here_if_few(rows: Frame) -> Frame:
+    """Rows that many queries read; they are counted first, as what is fetched of many in vain takes longer."""
+    return rows if isinstance(rows, pa.Table) or rows.count() > MOST_ASKED_HERE else fetched(rows)
 
 
 def _table(table: str, rows: Iterable[tuple[Any, ...]]) -> pa.Table:

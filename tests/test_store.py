@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 
 import schemas
 from jobs.errors import UsageError
-from jobs.frames import MOST_IN_PLAN, of_rows, read_often
+from jobs.frames import MOST_IN_PLAN, of_rows
 from jobs.location import local_folder, root_of, sole_writer
 from jobs.rows import (
     EVERY,
@@ -554,17 +554,9 @@ def test_events_of_an_earlier_version_are_not_added_to(spark, tables):
 
 @pytest.mark.spark
 @pytest.mark.parametrize("rows", [10, MOST_IN_PLAN + 1])
-@pytest.mark.parametrize("kept", [gathered, read_often])
-def test_rows_are_computed_once_also_where_a_lambda_makes_them(spark, capsys, kept, rows):
+def test_rows_are_computed_once_also_where_a_lambda_makes_them(spark, capsys, rows):
     made = spark.range(rows).selectExpr("id", "transform(array(id), x -> x + 1) AS more")
-    in_spark(spark, kept(made)).createOrReplaceTempView("once")
+    in_spark(spark, gathered(made)).createOrReplaceTempView("once")
     assert spark.sql("SELECT sum(more[0]) FROM once").first()[0] == rows * (rows + 1) // 2
     spark.sql("SELECT * FROM once").explain("extended")
     assert "transform" not in capsys.readouterr().out
-
-
-@pytest.mark.spark
-def test_very_many_rows_are_read_from_where_they_lie(spark, monkeypatch):
-    monkeypatch.setattr("jobs.frames.MOST_KEPT", MOST_IN_PLAN + 1)
-    rows = spark.range(MOST_IN_PLAN + 2)
-    assert read_often(rows) is rows
