@@ -518,27 +518,22 @@ class Audit:
 
     def _measure(self, store: Any, told: Any, outcomes: list[Outcome], delivered: list[Any], code: int) -> None:
         """Writes --metrics."""
-        from pyspark.sql import functions as F
-
-        from jobs import metrics
+        from jobs import metrics, queries
 
         names = [outcome.cluster for outcome in outcomes]
-        kinds = F.explode(
-            F.array(
-                *[
-                    F.struct(F.lit(what).alias("what"), F.col(what).alias("shown"))
-                    for what in ("replica_states", "partition_changes")
-                ]
-            )
-        )
-        hours = (
-            store.rows_of("coverage", names).select("cluster", kinds.alias("kind")).groupBy("cluster", "kind").count().collect()
-        )
+        rows = store.read("coverage", names)
+        asked = queries.over(store.spark, [rows])
+        asked.view("told_coverage", rows)
+        kinds = [
+            f"SELECT cluster, '{what}' AS what, {what} AS shown, count(*) AS hours FROM told_coverage WHERE {what} IS NOT NULL GROUP BY cluster, {what}"
+            for what in ("replica_states", "partition_changes")
+        ]
+        hours = {(row["cluster"], row["what"], row["shown"]): row["hours"] for row in asked.rows(*kinds)}
         run = metrics.Run(
             clusters=names,
             findings=told.findings,
             counts=told.counts,
-            hours={(row.cluster, row.kind.what, row.kind.shown): row["count"] for row in hours if row.kind.shown},
+            hours=hours,
             newest={outcome.cluster: outcome.now for outcome in outcomes if outcome.now is not None},
             exit_code=code,
             started_at=self.started_at,

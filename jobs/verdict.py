@@ -4,15 +4,15 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from datetime import datetime
 from typing import Any
 
-from pyspark.sql import functions as F
-
 import schemas
+from jobs import queries
 from jobs.causes import by_cause
 from jobs.config import SEVERITIES
-from jobs.rows import run_concurrently
+from jobs.queries import Queries
+from jobs.rows import here, quoted
 from jobs.store import Store
 from parsers.explanation import counted
 
@@ -27,6 +27,13 @@ SHOWN_UNKNOWN = 3
 SHOWN_EFFECTS = 3
 RECORDS = 5
 NAMED = 20
+# table -> what of its rows is counted
+COUNTED = {
+    "partition_timeline": {"partitions": "count(DISTINCT incarnation, topic, partition)", "intervals": "count(*)"},
+    "reassignments": {"reassignments": "count(*)"},
+    "topic_deletions": {"topic deletions": "count(*)"},
+    "controllers": {"controller terms": "count(*)"},
+}
 
 
 @dataclass(frozen=True)
@@ -45,16 +52,19 @@ class Told:
 
 def gather(store: Store, clusters: list[str]) -> Told:
     """Reads findings, counts and gaps of the clusters."""
-    (findings, proof), (counts, not_shown, unknown), subjects = run_concurrently(
-        *(partial(told, store, clusters) for told in (_findings, _counts, _subjects))
-    )
-    return Told(findings, counts, not_shown, proof, unknown, subjects)
+    tables = {name: store.read(name, clusters) for name in (*COUNTED, "coverage", "finding_subjects")}
+    asked = queries.over(store.spark, tables.values())
+    for name, rows in tables.items():
+        asked.view(f"told_{name}", rows)
+    findings, proof = _findings(store, clusters)
+    counts, not_shown, unknown = _counts(store, asked, clusters)
+    return Told(findings, counts, not_shown, proof, unknown, _subjects(asked))
 
 
 def _findings(store: Store, clusters: list[str]) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
-    """The findings, worst first, and by its id each record that proves the first of them."""
+    """The findings, worst first, their moments UTC without a zone; and by its id each record that proves the first of them."""
     rank = {name: number for number, name in enumerate(SEVERITIES)}
-    findings = [row.asDict() for row in store.rows_of("findings", clusters).collect()]
+    findings = [_without_zone(row) for row in here(store.read("findings", clusters))]
     findings.sort(
         key=lambda f: (
             f["status"] == "resolved",
@@ -77,47 +87,42 @@ def _findings(store: Store, clusters: list[str]) -> tuple[list[dict[str, Any]], 
     return findings, {row["record_id"]: row for row in rows.to_pylist() if row.pop("item") == 0}
 
 
+def _without_zone(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value.replace(tzinfo=None) if isinstance(value, datetime) else value for name, value in row.items()}
+
+
 def _counts(
-    store: Store, clusters: list[str]
+    store: Store, asked: Queries, clusters: list[str]
 ) -> tuple[dict[str, dict[str, int]], dict[str, list[str]], dict[str, list[dict[str, Any]]]]:
     """Of each cluster what there is of it, what its logs do not show, and the most frequent texts that no rule reads."""
-    # one row a table and cluster, in one query
-    sizes = store.rows_of("partition_timeline", clusters).groupBy("cluster").agg(
-        F.count_distinct("incarnation", "topic", "partition").alias("partitions"), F.count("*").alias("intervals")
-    )  # fmt: skip
-    for table, name in (
-        ("reassignments", "reassignments"),
-        ("topic_deletions", "topic deletions"),
-        ("controllers", "controller terms"),
-    ):
-        some = store.rows_of(table, clusters).groupBy("cluster").agg(F.count("*").alias(name))
-        sizes = sizes.unionByName(some, allowMissingColumns=True)
-    numbers = ("records", "recognised", "unrecognised", "drifted", "out_of_scope")
-    seen = store.rows_of("coverage", clusters).groupBy("cluster").agg(
-        *[F.sum(name).alias(name) for name in numbers],
-        F.count_if(F.col("replica_states") == "observed").alias("traced"),
-        F.array_sort(F.collect_set(F.when(F.col("replica_states") == "no_file", F.col("node")))).alias("no_file"),
-        F.count_if(F.col("node").isNull() & (F.col("records") > 0) & ~F.coalesce(F.col("logger").startswith("__"), F.lit(False))).alias("no_node"),
-        F.count_if(F.col("logger").startswith("org.apache.kafka.controller.")).alias("quorum"),
-    )  # fmt: skip
     counts: dict[str, dict[str, int]] = {name: {} for name in clusters}
     not_shown: dict[str, list[str]] = {name: [] for name in clusters}
-    for row in sizes.unionByName(seen, allowMissingColumns=True).collect():
-        told = {name: value for name, value in row.asDict().items() if value is not None}
-        gaps = {name: told.pop(name, None) for name in ("traced", "no_file", "no_node", "quorum")}
-        counts[told.pop("cluster")] |= told
-        if "records" not in told:
-            continue
-        if not gaps["traced"] and not gaps["quorum"]:  # KRaft has no replica states to print
-            not_shown[row.cluster].append(
+    some = [
+        f"SELECT cluster, {quoted(name)} AS name, {told} AS things FROM told_{table} GROUP BY cluster"
+        for table, things in COUNTED.items()
+        for name, told in things.items()
+    ]
+    for row in asked.rows(*some):
+        counts[row["cluster"]][row["name"]] = row["things"]
+    numbers = ("records", "recognised", "unrecognised", "drifted", "out_of_scope")
+    for row in asked.rows(
+        f"""SELECT cluster, {", ".join(f"sum({name}) AS {name}" for name in numbers)}, count_if(replica_states = 'observed') AS traced,
+          array_sort(collect_set(CASE WHEN replica_states = 'no_file' THEN node END)) AS no_file,
+          count_if(node IS NULL AND records > 0 AND coalesce(substring(logger, 1, 2) <> '__', true)) AS no_node,
+          count_if(logger LIKE 'org.apache.kafka.controller.%') AS quorum
+        FROM told_coverage GROUP BY cluster"""
+    ):
+        counts[row["cluster"]] |= {name: row[name] for name in numbers if row[name] is not None}
+        if not row["traced"] and not row["quorum"]:  # KRaft has no replica states to print
+            not_shown[row["cluster"]].append(
                 "replica states are inferred: state.change.logger is not at TRACE (log4j.logger.state.change.logger=TRACE shows them)"
             )
-        if gaps["no_file"]:
-            not_shown[row.cluster].append(
-                f"hours without a state-change.log of node{'s' if len(gaps['no_file']) > 1 else ''} {', '.join(map(str, gaps['no_file']))}"
+        if nodes := row["no_file"]:
+            not_shown[row["cluster"]].append(
+                f"hours without a state-change.log of node{'s' if len(nodes) > 1 else ''} {', '.join(map(str, nodes))}"
             )
-        if gaps["no_node"]:
-            not_shown[row.cluster].append("some records do not tell which node wrote them")
+        if row["no_node"]:
+            not_shown[row["cluster"]].append("some records do not tell which node wrote them")
     unknown: dict[str, list[dict[str, Any]]] = {}
     for name in clusters:
         if counts[name].get("unrecognised") or counts[name].get("drifted"):
@@ -126,18 +131,22 @@ def _counts(
     return counts, not_shown, unknown
 
 
-def _subjects(store: Store, clusters: list[str]) -> dict[str, dict[str, Any]]:
+def _subjects(asked: Queries) -> dict[str, dict[str, Any]]:
     """Of each finding how many partitions it is about, the first of them and some names."""
-    partition = F.struct("topic", "partition")
-    rows = store.rows_of("finding_subjects", clusters).groupBy("fingerprint").agg(
-        F.count_distinct(partition).alias("partitions"),
-        # those that are about the partition as a whole first
-        F.min_by(partition, F.struct(F.col("replica").isNotNull(), "since", "topic", "partition")).alias("first"),
-        F.slice(F.array_sort(F.collect_set(F.concat_ws("-", "topic", "partition"))), 1, NAMED).alias("some"),
-    )  # fmt: skip
+    # those that are about the partition as a whole come first
+    rows = asked.rows(
+        f"""SELECT fingerprint, count(DISTINCT struct(topic, partition)) AS partitions,
+          min_by(struct(topic, partition), struct(replica IS NOT NULL AS is_replica, since, topic, partition)) AS first,
+          slice(array_sort(collect_set(concat_ws('-', topic, partition))), 1, {NAMED}) AS some
+        FROM told_finding_subjects GROUP BY fingerprint"""
+    )
     return {
-        row.fingerprint: {"partitions": row.partitions, "first": tuple(row.first), "some": list(row.some)}
-        for row in rows.collect()
+        row["fingerprint"]: {
+            "partitions": row["partitions"],
+            "first": (row["first"]["topic"], row["first"]["partition"]),
+            "some": row["some"],
+        }
+        for row in rows
     }
 
 
