@@ -32,10 +32,6 @@ DELTA_EXCLUDES = (
 JARS = ("io.delta_delta-spark_4.1_2.13-4.4.0.jar", "io.delta_delta-storage-4.4.0.jar")
 SUPPORTED_JAVA = (17, 21)
 ARCHIVE_CLASSES = "KAFKA_AUDIT_ARCHIVE_CLASSES"
-# many runs in one process: worth what the optimising compiler costs, of what is called most; by default, from 5,000 calls on, it takes a
-# quarter of the processor's time
-LONG_LIVED = "KAFKA_AUDIT_LONG_LIVED"
-OPTIMISED_FROM = "-XX:Tier4InvocationThreshold=200000 -XX:Tier4CompileThreshold=600000"
 # of a JVM: it cannot be set once a session runs
 CACHED_CLASSES = "spark.sql.codegen.cache.maxEntries"
 # of a container's memory, in the second and the first version of cgroups
@@ -163,7 +159,7 @@ def settings(input_bytes: int | None = None) -> dict[str, str]:
     # C1 alone has 48 MB for its code by default, fills them, throws code away and compiles it again
     java_options += " -XX:ReservedCodeCacheSize=240m"
     if small:
-        java_options += f" {OPTIMISED_FROM if LONG_LIVED in os.environ else '-XX:TieredStopAtLevel=1'}"
+        java_options += " -XX:TieredStopAtLevel=1"
         # a run allocates little more than the whole heap and loads 25,000 classes: no collection while either grows to its size
         java_options += f" -Xms{memory} -XX:MetaspaceSize=400m"
     archive = class_archive()

@@ -57,7 +57,6 @@ def spark() -> Iterator[SparkSession]:
     """The product's own session, with the settings of a small run."""
     from jobs import session
 
-    os.environ[session.LONG_LIVED] = "1"
     os.environ["TZ"] = "UTC"
     time.tzset()
     started = session.start(input_bytes=SMALL_RUN)
