@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 import schemas
-from jobs import coverage, folding
+from jobs import coverage, folding, queries
 from jobs.by_topic import TOPIC, TOPICS
 from jobs.folding import MOST_ON_DRIVER
 from jobs.frames import MOST_IN_PLAN, framed
@@ -89,8 +89,6 @@ from jobs.timelines.events import EPOCH
 Keeps = Mapping[str, Sequence[str]]
 # so long before the first moment that something new is about checks look back
 LOOKED_BACK = timedelta(hours=24)
-# rows of a table that checks ask in this process (`jobs.queries`), up to 400 bytes each; where one has more Spark is asked about all
-MOST_ASKED_HERE = 250_000
 TIMELINES = ("partition_timeline", "replica_timeline", "reassignments")
 # replica states in which a replica may stay for good
 AT_REST = ("OnlineReplica", "NonExistentReplica", "KRaftOnline", "KRaftRemoved")
@@ -403,7 +401,7 @@ def _asked_often(tables: Mapping[str, Frame]) -> dict[str, Frame]:
 
 def _here_if_few(rows: Frame) -> Frame:
     """Rows that many queries read; they are counted first, as what is fetched of many in vain takes longer."""
-    return rows if isinstance(rows, pa.Table) or rows.count() > MOST_ASKED_HERE else fetched(rows)
+    return rows if isinstance(rows, pa.Table) or rows.count() > queries.MOST_ASKED_HERE else fetched(rows)
 
 
 def _table(table: str, rows: Iterable[tuple[Any, ...]]) -> pa.Table:

