@@ -18,6 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError
@@ -116,9 +117,9 @@ class SmallTables:
                 if found.count_rows() <= self.most_rows and sum(group.total_byte_size for group in groups) <= MOST_BYTES:
                     return Read(found.to_table(), is_whole=True)
                 mine = pc.field("cluster").isin(sorted(clusters))
-                if not clusters or found.head(self.most_rows + 1, columns=["cluster"], filter=mine).num_rows > self.most_rows:
+                if not clusters or _few(found, ["cluster"], mine, self.most_rows) is None:
                     return Read(None, is_whole=False)
-                return Read(found.to_table(filter=mine), is_whole=False)
+                return Read(_few(found, found.schema.names, mine, self.most_rows), is_whole=False)
         return None
 
     def rows_where(self, table: str, columns: Sequence[str], where: Any, most: int = MOST_SCANNED) -> pa.Table | None:
@@ -129,8 +130,7 @@ class SmallTables:
             if (opened := self._opened(table)) is not None:
                 every = opened.to_pyarrow_dataset()
                 if every.count_rows() <= MOST_SCANNED:
-                    found = every.head(most + 1, columns=list(columns), filter=where)
-                    return found if found.num_rows <= most else None
+                    return _few(every, columns, where, most)
         return None
 
     def changes(self, table: str, after: int) -> tuple[pa.Table, int] | None:
@@ -194,8 +194,7 @@ class SmallTables:
             for values, which in staying:
                 schema = pa.schema([one for one in every.schema if one.name not in by])
                 mine = reduce(operator.and_, (pc.field(name) == value for name, value in values.items()), which)
-                stay = every.scanner(columns=schema.names, filter=mine, batch_size=ROW_GROUP)
-                files.append(self._file(table, schema, stay.to_batches(), values))
+                files.append(self._file(table, schema, _that_hold(every, schema.names, mine), values))
             opened.create_write_transaction(files, mode, opened.schema(), by, list(of) or None)
         # what deltalake does after a commit can fail, too
         if self.version(table) == version:
@@ -216,6 +215,29 @@ class SmallTables:
         told = os.stat(path)
         said = {column: str(value).lower() if isinstance(value, bool) else value for column, value in values.items()}
         return AddAction(name, told.st_size, said, told.st_mtime_ns // 10**6, True, json.dumps({"numRecords": count}))
+
+
+def _that_hold(every: ds.FileSystemDataset, columns: Sequence[str], where: Any) -> Iterator[pa.RecordBatch]:
+    """Columns of the rows for which something holds."""
+    others = []
+    for fragment in every.get_fragments():
+        # deltalake's MERGE writes texts as string_view, of which pyarrow compares none; the table was small then
+        if any(map(pa.types.is_string_view, fragment.physical_schema.types)):
+            yield from fragment.to_table(schema=every.schema).filter(where).select(list(columns)).to_batches()
+        else:
+            others.append(fragment)
+    left = ds.FileSystemDataset(others, every.schema, every.format, every.filesystem)
+    yield from left.to_batches(columns=list(columns), filter=where, batch_size=ROW_GROUP)
+
+
+def _few(every: ds.FileSystemDataset, columns: Sequence[str], where: Any, most: int) -> pa.Table | None:
+    """The same; None where there are more than so many rows."""
+    found, count = [], 0
+    for batch in _that_hold(every, columns, where):
+        found.append(batch)
+        if (count := count + batch.num_rows) > most:
+            return None
+    return pa.Table.from_batches(found, pa.schema([every.schema.field(name) for name in columns]))
 
 
 def _is_written(table: DeltaTable) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
@@ -117,6 +118,30 @@ def test_what_came_and_went_since_a_version(spark, any_tables):
     for file in Path(tables.path("events")).rglob("*.parquet"):
         file.unlink()
     assert tables.changes("events", then) is None
+
+
+@pytest.mark.spark
+def test_what_a_merge_has_written_is_looked_up_here(spark, tables):
+    def found(table: str, condition: Any) -> list[dict[str, Any]]:
+        rows = tables._small.rows_where(table, ["record_id" if table == "events" else "step", "cluster"], condition)
+        return rows.to_pylist()
+
+    tables.append("events", events(spark, "1", "2", "3"))
+    keys = ["record_id", "item"]
+    numbers = tables.table_of("events", [{"record_id": "2", "item": 0, "incarnation": 2}]).select([*keys, "incarnation"])
+    tables.set_matching("events", of_clusters(["c"]), numbers, keys)
+    tables.append("events", events(spark, "4"))
+    assert engines_of(tables, "events")[2] == "deltalake"
+    assert found("events", pc.field("record_id").isin(["2", "4", "5"])) == [{"record_id": n, "cluster": "c"} for n in "24"]
+    # a table that is partitioned
+    names = "'c' AS cluster, 1 AS incarnation, 't' AS topic, 0 AS partition, false AS inferred"
+    rows = " UNION ALL ".join(f"SELECT {names}, {step} AS step, {step < 3} AS settled" for step in (1, 2, 3))
+    tables.replace_where("partition_timeline", ["c"], UNSETTLED, spark.sql(rows))
+    gone = pa.table({"cluster": ["c"], "step": pa.array([1], pa.int32())})
+    assert tables._small.delete_matching("partition_timeline", gone, ["cluster", "step"])
+    some = (pc.field("topic") == "t") & pc.field("settled")
+    assert found("partition_timeline", some) == [{"step": 2, "cluster": "c"}]
+    assert len(found("partition_timeline", pc.field("topic") == "t")) == 2
 
 
 @pytest.mark.spark
