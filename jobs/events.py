@@ -212,16 +212,18 @@ class OnWorkers:
         remote: Sequence[Any] = (),
     ) -> None:
         """remote: `remote.Remote`, whose files are those of splits with a URI."""
+        from jobs.frames import by_workers
+
         self.splits = splits
         frames = []
         for one in remote:
             by_uri = {split.file.uri: split for split in splits if split.file.cluster == one.cluster}
-            frames.append(one.pieces.mapInArrow(_work(partial(_fetched, by_uri), parser.ruleset, days), _BLOCK_DDL))
+            frames.append(by_workers(one.pieces, _work(partial(_fetched, by_uri), parser.ruleset, days), _BLOCK_DDL))
         if tasks := [split for split in splits if not split.file.uri]:
             cores = spark.sparkContext.defaultParallelism
             partitions = min(len(tasks), max(4 * cores, sum(split.end - split.begin for split in tasks) // ingest.LARGEST_SPLIT))
             numbers = spark.range(0, len(tasks), 1, partitions)
-            frames.append(numbers.mapInArrow(_work(partial(_numbered, tasks), parser.ruleset, days), _BLOCK_DDL))
+            frames.append(by_workers(numbers, _work(partial(_numbered, tasks), parser.ruleset, days), _BLOCK_DDL))
         self._packed = reduce(lambda one, other: one.unionByName(other), frames).persist()
         self.blocks = [pickle.loads(row.block) for row in self._packed.select("block").collect()]
 
@@ -245,19 +247,22 @@ class OnWorkers:
 
     def records_at(self, moments: set[datetime]) -> list[Last]:
         """The records that have one of these time stamps."""
+        from jobs.frames import by_workers
 
         def find(batches: Batches) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 found = [pickle.dumps(list(_records_at(_unpacked(packed), moments))) for packed in batch.column(0)]
                 yield pa.RecordBatch.from_pydict({"found": found}, schema=pa.schema([("found", pa.binary())]))
 
-        rows = self._packed.filter("table = 'events'").select("rows").mapInArrow(find, "found BINARY").collect()
+        rows = by_workers(self._packed.filter("table = 'events'").select("rows"), find, "found BINARY").collect()
         return [last for row in rows for last in pickle.loads(row.found)]
 
     def rows(self, table: str, dropped: Any, cut_short: set[str]) -> Any:
         """What is left, as a DataFrame."""
         from pyspark.sql import functions as F
         from pyspark.sql.pandas.types import from_arrow_schema
+
+        from jobs.frames import by_workers
 
         schema = _filled(table, self.blocks)
 
@@ -271,7 +276,7 @@ class OnWorkers:
             packed = packed.withColumn("places", F.lit(None).cast("array<int>"))
         else:
             packed = packed.join(F.broadcast(dropped), "number", "left")
-        return packed.select("rows", "places").mapInArrow(unpack, from_arrow_schema(schema))
+        return by_workers(packed.select("rows", "places"), unpack, from_arrow_schema(schema))
 
     def close(self) -> None:
         """Gives memory free."""

@@ -1,7 +1,10 @@
 """Frames of few rows: Spark plans, optimises and runs a query the sooner the less it has to read for it."""
 
-from collections.abc import Iterable, Mapping
+import gc
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
+from zipimport import zipimporter
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -10,6 +13,8 @@ from pyspark.sql.types import StructType
 
 # rows that stand in a plan as they are
 MOST_IN_PLAN = 10_000
+
+OfBatches = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def where_few(rows: DataFrame, most: int = MOST_IN_PLAN) -> pa.Table | None:
@@ -27,3 +32,18 @@ def of_rows(spark: SparkSession, rows: Iterable[Mapping[str, Any]], columns: Str
     """Rows in a plan; columns: as Spark or its DDL has them. A list that createDataFrame is given is read by Python workers, which take a second to start."""
     schema = StructType.fromDDL(columns) if isinstance(columns, str) else columns
     return framed(spark, pa.Table.from_pylist(list(rows), schema=to_arrow_schema(schema)))
+
+
+def by_workers(rows: DataFrame, function: OfBatches, columns: StructType | str) -> DataFrame:
+    """What a function makes of batches of the rows in Spark's Python workers; columns: as `of_rows` has them."""
+
+    def of_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        # before each task Spark invalidates the import caches and looks through all objects for garbage. Up to Python 3.11 the first
+        # has the directories of its own archives read anew, a tenth of a second (python/cpython#103200); what is loaded by now stays
+        for path in [path for path, finder in sys.path_importer_cache.items() if isinstance(finder, zipimporter)]:
+            del sys.path_importer_cache[path]
+        if not gc.get_freeze_count():
+            gc.freeze()
+        yield from function(batches)
+
+    return rows.mapInArrow(of_task, columns)

@@ -25,7 +25,7 @@ import schemas
 from jobs import coverage, folding, queries
 from jobs.by_topic import TOPIC, TOPICS
 from jobs.folding import MOST_ON_DRIVER
-from jobs.frames import MOST_IN_PLAN, framed
+from jobs.frames import MOST_IN_PLAN, by_workers, framed
 from jobs.partition_spells import IS_WRONG
 from jobs.rows import (
     Frame,
@@ -435,12 +435,12 @@ def _summaries(events: Frame) -> dict[str, Summary]:
     if isinstance(events, pa.Table):
         return folding.summaries(events.to_batches(), EVENT_COLUMNS)
 
-    def of_part(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    def of_part(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         found = folding.summaries(batches, EVENT_COLUMNS)
         yield pa.record_batch([list(found), [one.to_json() for one in found.values()]], names=["cluster", "summary"])
 
     found: dict[str, Summary] = {}
-    for row in events.mapInArrow(of_part, "cluster STRING, summary STRING").collect():
+    for row in by_workers(events, of_part, "cluster STRING, summary STRING").collect():
         part = Summary.from_json(row.summary)
         found[row.cluster] = found[row.cluster] + part if row.cluster in found else part
     return found
@@ -598,8 +598,8 @@ def _through(spark: SparkSession, keyed: Frame, states: Frame, facts: Mapping[st
     shared = spark.sparkContext.broadcast(dict(facts))
     keys = folding.GROUP
     grouped = rows.select(*folding.INPUT.names).repartition(*keys).sortWithinPartitions(*keys, F.col("state").isNull(), "ts")
-    folded = grouped.mapInArrow(
-        lambda batches: folding.fold_groups(batches, EVENT_COLUMNS, shared.value, at_once), folding.OUTPUT_DDL
+    folded = by_workers(
+        grouped, lambda batches: folding.fold_groups(batches, EVENT_COLUMNS, shared.value, at_once), folding.OUTPUT_DDL
     )
     return folded.localCheckpoint()
 

@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 
 from jobs.config import Cluster
 from jobs.errors import InputError, UsageError
+from jobs.frames import by_workers
 from jobs.ingest import ROTATED, LogFile, Sniffer, ending, fetched
 from jobs.location import SCHEME
 from parsers.rules import RuleSet
@@ -72,7 +73,7 @@ def find(spark: SparkSession, cluster: Cluster, ruleset: RuleSet) -> Remote | No
             file = replace(file, uri=uri, path=_path(uri), inode=0, ending=said)
             yield pa.RecordBatch.from_pydict({"file": [pickle.dumps(file)]})
 
-    files = {file.uri: file for row in pieces.mapInArrow(look, "file BINARY").collect() for file in [pickle.loads(row.file)]}
+    files = {file.uri: file for row in by_workers(pieces, look, "file BINARY").collect() for file in [pickle.loads(row.file)]}
     for encoded, size in sizes.items():
         uri = unquote(encoded)
         if uri not in files:
@@ -118,7 +119,7 @@ def _pieces(spark: SparkSession, given: str) -> DataFrame:
     text = _reader(spark, "text").option("lineSep", "\n").load(given).where(~packed)
     lines = text.select(*of_file, F.col("_metadata.file_block_start").alias("begin"), F.col("value").cast("binary").alias("line"))
     whole = _reader(spark, "binaryFile").load(given).where(packed & (F.col("_metadata.file_size") <= LONGEST_PACKED))
-    return lines.mapInArrow(_joined, _PIECES).unionByName(
+    return by_workers(lines, _joined, _PIECES).unionByName(
         whole.select(*of_file, F.lit(0).cast("bigint").alias("place"), F.col("content").alias("data"))
     )
 

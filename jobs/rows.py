@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from jobs.frames import MOST_IN_PLAN, framed, where_few
+from jobs.frames import MOST_IN_PLAN, OfBatches, by_workers, framed, where_few
 
 Frame: TypeAlias = pa.Table | DataFrame
 Dicts: TypeAlias = list[dict[str, Any]]
@@ -319,11 +319,11 @@ def differing(some: Frame, others: Frame, keys: Sequence[str]) -> Frame:
     return gathered(counted.select(*keys).distinct())
 
 
-def by_batch(rows: Frame, function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: StructType) -> Frame:
+def by_batch(rows: Frame, function: OfBatches, schema: StructType) -> Frame:
     """What a function makes of batches of the rows: here, or by Spark's workers."""
     if isinstance(rows, pa.Table):
         return pa.Table.from_batches(function(rows.to_batches()), to_arrow_schema(schema))
-    return rows.mapInArrow(function, schema)
+    return by_workers(rows, function, schema)
 
 
 def mapped(rows: Frame, function: Callable[[dict[str, Any]], Iterable[Mapping[str, Any]]], schema: StructType) -> Frame:

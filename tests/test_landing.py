@@ -45,8 +45,8 @@ def logs(tmp_path: Path) -> Path:
 def test_workers_land_what_one_process_lands(tables: Store, logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = events.events_of([str(logs)], "c").drop_columns(["file"]).to_pylist()
     monkeypatch.setattr(events, "SMALL", 0)
-    monkeypatch.setattr(ingest, "SMALLEST_SPLIT", 20_000)
-    monkeypatch.setattr(ingest, "LARGEST_SPLIT", 20_000)
+    monkeypatch.setattr(ingest, "SMALLEST_SPLIT", 40_000)
+    monkeypatch.setattr(ingest, "LARGEST_SPLIT", 40_000)
     first = events.land(tables, read(logs))
     told = rows_of(tables)
     for row in expected:

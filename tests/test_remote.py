@@ -46,7 +46,7 @@ def told(file: ingest.LogFile) -> tuple[Any, ...]:
 
 
 def test_logs_at_a_uri_are_those_of_the_folder(spark: SparkSession, tables: Store, logs: Path) -> None:
-    spark.conf.set("spark.sql.files.maxPartitionBytes", "20000")  # files are split
+    spark.conf.set("spark.sql.files.maxPartitionBytes", "40000")  # files are split
     try:
         uri = f"file://{logs}".replace("[1]", "*")
         found = remote.find(spark, Cluster("c", (uri, f"{uri}/broker-1")), built_in())

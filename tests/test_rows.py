@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from zipimport import zipimporter
 
 import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from jobs import rows as asked
+from jobs.frames import by_workers
 from jobs.partition_spells import IS_WRONG
 from jobs.rows import Frame, Where, here, in_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SOME = pa.table(
@@ -173,3 +180,17 @@ def test_groups_are_folded(given: Callable[[pa.Table], Frame], monkeypatch: pyte
         "a/x": ("a", "x", 2, 1), "a/None": ("a", None, 1, 1), "b/x'y": ("b", "x'y", 1, 1), "b'/ü": ("b'", "ü", 1, 0),
         "None/x": (None, "x", 0, 1),
     }  # fmt: skip
+
+
+@pytest.mark.spark
+def test_tasks_of_workers_read_no_archive_anew(spark: SparkSession) -> None:
+    def held(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Finders that the next task invalidates, and objects that it does not look through."""
+        archives = sum(isinstance(finder, zipimporter) for finder in sys.path_importer_cache.values())
+        for _ in batches:
+            yield pa.record_batch([pa.array([archives]), pa.array([gc.get_freeze_count()])], names=["archives", "frozen"])
+
+    (told,) = {
+        (row.archives, row.frozen > 10_000) for row in by_workers(spark.range(4), held, "archives LONG, frozen LONG").collect()
+    }
+    assert told == (0, True)
