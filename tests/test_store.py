@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -13,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
+from tables import rows_of
 
 import schemas
 from jobs.errors import UsageError
@@ -44,17 +47,27 @@ COUNTED = "'c' AS cluster, 'kafka.log' AS logger"
 
 
 @pytest.fixture(params=["in a folder", "elsewhere"])
-def any_tables(request: Any, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    """Some empty tables, which are read and written by deltalake and Spark, or by Spark alone."""
+def empty_tables(request: Any, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Store]:
+    """Makes some empty tables, which are read and written by deltalake and Spark, or by Spark alone."""
     if request.param == "elsewhere":
         monkeypatch.setattr("jobs.store.local_folder", lambda _: None)
-    store = Store(spark, tmp_path / "tables")
-    names = ("events", "partition_timeline", "partition_states", "cluster_facts")
+
+    def made(*names: str) -> Store:
+        store = Store(spark, tmp_path / "tables")
+        with these_tables(monkeypatch, *names):
+            store.open()
+        return store
+
+    return made
+
+
+@contextmanager
+def these_tables(monkeypatch: pytest.MonkeyPatch, *names: str) -> Iterator[None]:
+    """Where there are no other ones."""
     some = [one for one in schemas.statements("tables") if one.name in names]
     with monkeypatch.context() as patched:
         patched.setattr("jobs.store.schemas.statements", lambda _: some)
-        store.open()
-    return store
+        yield
 
 
 def events(spark: Any, *record_ids: str) -> DataFrame:
@@ -81,13 +94,18 @@ def settled_of_removed(tables: Store, table: str, after: int) -> set[str]:
     return {settled[one["path"]] for one in actions(tables, table, "remove", after)}
 
 
+def stand(tables: Store, table: str) -> list[dict[str, Any]]:
+    """The rows of a table, as who has not written them reads them."""
+    return rows_of(Path(tables.root), table)
+
+
 def ids(rows: Frame | None) -> list[str]:
     return [] if rows is None else sorted(row["record_id"] for row in here(rows))
 
 
 @pytest.mark.spark
-def test_what_came_and_went_since_a_version(spark, any_tables):
-    tables = any_tables
+def test_what_came_and_went_since_a_version(spark, empty_tables):
+    tables = empty_tables("events")
     tables.append("events", events(spark, "1", "2", "3"))
     then = tables.version("events")
 
@@ -113,7 +131,7 @@ def test_what_came_and_went_since_a_version(spark, any_tables):
     # in a folder of this machine Spark has appended a frame twice, and nothing else
     assert engines_of(tables, "events").count("Spark") == (2 if tables._small is not None else 6)
     assert changed() == (["2", "3", "4"], ["1", "2", "3"], then + 4)
-    assert {row.record_id: row.incarnation for row in tables.table("events").collect()} == {"2": 2, "3": 3, "4": 2}
+    assert {row["record_id"]: row["incarnation"] for row in stand(tables, "events")} == {"2": 2, "3": 3, "4": 2}
     # files that are gone, as VACUUM leaves it: it cannot be told any more
     for file in Path(tables.path("events")).rglob("*.parquet"):
         file.unlink()
@@ -145,15 +163,15 @@ def test_what_a_merge_has_written_is_looked_up_here(spark, tables):
 
 
 @pytest.mark.spark
-def test_one_commit_appends_what_is_settled_and_replaces_the_rest(spark, any_tables):
-    tables = any_tables
+def test_one_commit_appends_what_is_settled_and_replaces_the_rest(spark, empty_tables):
+    tables = empty_tables("cluster_facts", "partition_timeline")
 
     def rows(*some: tuple[int, bool]) -> DataFrame:
         names = "'c' AS cluster, 1 AS incarnation, 't' AS topic, 0 AS partition, false AS inferred"
         return spark.sql(" UNION ALL ".join(f"SELECT {names}, {step} AS step, {settled} AS settled" for step, settled in some))
 
     def held() -> list[tuple[int, bool]]:
-        return sorted((row.step, row.settled) for row in tables.table("partition_timeline").collect())
+        return sorted((row["step"], row["settled"]) for row in stand(tables, "partition_timeline"))
 
     tables.replace_where("partition_timeline", ["c"], UNSETTLED, rows((1, True), (2, False)))
     then = tables.version("partition_timeline")
@@ -168,8 +186,8 @@ def test_one_commit_appends_what_is_settled_and_replaces_the_rest(spark, any_tab
 
 
 @pytest.mark.spark
-def test_few_rows_are_read_once_and_written_where_they_differ(spark, any_tables):
-    tables = any_tables
+def test_few_rows_are_read_once_and_written_where_they_differ(spark, empty_tables):
+    tables = empty_tables("cluster_facts", "partition_timeline")
 
     def rows(*some: tuple[str, int, bool]) -> DataFrame:
         names = "1 AS incarnation, 't' AS topic, 0 AS partition, false AS inferred"
@@ -178,12 +196,12 @@ def test_few_rows_are_read_once_and_written_where_they_differ(spark, any_tables)
         )
 
     def steps(store: Store, *clusters: str) -> list[tuple[str, int]]:
-        return sorted((row.cluster, row.step) for row in store.rows_of("partition_timeline", clusters).collect())
+        return sorted((row["cluster"], row["step"]) for row in here(store.read("partition_timeline", clusters)))
 
     def written(store: Store) -> int:
         version = store.version("partition_timeline")
         # what is held is what another one reads
-        assert steps(store, "c", "d") == steps(Store(spark, store.root), "c", "d")
+        assert steps(store, "c", "d") == sorted((row["cluster"], row["step"]) for row in stand(store, "partition_timeline"))
         return version
 
     tables.replace("partition_timeline", ["c", "d"], rows(("c", 1, True), ("c", 2, False), ("d", 1, False)))
@@ -217,21 +235,20 @@ def test_rows_that_are_read_while_others_go_are_those_that_stand(spark, tables):
     for gone in range(1, 7):
         deleted = partial(store.delete_matching, "partition_timeline", ~above("incarnation", gone), pa.table({"topic": ["t"]}))
         run_concurrently(deleted, *(partial(store.rows_of, "partition_timeline", [one]) for one in "cd"))
-        left = [row.incarnation for row in store.rows_of("partition_timeline", ["c"]).collect()]
+        left = [row["incarnation"] for row in here(store.read("partition_timeline", ["c"]))]
         assert sorted(left) == list(range(gone + 1, 21))
 
 
 @pytest.mark.spark
-def test_tables_lie_in_any_folder(spark, tmp_path):
-    for number in (1, 2):
-        store = Store(
-            spark,
-            tmp_path.joinpath("with space", "a%20b", "tab\t", "it's", "a[1]", "{a,b}", "100%", "back`tick", "a*", "ü\u2028"),
-        )
-        store.open()
-        store.append("passed_over", spark.sql(f"SELECT {COUNTED}, {number}L AS record"))
-        assert store.table("passed_over").count() == store.rows_of("passed_over", ["c"]).count() == number
-    store.register()
+def test_tables_lie_in_any_folder(spark, tmp_path, monkeypatch):
+    odd = tmp_path.joinpath("with space", "a%20b", "tab\t", "it's", "a[1]", "{a,b}", "100%", "back`tick", "a*", "ü\u2028")
+    with these_tables(monkeypatch, "passed_over"):
+        for number in (1, 2):
+            store = Store(spark, odd)
+            store.open()
+            store.append("passed_over", spark.sql(f"SELECT {COUNTED}, {number}L AS record"))
+            assert store.table("passed_over").count() == store.rows_of("passed_over", ["c"]).count() == number
+        store.register()
     assert spark.sql("SELECT * FROM passed_over").count() == 2
 
 
@@ -275,8 +292,8 @@ def interval(cluster: str, step: int, settled: bool) -> dict[str, Any]:
 
 
 @pytest.mark.spark
-def test_a_small_table_is_written_in_the_place_of_what_a_condition_holds_for(spark, any_tables):
-    tables = any_tables
+def test_a_small_table_is_written_in_the_place_of_what_a_condition_holds_for(spark, empty_tables):
+    tables = empty_tables("cluster_facts", "partition_timeline")
 
     def put(clusters: list[str], condition: Where, *rows: tuple[str, int, bool]) -> list[tuple[str, int, bool]]:
         schema = pa.schema([(name, pa.string()) for name in ("cluster", "topic")])
@@ -287,9 +304,12 @@ def test_a_small_table_is_written_in_the_place_of_what_a_condition_holds_for(spa
         tables.replace_where(
             "partition_timeline", clusters, condition, pa.Table.from_pylist([interval(*row) for row in rows], schema)
         )
-        stand = Store(spark, tables.root).table("partition_timeline").collect()
-        assert sorted(stand) == sorted(tables.rows_of("partition_timeline", ["a/../b", "ü" * 99]).collect())
-        return sorted((row.cluster, row.step, row.settled) for row in stand)
+        told = stand(tables, "partition_timeline")
+        assert steps(told) == steps(here(tables.read("partition_timeline", ["a/../b", "ü" * 99])))
+        return steps(told)
+
+    def steps(rows: list[dict[str, Any]]) -> list[tuple[str, int, bool]]:
+        return sorted((row["cluster"], row["step"], row["settled"]) for row in rows)
 
     one, other = "a/../b", "ü" * 99
     first = [(one, 1, True), (one, 2, False), (other, 1, True), (other, 2, False)]
@@ -309,10 +329,10 @@ def test_a_small_table_is_written_in_the_place_of_what_a_condition_holds_for(spa
 
 @pytest.mark.spark
 @pytest.mark.parametrize("most_here", [MOST_HERE, 2])
-def test_rows_of_some_partitions_are_replaced_and_no_others(spark, any_tables, monkeypatch, most_here):
+def test_rows_of_some_partitions_are_replaced_and_no_others(spark, empty_tables, monkeypatch, most_here):
     monkeypatch.setattr("jobs.store.MOST_HERE", most_here)
     # it does not know yet what is there
-    tables = Store(spark, any_tables.root)
+    tables = Store(spark, empty_tables("cluster_facts", "partition_timeline", "partition_states").root)
     # no name of a cluster is a part of a path or of a query
     names = {"c": "a/../'%b", "d": "ü" * 99}
     columns = "cluster STRING, incarnation INT, topic STRING, partition INT, step INT, inferred BOOLEAN, settled BOOLEAN"
@@ -331,12 +351,17 @@ def test_rows_of_some_partitions_are_replaced_and_no_others(spark, any_tables, m
         rows = [{**key, "cluster": names[key["cluster"]], "partition": int(key["partition"])} for key in told]
         return of_rows(spark, rows, "cluster STRING, topic STRING, partition INT")
 
-    def stand() -> list[str]:
-        rows = tables.table("partition_timeline").collect()
-        assert sorted(map(repr, tables.rows_of("partition_timeline", names.values()).collect())) == sorted(map(repr, rows))
-        short = {name: letter for letter, name in names.items()}
-        told = ((short[row.cluster], row.topic, str(row.partition), str(row.step) + ("" if row.settled else "*")) for row in rows)
-        return sorted(map(" ".join, told))
+    def told() -> list[str]:
+        rows = short(stand(tables, "partition_timeline"))
+        assert short(here(tables.read("partition_timeline", names.values()))) == rows
+        return rows
+
+    def short(rows: list[dict[str, Any]]) -> list[str]:
+        letters = {name: letter for letter, name in names.items()}
+        return sorted(
+            f"{letters[row['cluster']]} {row['topic']} {row['partition']} {row['step']}{'' if row['settled'] else '*'}"
+            for row in rows
+        )
 
     tables.append(
         "partition_timeline", intervals("c t 0 1", "c t 0 2*", "c t 1 1", "c t 1 2*", "c u 1 1*", "d t 0 1", "d t 0 2*")
@@ -348,21 +373,21 @@ def test_rows_of_some_partitions_are_replaced_and_no_others(spark, any_tables, m
         tables.replace_partitions("partition_timeline", *some, partitions, rows)
 
     replace(["c"], [], keys("c t 0", "c v 0"), intervals("c t 0 2", "c t 0 3*", "c v 0 1*"))
-    assert stand() == ["c t 0 1", "c t 0 2", "c t 0 3*", "c t 1 1", "c t 1 2*", "c u 1 1*", "c v 0 1*", "d t 0 1", "d t 0 2*"]
+    assert told() == ["c t 0 1", "c t 0 2", "c t 0 3*", "c t 1 1", "c t 1 2*", "c u 1 1*", "c v 0 1*", "d t 0 1", "d t 0 2*"]
     assert tables.version("partition_timeline") == then + 1
     # nothing that is settled was written again
     assert settled_of_removed(tables, "partition_timeline", then) == {"false"}
     assert engines_of(tables, "partition_timeline")[-1] == ("Spark" if tables._small is None else "deltalake")
     # rows may go, and no other cluster's do
     replace(["c"], [], keys("c v 0", "d t 0"), intervals())
-    assert stand() == ["c t 0 1", "c t 0 2", "c t 0 3*", "c t 1 1", "c t 1 2*", "c u 1 1*", "d t 0 1", "d t 0 2*"]
+    assert told() == ["c t 0 1", "c t 0 2", "c t 0 3*", "c t 1 1", "c t 1 2*", "c u 1 1*", "d t 0 1", "d t 0 2*"]
     replace(["c", "d"], [], keys("c u 1", "d t 0"), intervals("c u 1 1", "d t 0 2*"))
-    assert stand() == ["c t 0 1", "c t 0 2", "c t 0 3*", "c t 1 1", "c t 1 2*", "c u 1 1", "d t 0 1", "d t 0 2*"]
+    assert told() == ["c t 0 1", "c t 0 2", "c t 0 3*", "c t 1 1", "c t 1 2*", "c u 1 1", "d t 0 1", "d t 0 2*"]
     # of a cluster that is told anew nothing stays
     replace(["c"], ["d"], keys("c t 1"), intervals("c t 1 2", "d w 0 1*"))
-    assert stand() == ["c t 0 1", "c t 0 2", "c t 0 3*", "c t 1 1", "c t 1 2", "c u 1 1", "d w 0 1*"]
+    assert told() == ["c t 0 1", "c t 0 2", "c t 0 3*", "c t 1 1", "c t 1 2", "c u 1 1", "d w 0 1*"]
     replace([], ["d"], keys(), intervals("d x 0 1"))
-    assert stand() == ["c t 0 1", "c t 0 2", "c t 0 3*", "c t 1 1", "c t 1 2", "c u 1 1", "d x 0 1"]
+    assert told() == ["c t 0 1", "c t 0 2", "c t 0 3*", "c t 1 1", "c t 1 2", "c u 1 1", "d x 0 1"]
 
     # where nothing is settled all rows of a partition go
     def states(*some: tuple[str, int, str]) -> DataFrame:
@@ -373,8 +398,8 @@ def test_rows_of_some_partitions_are_replaced_and_no_others(spark, any_tables, m
     tables.append("partition_states", states(("t", 0, "a"), ("t", 1, "b"), ("u", 0, "c")))
     own = of_rows(spark, [{"cluster": "c", "topic": "t", "partition": 1}], "cluster STRING, topic STRING, partition INT")
     tables.replace_partitions("partition_states", ["c"], [], own, states(("t", 1, "d")))
-    told = tables.table("partition_states").collect()
-    assert sorted((row.topic, row.partition, row.state) for row in told) == [("t", 0, "a"), ("t", 1, "d"), ("u", 0, "c")]
+    left = stand(tables, "partition_states")
+    assert sorted((row["topic"], row["partition"], row["state"]) for row in left) == [("t", 0, "a"), ("t", 1, "d"), ("u", 0, "c")]
     found = tables.rows_that_have("partition_states", ["c"], "brokers", ["topic", "partition", "brokers"]).to_pylist()
     assert sorted((row["topic"], row["partition"], row["brokers"]) for row in found) == [
         ("t", 0, [1]),
@@ -385,14 +410,19 @@ def test_rows_of_some_partitions_are_replaced_and_no_others(spark, any_tables, m
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("most_here", [MOST_HERE, 1])
-@pytest.mark.parametrize("most_without_spark", [MOST_WITHOUT_SPARK, 1])
-def test_of_many_rows_those_that_are_asked_for_are_read(spark, any_tables, monkeypatch, most_here, most_without_spark):
+@pytest.mark.parametrize(
+    ("empty_tables", "most_here", "most_without_spark"),
+    [("in a folder", most_here, most) for most_here in (MOST_HERE, 1) for most in (MOST_WITHOUT_SPARK, 1)]
+    + [("elsewhere", 1, 1)],
+    indirect=["empty_tables"],
+)
+def test_of_many_rows_those_that_are_asked_for_are_read(spark, empty_tables, monkeypatch, most_here, most_without_spark):
     monkeypatch.setattr("jobs.store.MOST_HERE", most_here)
     monkeypatch.setattr("jobs.store.MOST_WITHOUT_SPARK", most_without_spark)
     told = [f"SELECT '{cluster}' AS cluster, '{n}' AS record_id, {EVENT}" for cluster in "cd" for n in (1, 2, 3)]
-    any_tables.append("events", spark.sql(" UNION ALL ".join(told)))
-    tables = Store(spark, any_tables.root)
+    written = empty_tables("events")
+    written.append("events", spark.sql(" UNION ALL ".join(told)))
+    tables = Store(spark, written.root)
 
     def about(*values: str) -> list[str]:
         found = tables.rows_about("events", ["c"], "record_id", set(values))
@@ -416,11 +446,9 @@ def test_rows_that_have_grown_many_are_left_to_spark(spark, tmp_path, monkeypatc
     tables.open()
 
     def steps() -> list[int]:
-        found = [row.step for row in tables.rows_of("partition_timeline", ["c"]).collect()]
-        assert sorted(found) == sorted(
-            row.step for row in Store(spark, tables.root).rows_of("partition_timeline", ["c"]).collect()
-        )
-        return sorted(found)
+        found = sorted(row["step"] for row in here(tables.read("partition_timeline", ["c"])))
+        assert found == sorted(row["step"] for row in stand(tables, "partition_timeline"))
+        return found
 
     def rows(*some: int) -> DataFrame:
         numbers = ", ".join(f"{name} BIGINT" for name in ("incarnation", "partition", "step"))
@@ -509,11 +537,11 @@ def test_a_table_that_compacts_itself_stays_of_few_files(spark, tmp_path):
     tables.open()
     names = {"cluster": "c", "sink": "pager", "state": "firing", "occurrence": 1, "attempts": 1}
     tried_at = datetime(2026, 3, 1, 4, tzinfo=UTC)
-    for number in range(120):
+    for number in range(60):
         tables.append("alerts", pa.Table.from_pylist([{**names, "fingerprint": str(number), "tried_at": tried_at}]))
     table = spark.read.format("delta").load(tables.path("alerts"))
-    assert {row.fingerprint for row in table.collect()} == {str(number) for number in range(120)}
-    assert table.count() == 120
+    assert {row.fingerprint for row in table.collect()} == {str(number) for number in range(60)}
+    assert table.count() == 60
     assert len(table.inputFiles()) < 50
 
 
