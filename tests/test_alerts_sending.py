@@ -27,6 +27,7 @@ from jobs.alerts import delivery, sending
 from jobs.alerts.command import shown
 from jobs.alerts.delivery import Delivered, latest, plan, send_all
 from jobs.alerts.outbox import Finding, Sent
+from jobs.alerts.sending import BACKOFF
 from jobs.config import Sink
 from jobs.nightly_audit import main
 
@@ -39,6 +40,12 @@ def without_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "https_proxy", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between tries; the longest night has those that every night has."""
+    monkeypatch.setattr(sending, "BACKOFF", 0.1)
 
 
 def night(
@@ -70,8 +77,8 @@ MISBEHAVIOUR: dict[str, tuple[standins.Behaviour, str, int, int]] = {
 def test_what_a_bad_night_leaves_is_delivered_the_next_night_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, sink: Sink
 ) -> None:
-    if name != "hangs":  # the longest night has the waits between tries that every night has
-        monkeypatch.setattr(sending, "BACKOFF", 0.1)
+    if name == "hangs":
+        monkeypatch.setattr(sending, "BACKOFF", BACKOFF)
     behave, says, asked, asked_of_others = MISBEHAVIOUR[name]
     found = [finding(1), finding(2)]
     with serving(behave) as server:
