@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction
+from pyarrow import fs
 
 # of rows, unpacked: a line of a log may have any length
 MOST_BYTES = 64 * 1024 * 1024
@@ -88,6 +89,10 @@ class SmallTables:
             return DeltaTable(str(self.folder / table))
         return None
 
+    def _dataset(self, table: str, opened: DeltaTable) -> ds.FileSystemDataset:
+        # deltalake's own file system is Python, which Arrow's threads may still call when the process ends: it aborts
+        return opened.to_pyarrow_dataset(filesystem=fs.SubTreeFileSystem(str(self.folder / table), fs.LocalFileSystem()))
+
     def schema(self, table: str) -> dict[str, Any] | None:
         """Its columns, as Delta and Spark write them in JSON."""
         opened = self._opened(table)
@@ -112,7 +117,7 @@ class SmallTables:
         """The rows of a table where they are few, else those of some clusters; None where deltalake does not read it."""
         with _left_to_spark():
             if (opened := self._opened(table)) is not None:
-                found = opened.to_pyarrow_dataset()
+                found = self._dataset(table, opened)
                 groups = (group for fragment in found.get_fragments() for group in fragment.row_groups)
                 if found.count_rows() <= self.most_rows and sum(group.total_byte_size for group in groups) <= MOST_BYTES:
                     return Read(found.to_table(), is_whole=True)
@@ -128,7 +133,7 @@ class SmallTables:
         """
         with _left_to_spark():
             if (opened := self._opened(table)) is not None:
-                every = opened.to_pyarrow_dataset()
+                every = self._dataset(table, opened)
                 if every.count_rows() <= MOST_SCANNED:
                     return _few(every, columns, where, most)
         return None
@@ -190,7 +195,7 @@ class SmallTables:
                 self._file(table, part.schema, part.combine_chunks().to_batches(ROW_GROUP), values)
                 for values, part in _parts(rows, by)
             ]
-            every: Any = opened.to_pyarrow_dataset() if staying else None
+            every: Any = self._dataset(table, opened) if staying else None
             for values, which in staying:
                 schema = pa.schema([one for one in every.schema if one.name not in by])
                 mine = reduce(operator.and_, (pc.field(name) == value for name, value in values.items()), which)
