@@ -2,7 +2,7 @@
 
     .venv/bin/python tests/benchmarks/folding.py                                       # where workers begin to be worth it
     .venv/bin/python tests/benchmarks/folding.py --partitions 100000 --topics 1        # one topic with 100,000 partitions
-    .venv/bin/python tests/benchmarks/folding.py --partitions 1000000 --topics 10000   # a million partitions
+    .venv/bin/python tests/benchmarks/folding.py --partitions 1000000 --topics 10000 --first 12   # a million partitions
     .venv/bin/python tests/benchmarks/folding.py --partitions 1000 --hot 0.9           # one of them has 90 % of all events
 
 The events of one partition of a recording are multiplied. Seconds of the clock and of processors, of them Python's; the memory is the
@@ -21,8 +21,8 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
+from benchmarks.nights import processes  # noqa: E402
 from logs import keeps, recorded  # noqa: E402
-from nights import processes  # noqa: E402
 
 RECORDING = ROOT / "sample_logs" / "3.9.1-default" / "controlled-shutdown"
 TOPIC = "invoices"
@@ -61,8 +61,8 @@ class Watch:
         self.clock, self.python, self.jvm = time.perf_counter() - self.clock, python - self.python, jvm - self.jvm
 
 
-def multiplied(spark: Any, partitions: int, topics: int, rounds: int, hot: float) -> Any:
-    """Events of so many partitions. hot: share of all events that is one partition's."""
+def multiplied(spark: Any, partitions: int, options: argparse.Namespace) -> Any:
+    """Events of so many partitions."""
     import pyarrow as pa
     from pyspark.sql import functions as F
 
@@ -70,25 +70,27 @@ def multiplied(spark: Any, partitions: int, topics: int, rounds: int, hot: float
     from jobs import folding
     from jobs.timelines import EVENT_COLUMNS
 
-    own = [e for e in recorded(RECORDING) if e.topic == TOPIC and e.partition == 0]
+    own = [e for e in recorded(RECORDING) if e.topic == TOPIC and e.partition == 0][: options.first]
     kinds = [folding.ARROW_TYPES[schemas.columns("events")[name]] for name in EVENT_COLUMNS]
     arrays = [folding.array(values, kind) for values, kind in zip(zip(*own, strict=True), kinds, strict=True)]
     one = F.broadcast(spark.createDataFrame(pa.table(arrays, names=list(EVENT_COLUMNS))))
     numbers = spark.range(partitions).select(F.col("id").alias("n"), F.lit(0).alias("round"))
-    numbers = numbers.select("n", F.explode(F.sequence(F.lit(0), F.lit(rounds - 1))).alias("round"))
-    if hot:
-        more = int(partitions * rounds * hot / (1 - hot))
+    numbers = numbers.select("n", F.explode(F.sequence(F.lit(0), F.lit(options.rounds - 1))).alias("round"))
+    if options.hot:
+        more = int(partitions * options.rounds * options.hot / (1 - options.hot))
         numbers = numbers.unionByName(
-            spark.range(more).select(F.lit(0).cast("bigint").alias("n"), (F.col("id") + rounds).cast("int").alias("round"))
+            spark.range(more).select(
+                F.lit(0).cast("bigint").alias("n"), (F.col("id") + options.rounds).cast("int").alias("round")
+            )
         )
     grown = {name: F.col(name) + F.col("round") * EPOCHS_A_ROUND for name in ("leader_epoch", "partition_epoch")}
     later = F.timestamp_micros(F.unix_micros("ts") + F.col("round") * F.lit(ROUND))
     changed = grown | {
-        "topic": F.format_string("topic%06d", F.col("n") % topics),
-        "partition": (F.col("n") / topics).cast("int"),
+        "topic": F.format_string("topic%06d", F.col("n") % options.topics),
+        "partition": (F.col("n") / options.topics).cast("int"),
         "ts": later,
         "record_id": F.concat_ws("-", "record_id", "n", "round"),
-        "record_no": F.col("record_no") + F.col("round") * 1_000_000,
+        "record_no": F.col("record_no") + F.col("round") * 100_000,
     }
     return numbers.join(one).select(
         F.lit("c").alias("cluster"), *[changed.get(name, F.col(name)).alias(name) for name in EVENT_COLUMNS]
@@ -102,8 +104,12 @@ def main() -> None:
     given.add_argument("--topics", type=int, default=100)
     given.add_argument("--rounds", type=int, default=1, help="how often each partition goes through the same")
     given.add_argument("--hot", type=float, default=0.0, help="share of all events that one partition has")
+    given.add_argument("--first", type=int, help="so many events a round (default: all)")
     options = given.parse_args()
+    import pyarrow as pa
+
     from jobs import folding, nights, session
+    from jobs.rows import fetched, is_empty, is_true, where
     from jobs.timelines import ClusterFacts, Summary
 
     spark = session.start(session.SMALL_INPUT if options.partitions else 0)
@@ -113,14 +119,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="folding-") as folder:
         for number, partitions in enumerate(sizes):
             path = f"{folder}/{number}"
-            multiplied(spark, partitions, options.topics, options.rounds, options.hot).write.parquet(path)
+            multiplied(spark, partitions, options).write.parquet(path)
             events = spark.read.parquet(path)
             count = events.count()
             for is_small in (True, False) if not options.partitions else (False,):
                 with Watch() as spent:
                     keyed = nights._keyed(events, facts)
-                    rows = nights._through(keyed, None, facts, folding.EVENTS_AT_ONCE, is_small=is_small)
-                    made = rows.count()
+                    if is_small:
+                        keyed = fetched(keyed)
+                    rows = nights._through(spark, keyed, folding.INPUT.empty_table(), facts, folding.EVENTS_AT_ONCE)
+                    made = rows.num_rows if isinstance(rows, pa.Table) else rows.count()
                 worked = spent.python + spent.jvm
                 cells = [
                     "driver" if is_small else "workers",
@@ -130,7 +138,7 @@ def main() -> None:
                     f"{worked / count * 1e6:.0f}",
                 ]
                 print(f"{count:>10,} " + " ".join(f"{c:>8}" for c in cells) + f" {spent.worker_memory:>9} {made:>9,}", flush=True)
-                assert rows.filter("is_stale").isEmpty()
+                assert is_empty(where(rows, is_true("is_stale")))
 
 
 if __name__ == "__main__":
