@@ -91,10 +91,10 @@ def write(store: Any, made: Any, anew: Iterable[str], racks: Mapping[str, Mappin
     recent = by_cluster({name: at_or_after("valid_from", made.continued[name].since - LAG) for name in others})
     as_new = here(distinct(store.read("topic_assignments", others, recent, TOPIC))) if others else []
     topics = ToldAnew.of_any(whole, made.topics, [(row["cluster"], row["topic"]) for row in as_new])
-    created = topic_named(store.read("events", facts, one_of("event_type", CREATED)), facts)
+    created = topic_named(store.read("events", facts, one_of("event_type", CREATED), ["cluster", *EVENT_COLUMNS]), facts)
     told = [name for name in EVENT_COLUMNS if name != "topic"]
     created = select(where(created, is_known("key_topic")), "cluster", *told, topic="key_topic")
-    timelines = store.read("partition_timeline", facts, columns=[*KEY, *TIMELINE_COLUMNS])
+    timelines = store.read("partition_timeline", facts, topics.likely, [*KEY, *TIMELINE_COLUMNS])
 
     def fold(key: tuple[Any, ...], history: "Dicts", created: "Dicts") -> Iterable[Mapping[str, Any]]:
         return topic_rows(history, batches(created).get(key[2], []), shared[key[0]].get(key[1], Cluster()))

@@ -351,7 +351,7 @@ class Audit:
             wanted = store.table_of("events", proofs).select(["record_id"])
             there = {row["record_id"] for row in here(having(select(audited["events"], "record_id"), wanted, ["record_id"]))}
             if others := set(wanted["record_id"].to_pylist()) - there:
-                found = store.rows_with("events", names, "record_id", others, ["record_id"])
+                found = store.records(names, others, ["record_id"], (row["first_seen"] for row in changed))
                 there |= set(found["record_id"].to_pylist())
             events = store.table_of("events", [{"record_id": one} for one in there]).select(["record_id"])
             findings, subjects = (store.read(table, names) for table in ("findings", "finding_subjects"))

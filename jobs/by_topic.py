@@ -6,12 +6,14 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from jobs.rows import Dicts, Fold, Frame, fold_groups, having, lacking, of_clusters, together, where
+from jobs.rows import EVERY, Dicts, Fold, Frame, Where, fold_groups, having, lacking, of_clusters, one_of, together, where
 from jobs.timelines import ClusterFacts
 from jobs.timelines.events import moment_of
 
 KEY = ("cluster", "incarnation", "topic")
 TOPIC = ("cluster", "topic")
+# topics that a condition names
+MOST_NAMED = 1_000
 TOPICS = pa.schema([(name, pa.string()) for name in TOPIC])
 
 
@@ -27,6 +29,13 @@ class ToldAnew:
         """topics: TOPIC of some; others: further ones."""
         more = pa.Table.from_pylist([dict(zip(TOPIC, one, strict=True)) for one in others], TOPICS)
         return cls(frozenset(clusters), more if topics is None else together(topics, more))
+
+    @property
+    def likely(self) -> Where:
+        """Holds for the rows of these topics, and where they are few for hardly any other: of a large table no more need be read."""
+        if not isinstance(self.topics, pa.Table) or self.topics.num_rows > MOST_NAMED:
+            return EVERY
+        return of_clusters(self.clusters) | one_of("topic", set(self.topics["topic"].to_pylist()))
 
     def of(self, rows: Frame) -> Frame:
         """The rows of these topics; in: rows with TOPIC."""

@@ -98,11 +98,13 @@ def write(store: Any, made: Any, anew: Iterable[str], config: Config) -> None:
     since = {name: made.continued[name].since.date() for name in facts if name not in whole}
     topics = ToldAnew.of_any(whole, made.topics, reset)
     shared = _shared(facts, store.read("topic_deletions", facts), store.read("coverage", facts), config)
-    timeline = store.read("partition_timeline", facts, columns=[*KEY, *TIMELINE_COLUMNS])
     about = store.read("events", facts, _about_losses(), ["cluster", "incarnation", *EVENT_COLUMNS])
 
+    def timeline(condition: "Where") -> Any:
+        return store.read("partition_timeline", facts, condition, [*KEY, *TIMELINE_COLUMNS])
+
     def fold_anew() -> Any:
-        return gathered(fold_topics(topics.of(timeline), topics.of(about), _telling(shared), schema))
+        return gathered(fold_topics(topics.of(timeline(topics.likely)), topics.of(about), _telling(shared), schema))
 
     if not since:
         store.replace("durability", facts, fold_anew())
@@ -112,7 +114,7 @@ def write(store: Any, made: Any, anew: Iterable[str], config: Config) -> None:
     lasting = is_null("valid_to") | _from_days(since, "valid_to")
 
     def fold_on() -> Any:
-        going_on = where(timeline, of_clusters(since) & lasting)
+        going_on = timeline(of_clusters(since) & lasting)
         return gathered(
             fold_topics(topics.not_of(going_on), topics.not_of(where(held, newest)), _going_on(shared, since), schema)
         )

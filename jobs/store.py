@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -68,6 +68,8 @@ MOST_HERE = 50_000
 MOST_COMPARED = 10_000
 # rows that are read from a table of many, or written into it, without Spark
 MOST_WITHOUT_SPARK = 100_000
+# no record is later
+LATEST = datetime(9999, 1, 1, tzinfo=UTC)
 # column of `Changes`: the version of the table that a row came or went with
 VERSION = "_commit_version"
 
@@ -313,7 +315,13 @@ class Store:
         """The rows of some clusters for which a condition holds, few of them as an Arrow table. columns: None: all."""
         names = frozenset(clusters)
         few = _arrow_schema(table).empty_table() if table in self._created else self._hold(table, names).few
-        found = where(self.rows_of(table, names), condition) if few is None else where(few, of_clusters(names) & condition)
+        if few is not None:
+            found: Frame = where(few, of_clusters(names) & condition)
+        else:
+            # of all columns Spark reads those that are asked for later, and of events of ten years those of few kinds sooner
+            some = columns is not None and condition != EVERY and table not in LANDED
+            known = self._found(table, names, columns or (), condition.arrow, MOST_WITHOUT_SPARK) if some else None
+            found = where(self.rows_of(table, names), condition) if known is None else known
         return found if columns is None else select(found, *columns)
 
     def table_of(self, table: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
@@ -371,6 +379,23 @@ class Store:
             rows = rows.filter(F.col(span[0]).isNull() | F.col(span[0]).between(*span[1:]))
         some = framed(self.spark, pa.table({column: wanted}))
         return rows.join(F.broadcast(some.distinct()), column, "left_semi").select(*columns).toArrow()
+
+    def records(
+        self, clusters: Iterable[str], ids: Collection[str], columns: Sequence[str], beginnings: Iterable[datetime | None]
+    ) -> pa.Table:
+        """Columns of the events of some records, few, that prove what began at some moments; columns: record_id among them.
+
+        Most are not older than the day before: of a long history those are looked through first, and all others for what is left.
+        """
+        names, left = sorted(clusters), set(ids)
+        begun = min((one.replace(tzinfo=UTC) for one in beginnings if one is not None), default=None)
+        spans = [None] if begun is None else [("ts", begun - timedelta(days=1), LATEST), None]
+        found: list[pa.Table] = []
+        for span in spans:
+            if left or not found:
+                found.append(self.rows_with("events", names, "record_id", left, columns, span=span))
+                left.difference_update(found[-1]["record_id"].to_pylist())
+        return pa.concat_tables(found)
 
     def rows_about(self, table: str, clusters: Iterable[str], column: str, values: Collection[Any]) -> Frame:
         """The rows of some clusters: of many at least those that have one of some values in a column."""

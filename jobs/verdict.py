@@ -83,8 +83,9 @@ def _findings(store: Store, clusters: list[str]) -> tuple[list[dict[str, Any]], 
             ids += finding["evidence"][:RECORDS]
     if not ids:
         return findings, {}
-    rows = store.rows_with("events", clusters, "record_id", ids, ["record_id", "item", "file", "record_no", "raw"])
-    return findings, {row["record_id"]: row for row in rows.to_pylist() if row.pop("item") == 0}
+    columns = ["record_id", "item", "file", "record_no", "raw"]
+    records = store.records(clusters, ids, columns, (finding["first_seen"] for finding in findings))
+    return findings, {row["record_id"]: row for row in records.to_pylist() if row.pop("item") == 0}
 
 
 def _without_zone(row: dict[str, Any]) -> dict[str, Any]:

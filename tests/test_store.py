@@ -440,6 +440,52 @@ def test_of_many_rows_those_that_are_asked_for_are_read(spark, empty_tables, mon
 
 
 @pytest.mark.spark
+def test_what_proves_something_is_found_however_old_it_is(spark, empty_tables, monkeypatch):
+    tables = empty_tables("events")
+    at = {"1": "TIMESTAMP '2025-01-01 12:00:00'", "2": "TIMESTAMP '2026-03-01 12:00:00'", "3": "CAST(NULL AS TIMESTAMP)"}
+    told = [f"SELECT 'c' AS cluster, '{n}' AS record_id, {ts} AS ts, {EVENT}" for n, ts in at.items()]
+    tables.append("events", spark.sql(" UNION ALL ".join(told)))
+    spans, rows_with = [], Store.rows_with
+
+    def watched(store: Store, *given: Any, **named: Any) -> pa.Table:
+        spans.append(named["span"])
+        return rows_with(store, *given, **named)
+
+    monkeypatch.setattr(Store, "rows_with", watched)
+
+    def found(ids: str, *begun: datetime | None) -> tuple[list[str], int]:
+        spans.clear()
+        rows = tables.records(["c"], list(ids), ["record_id", "item"], begun)
+        return sorted(rows["record_id"].to_pylist()), len(spans)
+
+    noon = datetime(2026, 3, 1, 13, tzinfo=UTC)
+    assert found("23", noon, None) == (["2", "3"], 1)
+    assert found("1234", noon.replace(tzinfo=None)) == (["1", "2", "3"], 2)
+    assert found("12", None) == found("12") == (["1", "2"], 1)
+    assert found("") == ([], 1)
+
+
+@pytest.mark.spark
+def test_few_of_many_rows_are_read_here(spark, tables, monkeypatch):
+    monkeypatch.setattr("jobs.store.MOST_HERE", 1)
+    rows = spark.createDataFrame([interval(cluster, 1, True) for cluster in "cde"], tables.schema("partition_timeline"))
+    tables.append("partition_timeline", rows)
+    tables = Store(spark, tables.root)
+    columns = ["cluster", "topic", "step"]
+
+    def read(condition: Where) -> Frame:
+        return tables.read("partition_timeline", ["c", "d"], condition, columns)
+
+    for condition, told in ((one_of("topic", ["t"]), ["c", "d"]), (is_null("step"), [])):
+        rows = read(condition)
+        assert isinstance(rows, pa.Table)
+        assert sorted(row["cluster"] for row in here(rows)) == told
+    monkeypatch.setattr("jobs.store.MOST_WITHOUT_SPARK", 1)
+    assert not isinstance(read(one_of("topic", ["t"])), pa.Table)
+    assert sorted(row["cluster"] for row in here(read(EVERY))) == ["c", "d"]
+
+
+@pytest.mark.spark
 def test_rows_that_have_grown_many_are_left_to_spark(spark, tmp_path, monkeypatch):
     monkeypatch.setattr("jobs.store.MOST_HERE", 3)
     tables = Store(spark, tmp_path / "tables")
