@@ -89,6 +89,8 @@ from jobs.timelines.events import EPOCH
 Keeps = Mapping[str, Sequence[str]]
 # so long before the first moment that something new is about checks look back
 LOOKED_BACK = timedelta(hours=24)
+# replica intervals of which only the beginnings are looked at: 40 bytes each
+MOST_BEGINNINGS = 2_000_000
 TIMELINES = ("partition_timeline", "replica_timeline", "reassignments")
 # replica states in which a replica may stay for good
 AT_REST = ("OnlineReplica", "NonExistentReplica", "KRaftOnline", "KRaftRemoved")
@@ -718,7 +720,8 @@ def _assigned_brokers(store: Store, facts: Mapping[str, ClusterFacts]) -> dict[t
     if asked:
         names = ["cluster", "incarnation", "replica"]
         wanted = pa.Table.from_pylist([dict(zip(names, one, strict=True)) for one in asked])
-        rows = store.rows_about("replica_timeline", facts, "replica", {broker for *_, broker in asked})
+        columns = [*names, "valid_from"]
+        rows = store.read("replica_timeline", facts, is_known("replica"), columns, few_are=MOST_BEGINNINGS)
         for row in extremes(having(rows, wanted, names), names, "valid_from"):
             found[row["cluster"], row["incarnation"]][row["replica"]] = row["first"] and (row["first"] - EPOCH) // timedelta(
                 microseconds=1

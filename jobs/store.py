@@ -311,7 +311,15 @@ class Store:
             return self.spark.sql(f"SELECT {nulls} WHERE false")
         return self._hold(table, names).of(names)
 
-    def read(self, table: str, clusters: Iterable[str], condition: Where = EVERY, columns: Sequence[str] | None = None) -> Frame:
+    def read(
+        self,
+        table: str,
+        clusters: Iterable[str],
+        condition: Where = EVERY,
+        columns: Sequence[str] | None = None,
+        *,
+        few_are: int = MOST_WITHOUT_SPARK,
+    ) -> Frame:
         """The rows of some clusters for which a condition holds, few of them as an Arrow table. columns: None: all."""
         names = frozenset(clusters)
         few = _arrow_schema(table).empty_table() if table in self._created else self._hold(table, names).few
@@ -320,7 +328,7 @@ class Store:
         else:
             # of all columns Spark reads those that are asked for later, and of events of ten years those of few kinds sooner
             some = columns is not None and condition != EVERY and table not in LANDED
-            known = self._found(table, names, columns or (), condition.arrow, MOST_WITHOUT_SPARK) if some else None
+            known = self._found(table, names, columns or (), condition.arrow, few_are) if some else None
             found = where(self.rows_of(table, names), condition) if known is None else known
         return found if columns is None else select(found, *columns)
 
