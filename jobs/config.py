@@ -100,7 +100,7 @@ class Silence:
 
 @dataclass(frozen=True)
 class Sink:
-    """Where alerts go. Secrets are held by the name of their environment variable only; see `README.md`, "Alerts"."""
+    """Where alerts go. Secrets are held by the name of their environment variable only; see `docs/guides/alerts.md`."""
 
     name: str
     type: str

@@ -1,7 +1,7 @@
 """Faults put into recorded logs, as plain functions over text; and, run as a program, how well the checks notice them.
 
 `python -m tests.faults` audits every case of FAULTS beside the recording that it was made from and prints what was detected, missed,
-and raised without cause. With --readme the table in README.md is written anew.
+and raised without cause. With --write the table in docs/reference/faults.md is rewritten.
 """
 
 from __future__ import annotations
@@ -321,7 +321,7 @@ def judge(case: Case, found: set[str], usual: set[str]) -> tuple[list[str], list
 
 
 def table(results: Mapping[str, tuple[list[str], list[str], list[str]]], usual: Mapping[str, set[str]]) -> str:
-    """The tables of the README: by fault, by check, and what the recordings raise without a fault."""
+    """The tables of docs/reference/faults.md: by fault, by check, and what the recordings raise without a fault."""
     lines = ["| fault | detected by | missed by | false alarms |", "|---|---|---|---|"]
     for case in FAULTS:
         told = [", ".join(f"`{name}`" for name in names) or "-" for names in results[case.name]]
@@ -366,10 +366,10 @@ def main(arguments: list[str]) -> int:
     results = {case.name: judge(case, found[case.name], found[case.recording]) for case in FAULTS}
     text = table(results, {name: found[name] for name, case in names.items() if case is None})
     print(text)
-    if "--readme" in arguments:
-        readme = Path(__file__).parents[1] / "README.md"
+    if "--write" in arguments:
+        page = Path(__file__).parents[1] / "docs" / "reference" / "faults.md"
         mark = re.compile(r"(<!-- faults -->\n).*?(<!-- /faults -->)", re.DOTALL)
-        readme.write_text(mark.sub(lambda m: f"{m[1]}{text}\n{m[2]}", readme.read_text("utf-8")), "utf-8")
+        page.write_text(mark.sub(lambda m: f"{m[1]}{text}\n{m[2]}", page.read_text("utf-8")), "utf-8")
     return 1 if any(missed for _, missed, _ in results.values()) else 0
 
 

@@ -324,9 +324,9 @@ def test_mistakes_of_alerts_name_file_key_and_the_nearest_known_one(
     assert not any(secret in str(told.value) for secret in (*ENVIRONMENT.values(), "xoxb-12-secret", "services/T/B/x"))
 
 
-def test_the_configuration_of_the_readme(written: Callable[[str], Path]) -> None:
-    readme = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
-    (text,) = re.findall(r"```toml\n([^`]*\[\[alert\]\][^`]*)```", readme)
+def test_the_configuration_in_the_guide(written: Callable[[str], Path]) -> None:
+    guide = (Path(__file__).parents[1] / "docs" / "guides" / "alerts.md").read_text("utf-8")
+    (text,) = re.findall(r"```toml\n([^`]*\[\[alert\]\][^`]*)```", guide)
     environment = {"PD_ROUTING_KEY": "k", "SLACK_WEBHOOK_URL": "https://hooks.slack.com/services/T/B/x", "MAIL_PASSWORD": "p"}
     assert [sink.name for sink in load(written(ONE_CLUSTER + text[text.index("[[") :]), environment).sinks] == [
         "oncall",

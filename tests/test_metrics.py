@@ -122,9 +122,9 @@ def test_a_rule_fires_on_it(promtool: str, tmp_path: Path) -> None:
     assert judged.returncode != 0
 
 
-def test_the_configurations_of_the_readme(promtool: str, tmp_path: Path) -> None:
-    readme = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
-    blocks = re.findall(r"```yaml\n(.*?)```", readme, re.DOTALL)
+def test_the_configurations_in_the_guide(promtool: str, tmp_path: Path) -> None:
+    guide = (Path(__file__).parents[1] / "docs" / "guides" / "alerts.md").read_text("utf-8")
+    blocks = re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)
     judges = {"route:": ["amtool", "check-config"], "groups:": [promtool, "check", "rules"]}
     for begin, judge in judges.items():
         (text,) = [block for block in blocks if block.startswith(begin)]

@@ -10,7 +10,7 @@ from jobs import errors
 from jobs.nightly_audit import main
 
 SAMPLE = Path(__file__).parents[1] / "sample_logs" / "3.3.2-default" / "reassign"
-README = Path(__file__).parents[1] / "README.md"
+GUIDE = Path(__file__).parents[1] / "docs" / "guides" / "operators.md"
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +147,7 @@ def test_the_end_of_a_plan_is_estimated_from_its_pace(audited, plan, capsys):
     capsys.readouterr()
     assert main(during) == errors.FINDINGS
     assert "\n".join(line.rstrip() for line in capsys.readouterr().out.splitlines()) + "\n" == RUNNING
-    assert "".join(f"    {line}\n" if line else "\n" for line in RUNNING.splitlines()) in README.read_text("utf-8")
+    assert "".join(f"    {line}\n" if line else "\n" for line in RUNNING.splitlines()) in GUIDE.read_text("utf-8")
     assert main([*during, "--json"]) == errors.FINDINGS
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     end = "2026-11-20T10:30:25.112Z"
