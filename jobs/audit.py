@@ -19,6 +19,7 @@ from typing import Any
 from jobs import config as configuration
 from jobs import errors, tool_outputs
 from jobs.errors import InputError, UsageError
+from jobs.globs import matches
 from jobs.location import SCHEME, root_of, sole_writer
 from jobs.progress import stage, warn
 from parsers.explanation import counted
@@ -313,7 +314,7 @@ class Audit:
 
     def _configured(self, cluster: configuration.Cluster) -> str:
         """What of audit.toml assignments and durability of a cluster are told with, as JSON."""
-        topics = [(t.name, t.min_insync_replicas) for t in self.config.topics if configuration.matches([t.cluster], cluster.name)]
+        topics = [(t.name, t.min_insync_replicas) for t in self.config.topics if matches([t.cluster], cluster.name)]
         return json.dumps([sorted(cluster.racks.items()), topics])
 
     def _derive(self, store: Any, made: Any, anew: Collection[str]) -> None:

@@ -12,7 +12,8 @@ import pyarrow as pa
 
 import schemas
 from jobs import fact_frames
-from jobs.config import Silence, Slo, Threshold, glob_pattern
+from jobs.config import Silence, Slo, Threshold
+from jobs.globs import glob_pattern
 from jobs.partition_spells import partition_spells
 from jobs.queries import FAILED, Queries
 from jobs.rows import Frame, gathered, quoted, run_concurrently, select

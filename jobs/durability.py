@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from jobs import analysis, errors, min_isr
 from jobs.audit import parsed_days
-from jobs.config import Config, Slo, load, matches
+from jobs.config import Config, Slo, load
 from jobs.errors import UsageError
+from jobs.globs import matches
 from jobs.timelines import ClusterFacts
 from jobs.timelines.events import moment_of
 from jobs.topic_assignments import cluster as cluster_of

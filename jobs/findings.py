@@ -12,9 +12,10 @@ from typing import Any
 import schemas
 from jobs import errors
 from jobs.analysis import moment, opened, plain, present
-from jobs.config import SEVERITIES, matches
 from jobs.errors import UsageError
+from jobs.globs import matches
 from parsers.explanation import counted, visible
+from schemas import SEVERITIES
 
 EXAMPLES = """\
 examples:

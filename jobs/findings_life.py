@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from jobs.config import Silence, matches
+from jobs.config import Silence
+from jobs.globs import matches
 
 # a finding that was reported is over when the logs have gone on for this long since they last showed it
 QUIET = timedelta(hours=24)

@@ -10,11 +10,11 @@ from typing import Any
 import schemas
 from jobs import queries
 from jobs.causes import by_cause
-from jobs.config import SEVERITIES
 from jobs.queries import Queries
 from jobs.rows import here, quoted
 from jobs.store import Store
 from parsers.explanation import counted
+from schemas import SEVERITIES
 
 # causes with detail and proof, and infos by title
 SHOWN, SHOWN_INFOS = 10, 3

@@ -7,6 +7,8 @@ from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
+# of findings, the mildest first
+SEVERITIES = ("info", "warning", "error", "critical")
 SPARK_TYPES = {
     "int": "INT",
     "bigint": "BIGINT",

@@ -16,23 +16,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.alerts import payloads, text
+from jobs.alerts import text
 from jobs.alerts.delivery import checks, latest, plan
 from jobs.alerts.outbox import FIRING, RESOLVED, Due, Finding, Message, Sent, outcome
-from jobs.config import Sink
+from jobs.alerts.sink import Sink
+from jobs.alerts.sinks.alertmanager import Alertmanager
+from jobs.alerts.sinks.apprise import Apprise
+from jobs.alerts.sinks.mail import Mail
+from jobs.alerts.sinks.pagerduty import PagerDuty
+from jobs.alerts.sinks.slack import Slack
+from jobs.alerts.sinks.webhook import Webhook
 
 GOLDEN = Path(__file__).parent / "alerts"
 NOW = datetime(2026, 11, 21, 4, 30, tzinfo=UTC)
 NEWEST = {"payments": datetime(2026, 11, 21, 4, tzinfo=UTC)}
 
-AM = Sink("oncall", "alertmanager", "http://am.example.org:9093/prefix/", limit=50, ended=False)
-PAGER = Sink("pager", "pagerduty", routing_key_env="PD_KEY", limit=3, ended=False)
-CHAT = Sink("chat", "slack", url_env="CHAT_URL", limit=3)
-HOOK = Sink("hook", "webhook", "https://hook.example.org/x", limit=3)
-POST = Sink(
-    "post", "mail", "smtp://mail.example.org", sender="audit@example.org", to=("ann@example.org", "bob@example.org"), limit=3
+AM = Alertmanager(name="oncall", url="http://am.example.org:9093/prefix/")
+PAGER = PagerDuty(name="pager", routing_key_env="PD_KEY", limit=3)
+CHAT = Slack(name="chat", url_env="CHAT_URL", limit=3)
+HOOK = Webhook(name="hook", url="https://hook.example.org/x", limit=3)
+POST = Mail(
+    name="post", url="smtp://mail.example.org", sender="audit@example.org", to=("ann@example.org", "bob@example.org"), limit=3
 )
-PHONE = Sink("phone", "apprise", url_env="PHONE_URL", limit=3)
+PHONE = Apprise(name="phone", url_env="PHONE_URL", limit=3)
 SINKS = (AM, PAGER, CHAT, HOOK, POST, PHONE)
 
 
@@ -87,7 +93,7 @@ class Nights:
         for some in planned.values():
             for message in some:
                 error = "connection refused" if message.sink.name in down else None
-                labels = json.dumps(payloads.labels_of(message, CONTEXT))
+                labels = AM.labels(message, CONTEXT)
                 self.sent = latest([*self.sent, *outcome(message, self.now, error, labels)])
         self.now += timedelta(days=1)
         return [(m.sink.name, m.state, m.key[-1] if not m.digest else "digest") for some in planned.values() for m in some]
@@ -191,8 +197,8 @@ def test_alertmanager_is_resolved_under_the_labels_that_it_knows() -> None:
     nights.night(finding())
     changed = finding(status="resolved", severity="critical", node=None)
     (message,) = plan([AM], [changed], nights.sent, now=NOW, newest=NEWEST)["oncall"]
-    assert payloads.labels_of(message, CONTEXT)["node"] == "3"
-    assert payloads.labels_of(message, CONTEXT)["severity"] == "error"
+    assert json.loads(AM.labels(message, CONTEXT))["node"] == "3"
+    assert json.loads(AM.labels(message, CONTEXT))["severity"] == "error"
 
 
 def test_four_hundred_at_once_are_a_digest_that_is_resolved_when_all_are() -> None:
@@ -295,7 +301,7 @@ def context() -> text.Context:
 
 
 def body(sink: Sink, name: str) -> Any:
-    (request,) = payloads.requests(sink, [message(sink, name)], context())
+    (request,) = sink.requests([message(sink, name)], context())
     if isinstance(request.body, EmailMessage):
         return [*(f"{key}: {value}" for key, value in request.body.items()), "", *request.body.get_content().splitlines()]
     return request.body
@@ -355,7 +361,7 @@ def test_slack_gets_no_mark_up() -> None:
 
 
 def test_mail_headers_cannot_be_forged() -> None:
-    (request,) = payloads.requests(POST, [message(POST, "hostile")], context())
+    (request,) = POST.requests([message(POST, "hostile")], context())
     made = request.body.as_bytes().decode()
     head = made.split("\n\n", 1)[0]
     assert [line.split(":")[0] for line in head.splitlines() if not line.startswith(" ")] == [
@@ -365,9 +371,9 @@ def test_mail_headers_cannot_be_forged() -> None:
 
 
 def test_the_same_message_has_the_same_key_however_often_it_is_sent() -> None:
-    once, twice = (payloads.requests(POST, [message(POST, "digest")], context())[0] for _ in range(2))
+    once, twice = (POST.requests([message(POST, "digest")], context())[0] for _ in range(2))
     assert once.body["Message-ID"] == twice.body["Message-ID"]
-    hook = payloads.requests(HOOK, [message(HOOK, "firing")], context())[0]
+    hook = HOOK.requests([message(HOOK, "firing")], context())[0]
     assert hook.headers == {"Idempotency-Key": f"{PLAIN.fingerprint}/firing/1"}
 
 
@@ -375,10 +381,10 @@ def test_the_same_message_has_the_same_key_however_often_it_is_sent() -> None:
 def test_any_text_stays_within_its_bounds(name: str, detail: str) -> None:
     wild = finding(topic=name, title=f"{name}: {name}", detail=detail, cluster=name)
     one = Message(CHAT, name, FIRING, wild.fingerprint, (Due(wild, FIRING, 1),))
-    made = payloads.slack(one, CONTEXT)
+    made = CHAT.payload(one, CONTEXT)
     jsonschema.validate(made, SLACK)
     assert len(text.summary(one, CONTEXT)) <= 80
-    jsonschema.validate(payloads.pagerduty(one, CONTEXT) | {"routing_key": "k" * 32}, PAGERDUTY)
+    jsonschema.validate(PAGER.payload(one, CONTEXT) | {"routing_key": "k" * 32}, PAGERDUTY)
 
 
 # -- the schemas that the receivers document ---------------------------------------------------------------
@@ -482,6 +488,6 @@ def test_the_labels_of_the_contract() -> None:
 
 def test_alertmanager_takes_batches() -> None:
     some = [message(AM, "firing")] * 120
-    made = payloads.requests(AM, some, CONTEXT)
+    made = AM.requests(some, CONTEXT)
     assert [len(request.body) for request in made] == [50, 50, 20]
     assert made[0].url == "http://am.example.org:9093/prefix/api/v2/alerts"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as datetime_module
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -23,12 +24,14 @@ from standins import answer, serving
 from test_alerts import AM, CHAT, CONTEXT, HOOK, NEWEST, NOW, PAGER, PAGERDUTY, PHONE, POST, SLACK, finding
 
 from jobs import errors
-from jobs.alerts import delivery, sending
+from jobs.alerts import delivery, http, sinks
 from jobs.alerts.command import shown
 from jobs.alerts.delivery import Delivered, latest, plan, send_all
+from jobs.alerts.http import BACKOFF
 from jobs.alerts.outbox import Finding, Sent
-from jobs.alerts.sending import BACKOFF
-from jobs.config import Sink
+from jobs.alerts.sink import Sink
+from jobs.alerts.sinks.apprise import Apprise
+from jobs.config import load
 from jobs.nightly_audit import main
 
 PATH = "/services/T0000/B0000/aVerySecretPart"
@@ -45,7 +48,13 @@ def without_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between tries; the longest night has those that every night has."""
-    monkeypatch.setattr(sending, "BACKOFF", 0.1)
+    monkeypatch.setattr(http, "BACKOFF", 0.1)
+
+
+def hidden_by(sink: Sink, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Secrets of a sink, and of another one of the same configuration that has a token: a message repeats none of them."""
+    other = replace(HOOK, token_env="TOKEN")
+    return tuple(sorted({*sink.secrets(environment).hidden(), *other.secrets(environment).hidden()}, key=len, reverse=True))
 
 
 def night(
@@ -54,7 +63,7 @@ def night(
     """(the outbox afterwards, what became of the sink)"""
     before = sent or []
     planned = plan([sink], findings, before, now=datetime.now(UTC), newest=NEWEST)
-    hidden = sending.secrets_of(sink, environment).hidden()
+    hidden = hidden_by(sink, environment)
     rows: list[Sent] = []
     reports = send_all([sink], planned, replace(CONTEXT, hidden=hidden), environment, rows.extend)
     return latest([*before, *rows]), reports
@@ -78,7 +87,7 @@ def test_what_a_bad_night_leaves_is_delivered_the_next_night_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, sink: Sink
 ) -> None:
     if name == "hangs":
-        monkeypatch.setattr(sending, "BACKOFF", BACKOFF)
+        monkeypatch.setattr(http, "BACKOFF", BACKOFF)
     behave, says, asked, asked_of_others = MISBEHAVIOUR[name]
     found = [finding(1), finding(2)]
     with serving(behave) as server:
@@ -250,9 +259,9 @@ def test_secrets_are_in_no_error_or_row(tmp_path: Path, name: str, capfd: pytest
         if name == "apprise":
             pytest.importorskip("apprise")
             environment["HOOK_URL"] = url.replace("http:", "json:") + PATH
-        sink = replace(HOOK, url=None, url_env="HOOK_URL", token_env="TOKEN", timeout_seconds=1)
+        sink: Sink = replace(HOOK, url=None, url_env="HOOK_URL", token_env="TOKEN", timeout_seconds=1)
         if name == "apprise":
-            sink = replace(sink, type="apprise")
+            sink = Apprise(name="hook", url_env="HOOK_URL", timeout_seconds=1)
         sent, reports = night(sink, secret, environment=environment)
         assert reports[0].error
         if name == "echo":
@@ -266,9 +275,9 @@ def test_secrets_are_in_no_error_or_row(tmp_path: Path, name: str, capfd: pytest
 
 @pytest.mark.parametrize("sink", [AM, PAGER, CHAT, HOOK, POST, PHONE], ids=lambda sink: sink.type)
 def test_a_dry_run_shows_what_would_be_sent_and_no_secret(sink: Sink) -> None:
-    sink = replace(sink, url=None, url_env="ADDRESS", token_env="TOKEN")
+    sink = replace(sink, url=None, url_env="ADDRESS", **({"token_env": "TOKEN"} if "token_env" in sink.settings() else {}))
     environment = ENVIRONMENT | {"ADDRESS": "https://ann:passw0rd-of-ann@hooks.example.org/aVerySecretPart?key=anotherSecret"}
-    hidden = sending.secrets_of(sink, environment).hidden()
+    hidden = hidden_by(sink, environment)
     careless = finding(
         1, topic="aVerySecretPart", detail="t0ken-of-the-hook, anotherSecret and passw0rd-of-ann stand in a log line"
     )
@@ -278,6 +287,58 @@ def test_a_dry_run_shows_what_would_be_sent_and_no_secret(sink: Sink) -> None:
     assert "firing: Topic deletion held up: ***" in told
     for secret in ("aVerySecretPart", "t0ken", "anotherSecret", "passw0rd", ENVIRONMENT["PD_KEY"]):
         assert secret not in told
+
+
+# -- a new type of sink ------------------------------------------------------------------------------------
+
+NEW_SINK = """
+from dataclasses import dataclass
+from typing import ClassVar
+from jobs.alerts import text
+from jobs.alerts.sinks.http import HttpSink
+
+@dataclass(frozen=True, kw_only=True)
+class Pigeon(HttpSink):
+    type: ClassVar[str] = "pigeon"
+    loft_env: str
+    colour: str = "grey"
+    def payload(self, message, context):
+        return {"colour": self.colour, "text": text.titled(message, context)}
+"""
+
+
+def test_a_new_type_of_sink_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its keys, its secrets, its dry run and its sending need no line anywhere else."""
+    (tmp_path / "pigeon.py").write_text(NEW_SINK)
+    monkeypatch.setattr(sinks, "__path__", [*sinks.__path__, str(tmp_path)])
+    found = sinks._found()
+    assert set(found) == {*sinks.SINK_TYPES, "pigeon"}
+    monkeypatch.setitem(sinks.SINK_TYPES, "pigeon", found["pigeon"])
+    environment = {"LOFT": "a-secret-loft"}
+    with serving() as server:
+        alert = f'[[alert]]\nname = "tower"\ntype = "pigeon"\nurl = "{server.url}"\nloft_env = "LOFT"\ncolour = "white"\n'
+        (tmp_path / "audit.toml").write_text(alert)
+        (sink,) = load(tmp_path / "audit.toml", environment).sinks
+        planned = plan([sink], [finding(1, detail="a-secret-loft")], [], now=NOW, newest=NEWEST)
+        hidden = sink.secrets(environment).hidden()
+        dry = "\n".join(shown(sink, planned["tower"], replace(CONTEXT, hidden=hidden)))
+        assert f"tower (pigeon, {server.url}): 1 message" in dry
+        assert '"colour": "white"' in dry
+        assert "a-secret-loft" not in dry
+        _, (report,) = night(sink, finding(1), environment=environment)
+        assert report.error is None
+        assert server.bodies == [{"colour": "white", "text": "[error] Topic deletion held up: audit, node 3 (payments)"}]
+    for wrong, complaint in (("colour", "unknown key 'color'"), ("loft_env", "loft_env is missing")):
+        text = alert.replace(f"{wrong} = ", "color = ") if wrong == "colour" else alert.replace('loft_env = "LOFT"\n', "")
+        (tmp_path / "audit.toml").write_text(text)
+        with pytest.raises(errors.UsageError, match=complaint):
+            load(tmp_path / "audit.toml", environment)
+
+
+def test_the_type_of_a_sink_is_asked_nowhere() -> None:
+    jobs = Path(errors.__file__).parent
+    asked = re.compile(r"sink\.type\s*(==|!=|in\b|not in\b)|match sink\.type")
+    assert [path.name for path in jobs.rglob("*.py") if asked.search(path.read_text("utf-8"))] == []
 
 
 # -- kill -9 -----------------------------------------------------------------------------------------------

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs.config import Cluster, Config, Silence, Sink, Slo, Threshold, Topic, check_timezone, expired_silences, load, matches
+from jobs.alerts.sinks.alertmanager import Alertmanager
+from jobs.config import Cluster, Config, Silence, Slo, Threshold, Topic, check_timezone, expired_silences, load
 from jobs.errors import UsageError
+from jobs.globs import matches
 
 ONE_CLUSTER = '[[cluster]]\nname = "payments"\nlogs = ["payments/**/*.log*"]\n'
 
@@ -260,13 +262,13 @@ def test_sinks(written: Callable[[str], Path], tmp_path: Path) -> None:
     config = load(path, ENVIRONMENT)
     oncall, pager, chat, post = config.sinks
     assert config.report_url == "https://audit.example.org/last.html"
-    assert oncall == Sink(
-        "oncall", "alertmanager", "http://127.0.0.1:9093", checks=("illegal_*",), clusters=("pay*",), limit=50, ended=False,
-        ca_file=tmp_path / "ca.pem",
-    )  # fmt: skip
-    assert (pager.severity, pager.limit, pager.secret_names()) == ("critical", 3, ("PD_KEY",))
+    assert oncall == Alertmanager(
+        name="oncall", url="http://127.0.0.1:9093", checks=("illegal_*",), clusters=("pay*",), ca_file=tmp_path / "ca.pem"
+    )
+    assert (oncall.limit, oncall.ended) == (50, False)
+    assert (pager.severity, pager.limit, pager.secret_names()) == ("critical", 3, {"routing_key_env": "PD_KEY"})
     assert (chat.url, chat.url_env, chat.ended, chat.limit) == (None, "SLACK", False, 5)
-    assert (post.to, post.secret_names()) == (("ann@example.org", "bob@example.org"), ("PW",))
+    assert (post.to, post.secret_names()) == (("ann@example.org", "bob@example.org"), {"password_env": "PW"})
     # the names of variables are all that is kept of a secret
     assert not any(secret in repr(config) for secret in ENVIRONMENT.values())
 
@@ -274,7 +276,7 @@ def test_sinks(written: Callable[[str], Path], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        (ONCALL.replace("alertmanager", "alertmanger"), "'alertmanger' is none of alertmanager, pagerduty"),
+        (ONCALL.replace("alertmanager", "alertmanger"), "'alertmanger' is none of alertmanager, apprise, mail, pagerduty, slack, webhook"),
         (ONCALL.replace("alertmanager", "alertmanger"), "did you mean 'alertmanager'?"),
         (ONCALL.replace("type", "typ"), "alert 1: unknown key 'typ'; did you mean 'type'?"),
         (ONCALL.replace('name = "oncall"\n', ""), "alert 1: name is missing"),
@@ -296,7 +298,7 @@ def test_sinks(written: Callable[[str], Path], tmp_path: Path) -> None:
         (ONCALL + 'token_env = "xoxb-12-secret"\n', "token_env must be the name of an environment variable, not the secret itself"),
         (ONCALL + 'routing_key_env = "PD_KEY"\n', "routing_key_env does not go with type 'alertmanager'"),
         (ONCALL + 'user = "ann"\n', "user and password_env go together"),
-        (ONCALL + 'ca_file = "none.pem"\n', "there is no such file"),
+        (ONCALL + 'ca_file = "none.pem"\n', "which does not exist"),
         ('[[alert]]\nname = "p"\ntype = "pagerduty"\n', "routing_key_env is missing"),
         ('[[alert]]\nname = "s"\ntype = "slack"\nurl = "https://hooks.slack.com/services/T/B/x"\n', "of a Slack webhook is a secret"),
         ('[[alert]]\nname = "s"\ntype = "slack"\nurl_env = "NOT_URL"\n', "url_env names an environment variable that holds no address"),

@@ -6,16 +6,17 @@ import os
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from jobs import config as configuration
 from jobs import errors
-from jobs.alerts import payloads, text
-from jobs.alerts.outbox import FIRING, HOLD_INCIDENTS, Due, Finding, Message
-from jobs.config import Config, Sink, nearest
+from jobs.alerts import text
+from jobs.alerts.outbox import FIRING, Due, Finding, Message
+from jobs.alerts.sink import Sink
+from jobs.alerts.sinks import SINK_TYPES
+from jobs.config import Config
+from jobs.config_entry import nearest
 from jobs.errors import UsageError
 from jobs.location import root_of, sole_writer
 from jobs.progress import stage
@@ -60,8 +61,9 @@ def run(options: argparse.Namespace) -> int:
     for name in filter(None, (options.test, options.again)):
         if name not in known:
             raise UsageError(f"{options.config}: no alert is named {name!r}; did you mean {nearest(name, known)!r}?")
-    if options.again and next(s for s in config.sinks if s.name == options.again).type not in HOLD_INCIDENTS:
-        raise UsageError(f"--again {options.again}: only {' and '.join(HOLD_INCIDENTS)} hold incidents; people have read theirs")
+    if options.again and not next(s for s in config.sinks if s.name == options.again).holds_incidents:
+        holders = " and ".join(name for name, kind in SINK_TYPES.items() if kind.holds_incidents)
+        raise UsageError(f"--again {options.again}: only {holders} hold incidents; people have read the messages of other sinks")
     if options.test:
         return _test(next(sink for sink in config.sinks if sink.name == options.test), config, os.environ)
     if options.tables is None:
@@ -109,36 +111,23 @@ def _with_tables(root: str, config: Config, dry_run: bool = False, again: str | 
     return errors.DELIVERY if any(report.failed for report in reports) else errors.CLEAN
 
 
-def address(sink: Sink) -> str:
-    """Where a sink is, without what may be secret in its address."""
-    if sink.url_env:
-        return f"the address in ${sink.url_env}"
-    if sink.url is None:
-        return payloads.PAGERDUTY_URL
-    parts = urlsplit(sink.url)
-    return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}"
-
-
 def shown(sink: Sink, messages: list[Message], context: text.Context) -> list[str]:
     """What would go to a sink, as lines; bodies as they are sent, less the secrets."""
-    lines = [f"{sink.name} ({sink.type}, {address(sink)}): {counted(len(messages), 'message')}"]
-    for request in payloads.requests(sink, messages, context):
+    lines = [f"{sink.name} ({sink.type}, {sink.address()}): {counted(len(messages), 'message')}"]
+    for request in sink.requests(messages, context):
         for message in request.messages:
             lines.append(f"  {message.state}: {text.summary(message, context)}")
-        body = request.body
-        if isinstance(body, EmailMessage):
-            body = body.as_string().splitlines()
-        told = json.dumps(body, ensure_ascii=False, indent=2)
-        lines += [f"    {line}" for line in told.splitlines()]
+        body = json.dumps(sink.readable(request.body), ensure_ascii=False, indent=2)
+        lines += [f"    {line}" for line in body.splitlines()]
     return lines
 
 
 def _test(sink: Sink, config: Config, environment: Mapping[str, str]) -> int:
     """Sends one finding that says that it is none."""
-    from jobs.alerts.sending import Undelivered, secrets_of, send
+    from jobs.alerts.sink import Undelivered, deliver
 
     now = datetime.now(UTC)
-    secrets = secrets_of(sink, environment)
+    secrets = sink.secrets(environment)
     context = text.Context(
         tables="DIR",
         now=now,
@@ -160,8 +149,8 @@ def _test(sink: Sink, config: Config, environment: Mapping[str, str]) -> int:
     )
     message = Message(sink, finding.cluster, FIRING, finding.fingerprint, (Due(finding, FIRING, 1),))
     try:
-        for request in payloads.requests(sink, [message], context):
-            send(sink, request, secrets)
+        for request in sink.requests([message], context):
+            deliver(sink, request, secrets)
     except Undelivered as error:
         print(f"kafka-audit: {sink.name}: {error}", file=sys.stderr)
         return errors.DELIVERY

@@ -15,15 +15,15 @@ from typing import Any
 import pyarrow as pa
 
 import schemas
-from jobs.alerts import payloads
 from jobs.alerts.outbox import Finding, Message, Sent, due, messages, outcome
-from jobs.alerts.payloads import Request
-from jobs.alerts.sending import PATIENCE, TRIES, Secrets, Undelivered, secrets_of, send
+from jobs.alerts.sink import Request, Secrets, Sink, Undelivered, deliver
 from jobs.alerts.text import LINES, Check, Context, Line
-from jobs.config import Config, Sink
+from jobs.config import Config
 from parsers.explanation import counted
 
 TIMES = ("tried_at", "delivered_at")
+# a sink gets three times its time limit, and so many seconds more
+PATIENCE = 15
 Record = Callable[[Sequence[Sent]], None]
 
 
@@ -104,8 +104,7 @@ def send_all(
         return []
 
     def serve(sink: Sink) -> Delivered:
-        secrets = secrets_of(sink, environment)
-        return _serve(sink, payloads.requests(sink, planned[sink.name], context), secrets, record)
+        return _serve(sink, sink.requests(planned[sink.name], context), sink.secrets(environment), record)
 
     with ThreadPoolExecutor(len(busy)) as pool:
         return list(pool.map(serve, busy))
@@ -149,13 +148,13 @@ def _bounded(sink: Sink, request: Request, secrets: Secrets) -> None:
 
     def attempt() -> None:
         try:
-            send(sink, request, secrets)
+            deliver(sink, request, secrets)
         except Undelivered as problem:
             problems.append(problem)
 
     thread = threading.Thread(target=attempt, daemon=True)
     thread.start()
-    limit = TRIES * sink.timeout_seconds + PATIENCE
+    limit = 3 * sink.timeout_seconds + PATIENCE
     thread.join(limit)
     if thread.is_alive():
         raise Undelivered(f"no whole answer within {limit} s")
@@ -192,7 +191,7 @@ class Outbox:
 
     def context(self, planned: Mapping[str, Sequence[Message]], newest: Mapping[str, datetime], now: datetime) -> Context:
         """What the texts of messages are made from, with the log lines that they show."""
-        hidden = {text for sink in self.config.sinks for text in secrets_of(sink, self.environment).hidden()}
+        hidden = {text for sink in self.config.sinks for text in sink.secrets(self.environment).hidden()}
         plain = Context(
             tables=str(self.store.root),
             now=now,

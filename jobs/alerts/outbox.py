@@ -10,11 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from jobs.config import SEVERITIES, Sink, matches
+from jobs.alerts.sink import Sink
+from jobs.globs import matches
+from schemas import SEVERITIES
 
 FIRING, RESOLVED = "firing", "resolved"
-# sinks that hold an incident until it is resolved under the same key; the others are sent messages that people read
-HOLD_INCIDENTS = ("alertmanager", "pagerduty")
+# what a digest is called where a finding is called by its check
+DIGEST = "findings_digest"
 # a finding that was over before anybody was told of it is news for so long
 NEWS_HOURS = 24
 EPOCH = datetime.min.replace(tzinfo=UTC)
@@ -164,10 +166,13 @@ def _next(sink: Sink, finding: Finding, rows: Sequence[Sent], *, wanted: bool, n
         return [*found, Due(finding, FIRING, last.occurrence + 1)] if wanted and not finding.is_over else found
     if finding.is_over and (found or last.delivered_at is not None):
         found.append(Due(finding, RESOLVED, last.occurrence, None, fired))
-    elif last.delivered_at is not None and not finding.is_over and sink.type in HOLD_INCIDENTS:
-        aged = sink.type == "alertmanager" and now - last.delivered_at > timedelta(days=sink.expires_days) / 2
-        if again or aged:
-            found.append(Due(finding, FIRING, last.occurrence, last, last))
+    elif (
+        last.delivered_at is not None
+        and not finding.is_over
+        and sink.holds_incidents
+        and (again or sink.must_be_repeated(last.delivered_at, now))
+    ):
+        found.append(Due(finding, FIRING, last.occurrence, last, last))
     return found
 
 
@@ -184,7 +189,7 @@ def messages(sink: Sink, items: Sequence[Due], findings: Iterable[Finding], sent
     More findings of a cluster than the sink's limit make one digest. An incident that a digest opened is resolved when all that it
     told of is over.
     """
-    if sink.type in HOLD_INCIDENTS:
+    if sink.holds_incidents:
         firing = [item for item in items if item.state == FIRING]
         opened = _grouped(sink, [item for item in firing if not item.fired])
         once_more = _under_their_keys(sink, FIRING, [(item, item.fired.digest) for item in firing if item.fired])

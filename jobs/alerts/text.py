@@ -1,7 +1,7 @@
 """What an alert says, as plain text. Pure.
 
 Everything that comes from a log (names, messages, lines) is hostile: it is made one line of printable characters here, and escaped
-by `payloads` as the receiver asks for.
+by each sink as the receiver asks for.
 """
 
 import shlex
@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from jobs.alerts.outbox import FIRING, Finding, Message
-from jobs.config import SEVERITIES
 from parsers.explanation import counted
+from schemas import SEVERITIES
 
 HEADLINE = 80  # characters: what a phone shows
 PAGE = 3000  # characters of a whole alert
