@@ -502,7 +502,7 @@ class Audit:
             whole = verdict.as_json(told, outcomes, run_id=self.run_id, status=status, code=code, notes=notes)
             _show(json.dumps(whole, default=str))
         else:
-            _show(verdict.as_text(told, outcomes, self.options.tables, notes))
+            _show(verdict.as_text(told, outcomes, self.options.tables, notes, self.run_id))
         self._record(store, outcomes, status)
         return code
 

@@ -37,12 +37,12 @@ def dictionary() -> str:
 
 
 def checks() -> str:
-    """Every check with its severity, or what decides on it, its title and its reason."""
+    """Every check with its severity, or what decides on it, its harm, its title and its reason."""
     rows = [
-        f"| `{check.name}` | {_cell(check.header.get('levels', check.header['severity']).rstrip('.'))} | {_cell(check.header['title'])} | {_cell(check.header['why'])} |"
+        f"| `{check.name}` | {_cell(check.header.get('levels', check.header['severity']).rstrip('.'))} | {check.header['harm']} | {_cell(check.header['title'])} | {_cell(check.header['why'])} |"
         for check in schemas.statements("checks")
     ]
-    return "| check | severity | | why |\n|---|---|---|---|\n" + "\n".join(rows)
+    return "| check | severity | harm | | why |\n|---|---|---|---|---|\n" + "\n".join(rows)
 
 
 def rules() -> str:

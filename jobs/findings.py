@@ -14,6 +14,7 @@ from jobs import errors
 from jobs.analysis import moment, opened, plain, present
 from jobs.errors import UsageError
 from jobs.globs import matches
+from jobs.ranking import is_never_hidden, worst_first
 from parsers.explanation import counted, visible
 from schemas import SEVERITIES
 
@@ -26,7 +27,7 @@ examples:
 """
 OPEN = ("new", "open", "reopened")
 STATUSES = ("open", "new", "reopened", "resolved", "all")
-# of what is over, so many are listed unless they are asked for
+# of what is resolved and no error, the newest are listed unless they are asked for
 OVER = 10
 # records of a finding that are shown with what stands around them; and how far around
 ANCHORS = 5
@@ -73,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
         return errors.CLEAN
     chosen = [row for row in rows if wanted(row, options)]
     if options.json:
-        for row in sorted(chosen, key=_worst_first):
+        for row in sorted(chosen, key=worst_first):
             print(json.dumps(plain(row | {"silenced": bool(row["silenced"])})))
     else:
         print("\n".join(listed(chosen, len(rows), everything=options.status == "resolved")))
@@ -107,19 +108,16 @@ def the_one(fingerprint: str, rows: Sequence[Row]) -> Row:
     raise UsageError(f"No finding begins with {visible(fingerprint)}{hint}")
 
 
-def _worst_first(row: Row) -> tuple[bool, int, str, str]:
-    return row["status"] == "resolved", -SEVERITIES.index(row["severity"]), str(row["first_seen"]), row["title"]
-
-
 def listed(rows: Sequence[Row], known: int, everything: bool = False) -> Iterator[str]:
-    """Findings as lines, the worst first, what is over last. known: how many there are without filters."""
-    now = sorted((row for row in rows if row["status"] != "resolved"), key=_worst_first)
-    over = sorted((row for row in rows if row["status"] == "resolved"), key=lambda row: str(row["last_seen"]), reverse=True)
+    """Findings as lines, the worst first, what is resolved last; every error is among them. known: how many there are without filters."""
+    now = sorted((row for row in rows if row["status"] != "resolved"), key=worst_first)
+    over = [row for row in rows if row["status"] == "resolved"]
     if not rows:
         yield "No findings." if not known else f"None of the {known:,} findings matches."
     for row in now:
         yield from _entry(row)
-    shown = over if everything else over[:OVER]
+    minor = sorted((row for row in over if not is_never_hidden(row)), key=lambda row: str(row["last_seen"]), reverse=True)
+    shown = sorted([row for row in over if is_never_hidden(row)] + (minor if everything else minor[:OVER]), key=worst_first)
     if shown and not everything:
         yield f"Over by now ({len(over):,}):"
     for row in shown:

@@ -14,23 +14,26 @@ from markupsafe import Markup, escape
 
 import schemas
 from jobs import pictures as drawn
-from jobs.causes import by_cause
 from jobs.errors import UsageError
 from jobs.pictures import Pictures
+from jobs.ranking import by_cause, is_never_hidden, worst_first
 from jobs.verdict import Told, of_each_severity
 from parsers.explanation import counted
 
 FULL = 25  # findings of one check with detail and proof
-BRIEF = 500  # further ones by name
+BRIEF = 500  # further ones by name, if they are no errors
 CAUSES = 5  # of a cluster, named on top
+ERRORS_ON_TOP = 500  # of a cluster, named on top besides, unless they are resolved
 TOP_LINES, TOP_CHARACTERS = 3, 600  # of a record, before the rest of it is folded
 PROOF_LINES = 60
 PROOF_CHARACTERS = 4_000
 SHOWN_CHARACTERS = 2_000
 UNREADABLE = 200
 SHOWN_UNKNOWN = 10
-# characters that all findings of a page may take, about; what has no room is counted
+# characters that all findings with their detail may take, about
 ROOM = 1_200_000
+# lines of findings that are only named; those of errors are reserved. What has no room is counted
+BRIEF_LINES = 2_000
 # characters of the pictures of clusters, the worst first
 PICTURES_ROOM = 500_000
 # longer text is cut, and the rest unfolds
@@ -141,9 +144,18 @@ class _Marks:
         topics = Counter(finding["topic"] for finding in findings if finding["topic"])
         self.topics = [(f"t{number}", name) for number, (name, _) in enumerate(topics.most_common(FILTER_TOPICS))]
         self.room, self.pictures_room = ROOM, PICTURES_ROOM
+        self.lines = BRIEF_LINES
+        self.errors_left = sum(map(is_never_hidden, findings))
         self.shown: set[str] = set()  # fingerprints of what the page has
         self.check_class = {name: mark for mark, name in self.checks}
         self._topics = {name: mark for mark, name in self.topics}
+
+    def has_line(self, finding: dict[str, Any]) -> bool:
+        """Takes one of the lines of findings that are only named, if one is left; what is no error leaves those of errors."""
+        if self.lines <= (0 if is_never_hidden(finding) else self.errors_left):
+            return False
+        self.lines -= 1
+        return True
 
     def classes(self, finding: dict[str, Any]) -> str:
         """Classes of the element that shows a finding."""
@@ -167,15 +179,17 @@ def _cluster(told: Told, outcome: Any, marks: _Marks, pictures: Pictures, place:
     causes = [
         {
             "severity": finding["severity"],
+            "named": is_never_hidden(finding) and finding["status"] != "resolved",
             "anchor": finding["fingerprint"] if finding["fingerprint"] in marks.shown else anchor,
             "title": finding["title"][:TITLE] + (" .." if len(finding["title"]) > TITLE else ""),
             "when": _span(finding["first_seen"], finding["last_seen"]),
             "over": finding["status"] == "resolved",
             "effects": len(effects),
         }
-        for finding, effects in by_cause(_by_severity(current) + _by_severity(resolved))
+        for finding, effects in by_cause(sorted([*current, *resolved], key=worst_first))
         if finding["severity"] != "info" and not finding.get("silence")
     ]
+    on_top = [cause for n, cause in enumerate(causes) if n < CAUSES or (n < ERRORS_ON_TOP and cause["named"])]
     missing = ["these logs cannot show everything"] if not_shown else []
     missing += ["some files could not be read"] if outcome.unreadable else []
     caveat = " and ".join(missing)
@@ -190,8 +204,8 @@ def _cluster(told: Told, outcome: Any, marks: _Marks, pictures: Pictures, place:
         "name": outcome.cluster,
         "tone": tone,
         "verdict": verdict,
-        "causes": causes[:CAUSES],
-        "causes_left": max(0, len(causes) - CAUSES),
+        "causes": on_top,
+        "causes_left": len(causes) - len(on_top),
         "quiet": tone == "ok" and not causes,
         "caveat": f"{caveat[:1].upper()}{caveat[1:]}; see below." if caveat and not outcome.problem else "",
         "problem": outcome.problem,
@@ -217,7 +231,7 @@ def _night(cluster: str, findings: list[dict[str, Any]], marks: _Marks, pictures
         return [Markup("<p>This page is full: a report of this cluster alone has its pictures.</p>")]
     marked = [
         finding | {"anchor": finding["fingerprint"]}
-        for finding in _by_severity(findings)
+        for finding in sorted(findings, key=worst_first)
         if finding["fingerprint"] in marks.shown
     ]
     found = [
@@ -242,48 +256,40 @@ def _verdict(current: list[dict[str, Any]], resolved: list[dict[str, Any]], outc
         return "ok", f"nothing is wrong now, as far as these logs show.{over}"
     new = sum(finding["status"] == "new" for finding in awake)
     news = "" if not new else "; new" if new == len(awake) == 1 else f"; {'all' if new == len(awake) else f'{new:,}'} new"
-    worst = _by_severity(awake)[0]["severity"]
+    worst = min(awake, key=worst_first)["severity"]
     if worst == "info":
         return "ok", f"nothing that needs anybody now ({of_each_severity(awake)}{news}).{over}"
     return worst, f"{of_each_severity(awake)}{news}.{over}"
 
 
-def _by_severity(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    rank = {name: number for number, name in enumerate(severities())}
-    return sorted(
-        findings,
-        # what cannot be seen comes after what is seen
-        key=lambda f: (
-            rank.get(f["severity"], len(rank)),
-            f["check_id"] == "blind_spot",
-            f["status"] != "new",
-            str(f["first_seen"]),
-        ),
-    )
-
-
 def _groups(findings: list[dict[str, Any]], told: Told, marks: _Marks, pictures: Pictures) -> list[dict[str, Any]]:
-    """Findings by severity and check, the worst first, with what the check's file says about it; effects stand below their cause."""
+    """Findings by severity and check, the worst first, with what the check's file says about it.
+
+    Effects stand below their cause; errors that have no room there are named after it.
+    """
     headers = {check.name: check.header for check in schemas.statements("checks")}
     together: dict[tuple[str, str], list[tuple[dict[str, Any], list[dict[str, Any]]]]] = {}
-    for finding, effects in by_cause(_by_severity(findings)):
+    for finding, effects in by_cause(sorted(findings, key=worst_first)):
         together.setdefault((finding["severity"], finding["check_id"]), []).append((finding, effects))
     groups = []
     for (severity, check_id), members in together.items():
         header = headers.get(check_id, {})
         full: list[dict[str, Any]] = []
         brief: list[dict[str, Any]] = []
-        # those with their log record first; else the order stays
-        members.sort(key=lambda member: not any(record in told.proof for record in member[0]["evidence"] or ()))
-        for finding, effects in members[: FULL + BRIEF]:
-            if marks.room < 0:
-                break
-            if len(full) == FULL:
-                brief.append(_finding(finding, headers, told, marks))
-                continue
-            one = _finding(finding, headers, told, marks, pictures)
-            shown_effects = [_finding(effect, headers, told, marks, pictures) for effect in effects[:FULL]]
-            full.append(one | {"effects": shown_effects, "effects_left": max(0, len(effects) - FULL)})
+        left = 0
+        for finding, effects in members:
+            in_full = len(full) < FULL and marks.room >= 0
+            shown_effects = effects[:FULL] if in_full else []
+            named = [effect for effect in effects[len(shown_effects) :] if is_never_hidden(effect) and marks.has_line(effect)]
+            if in_full:
+                one = _finding(finding, headers, told, marks, pictures)
+                below = [_finding(effect, headers, told, marks, pictures) for effect in shown_effects]
+                full.append(one | {"effects": below, "effects_left": len(effects) - len(shown_effects) - len(named)})
+            elif (is_never_hidden(finding) or len(brief) < BRIEF) and marks.has_line(finding):
+                brief.append(_finding(finding, headers, told, marks) | {"is_effect": False})
+            else:
+                left += 1
+            brief += [_finding(effect, headers, told, marks) | {"is_effect": True} for effect in named]
         groups.append(
             {
                 "severity": severity,
@@ -295,7 +301,7 @@ def _groups(findings: list[dict[str, Any]], told: Told, marks: _Marks, pictures:
                 "total": len(members),
                 "full": full,
                 "brief": brief,
-                "left": len(members) - len(full) - len(brief),
+                "left": left,
             }
         )
     return groups
@@ -314,9 +320,11 @@ def _finding(
     about = told.subjects.get(finding["fingerprint"])
     strip = pictures.strips.get(finding["fingerprint"]) if pictures else None
     drawing = drawn.partition_strip(f"strip-{finding['fingerprint']}", strip) if strip else None
-    marks.room -= 500 + len(title) + len(drawing or "") + sum(300 + len(proof["raw"] + proof["rest"]) for proof in proofs)
-    marks.room -= 2 * len(detail) if pictures else 0
+    if pictures:
+        marks.room -= 500 + len(title) + len(drawing or "") + sum(300 + len(proof["raw"] + proof["rest"]) for proof in proofs)
+        marks.room -= 2 * len(detail)
     marks.shown.add(finding["fingerprint"])
+    marks.errors_left -= is_never_hidden(finding)
     return {
         "classes": marks.classes(finding),
         "check_title": check_title or finding["check_id"],

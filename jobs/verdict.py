@@ -4,26 +4,28 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import schemas
 from jobs import queries
-from jobs.causes import by_cause
 from jobs.queries import Queries
+from jobs.ranking import by_cause, is_never_hidden, worst_first
 from jobs.rows import here, quoted
 from jobs.store import Store
 from parsers.explanation import counted
 from schemas import SEVERITIES
 
-# causes with detail and proof, and infos by title
+# causes with detail and proof, and infos by title; each further error has a line of its own
 SHOWN, SHOWN_INFOS = 10, 3
+# errors that were resolved longer ago than this, and not in this run, are counted
+RECENT = timedelta(days=7)
 # findings of one check in one cluster that come with their first record
 PROVEN = 25
 # kinds of text that no rule reads
 UNKNOWN = 50
 SHOWN_UNKNOWN = 3
-# effects that are told below their cause, records of a finding that come with their text, partitions that are named
+# effects below their cause that are no errors, records of a finding that come with their text, partitions that are named
 SHOWN_EFFECTS = 3
 RECORDS = 5
 NAMED = 20
@@ -63,17 +65,7 @@ def gather(store: Store, clusters: list[str]) -> Told:
 
 def _findings(store: Store, clusters: list[str]) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
     """The findings, worst first, their moments UTC without a zone; and by its id each record that proves the first of them."""
-    rank = {name: number for number, name in enumerate(SEVERITIES)}
-    findings = [_without_zone(row) for row in here(store.read("findings", clusters))]
-    findings.sort(
-        key=lambda f: (
-            f["status"] == "resolved",
-            -rank[f["severity"]],
-            f["check_id"] == "blind_spot",
-            str(f["first_seen"]),
-            f["title"],
-        )
-    )
+    findings = sorted((_without_zone(row) for row in here(store.read("findings", clusters))), key=worst_first)
     ids = []
     so_far: Counter[tuple[str, str]] = Counter()
     for finding in findings:
@@ -183,19 +175,18 @@ def _summary(counts: dict[str, int]) -> str:
 
 def _finding_lines(finding: dict[str, Any], effects: list[dict[str, Any]], told: Told, *, cluster: str, tables: str) -> list[str]:
     """cluster: what stands before the title, where there are several."""
-    news = f", {finding['status']}" if finding["status"] in {"new", "reopened"} else ""
     lines = [
-        f"  [{finding['severity']}{news}] {cluster}{printable(finding['title'], 200)}",
+        _one_line(finding, cluster),
         f"      {printable(finding['detail'] or '', 400)}",
     ]
     proof = told.proof.get(finding["evidence"][0])
     if proof:
         lines.append(f"      {printable(proof['raw'], 150)}")
         lines.append(f"      ({printable(proof['file'], 200)}, line {proof['record_no']})")
-    for effect in effects[:SHOWN_EFFECTS]:
-        lines.append(f"      follows from it: [{effect['severity']}] {printable(effect['title'], 200)}")
-    if len(effects) > SHOWN_EFFECTS:
-        lines.append(f"      and {len(effects) - SHOWN_EFFECTS:,} more follow from it")
+    shown = _errors_and(effects, SHOWN_EFFECTS)
+    lines += [f"      follows from it: [{effect['severity']}] {printable(effect['title'], 200)}" for effect in shown]
+    if len(effects) > len(shown):
+        lines.append(f"      and {len(effects) - len(shown):,} more follow from it")
     header = next((check.header for check in schemas.statements("checks") if check.name == finding["check_id"]), {})
     if "do" in header and finding["status"] != "resolved":
         lines.append(f"      What to do: {header['do']}")
@@ -203,8 +194,35 @@ def _finding_lines(finding: dict[str, Any], effects: list[dict[str, Any]], told:
     return lines
 
 
-def as_text(told: Told, outcomes: list[Any], tables: str, notes: Sequence[str] = ()) -> str:
-    """The verdict as lines; notes are its last ones."""
+def _one_line(finding: dict[str, Any], cluster: str = "") -> str:
+    """A finding by severity and title. cluster: what stands before the title, where there are several."""
+    return f"  [{finding['severity']}{_news(finding)}] {cluster}{printable(finding['title'], 200)}"
+
+
+def _news(finding: dict[str, Any]) -> str:
+    return f", {finding['status']}" if finding["severity"] != "info" and finding["status"] in {"new", "reopened"} else ""
+
+
+def _errors_and(findings: Sequence[dict[str, Any]], others: int) -> list[dict[str, Any]]:
+    """All errors, and the first of the rest until there are so many; the order stays."""
+    return [finding for number, finding in enumerate(findings) if number < others or is_never_hidden(finding)]
+
+
+def _is_past(finding: dict[str, Any], outcomes: Sequence[Any], run_id: str | None) -> bool:
+    """Whether an earlier run has reported that it is resolved, and it ended long before the end of the logs."""
+    now = next((outcome.now for outcome in outcomes if outcome.cluster == finding["cluster"]), None)
+    ended = finding["last_seen"]
+    if finding["run_id"] == run_id or now is None or ended is None:
+        return False
+    return bool(ended < now.replace(tzinfo=None) - RECENT)
+
+
+def as_text(told: Told, outcomes: list[Any], tables: str, notes: Sequence[str] = (), run_id: str | None = None) -> str:
+    """The verdict as lines; notes are its last ones.
+
+    Findings are in the order of `ranking`: the first SHOWN with their proof, each further error in a line of its own, the rest counted.
+    run_id: of this run; what it resolved is listed however long ago it ended.
+    """
     lines = []
     current = [f for f in told.findings if f["status"] != "resolved" and not f.get("silenced")]
     silenced = Counter(f["cluster"] for f in told.findings if f["status"] != "resolved" and f.get("silenced"))
@@ -224,13 +242,18 @@ def as_text(told: Told, outcomes: list[Any], tables: str, notes: Sequence[str] =
         causes = by_cause(some)
         loud = [cause for cause in causes if cause[0]["severity"] != "info"]
         lines += [heading] if heading and loud else []
-        for finding, effects in loud[:SHOWN]:
+        left = 0
+        for number, (finding, effects) in enumerate(loud):
             name = f"{finding['cluster']}: " if len(outcomes) > 1 else ""
-            lines += _finding_lines(finding, effects, told, cluster=name, tables=shlex.quote(tables))
+            if number < SHOWN:
+                lines += _finding_lines(finding, effects, told, cluster=name, tables=shlex.quote(tables))
+            elif is_never_hidden(finding) and not (some is resolved and _is_past(finding, outcomes, run_id)):
+                lines += [_one_line(one, name) for one in (finding, *_errors_and(effects, 0))]
+            else:
+                left += 1
         infos = [finding for finding, _ in causes if finding["severity"] == "info"] if some is current else []
-        for finding in infos[:SHOWN_INFOS]:
-            lines.append(f"  [info] {printable(finding['title'], 200)}")
-        left = max(0, len(loud) - SHOWN) + max(0, len(infos) - SHOWN_INFOS)
+        lines += [_one_line(finding) for finding in infos[:SHOWN_INFOS]]
+        left += max(0, len(infos) - SHOWN_INFOS)
         if left:
             lines.append(f"  and {left:,} more: kafka-audit findings --tables {shlex.quote(tables)}")
     for outcome in outcomes:

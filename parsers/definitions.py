@@ -12,7 +12,7 @@ from parsers.layouts import BUILT_IN, Layout, Wrapper
 from parsers.patterns import DefinitionError, check_dialect, compiled, group_names
 from parsers.rules import ITEMS, SAYS, Rule, RuleSet, built_in, load
 
-CHECK_HEADER = ("severity", "title", "why", "do", "same")
+CHECK_HEADER = ("severity", "harm", "title", "why", "do", "same")
 CHECK_COLUMNS = (
     "cluster", "incarnation", "severity", "topic", "partition", "replica", "node",
     "first_seen", "last_seen", "ended", "thing", "detail", "same", "evidence",
@@ -229,6 +229,9 @@ def check_problems(checks: Iterable[schemas.Statement], known: list[str]) -> lis
         severity = check.header.get("severity")
         if severity and severity not in known:
             found.append(f"{where}: severity {severity} is none of {', '.join(known)}")
+        harm = check.header.get("harm")
+        if harm and harm not in schemas.HARMS:
+            found.append(f"{where}: harm {harm} is none of {', '.join(schemas.HARMS)}")
         declared = check.header.get("thresholds")
         if declared is not None and not re.fullmatch(r"[a-z_]+=\d+(, [a-z_]+=\d+)*", declared):
             found.append(f"{where}: thresholds are written name=number, with commas between them")

@@ -90,6 +90,16 @@ def thresholds() -> dict[str, int]:
     return found
 
 
+# what a finding of a check means for the users of the cluster, the worst first
+HARMS = ("loss", "unavailability", "risk", "protocol", "housekeeping")
+
+
+@cache
+def harms() -> dict[str, str]:
+    """Check -> its harm, one of HARMS, as the heads of the checks declare it: `-- harm: loss`."""
+    return {check.name: check.header["harm"] for check in statements("checks")}
+
+
 @cache
 def columns(table: str) -> dict[str, str]:
     """Column name -> SQL type of a table, in order."""

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import schemas
 from jobs.alerts import text
 from jobs.alerts.delivery import checks, latest, plan
 from jobs.alerts.outbox import FIRING, RESOLVED, Due, Finding, Message, Sent, outcome
@@ -214,6 +215,24 @@ def test_four_hundred_at_once_are_a_digest_that_is_resolved_when_all_are() -> No
     assert nights.night(*all_over) == []
     keys = {row.digest for row in nights.sent if row.sink == "pager"}
     assert len(keys) == 1
+
+
+def test_a_digest_lists_the_worst_harm_first() -> None:
+    late = datetime(2026, 11, 20, 23, tzinfo=UTC)
+    kinds = [check for check in checks() if schemas.harms()[check] != "loss"]
+    others = [finding(number, check_id=kinds[number % len(kinds)]) for number in range(4, 401)]
+    loss = [
+        finding(2, check_id="unclean_election", first_seen=late),
+        *(finding(n, check_id="data_at_risk") for n in range(401, 420)),
+    ]
+    (firing,) = [m for some in plan([CHAT], [*others, *loss], [], now=NOW, newest=NEWEST).values() for m in some]
+    lines = text.description(firing, CONTEXT).split("\n")
+    assert all(checks()["data_at_risk"].title[:30] in line for line in lines[1 : text.NAMED + 1])
+    assert lines[-1].startswith(
+        f"and {417 - text.NAMED:,} more: {19 - text.NAMED} {checks()['data_at_risk'].title}; 1 Unclean leader election; "
+    )
+    # each kind is named, not the most frequent ones only
+    assert all(checks()[kind].title in lines[-1] for kind in kinds)
 
 
 def test_a_digest_is_told_again_under_its_key() -> None:

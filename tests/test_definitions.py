@@ -78,10 +78,11 @@ def test_faults_of_a_machine() -> None:
 def test_faults_of_a_check() -> None:
     check = schemas.statements("checks")[0]
     assert check_problems([check], severities()) == []
-    header = dict(check.header, severity="loud")
+    header = dict(check.header, severity="loud", harm="great")
     del header["do"]
     found = check_problems([schemas.Statement("c", header, "SELECT 1")], severities())
     assert any("-- do:" in problem for problem in found)
+    assert any("harm great is none of loss, unavailability, risk, protocol, housekeeping" in problem for problem in found)
     assert any("severity loud" in problem for problem in found)
     assert any("does not give" in problem and "evidence" in problem for problem in found)
     named = schemas.Statement("c", header | {"candidates": "late, early"}, "WITH early AS (\n  SELECT 1\n)\nSELECT 1")

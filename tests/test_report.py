@@ -163,12 +163,29 @@ def test_the_worst_comes_first_and_the_resolved_are_folded() -> None:
 
 
 def test_many_findings_of_one_check() -> None:
-    many = [finding(title=f"Partition without a leader: orders-{n}", fingerprint=str(n)) for n in range(700)]
+    many = [finding(severity="warning", title=f"Partition without a leader: {n}", fingerprint=str(n)) for n in range(700)]
     page = report.rendered(told(*many), [outcome()], "r")
-    assert page.count('class="finding critical ') == report.FULL
+    assert page.count('class="finding warning ') == report.FULL
     assert "500 more of the same check" in page
     assert "175 more of the same check: kafka-audit findings --check partition_leaderless --tables DIR" in page
     assert len(page) < 500_000
+
+
+def test_every_error_is_on_the_page() -> None:
+    minor = [
+        finding(severity="warning", check_id=check.name, title=f"{check.name} {n}", fingerprint=f"{check.name}-{n}", cluster="a")
+        for check in schemas.statements("checks")
+        for n in range(100)
+    ]
+    errors = [finding(title=f"Error {n}", fingerprint=f"e{n}") for n in range(400)]
+    effects = [finding(severity="error", title=f"Effect {n}", fingerprint=f"x{n}", caused_by="e399") for n in range(100)]
+    worst = finding(cluster="a", fingerprint="worst")
+    page = Page(report.rendered(told(worst, *minor, *errors, *effects), [outcome(cluster="a"), outcome()], "r"))
+    found = {value for name, value in page.attributes if name == "id"}
+    assert {f"e{n}" for n in range(400)} | {f"x{n}" for n in range(100)} <= found
+    assert any(value in found for value in (row["fingerprint"] for row in minor))
+    top = page.text[: page.text.index("Show")]
+    assert all(f"Error {n}\n" in top for n in range(400))
 
 
 def test_whatever_there_is_the_page_stays_small() -> None:
@@ -239,15 +256,18 @@ def test_where_it_cannot_be_written(tmp_path: Path) -> None:
 
 def test_causes_stand_on_top_and_clusters_that_need_nobody_together() -> None:
     many = [finding(title=f"Partition without a leader: orders-{n}", fingerprint=f"f{n}") for n in range(7)]
+    many += [finding(severity="warning", title=f"Partition without a leader: minor-{n}", fingerprint=f"w{n}") for n in range(2)]
     effect = finding(severity="error", check_id="below_min_isr", title="Effect", fingerprint="e", caused_by="f0")
     silent = finding(cluster="b", silence="broker 3 is replaced", fingerprint="s")
     clusters = [outcome(cluster=name) for name in ("a", "b", "payments")]
     page = told(*many, effect, silent)
     text = re.sub(r"\s+", " ", Page(report.rendered(page, clusters, "r")).text)
     top = text[text.index("Kafka audit payments") : text.index("Show")]
-    assert "7 critical, 1 error; all new." in top
-    assert "orders-0 At 2026-11-20 10:00:00 UTC; 1 finding more because of it" in top
+    assert "7 critical, 1 error, 2 warnings; all new." in top
     assert "and 2 more, below" in top
+    assert "minor" not in top
+    assert "orders-0 At 2026-11-20 10:00:00 UTC; 1 finding more because of it" in top
+    assert "orders-6" in top
     assert "Effect" not in top
     assert "2 clusters need nobody now: a, b" in top
     assert "Silenced: 1." in Page(report.rendered(page, clusters[1:2], "r")).text

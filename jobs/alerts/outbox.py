@@ -9,7 +9,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+from jobs import ranking
 from jobs.alerts.sink import Sink
 from jobs.globs import matches
 from schemas import SEVERITIES
@@ -106,9 +108,10 @@ class Message:
         return tuple(sorted(found.values(), key=worst_first))
 
 
-def worst_first(finding: Finding) -> tuple[int, datetime, str]:
-    """Sort key: severity, then what began first."""
-    return -SEVERITIES.index(finding.severity), finding.first_seen or EPOCH, finding.fingerprint
+def worst_first(finding: Finding) -> tuple[ranking.Rank, bool, datetime, str, str]:
+    """Sort key: the order of all lists, except that a resolved finding counts as what it was."""
+    rank = ranking.rank(severity=finding.severity, check_id=finding.check_id, is_over=False)
+    return rank, *ranking.by_time(finding.first_seen), finding.title, finding.fingerprint
 
 
 def routed(sink: Sink, finding: Finding) -> bool:
@@ -176,7 +179,7 @@ def _next(sink: Sink, finding: Finding, rows: Sequence[Sent], *, wanted: bool, n
     return found
 
 
-def _order(item: Due) -> tuple[bool, datetime, bool, tuple[int, datetime, str], bool]:
+def _order(item: Due) -> tuple[Any, ...]:
     """A finding that fires and is over at once is told in this order."""
     waiting = item.tried is not None and item.tried.delivered_at is None
     tried_at = item.tried.tried_at if waiting and item.tried else EPOCH

@@ -207,11 +207,10 @@ def _digest(message: Message, context: Context) -> str:
     counted = ", ".join(f"{severities[name]:,} {name}" for name in reversed(SEVERITIES) if severities[name])
     lines = [f"{len(findings):,} findings in {context.plain(message.cluster, 249)} at once: {counted}."]
     lines += [f"[{finding.severity}] {headline(finding, context, width=120)}" for finding in findings[:NAMED]]
+    # the worst kind comes first, however few findings it has
     rest = Counter(what(finding, context) for finding in findings[NAMED:])
     if rest:
-        lines.append(
-            f"and {sum(rest.values()):,} more: " + "; ".join(f"{count:,} {title}" for title, count in rest.most_common(8))
-        )
+        lines.append(f"and {sum(rest.values()):,} more: " + "; ".join(f"{count:,} {title}" for title, count in rest.items()))
     return "\n".join(lines)
 
 

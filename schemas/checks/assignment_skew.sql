@@ -1,4 +1,5 @@
 -- severity: info
+-- harm: housekeeping
 -- title: Replicas are unevenly spread
 -- why: One broker holds far more replicas than the mean, by thresholds.assignment_skew_percent (200 = twice the mean): its disk and its
 --   network fill up first. Only clusters with ten replicas a broker and more are looked at, and only brokers that hold any.

@@ -1,4 +1,5 @@
 -- severity: error
+-- harm: unavailability
 -- levels: critical while it lasts, an error when it is over; info where no broker of the cluster was left (cluster_down).
 -- title: Fewer in sync than min.insync.replicas
 -- why: Producers with acks=all are refused (NOT_ENOUGH_REPLICAS) for as long as the ISR is smaller than min.insync.replicas. The value

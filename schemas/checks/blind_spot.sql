@@ -1,4 +1,5 @@
 -- severity: info
+-- harm: housekeeping
 -- title: What these logs cannot show
 -- why: Some of what this audit looks for is not printed at the level of these logs, so its silence proves nothing. Said once for each cluster;
 --   nothing has to be done tonight.

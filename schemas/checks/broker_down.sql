@@ -1,4 +1,5 @@
 -- severity: error
+-- harm: unavailability
 -- levels: critical while partitions have no leader because of it for longer than leaderless_seconds. Info where it was told to stop, or a controller
 --   that took over did not find it, and it is known to be away for less than broker_down_minutes (no finding where it was told to stop, is back, and no
 --   partition was without a leader for longer than leaderless_seconds); or where its session was back within half a minute and no partition was without

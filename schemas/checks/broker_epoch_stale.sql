@@ -1,4 +1,5 @@
 -- severity: error
+-- harm: risk
 -- title: Broker refused by its old epoch
 -- why: A broker's heartbeats or requests carry the same epoch of an earlier registration and are refused for longer than
 --   stale_broker_epoch_seconds. To the controller it is gone or another one, whatever its process looks like.

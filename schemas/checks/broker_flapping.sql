@@ -1,4 +1,5 @@
 -- severity: warning
+-- harm: risk
 -- title: Broker comes and goes
 -- why: The broker was lost and came back several times within an hour (broker_outages_per_hour), and no line tells it to stop. Every turn moves
 --   leaders and shrinks ISRs, which clients notice.

@@ -1,4 +1,5 @@
 -- severity: error
+-- harm: risk
 -- levels: an error while it lasts, a warning when it is over.
 -- title: Broker started and does not serve
 -- why: The process was started, but for longer than broker_start_minutes no line says that it is registered, or in KRaft unfenced. It leads

@@ -1,4 +1,5 @@
 -- severity: warning
+-- harm: protocol
 -- title: A tool and the logs disagree
 -- why: A tool was asked about a partition (--checkpoint), and no interval of its timeline near that moment says the same; or
 --   about the quorum, and the logs know another leader of that epoch, or that a later one had begun. The logs miss a change, the moment given is wrong, or the output is of another cluster.

@@ -1,4 +1,5 @@
 -- severity: warning
+-- harm: housekeeping
 -- title: Clocks of two nodes differ
 -- why: Two nodes tell the same changes with time stamps that are apart by the same amount every time (clock_skew_ms and more), at
 --   three moments and more, which processing does not do. What happened first on which node is then uncertain, and times of these logs are off by so much.

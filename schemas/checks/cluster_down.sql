@@ -1,4 +1,5 @@
 -- severity: critical
+-- harm: unavailability
 -- levels: critical while it lasts (a warning for broker_start_minutes after a start); an error when it lasted for broker_down_minutes and is over, a
 --   warning when it was shorter. Info: every broker had been told to stop, or only sessions were lost for less than half a minute.
 -- title: Cluster without a broker

@@ -1,4 +1,5 @@
 -- severity: warning
+-- harm: housekeeping
 -- title: Logs of two clusters under one name
 -- why: Two cluster ids were in use at the same time (first seen to last seen), on different brokers. The timelines keep the clusters apart, as incarnations that
 --   overlap; findings about what is still so are about the last one only.

@@ -1,4 +1,5 @@
 -- severity: warning
+-- harm: risk
 -- levels: a warning; an error from ten times controllers_per_hour on.
 -- title: Controller changes often
 -- why: The controller was elected anew several times within an hour (controllers_per_hour). Every change reads the whole state anew, and requests

@@ -1,4 +1,5 @@
 -- severity: warning
+-- harm: loss
 -- title: Records of a dead leader are gone
 -- why: A broker that had died came back with a log that is longer than its new leader's, and cut it. The new leader did not have
 --   these records. Producers with acks=all were not told that they were safe; producers with acks=1 or 0 were, and have lost them.

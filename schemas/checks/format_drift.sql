@@ -1,4 +1,5 @@
 -- severity: warning
+-- harm: housekeeping
 -- title: Log wording that the rules only half know
 -- why: The beginning of these records is known, the rest is not: a Kafka upgrade or a patched build changed the wording. What they say
 --   is missing from the timelines.

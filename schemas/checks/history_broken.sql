@@ -1,4 +1,5 @@
 -- severity: warning
+-- harm: protocol
 -- title: States that do not follow one another
 -- why: A line names another state to begin with than the one before left, and nothing innocent explains it - no other controller, no level
 --   that leaves it out, no hour without a file. A part of that log is missing, or was altered.

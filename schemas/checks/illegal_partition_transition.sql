@@ -1,4 +1,5 @@
 -- severity: error
+-- harm: protocol
 -- title: Illegal partition state change
 -- why: The controller moved a partition to a state that Kafka's partition state machine does not reach from the one it was in.
 -- do: Compare the records around it. A fail-over lets the next controller read the state anew from ZooKeeper.

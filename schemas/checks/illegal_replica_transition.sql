@@ -1,4 +1,5 @@
 -- severity: error
+-- harm: protocol
 -- title: Illegal replica state change
 -- why: The controller moved a replica to a state that Kafka's replica state machine does not reach from the one it was in. Its
 --   memory and the log of it disagree, or the log has been tampered with.

@@ -1,4 +1,5 @@
 -- severity: warning
+-- harm: risk
 -- title: Follower in and out of the ISR
 -- why: One follower falls out of the ISR, others stay in it, and it comes back, several times within an hour (isr_turns_per_hour); no outage
 --   of its broker was found. It is barely fast enough; under a little more load it stays out, and producers with acks=all wait for it every time.

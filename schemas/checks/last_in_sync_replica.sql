@@ -1,4 +1,5 @@
 -- severity: warning
+-- harm: risk
 -- levels: info while another broker is restarted on purpose, or all stop or start; an error where it goes on after five minutes; else a warning.
 -- title: One replica left in sync
 -- why: Of several replicas one alone is in sync, for longer than last_in_sync_seconds. If its broker or disk fails, the partition is unavailable, and

@@ -1,4 +1,5 @@
 -- severity: warning
+-- harm: protocol
 -- title: Leader epoch climbs in place
 -- why: The leader epoch of a partition rises again and again (leader_epochs_per_hour) while leader and replicas stay the same, the leader does
 --   not go and no controller starts. Something keeps asking the controller for the same change, a reassignment that is repeated for one;

@@ -1,4 +1,5 @@
 -- severity: warning
+-- harm: housekeeping
 -- title: Leaders away from their preferred broker
 -- why: The preferred replica is in sync and does not lead, for longer than leader_imbalance_minutes and for more than a tenth of what the
 --   broker should lead. Others carry its load.

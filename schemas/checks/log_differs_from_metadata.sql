@@ -1,4 +1,5 @@
 -- severity: warning
+-- harm: protocol
 -- title: Log line that the metadata log contradicts
 -- why: A text log asserts a state of a partition that the metadata log of the cluster never held. The metadata log is what the
 --   cluster acted on; the line is of another cluster, of a patched build, or was altered. The timeline follows the metadata log.

@@ -1,4 +1,5 @@
 -- severity: error
+-- harm: risk
 -- levels: critical while all directories of a broker have failed, else an error.
 -- title: Log directory failed
 -- why: A broker took a log directory out of use after an I/O error. All replicas in it are offline until the disk is mended and the broker

@@ -1,4 +1,5 @@
 -- severity: warning
+-- harm: housekeeping
 -- title: Hours missing from a node's log
 -- why: A node wrote before and after, no outage of it is known, and these logs hold nothing of it for longer than log_gap_minutes, while others wrote for as
 --   long, and one of them names it. What happened there then is not in the timelines.

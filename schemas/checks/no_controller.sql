@@ -1,4 +1,5 @@
 -- severity: critical
+-- harm: unavailability
 -- levels: critical while it lasts, an error when it is over.
 -- title: No controller
 -- why: The controller's term ended and no line tells of another one for longer than no_controller_seconds; or two brokers and more could not

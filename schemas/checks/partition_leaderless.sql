@@ -1,4 +1,5 @@
 -- severity: critical
+-- harm: unavailability
 -- levels: critical while it lasts, an error when it is over.
 -- title: Partition without a leader
 -- why: No replica that may lead is alive, so nobody can write to or read from the partition. What follows from one broker that is down stands there

@@ -1,4 +1,5 @@
 -- severity: info
+-- harm: housekeeping
 -- title: First replicas are unevenly spread
 -- why: One broker is the first replica, the preferred leader, of far more partitions than the mean, by
 --   thresholds.leader_skew_percent (200 = twice the mean): whenever leaders go back to where they are preferred, it carries that load.

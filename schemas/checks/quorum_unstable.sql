@@ -1,4 +1,5 @@
 -- severity: error
+-- harm: unavailability
 -- title: Quorum without a stable leader
 -- why: The voters of the KRaft quorum called elections again and again within an hour (quorum_elections_per_hour) and fewer leaders came of
 --   them. While none is elected nothing in the cluster can change.

@@ -1,4 +1,5 @@
 -- severity: warning
+-- harm: risk
 -- title: Replicas share a rack
 -- why: Two replicas of a partition are in one rack though there are racks enough for each to have its own: when that rack fails, they
 --   fail together. Racks are those that the lines name, or audit.toml.

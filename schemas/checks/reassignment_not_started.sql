@@ -1,4 +1,5 @@
 -- severity: warning
+-- harm: housekeeping
 -- title: Reassignment refused or never begun
 -- why: A reassignment was asked for, and the controller refused it, or took it up and changed nothing for longer than
 --   reassignment_start_minutes. Tools that wait for it wait for good.

@@ -1,4 +1,5 @@
 -- severity: error
+-- harm: housekeeping
 -- levels: an error; a warning where no log that would tell its end goes on for so long.
 -- title: Reassignment does not finish
 -- why: A reassignment has been running for longer than reassignment_minutes. Its added replicas do not catch up, or the controller does not complete

@@ -1,4 +1,5 @@
 -- severity: error
+-- harm: protocol
 -- levels: an error; a warning for what Kafka before 2.3 does on every deletion of a topic with a replica on a dead broker (OfflineReplica to
 --   ReplicaDeletionIneligible; the deletion waits for the broker); info where a controller that takes over a running reassignment asks once more for
 --   its added replicas.

@@ -1,4 +1,5 @@
 -- severity: warning
+-- harm: protocol
 -- title: Replica stuck in a passing state
 -- why: The controller holds a replica in a state that should last seconds, for longer than replica_stuck_minutes - NewReplica (its broker never
 --   took it up), ReplicaDeletionStarted (it never answered), OfflineReplica though its broker serves. A broker that is down, and a

@@ -1,4 +1,5 @@
 -- severity: warning
+-- harm: protocol
 -- title: Broker did not do what the controller said
 -- why: The controller told a broker to lead, follow or drop a replica, and the broker answered with an error, or took it in and wrote on
 --   without doing it. The controller's picture and the broker's part ways.

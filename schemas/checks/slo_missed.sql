@@ -1,4 +1,5 @@
 -- severity: error
+-- harm: unavailability
 -- title: Availability goal missed
 -- why: Over the days of an [[slo]] of audit.toml writes to the topic were possible for less of the time that the logs cover than the goal
 --   says: with acks=all not while a partition has no leader or fewer than min.insync.replicas in sync, with acks=1 not without a leader.

@@ -1,4 +1,5 @@
 -- severity: error
+-- harm: protocol
 -- title: Two controllers at once
 -- why: A controller went on to change partitions more than stale_controller_seconds after its successor had been elected (a zombie). Brokers
 --   refuse what it sends by its old epoch, but what it writes to ZooKeeper by itself may stand.

@@ -1,4 +1,5 @@
 -- severity: error
+-- harm: risk
 -- title: Leader cannot change the ISR
 -- why: A leader tries to change the ISR again and again and is refused, because the partition's state has moved on without it (Cached
 --   zkVersion not equal, INVALID_UPDATE_VERSION, FENCED_LEADER_EPOCH). It looks alive and serves what may be old.

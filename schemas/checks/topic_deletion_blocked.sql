@@ -1,4 +1,5 @@
 -- severity: error
+-- harm: housekeeping
 -- title: Topic deletion held up
 -- why: A topic was asked to be deleted and some replicas cannot be: their broker is dead, their log directory offline, or the deletion
 --   failed there. The topic stays in limbo until those replicas can be deleted: nothing can be produced to it, it cannot be created

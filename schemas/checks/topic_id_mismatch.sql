@@ -1,4 +1,5 @@
 -- severity: error
+-- harm: unavailability
 -- title: Topic id differs from the one on disk
 -- why: A broker holds a folder of another topic of the same name and refuses to lead or follow with it (KAFKA-12835, KAFKA-14190). The
 --   partition stays unavailable or under-replicated until the files are put right; restarts do not help.

@@ -1,4 +1,5 @@
 -- severity: error
+-- harm: loss
 -- title: Unclean leader election
 -- why: A replica that was not in sync became leader. What it had not copied is lost, for consumers silently. Where the logs print
 --   offsets, the finding says how much. Lines that KRaft 3.0 to 4.0 prints by mistake when a reassignment ends are left out, and so is

@@ -1,4 +1,5 @@
 -- severity: warning
+-- harm: risk
 -- levels: an error while it lasts, a warning when it is over.
 -- title: Follower out of sync
 -- why: The ISR lacks a replica for longer than under_replicated_minutes, outside of a reassignment, and no outage of its broker that was
