@@ -245,7 +245,7 @@ def _ended(attempt: Attempt, ts: datetime | None, replicas: tuple[int, ...], rep
 class Verdict:
     """What became of one move.
 
-    status: not_requested, never_started, running, completed, cancelled, replaced, failed or already_there. waiting_for: replicas that are not
+    status: not_requested, never_started, running, completed, cancelled, replaced, failed, already_there or not_known. waiting_for: replicas that are not
     in the ISR; down: those of them whose broker is down. replicas: assigned now; busy: whether any reassignment of it runs. original: before.
     phases: seconds in each. replicas_unknown: the logs do not show them any more; status and replicas are the last known ones.
     offset: what the newest line tells that tells one, in records.
@@ -278,16 +278,37 @@ class Verdict:
 DONE = ("completed", "already_there")
 
 
-def judge(move: Move, past: History, events: Iterable[Row] = (), replica_states: Mapping[int, str] | None = None) -> Verdict:
+def judge(
+    move: Move,
+    past: History,
+    events: Iterable[Row] = (),
+    replica_states: Mapping[int, str] | None = None,
+    *,
+    prints_all: bool = True,
+) -> Verdict:
     """What became of a move.
 
     events: rows of `events` about the partition, up to the same moment. replica_states: broker -> state of its replica then.
+    prints_all: whether the logs print each change of the assignment. KRaft controllers at INFO print none that only removes or reorders replicas.
     """
     verdict = _judge(move, past, events, replica_states or {})
-    if past.lost is not None:
-        text = f"{verdict.reason}; since {past.lost:%Y-%m-%d %H:%M:%S} the logs do not show its replicas"
-        return replace(verdict, reason=text, replicas_unknown=True)
+    last = f"its last known replicas are {_ids(past.replicas)}"
+    since = f"since {past.lost:%Y-%m-%d %H:%M:%S} the logs do not show its replicas" if past.lost is not None else None
+    if verdict.status == "not_requested" and _needs_no_copy(move, past) and (since or not prints_all):
+        why = [] if prints_all else ["KRaft controllers at INFO do not log a reassignment that only removes or reorders replicas"]
+        return replace(
+            verdict, status="not_known", reason="; ".join([*why, *([since] if since else []), last]), replicas_unknown=True
+        )
+    if since and verdict.status == "already_there":
+        return replace(verdict, status="not_known", reason=f"{since}; {last}", replicas_unknown=True)
+    if since:
+        return replace(verdict, reason=f"{verdict.reason}; {since}", replicas_unknown=True)
     return verdict
+
+
+def _needs_no_copy(move: Move, past: History) -> bool:
+    """Whether all replicas of a move hold the partition already: it only removes or reorders replicas."""
+    return bool(move.replicas) and set(move.replicas or ()) <= set(past.replicas)
 
 
 def _judge(move: Move, past: History, events: Iterable[Row], replica_states: Mapping[int, str]) -> Verdict:
@@ -335,7 +356,8 @@ def _judge_attempt(past: History, last: Attempt, base: dict[str, Any], states: M
     later = past.attempts[past.attempts.index(last) + 1 :]
     if last.completed:
         if past.replicas == target and past.running is None:
-            return Verdict(**base, status="completed", reason="its replicas are those of the plan", completed_at=last.ended_at)
+            what = "it reached the replicas" if past.lost is not None else "its replicas are those"
+            return Verdict(**base, status="completed", reason=f"{what} of the plan", completed_at=last.ended_at)
         what = f"completed, then moved on to {_ids(later[-1].target if later else past.replicas)}"
         return Verdict(**base, status="replaced", reason=what, completed_at=last.ended_at)
     if last.replaced:

@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import schemas
 from jobs import analysis, errors, plans
 from jobs.audit import parsed_moment
 from jobs.errors import UsageError
+from jobs.progress import warn
 from parsers.explanation import visible
 
 EXAMPLES = """\
@@ -26,6 +27,7 @@ statuses:
   replaced           another plan took its place
   failed             refused; the line says why
   already_there      nothing was to be done
+  not_known          these logs cannot show it; the reason says why
 
 examples:
   kafka-audit reassignment plan.json --tables /data/audit
@@ -37,6 +39,8 @@ examples:
 exit codes: 0 every partition is completed or already there, 1 not, 2 wrong usage or no plan
 """
 MAX_PLAN = 256 * 1024 * 1024  # bytes; a plan of a million partitions has some 100 MB
+# lines of KRaft controllers that print each change of a partition (PartitionRegistration.maybeLogPartitionChange)
+PRINTS_ALL = "level IN ('DEBUG', 'TRACE') AND logger = 'org.apache.kafka.controller.ReplicationControlManager'"
 EVENT_COLUMNS = (
     "ts", "topic", "partition", "event_type", "target_replicas", "replicas", "removing_replicas", "start_offset", "end_offset",
     "high_watermark", "raw",
@@ -79,6 +83,9 @@ def run(options: argparse.Namespace) -> int:
     spark = analysis.opened(options.tables, ("partition_timeline", "replica_timeline", "events"))
     name, rows = _rows(spark, moves, options.cluster)
     verdicts, version = _judged(spark, name, rows, moves, at)
+    for verdict in verdicts if options.format else ():
+        if verdict.status == "not_known":
+            warn(f"{visible(verdict.topic)}-{verdict.partition} is not known: {visible(verdict.reason)}")
     if options.rollback:
         print(plans.rollback(verdicts))
     elif options.format == "verify-old":
@@ -149,21 +156,39 @@ def _judged(
     versions = analysis.rows_where(
         spark, "events", f"{_in('cluster', [name])} AND kafka_version IS NOT NULL", ("ts", "kafka_version")
     )
+    (debug,) = spark.table("events").filter(f"{_in('cluster', [name])} AND {PRINTS_ALL}").selectExpr("min(ts) AS since").collect()
+    debug_since = debug.since.replace(tzinfo=UTC) if debug.since else None
     ordered = not any(event["event_type"] == "reassignment_requested" for event in events)
     past = _by_partition(rows, asked)
     said = _by_partition((e for e in events if at is None or (e["ts"] and e["ts"] <= at)), asked)
+    in_kraft = {(s["topic"], s["partition"]) for s in states if (s["state"] or "").startswith("KRaft")}
     held = _by_partition((s for s in states if (s["valid_to"] is None if at is None else analysis.holds_at(s, at))), asked)
-    verdicts = [
-        plans.judge(
+
+    def judged(move: plans.Move) -> plans.Verdict:
+        key = move.topic, move.partition
+        history = plans.history(past.get(key, ()), at, ordered)
+        return plans.judge(
             move,
-            plans.history(past.get((move.topic, move.partition), ()), at, ordered),
-            said.get((move.topic, move.partition), ()),
-            {row["replica"]: row["state"] for row in held.get((move.topic, move.partition), ())},
+            history,
+            said.get(key, ()),
+            {row["replica"]: row["state"] for row in held.get(key, ())},
+            prints_all=key not in in_kraft or _is_all_printed(history, debug_since),
         )
-        for move in moves
-    ]
+
+    verdicts = [judged(move) for move in moves]
     known = [schemas.version_number(row["kafka_version"]) for row in versions if at is None or (row["ts"] and row["ts"] <= at)]
     return verdicts, max(known, default=0)
+
+
+def _is_all_printed(history: plans.History, debug_since: datetime | None) -> bool:
+    """Whether the logs of a KRaft cluster show each change of a partition's assignment since the last one that they print.
+
+    A dump of the metadata log has each, and so have controllers at DEBUG. debug_since: the first line that they print at DEBUG.
+    """
+    if history.now is None or debug_since is None:
+        return history.now is not None and history.now["source"] == "metadata_log"
+    begin = history.now["valid_from"]
+    return history.now["source"] == "metadata_log" or (begin is not None and debug_since <= begin)
 
 
 def _by_partition(rows: Iterable[analysis.Row], asked: set[tuple[str, int]]) -> dict[tuple[str, int], list[analysis.Row]]:

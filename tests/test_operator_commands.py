@@ -123,6 +123,26 @@ def test_what_became_of_a_plan(audited, plan, capsys):
     assert json.loads(capsys.readouterr().out)["partitions"][0]["replicas"] == [1, 2, 3]
 
 
+def test_a_plan_of_which_kraft_at_info_logs_nothing(spark, tmp_path, plan, capsys):
+    sample = Path(__file__).parents[1] / "sample_logs" / "4.3.0-kraft" / "reassign"
+    # the folder holds a dump of the metadata log, which shows each change
+    for name, logs, shrinks in (("text", sorted(sample.glob("node-*")), "not_known"), ("dump", [sample], "not_requested")):
+        tables = str(tmp_path / name)
+        main(["audit", *map(str, logs), "--cluster", "c", "--tables", tables])
+        capsys.readouterr()
+        replicated = "SELECT topic, partition, replicas FROM partitions_now WHERE size(replicas) > 1 ORDER BY topic, partition"
+        row = printed(capsys, "sql", replicated, "--tables", tables)[0]
+        replicas = row["replicas"]
+        for target, status in ((replicas[1:], shrinks), (replicas[::-1], shrinks), ([*replicas, 99], "not_requested")):
+            asked = ["reassignment", plan({row["topic"]: {row["partition"]: target}}), "--tables", tables]
+            assert main([*asked, "--json"]) == errors.FINDINGS
+            (found,) = map(json.loads, capsys.readouterr().out.splitlines())
+            assert (found["status"], found["target_replicas"]) == (status, target)
+            assert ("KRaft controllers at INFO do not log" in found["reason"]) == (status == "not_known")
+            assert main([*asked, "--format", "verify"]) == errors.FINDINGS
+            assert ("is not known: KRaft controllers" in capsys.readouterr().err) == (status == "not_known")
+
+
 EARLIER = {"orders": {0: [4, 5, 6], 1: [2, 3, 4], 2: [1, 2, 3], 3: [6, 4, 5]}}
 RUNNING = """\
 4 partitions of the plan in reassign at 2026-11-20 10:30:13.200

@@ -76,6 +76,35 @@ def test_every_other_end(rows, events, status):
     assert found.done == (status in {"already_there", "completed"})
 
 
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        ((2, 1), "not_known"),
+        ((1,), "not_known"),
+        ((3, 1, 2), "not_known"),
+        ((1, 2, 4), "not_requested"),
+        ((1, 2, 3), "already_there"),
+    ],
+)
+def test_fewer_replicas_and_another_order_leave_no_line_in_kraft(target, status):
+    past = plans.history([interval(1, 0, None, [1, 2, 3])])
+    move = plans.Move("orders", 0, target)
+    found = plans.judge(move, past, prints_all=False)
+    assert (found.status, found.replicas_unknown) == (status, status == "not_known")
+    # a dump of the metadata log, controllers at DEBUG and ZooKeeper mode have a line for each change
+    assert plans.judge(move, past).status == ("already_there" if status == "already_there" else "not_requested")
+    # what was refused or not taken up is in the logs
+    asked = event("reassignment_requested", 5, target_replicas=list(target))
+    assert plans.judge(move, past, [asked], prints_all=False).status in ("never_started", "already_there")
+
+
+def test_what_holds_now_is_not_known_once_the_logs_lose_it():
+    past = plans.history([interval(1, 0, 10, [4, 5]), interval(2, 10, None, None)])
+    found = plans.judge(MOVE, past)
+    assert (found.status, found.replicas_unknown) == ("not_known", True)
+    assert found.reason == "since 2026-11-20 10:00:10 the logs do not show its replicas; its last known replicas are 4,5"
+
+
 def test_up_to_2_3_the_order_is_known_at_the_end_only():
     rows = [
         interval(1, 0, 10, [1, 2]),

@@ -151,6 +151,24 @@ def test_what_became_of_a_plan(recording: Path, plan: str) -> None:
     assert unseen == UNSEEN.get(f"{'/'.join(recording.parts[-2:])}/{plan}", set())
 
 
+def test_what_the_logs_do_not_show_is_not_known() -> None:
+    """The recording shrinks a partition, which no line shows; before it moves, nothing would show it either."""
+    (recording,) = (folder for folder, plan in CASES if plan == "reassign-shrink-reorder.json")
+    moves = plans.parse((recording / "reassign-shrink-reorder.json").read_text())
+    (shrunk,) = (move for move in moves if move.topic == "Billing.events")
+    found = plans.judge(shrunk, past(recording, shrunk))
+    assert (found.status, found.done, found.replicas_unknown) == ("not_known", False, True)
+    assert found.reason.endswith("the logs do not show its replicas; its last known replicas are 12,13,24")
+    before = past(recording, shrunk, min(moments(recording, moves)))
+    assert before.lost is None
+    assert plans.judge(shrunk, before).status == "not_requested"
+    at_info = plans.judge(shrunk, before, prints_all=False)
+    assert at_info.status == "not_known"
+    assert at_info.reason.startswith(
+        "KRaft controllers at INFO do not log a reassignment that only removes or reorders replicas; "
+    )
+
+
 VERIFIED = [
     (folder, output.name)
     for folder in recordings()
