@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from timelines import KEEPS, by_partition, facts_of
 
 import schemas
 from jobs import folding
-from jobs.timelines import EVENT_COLUMNS, ClusterFacts, Event, Summary, fold
+from jobs.timelines import EVENT_COLUMNS, ClusterFacts, Event, PartitionKey, Summary, fold
 
 SAMPLES = Path(__file__).parents[1] / "sample_logs"
 RECORDINGS = ("3.3.2-trace/cancel-reassignment", "2.5.1-default/delete-topic", "3.9.1-kraft/controller-failover")
@@ -75,8 +75,31 @@ def test_the_rows_of_each_partition_are_those_of_its_fold(events):
         ("replica_timeline", "replicas"),
         ("reassignments", "reassignments"),
     ):
-        assert len(found[table]) == sum(len(getattr(one, name)) for one in expected.values())
-    assert sorted(json.loads(row)["state"] for row in found["partition_states"]) == sorted(one.state for one in expected.values())
+        assert found[table] == rows_of_fold(table, {key: getattr(one, name) for key, one in expected.items()})
+    states = {
+        key: [
+            (
+                one.state,
+                sorted({row[0] for row in one.replicas}),
+                json.dumps(one.breaks, separators=(",", ":")) if one.breaks else None,
+            )
+        ]
+        for key, one in expected.items()
+    }
+    assert found["partition_states"] == rows_of_fold("partition_states", states)
+
+
+def rows_of_fold(table: str, rows: Mapping[PartitionKey, Iterable[Sequence[Any]]]) -> list[str]:
+    """Rows of a table as `told` returns them. rows: values of `folding.columns` by partition, times in microseconds."""
+    kinds = {name: folding.ARROW_TYPES[kind] for name, kind in folding.columns(table).items()}
+    found = []
+    for key, some in rows.items():
+        for row in some:
+            values = {
+                name: folding.array([value], kind)[0].as_py() for (name, kind), value in zip(kinds.items(), row, strict=True)
+            }
+            found.append(json.dumps(dict(zip(folding.PARTITION, ("c", *key), strict=True)) | values, default=str))
+    return sorted(found)
 
 
 @pytest.mark.parametrize("at_once", [1, 5, 60])

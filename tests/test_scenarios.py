@@ -1,7 +1,7 @@
-"""Every check on logs of a few lines that raise it, and on such that nearly do: folders `scenarios/<check>/raises*` and `silent*`.
+"""Every check on logs of a few lines that raise it, and on logs that nearly do: folders `scenarios/<check>/raises*` and `silent*`.
 
-What is found in them stands beside them in `scenarios/<check>/expected.jsonl`; `pytest --rewrite` writes it anew. All are clusters of one run;
-`scenarios/<check>/settings.toml` is a part of its audit.toml.
+`scenarios/<check>/expected.jsonl` holds the findings in them; `pytest --rewrite` writes it. All scenarios of the selected tests are clusters of one
+run, so `pytest tests/test_scenarios.py -k broker_down` audits those of one check. `scenarios/<check>/settings.toml` is a part of the run's audit.toml.
 """
 
 from __future__ import annotations
@@ -29,10 +29,22 @@ def checked() -> dict[str, Any]:
     return {}
 
 
+def selected(request: pytest.FixtureRequest) -> set[str]:
+    """Return the checks whose scenarios the selected tests need: all of them where a test is about all checks."""
+    of_module = [
+        item for item in request.session.items if item.path == request.path and "found" in getattr(item, "fixturenames", ())
+    ]
+    checks_of = {item.callspec.params["check"] if hasattr(item, "callspec") else None for item in of_module}
+    return {path.name for path in SCENARIOS.iterdir() if path.is_dir()} if None in checks_of else set(filter(None, checks_of))
+
+
 @pytest.fixture(scope="module")
-def found(spark: Any, checked: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
-    """Check -> findings of its folders."""
+def found(
+    request: pytest.FixtureRequest, spark: Any, checked: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, list[dict[str, Any]]]:
+    """Return the findings in the scenarios of each selected check."""
     folder = tmp_path_factory.mktemp("scenarios")
+    wanted = selected(request)
     register, violations = checks.register, checks.violations
 
     def registered(queries: Any, *frames: Any, **settings: Any) -> None:
@@ -46,8 +58,9 @@ def found(spark: Any, checked: dict[str, Any], tmp_path_factory: pytest.TempPath
     blocks = [
         f"[[cluster]]\nname = {json.dumps(f'{logs.parent.name}/{logs.name}')}\nlogs = [{json.dumps(str(logs))}]\n"
         for logs in sorted(SCENARIOS.glob("*/*/"))
+        if logs.parent.name in wanted
     ]
-    settings = [path.read_text("utf-8") for path in sorted(SCENARIOS.glob("*/settings.toml"))]
+    settings = [path.read_text("utf-8") for path in sorted(SCENARIOS.glob("*/settings.toml")) if path.parent.name in wanted]
     (folder / "audit.toml").write_text("\n".join([*blocks, *settings]))
     report, tables = folder / "report.html", folder / "tables"
     with pytest.MonkeyPatch.context() as noted:
@@ -81,7 +94,9 @@ def test_every_check_has_its_logs() -> None:
 @pytest.mark.parametrize("check", sorted(path.name for path in SCENARIOS.iterdir() if path.is_dir()))
 def test_raises_and_stays_silent(check: str, found: dict[str, list[dict[str, Any]]], expect: Any) -> None:
     raised = {finding["cluster"] for finding in found[check] if finding["check_id"] == check}
-    assert raised == {f"{check}/{logs.name}" for logs in (SCENARIOS / check).glob("raises*")}
+    expected = {f"{check}/{logs.name}" for logs in (SCENARIOS / check).glob("raises*")}
+    assert not (expected - raised), f"{check} did not raise in {', '.join(sorted(expected - raised))}"
+    assert not (raised - expected), f"{check} raised in {', '.join(sorted(raised - expected))}"
     expect(SCENARIOS / check / "expected.jsonl", found[check])
 
 

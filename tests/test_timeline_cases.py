@@ -134,8 +134,13 @@ def test_a_night_for_every_line(case: Path) -> None:
     assert backwards.rows() == at_once.rows()
 
 
-def test_there_are_cases() -> None:
-    assert len(CASES) >= 90
+def test_no_case_is_lost(request: pytest.FixtureRequest) -> None:
+    """The list names each case, so that one which is deleted or renamed by accident is missed."""
+    listed = Path(__file__).parent / "timeline_cases" / "cases.list"
+    found = "".join(f"{case.stem}\n" for case in CASES)
+    if request.config.getoption("--rewrite"):
+        listed.write_text(found, "utf-8")
+    assert found == listed.read_text("utf-8"), "if that is right, run `pytest --rewrite` and review the diff"
 
 
 def test_a_late_checkpoint_concerns_its_partitions_alone() -> None:
