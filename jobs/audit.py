@@ -235,7 +235,7 @@ class Audit:
         from jobs.store import Store
 
         with stage("find logs") as doing:
-            files = [file for cluster in self.config.clusters for file in ingest.find(cluster, self.ruleset)]
+            files = [file for cluster in self.config.clusters for file in ingest.find(cluster, self.ruleset, self.config.limits)]
             self.outputs += tool_outputs.among(files)
             doing.note(f"{sum(f.usable for f in files):,} logs among {sum(f.alike for f in files):,} files")
             if self.outputs:
@@ -268,7 +268,7 @@ class Audit:
     def _fetch(self, spark: Any, clusters: list[configuration.Cluster]) -> list[Any]:
         from jobs import remote
 
-        return [found for cluster in clusters if (found := remote.find(spark, cluster, self.ruleset))]
+        return [found for cluster in clusters if (found := remote.find(spark, cluster, self.ruleset, self.config.limits))]
 
     def _audit(self, store: Any, files: list[Any]) -> list[Outcome]:
         """All clusters at once: a stage costs the same for one or for many."""

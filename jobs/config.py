@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import schemas
 from jobs.alerts.sink import Sink
 from jobs.alerts.sinks import SINK_TYPES
+from jobs.archives import LIMITS, Limits
 from jobs.config_entry import Entry, check_url
 from jobs.errors import UsageError
 from jobs.location import SCHEME
@@ -106,8 +107,10 @@ class Config:
     slos: tuple[Slo, ...] = ()
     report_url: str | None = None
     rules: Path | None = None
+    limits: Limits = LIMITS
 
 
+LIMIT_KEYS = ("unpacked_gb", "ratio")
 CLUSTER_KEYS = ("name", "logs", "timezone", "kafka_version", "racks")
 TOPIC_KEYS = ("name", "cluster", "min_insync_replicas")
 SLO_KEYS = ("topic", "cluster", "availability", "acks", "days")
@@ -156,7 +159,9 @@ def load(path: Path, environment: Mapping[str, str] = os.environ) -> Config:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"--config {path}: {error}") from None
     whole = Entry(
-        content, str(path), ("cluster", "thresholds", "threshold", "silence", "alert", "topic", "slo", "report_url", "rules")
+        content,
+        str(path),
+        ("cluster", "limits", "thresholds", "threshold", "silence", "alert", "topic", "slo", "report_url", "rules"),
     )
     clusters = tuple(_cluster(entry, path.parent) for entry in _entries(whole, "cluster", CLUSTER_KEYS))
     names = [cluster.name for cluster in clusters]
@@ -179,7 +184,13 @@ def load(path: Path, environment: Mapping[str, str] = os.environ) -> Config:
         slos=tuple(_slo(entry, names) for entry in _entries(whole, "slo", SLO_KEYS)),
         report_url=report_url,
         rules=path.parent / rules if rules else None,
+        limits=_limits(Entry(whole.table.get("limits", {}), f"{whole.where}: limits", LIMIT_KEYS)),
     )
+
+
+def _limits(entry: Entry) -> Limits:
+    unpacked = entry.number("unpacked_gb", LIMITS.unpacked // 10**9, least=1) * 10**9
+    return Limits(unpacked, entry.number("ratio", LIMITS.ratio, least=1))
 
 
 def _tables(whole: Entry, kind: str) -> list[tuple[str, Any]]:

@@ -1,14 +1,13 @@
 """Which files are logs, whose they are, and where they can be cut so that each record is read once. No Spark."""
 
+import codecs
 import contextlib
 import glob
-import gzip
 import os
 import re
 import tempfile
-import zlib
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby, islice
@@ -18,12 +17,13 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from jobs import checkpoints
+from jobs import archives, checkpoints
+from jobs.archives import Limits
 from jobs.config import Cluster
 from jobs.errors import InputError
 from jobs.location import SCHEME
 from parsers.events import Identity, Parser
-from parsers.records import split_lines
+from parsers.records import LONGEST_LINE, LineBuilder, split_lines
 from parsers.rules import RuleSet
 
 LOOK = 256 * 1024
@@ -37,8 +37,6 @@ AT_A_TIME = 500
 ROTATED = "it was rotated away while it was read; the next run reads what it held under its new name"
 # bytes that are parsed at once
 BLOCK = 4 * 1024 * 1024
-# bytes; what goes on without a line end is cut there
-LONGEST_LINE = 64 * 1024 * 1024
 # bytes of text that one task reads
 SMALLEST_SPLIT, LARGEST_SPLIT = 8 * 1024 * 1024, 64 * 1024 * 1024
 # bytes at the end of a file that are looked into for its last time stamp
@@ -53,7 +51,7 @@ class LogFile:
 
     open_end: its last line has no end: it is being written, or the writer died.  open_head: what there is of it may be the beginning
     of a header.  inode: of the file that was looked into.
-    length: bytes of its text, unpacked.  cut: a collector has cut long lines of it in pieces.
+    length: bytes of its text, unpacked.  layers: what it is packed in (`jobs.archives`), within limits.  cut: a collector has cut long lines of it in pieces.
     alike: files that are empty, or unrelated, stand for so many of a cluster.
     uri: where it is, if that is no path of this machine.  ending: as of `ending`, where it is known.
     """
@@ -75,6 +73,8 @@ class LogFile:
     alike: int = 1
     uri: str = ""
     ending: Mapping[bytes, int] | None = None
+    layers: tuple[str, ...] = ()
+    limits: Limits = archives.LIMITS
 
     @property
     def name(self) -> str:
@@ -89,15 +89,11 @@ class LogFile:
     @property
     def packed(self) -> bool:
         """Whether it is read unpacked, from its beginning to its end."""
-        return self.path.suffix == ".gz"
+        return bool(self.layers)
 
     def open(self) -> BinaryIO:
-        """Its text, unpacked."""
-        return _open(self.path)
-
-
-def _open(path: Path) -> BinaryIO:
-    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
+        """Its text, unpacked. Raises OSError, `archives.LimitError` and `archives.DamagedError` among them, also while it is read."""
+        return archives.open_text(self.path, self.layers, self.limits)
 
 
 def _below(folder: str) -> Iterator[str]:
@@ -143,24 +139,27 @@ def _expand(logs: Iterable[str]) -> Iterator[str]:
 class Sniffer:
     """Looks into files: is this a log, and whose?"""
 
-    def __init__(self, ruleset: RuleSet | None = None) -> None:
-        self.parser = Parser(ruleset)
+    def __init__(self, ruleset: RuleSet | None = None, limits: Limits = archives.LIMITS) -> None:
+        self.parser, self.limits = Parser(ruleset), limits
         self._timed, self._bare = (self.parser.headers(bare) for bare in (False, True))
 
     def look(self, path: Path, named: Path | None = None) -> LogFile:
         """What the file is; never raises. named: the path whose folders name the node, if it is another one."""
         try:
             status = path.stat()
-            file = LogFile(path, status.st_size, "empty", inode=status.st_ino)
+            file = LogFile(path, status.st_size, "empty", inode=status.st_ino, limits=self.limits)
             if not file.size:
                 return file
+            file = replace(file, layers=archives.layers_of(path))
             with file.open() as stream:
-                text, kind = self._beginning(stream)
+                text, kind, begun = self._beginning(stream)
                 if kind == "unreadable":
                     return replace(file, kind=kind, why="it is UTF-16; convert it: iconv -f UTF-16 -t UTF-8")
+                if kind is None and not file.packed and path.suffix in archives.SUFFIXES:
+                    return replace(file, kind="unreadable", why=f"it is no {path.suffix}, and holds no log record")
                 if kind is None:
                     return replace(file, kind="checkpoint" if checkpoints.is_output(text) else "unrelated" if text else "empty")
-                length, end = _to_the_end(stream, file)
+                length, end = _to_the_end(stream, file, begun)
             lines, last_lines = split_lines(text), split_lines(end.decode("utf-8", "replace"))
             unended = "" if file.packed else last_lines[-1]
             file = replace(file, kind=kind, length=length, node=self._node(named or path.resolve(), text, kind))
@@ -174,24 +173,24 @@ class Sniffer:
                 first_ts=self._ts_of(lines),
                 last_ts=self._ts_of(reversed(last_lines)) if kind == "log" else "",
             )
-        except (OSError, EOFError, zlib.error) as error:
-            why = "the .gz is truncated" if isinstance(error, EOFError) else getattr(error, "strerror", None) or str(error)
-            return LogFile(path, 0, "unreadable", why=why)
+        except OSError as error:
+            return LogFile(path, 0, "unreadable", why=error.strerror or str(error))
 
-    def _beginning(self, stream: BinaryIO) -> tuple[str, str | None]:
-        """(text up to where its kind shows, log, bare or unreadable, if it is one of them)."""
-        text, looked_at, kind = "", 0, None
+    def _beginning(self, stream: BinaryIO) -> tuple[str, str | None, bytes]:
+        """(text up to where its kind shows; log, bare or unreadable, if it is one of them; the bytes of the text)."""
+        text, looked_at, kind, begun = "", 0, None, b""
         while not kind and len(text) < LOOK_AT_MOST and (piece := stream.read(LOOK)):
             if not text and piece[:2] in (b"\xff\xfe", b"\xfe\xff"):
-                return text, "unreadable"
+                return text, "unreadable", piece
+            begun += piece
             text += piece.decode("utf-8", "replace")
             for line in map(self.parser.unwrapped, split_lines(text[looked_at:])):
                 # other data may be JSON that names a level, too
                 if self._timed.begins(line) and (line[0] != "{" or self._timed.of_line(line)):
-                    return text, "log"
+                    return text, "log", begun
                 kind = kind or ("bare" if self._bare.begins(line) else None)
             looked_at = text.rfind("\n") + 1
-        return text, kind
+        return text, kind, begun
 
     def _cut(self, file: LogFile, lines: Sequence[str]) -> tuple[bool, bool]:
         """(whether a collector has cut lines of the file, whether its last line goes on). lines: the first of them."""
@@ -220,13 +219,12 @@ class Sniffer:
         return folder if not said or folder in said else None
 
 
-def _to_the_end(stream: BinaryIO, file: LogFile) -> tuple[int, bytes]:
-    """(bytes of its text, the last of it); a truncated archive shows only at its end."""
+def _to_the_end(stream: BinaryIO, file: LogFile, begun: bytes) -> tuple[int, bytes]:
+    """(bytes of its text, the last of it); whether an archive is truncated or has no end shows only there. begun: what was read of it."""
     if not file.packed:
         stream.seek(max(file.size - LAST_RECORDS, 0))
         return file.size, stream.read(min(file.size, LAST_RECORDS))
-    stream.seek(0)
-    length, last = 0, b""
+    length, last = len(begun), begun[-LAST_RECORDS:]
     while piece := stream.read(LOOK):
         length, last = length + len(piece), (last + piece)[-LAST_RECORDS:]
     return length, last
@@ -238,12 +236,12 @@ def _begins_like(line: str, other: str) -> bool:
     return whole.startswith(begun)
 
 
-def find(cluster: Cluster, ruleset: RuleSet | None = None) -> list[LogFile]:
+def find(cluster: Cluster, ruleset: RuleSet | None = None, limits: Limits = archives.LIMITS) -> list[LogFile]:
     """Every file below the paths given for a cluster, with what it is. Raises InputError where something given does not exist.
 
     Of those that are empty or unrelated, of which there may be a million, the first of each stands for all.
     """
-    sniffer = Sniffer(ruleset)
+    sniffer = Sniffer(ruleset, limits)
     found: list[LogFile] = []
     others: dict[str, LogFile] = {}
     alike: Counter[str] = Counter()
@@ -286,30 +284,70 @@ def still_there(files: Iterable[LogFile]) -> list[LogFile]:
 # -- reading -----------------------------------------------------------------------------------------------
 
 
-def _pieces(stream: BinaryIO, length: int | None = None) -> Iterator[bytes]:
-    """A stream, or its next bytes, in pieces of some megabytes that end with a line, if it has an end."""
-    rest, left = b"", length
+def _end_of_lines(data: bytes, begin: int, end: int) -> int:
+    """Where the last whole line between two places ends; 0 where none does. A CR that is the last byte may be half of an end."""
+    cr = data.rfind(b"\r", begin, min(end, len(data) - 1))
+    return max(data.rfind(b"\n", begin, end), cr + (cr >= 0 and data[cr + 1 : cr + 2] == b"\n")) + 1
+
+
+def _end_of_line(data: bytes) -> int:
+    """Where the first line ends; 0 where it goes on."""
+    end = min((at for at in (data.find(b"\n"), data.find(b"\r", 0, -1)) if at >= 0), default=-1)
+    return end + 1 + (data[end : end + 2] == b"\r\n")
+
+
+def _long_line(data: bytes, read: Callable[[], bytes]) -> tuple[str, bytes]:
+    """(a line that is too long, as it is kept; what follows it). data: of the stream, from the begin of the line on."""
+    line, decoded = LineBuilder(), codecs.getincrementaldecoder("utf-8")("replace")
     while True:
-        piece = stream.read(BLOCK if left is None else min(BLOCK, left))
-        left = None if left is None else left - len(piece)
-        data = rest + piece
-        end = data.rfind(b"\n") + 1
-        if not piece or (not end and len(data) > LONGEST_LINE):
-            end = len(data)
-        if end:
-            yield data[:end]
-        rest = data[end:]
-        if not piece:
-            return
+        if end := _end_of_line(data):
+            line.add(decoded.decode(data[:end].rstrip(b"\r\n"), True))
+            return line.line(), data[end:]
+        held = data[-1:] if data[-1:] == b"\r" else b""
+        line.add(decoded.decode(data[: len(data) - len(held)]))
+        more = read()
+        if not more:
+            line.add(decoded.decode(b"", True))
+            return line.line(), b""
+        data = held + more
 
 
 def blocks(stream: BinaryIO, length: int | None = None) -> Iterator[list[str]]:
-    """The lines of a stream, or of its next bytes, without their ends, some megabytes at a time."""
-    for piece in _pieces(stream, length):
-        lines = split_lines(piece.decode("utf-8", "replace"))
+    """The lines of a stream, or of its next bytes, without their ends, some megabytes at a time; of a line that is too long a `CutLine`."""
+    left = length
+
+    def read() -> bytes:
+        nonlocal left
+        piece = stream.read(BLOCK if left is None else min(BLOCK, left))
+        left = None if left is None else left - len(piece)
+        return piece
+
+    def lines_of(text: bytes) -> list[str]:
+        lines = split_lines(text.decode("utf-8", "replace"))
         if not lines[-1]:
             lines.pop()
-        yield lines
+        return lines
+
+    data, more = b"", True
+    while more:
+        piece = read()
+        more = bool(piece)
+        data += piece
+        # up to where no line is too long
+        sound = 0
+        while len(data) - sound > LONGEST_LINE:
+            if end := _end_of_lines(data, sound, sound + LONGEST_LINE + 1):
+                sound = end
+                continue
+            if sound:
+                yield lines_of(data[:sound])
+            line, data = _long_line(data[sound:], read)
+            sound = 0
+            yield [line]
+        end = len(data) if not more else max(sound, _end_of_lines(data, sound, len(data)))
+        if end:
+            yield lines_of(data[:end])
+        data = data[end:]
 
 
 @dataclass(frozen=True)
@@ -340,11 +378,11 @@ def _next_record(stream: BinaryIO, at: int, parser: Parser) -> int | None:
     """
     headers = parser.headers(False)
     stream.seek(max(at - 1, 0))
-    stream.readline(LONGEST_LINE)
+    _next_line(stream)
     begun, first = False, None
     while True:
         place = stream.tell()
-        data = stream.readline(LONGEST_LINE)
+        data = _next_line(stream)
         if not data:
             return None
         line = parser.unwrapped(split_lines(data.decode("utf-8", "replace"))[0])
@@ -356,14 +394,24 @@ def _next_record(stream: BinaryIO, at: int, parser: Parser) -> int | None:
             begun, first = True, ts
 
 
+def _next_line(stream: BinaryIO) -> bytes:
+    """The beginning of the next line; the stream is behind all of it then."""
+    line = more = stream.readline(LONGEST_LINE)
+    while more and not more.endswith(b"\n"):
+        more = stream.readline(LONGEST_LINE)
+    return line
+
+
 def _lines_between(file: LogFile, begin: int, end: int) -> int:
-    """How many lines `blocks` gives of these bytes."""
+    """How many lines `blocks` gives of these bytes, which end with a line."""
+    lines, left, is_cr = 0, end - begin, False
     with file.open() as stream:
         stream.seek(begin)
-        return sum(
-            piece.count(b"\n") + piece.count(b"\r") - piece.count(b"\r\n") + (piece[-1:] not in b"\r\n")
-            for piece in _pieces(stream, end - begin)
-        )
+        while left and (piece := stream.read(min(BLOCK, left))):
+            left -= len(piece)
+            lines += piece.count(b"\n") + piece.count(b"\r") - piece.count(b"\r\n") - (is_cr and piece[:1] == b"\n")
+            is_cr = piece[-1:] == b"\r"
+    return lines
 
 
 def splits(files: Sequence[LogFile], parser: Parser, size: int) -> list[Split]:
@@ -394,14 +442,26 @@ def lines_of(split: Split, parser: Parser) -> Iterator[list[str]]:
         status = os.fstat(stream.fileno())
         if split.file.inode and (status.st_ino != split.file.inode or status.st_size < split.file.size):
             raise OSError(f"{split.file.name}: {ROTATED}")
-        stream.seek(split.begin)
+        if not split.file.packed:
+            stream.seek(split.begin)
         some = blocks(stream, None if split.file.packed else split.end - split.begin)
         if split.file.cut:
-            joined = parser.joined(line for block in some for line in block)
-            while block := list(islice(joined, 10_000)):
-                yield block
+            yield from _some_lines(parser.joined(line for block in some for line in block))
         else:
             yield from some
+
+
+def _some_lines(lines: Iterable[str]) -> Iterator[list[str]]:
+    """Lines in blocks of some megabytes."""
+    block, size = [], 0
+    for line in lines:
+        block.append(line)
+        size += len(line)
+        if size > BLOCK:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
 
 
 def fetched(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, Path]]:

@@ -19,6 +19,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from jobs.archives import LIMITS, Limits
 from jobs.config import Cluster
 from jobs.errors import InputError, UsageError
 from jobs.frames import by_workers
@@ -47,7 +48,7 @@ class Remote:
     pieces: DataFrame
 
 
-def find(spark: SparkSession, cluster: Cluster, ruleset: RuleSet) -> Remote | None:
+def find(spark: SparkSession, cluster: Cluster, ruleset: RuleSet, limits: Limits = LIMITS) -> Remote | None:
     """What stands at the URIs of a cluster; None where it is given none.
 
     Raises InputError where there is nothing at one of them, UsageError where Spark has no such file system.
@@ -66,7 +67,7 @@ def find(spark: SparkSession, cluster: Cluster, ruleset: RuleSet) -> Remote | No
     pieces = pieces.repartition(tasks, "uri").sortWithinPartitions("uri", "place").persist(StorageLevel.DISK_ONLY)
 
     def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        sniffer = Sniffer(ruleset)
+        sniffer = Sniffer(ruleset, limits)
         for uri, local in fetched(batches):
             file = replace(sniffer.look(local, _path(uri)), cluster=cluster.name, timezone=cluster.timezone)
             said = ending(file, sniffer.parser) if file.kind == "log" else {}

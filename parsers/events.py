@@ -17,7 +17,7 @@ import pyarrow as pa
 
 import schemas
 from parsers.patterns import THROWABLE, compiled
-from parsers.records import Headers, Joiner, Record, RecordReader, Unwrapper, split_lines
+from parsers.records import CUT, Headers, Joiner, Record, RecordReader, Unwrapper, split_lines
 from parsers.rules import ITEMS, Rule, RuleSet, built_in
 
 # characters of a statement that its rules are looked up by
@@ -75,7 +75,7 @@ def _fields() -> list[pa.Field]:
         *(("record_id", string), ("item", int32), ("cluster", string), ("incarnation", int32), ("node", int32), ("file", string)),
         *(("record_no", pa.int64()), ("ts", TIMESTAMP), ("level", string), ("logger", string), ("layout", string)),
         *(("event_type", string), ("says", string), ("drifted", flag), *told, ("error_class", string), ("error_message", string)),
-        *(("statement", string), ("raw", string), ("ends_file", flag)),
+        *(("statement", string), ("raw", string), ("cut_bytes", pa.int64()), ("ends_file", flag)),
     ]
     return [pa.field(name, kind, nullable=name not in never_null) for name, kind in columns]
 
@@ -360,7 +360,7 @@ class Parser:
         default_node = source.node
         for record in records:
             batch.records += 1
-            _, layout, ts, _, logger, _, log_ident, statement, rest, raw, fits = record
+            _, layout, ts, _, logger, _, log_ident, statement, rest, raw, fits, cut = record
             ident = idents[log_ident] or NOBODY
             node = None if layout in of_cluster else default_node if ident.node is None else ident.node
             record_id = identity(node, raw)
@@ -375,12 +375,18 @@ class Parser:
             for rule in that_may_claim[statement[:BEGINNING]] if fits and kept else ():
                 if statement.startswith(rule.starts) and (rule.contains is None or rule.contains in statement):
                     found = rule.fullmatch(statement)
-                    kind = rule.name if found is not None else _DRIFTED
+                    # what is cut may lack what the pattern asks for
+                    kind = rule.name if found is not None else _UNREAD if cut else _DRIFTED
                     groups = found.groups() if found is not None else _NO_GROUPS
                     break
             thrown = throwable(rest) if rest else _NOT_THROWN
             if ident.node != node:
                 ident = ident._replace(node=node)
+            if cut and groups:
+                # a value that lacks its middle is another one
+                groups = tuple(
+                    None if value and CUT in value and at != rule.items_at else value for at, value in enumerate(groups)
+                )
             if groups and rule.each is not None:
                 claimed[kind] += self._rows_of_items(rule, (record, record_id, ident, thrown), groups)
             else:
@@ -391,7 +397,7 @@ class Parser:
     def _rows_of_items(rule: _Rule, of_record: tuple[Any, ...], groups: tuple[str | None, ...]) -> list[_Row]:
         """A row an item; one without any for an empty list."""
         at, raw = rule.items_at, of_record[0].raw
-        items = [item.groups() for item in rule.finditer(groups[at] or "")] or [rule.no_item]
+        items = [item.groups() for item in rule.finditer(groups[at] or "") if CUT not in item.group()] or [rule.no_item]
         # the text of a long record goes with its first item only, and that of the list with none
         again = None if len(raw.encode("utf-8", "replace")) >= LONG_RECORD else raw
         shared = (*groups[:at], None, *groups[at + 1 :])
@@ -410,7 +416,7 @@ class Parser:
     def _columns_of(self, rule: _Rule | None, drifted: bool, rows: list[_Row], last_line: int | None) -> dict[str, Sequence[Any]]:
         number = len(rows)
         records, ids, idents, thrown, captures, items, raws = zip(*rows, strict=True)
-        line_no, layout, ts, level, logger, _, _, statement, _, _, _ = zip(*records, strict=True)
+        line_no, layout, ts, level, logger, _, _, statement, _, _, _, cut = zip(*records, strict=True)
         node, *spoken = zip(*idents, strict=True)
         columns: dict[str, Sequence[Any]] = {
             "record_id": [one.hex() for one in ids],
@@ -440,6 +446,8 @@ class Parser:
                     columns[name] = _coalesced(read, columns[name]) if name in columns else read
         if any(one is not _NOT_THROWN for one in thrown):
             columns["error_class"], columns["error_message"] = zip(*thrown, strict=True)
+        if any(cut):
+            columns["cut_bytes"] = [one or None for one in cut]
         if line_no[-1] == last_line:
             columns["ends_file"] = [one == last_line or None for one in line_no]
         return columns

@@ -30,6 +30,13 @@ NOT_PRINTED = re.compile(r"[\x00\x01]|\x1B\[[0-9;]*[A-Za-z]|\A\uFEFF")
 _LINE_END = re.compile(r"\r\n|\n|\r")
 # a stack trace may be long, but a million lines of prose between two records are none
 LONGEST_TAIL = 20_000
+# characters of the lines after the first; what goes beyond is counted as cut
+LONGEST_REST = 4_000_000
+# characters of a line; of a longer one its beginning and its end are kept: in most layouts the logger ends the line
+LONGEST_LINE = 1_000_000
+END_OF_LINE = 4_000
+# stands where the middle of a line was; without a digit, which a rule might read
+CUT = " .. cut .. "
 # between records without time stamps stands what people write: only what looks like this belongs to a record
 STACK_TRACE = re.compile(r"\s+at |\s*\.\.\. \d+ more|Caused by: |[\w.$]+\.[\w$]*(?:Exception|Error)(?::|$)")
 _SLOTS = ("level", "logger", "thread", "log_ident", "statement", "thrown")
@@ -50,6 +57,7 @@ class Record(NamedTuple):
     rest        the lines after the first, or the stack trace inside of it
     raw         all of it, as it was before a collector got hold of it
     fits        whether the layout takes the whole of it; if not, the statement is the first line, and nothing else is known
+    cut         bytes of it that were left out, because a line or the whole of it was too long
     """
 
     line_no: int
@@ -63,6 +71,43 @@ class Record(NamedTuple):
     rest: str
     raw: str
     fits: bool = True
+    cut: int = 0
+
+
+class CutLine(str):
+    """A line whose middle is left out. cut: bytes that it lacks."""
+
+    cut: int
+
+
+class LineBuilder:
+    """Puts a line together from pieces. In bounded memory: of a line that is too long the middle is left out."""
+
+    def __init__(self) -> None:
+        self._beginning: list[str] = []
+        self._room = LONGEST_LINE - END_OF_LINE
+        self._end, self._cut = "", 0
+
+    def add(self, piece: str, cut: int = 0) -> None:
+        """Appends to the line. cut: bytes that the piece lacks itself."""
+        self._cut += cut
+        if self._room:
+            self._beginning.append(piece[: self._room])
+            piece = piece[self._room :]
+            self._room -= len(self._beginning[-1])
+        self._end += piece
+        if len(self._end) > END_OF_LINE:
+            left_out, self._end = self._end[:-END_OF_LINE], self._end[-END_OF_LINE:]
+            self._cut += len(left_out.encode("utf-8", "replace"))
+
+    def line(self) -> str:
+        """The line, a `CutLine` where something is left out: the same for the same text, whatever its pieces were."""
+        beginning = "".join(self._beginning)
+        if not self._cut:
+            return beginning + self._end
+        line = CutLine(beginning + CUT + self._end)
+        line.cut = self._cut
+        return line
 
 
 # (layout, ts, level, logger, thread, log_ident, statement, thrown)
@@ -112,17 +157,20 @@ class Joiner:
 
     def __call__(self, lines: Iterable[str]) -> Iterator[str]:
         """The lines (without their ends), each whole; in the order in which they end. What has no end comes last."""
-        begun: dict[str, list[str]] = {}
+        begun: dict[str, LineBuilder] = {}
         for line in lines:
             found = self._piece(line)
             if found is None:
                 yield line
                 continue
-            pieces = begun.setdefault(found["stream"], [])
-            pieces.append(line[found.end() :] if pieces else line)
+            stream = found["stream"]
+            goes_on = stream in begun
+            begun.setdefault(stream, LineBuilder()).add(
+                line[found.end() :] if goes_on else line, line.cut if isinstance(line, CutLine) else 0
+            )
             if found["partial"] is None:
-                yield "".join(begun.pop(found["stream"]))
-        yield from map("".join, begun.values())
+                yield begun.pop(stream).line()
+        yield from (whole.line() for whole in begun.values())
 
 
 # -- headers -----------------------------------------------------------------------------------------------
@@ -281,11 +329,22 @@ class RecordReader:
         # of the record that is being read
         self._line_no, self._first, self._header, self._tail = 0, "", None, []  # type: int, str, Header | None, list[str]
         self._ended = True
+        # of it: characters after the first line, bytes that were left out
+        self._rest = self._cut = 0
         # lines that were read, records that have begun
         self.lines = self.begun = 0
 
     def feed(self, lines: Sequence[str]) -> Iterator[Record]:
         """The records that end within these lines."""
+        begin = 0
+        for place, line in enumerate(lines):
+            if type(line) is CutLine:
+                yield from self._feed(lines[begin : place + 1])
+                self._cut += line.cut
+                begin = place + 1
+        yield from self._feed(lines[begin:] if begin else lines)
+
+    def _feed(self, lines: Sequence[str]) -> Iterator[Record]:
         headers, unwrapped, made = self._headers, self._unwrapped, Record._make
         begins, of_line = headers.begins, headers.of_line
         line_no = self._next
@@ -303,30 +362,34 @@ class RecordReader:
             self.begun += 1
             if self._line_no:
                 # most records are one line
-                if self._header and not self._tail and not self._header[7]:
-                    yield made((self._line_no, *self._header[:7], "", self._first, True))
+                if self._header and not self._tail and not self._header[7] and not self._cut:
+                    yield made((self._line_no, *self._header[:7], "", self._first, True, 0))
                 else:
                     yield self._record()
             self._line_no, self._first, self._header, self._tail, self._ended = line_no, line, header, [], False
+            self._rest = self._cut = 0
             line_no += 1
 
     def _add(self, line: str) -> None:
         """A line that begins no record."""
         if self._stack_traces_only and not STACK_TRACE.match(line):
             self._ended = True
-        if self._line_no and not self._ended and len(self._tail) < LONGEST_TAIL:
-            self._tail.append(line)
+        if self._line_no and not self._ended:
+            self._rest += len(line)
+            if len(self._tail) < LONGEST_TAIL and self._rest <= LONGEST_REST:
+                self._tail.append(line)
+            else:
+                self._cut += len(line.encode("utf-8", "replace")) + 1
 
     def _record(self) -> Record:
         tail = "\n".join(self._tail)
         raw = f"{self._first}\n{tail}" if self._tail else self._first
         header = self._header or (self._headers.of_text(raw) if self._tail else None)
         if header is None:
-            return Record(
-                self._line_no, self._headers.layout_of(self._first), None, None, None, None, "", self._first, tail, raw, False
-            )
+            layout = self._headers.layout_of(self._first)
+            return Record(self._line_no, layout, None, None, None, None, "", self._first, tail, raw, False, self._cut)
         rest = "\n".join(filter(None, (header[7], tail)))
-        return Record(self._line_no, *header[:7], rest, raw)
+        return Record(self._line_no, *header[:7], rest, raw, True, self._cut)
 
     def close(self, without_last_line: bool = False) -> Iterator[Record]:
         """The record that the text ends with. without_last_line: unless the last line is its only one, it does not belong to it."""

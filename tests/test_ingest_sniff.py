@@ -94,11 +94,15 @@ def test_truncated_gz(sniffer: Sniffer, tmp_path: Path) -> None:
     assert (found.kind, found.why) == ("unreadable", "the .gz is truncated")
 
 
-@pytest.mark.parametrize("content", [b"\x1f\x8b", b"no gzip at all\n", LINE.encode(), gzip.compress(LINE.encode(), mtime=0)[:-4]])
+@pytest.mark.parametrize("content", [b"\x1f\x8b", b"no gzip at all\n", gzip.compress(LINE.encode(), mtime=0)[:-4]])
 def test_what_is_no_whole_gz(sniffer: Sniffer, tmp_path: Path, content: bytes) -> None:
     found = look(sniffer, tmp_path / "a.log.gz", content)
     assert found.kind == "unreadable"
     assert found.why
+
+
+def test_what_was_unpacked_and_kept_its_name_is_a_log(sniffer: Sniffer, tmp_path: Path) -> None:
+    assert look(sniffer, tmp_path / "a.log.gz", LINE).kind == "log"
 
 
 def test_damaged_gz(sniffer: Sniffer, tmp_path: Path) -> None:
