@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from jobs import min_isr
-from jobs.timelines import CONTROLLER_LOG, SERVER_LOG, STATE_CHANGE_LOG, ClusterFacts, moment_of, vacancies
+from jobs.timelines import CONTROLLER_LOG, SERVER_LOG, STATE_CHANGE_LOG, ClusterFacts, moment_of, quorum_terms, vacancies
 
 MOMENT = pa.timestamp("us", "UTC")
 
@@ -63,8 +63,15 @@ def controller_vacancies(facts: Mapping[str, ClusterFacts]) -> pa.Table:
     return _table(rows, kinds | {"is_end_seen": pa.bool_(), "evidence": pa.list_(pa.string())})
 
 
+def terms_of_quorum(facts: Mapping[str, ClusterFacts]) -> pa.Table:
+    """The terms in `controllers` whose epoch is one of the KRaft quorum. out: cluster, incarnation, node, controller_epoch."""
+    rows = [(name, number, node, epoch) for name, one in facts.items() for number, epoch, node in quorum_terms(one)]
+    kinds = {"cluster": pa.string(), "incarnation": pa.int32(), "node": pa.int32(), "controller_epoch": pa.int32()}
+    return _table(rows, kinds)
+
+
 def _table(rows: Sequence[tuple[Any, ...]], kinds: Mapping[str, pa.DataType]) -> pa.Table:
     return pa.Table.from_pylist([dict(zip(kinds, row, strict=True)) for row in rows], schema=pa.schema(list(kinds.items())))
 
 
-FRAMES = (logs_seen, brokers_named, logged_min_isr, controller_vacancies)
+FRAMES = (logs_seen, brokers_named, logged_min_isr, controller_vacancies, terms_of_quorum)

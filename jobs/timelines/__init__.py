@@ -6,7 +6,7 @@ told = fold(facts.key_of(event), state, events of that partition, facts)
 """
 
 from jobs.timelines.clocks import zone_error
-from jobs.timelines.controllers import controllers
+from jobs.timelines.controllers import controllers, quorum_terms
 from jobs.timelines.deletions import kraft_topic_deletions, tells_deletion, topic_deletions
 from jobs.timelines.discontinuities import Break, discontinuities, wiped
 from jobs.timelines.events import CHECKPOINT, EVENT_COLUMNS, PARTITION_COLUMNS, SUMMARY_COLUMNS, Event, PartitionKey, moment_of
@@ -44,6 +44,7 @@ __all__ = [
     "kraft_topic_deletions",
     "moment_of",
     "outages",
+    "quorum_terms",
     "tells_deletion",
     "topic_deletions",
     "vacancies",

@@ -1,13 +1,17 @@
 """`controllers`: the terms of controllers."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from jobs.timelines.events import Event, with_next
 from jobs.timelines.facts import ClusterFacts
-from jobs.timelines.summary import ELECTED, Line, Term, in_files, log_of
+from jobs.timelines.summary import ELECTED, TERM_ENDED, Line, Term, in_files, log_of
 
+# with these a controller says itself that its term begins, and that it ends
+QUORUM_BEGINS = frozenset({"raft_leader_elected", "controller_activated"})
+BEGINS = ELECTED | QUORUM_BEGINS | {"controller_znode_claimed"}
+ENDS = TERM_ENDED | {"active_controller_failed"}
 # incarnation, controller epoch, node
 TermKey = tuple[int, int, int | None]
 
@@ -15,9 +19,13 @@ TermKey = tuple[int, int, int | None]
 def controllers(facts: ClusterFacts) -> list[tuple[Any, ...]]:
     """Rows of `controllers`: incarnation, node, controller_epoch, elected_at, resigned_at, inferred, record_id, overruled.
 
-    Times are microseconds. A term begins with `.. successfully elected as the controller. Epoch incremented to ..` (up to 2.0: `Epoch
-    incremented to ..`); where no log has that, its first line in that epoch shows that it was. Every broker prints `Resigned` when it
-    stops; it ends a term only of the broker that had one.
+    Times are microseconds. A ZooKeeper controller's term begins with `.. successfully elected as the controller. Epoch incremented to ..`
+    (up to 2.0: `Epoch incremented to ..`) and ends with `Resigned`, which every broker prints when it stops; it ends a term only of the broker
+    that had one. A KRaft controller's term begins when its node has become the leader of the quorum (`Completed transition to Leader(..`,
+    QuorumState) or, if only its controller.log is given, `Becoming the active controller at epoch ..` (QuorumController). It ends with
+    `Renouncing ..`, or when the node leaves the state Leader. Where no log has the begin, the first line in that epoch shows that there was
+    such a term. While a cluster is migrated, the KRaft controller takes ZooKeeper's next epoch, too (`Successfully registered KRaft controller ..
+    with ZK epoch ..`): a term of its own.
     """
     elections, resigned = _elections(facts), _resigned(facts)
     first = _begun(facts, elections)
@@ -48,11 +56,18 @@ def _begun(facts: ClusterFacts, elections: Mapping[TermKey, Line]) -> dict[TermK
     return first | {key: min(first.get(key, election), election, key=in_files) for key, election in elections.items()}
 
 
-def _elections(facts: ClusterFacts) -> dict[TermKey, Line]:
+def quorum_terms(facts: ClusterFacts) -> list[TermKey]:
+    """The terms of leaders of the KRaft quorum. Their epochs are those of the quorum, which ZooKeeper's do not follow."""
+    return sorted(_elections(facts, QUORUM_BEGINS))
+
+
+def _elections(facts: ClusterFacts, begins: Collection[str] = BEGINS) -> dict[TermKey, Line]:
+    """The first line with which each term begins."""
     found: dict[TermKey, Line] = {}
     for e in facts.ordered_events:
-        if e.event_type in ELECTED and e.controller_epoch is not None and e.controller == e.node is not None:
-            found.setdefault((facts.incarnation_of(e), e.controller_epoch, e.node), _line(e))
+        if e.event_type in begins and e.controller_epoch is not None and e.controller == e.node is not None:
+            key, line = (facts.incarnation_of(e), e.controller_epoch, e.node), _line(e)
+            found[key] = min(found.get(key, line), line, key=in_files)
     return found
 
 
@@ -64,7 +79,9 @@ def _resigned(facts: ClusterFacts) -> dict[tuple[int, int | None], list[int]]:
     """(incarnation, node) -> when it resigned."""
     found: dict[tuple[int, int | None], list[int]] = defaultdict(list)
     for e in facts.ordered_events:
-        if e.event_type == "controller_resigned" and e.ts is not None:
+        # a process that starts prints its state, too: `Completed transition to ResignedState(..) from null`
+        leaves = e.event_type == "raft_state_changed" and e.from_state == "Leader"
+        if (leaves or e.event_type in ENDS) and e.ts is not None:
             found[facts.incarnation_of(e), e.node].append(e.ts)
     return found
 

@@ -8,7 +8,10 @@
 -- thresholds: stale_controller_seconds=10
 -- candidates: changes
 WITH terms AS (
-  SELECT cluster, incarnation, controller_epoch, node, elected_at, record_id FROM audited_controllers WHERE elected_at IS NOT NULL AND NOT inferred
+  SELECT cluster, incarnation, controller_epoch, node, elected_at, record_id FROM audited_controllers
+  -- during a migration the epochs of the quorum are not those of the ZooKeeper controllers
+  LEFT ANTI JOIN terms_of_quorum USING (cluster, incarnation, node, controller_epoch)
+  WHERE elected_at IS NOT NULL AND NOT inferred
 ), changes AS (
   SELECT e.cluster, e.incarnation, e.node, e.controller_epoch, t.node AS successor, t.controller_epoch AS next_epoch, t.elected_at,
     t.record_id AS election, e.ts, e.record_id

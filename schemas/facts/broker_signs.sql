@@ -4,7 +4,8 @@ WITH terms AS (
   SELECT cluster, incarnation, node, until, coalesce(elected_at, CASE WHEN n = 1 THEN TIMESTAMP '1970-01-01 00:00:00' END) AS since
   FROM (
     SELECT cluster, incarnation, node, elected_at, row_number() OVER w AS n, least(resigned_at, lead(elected_at) OVER w) AS until
-    FROM audited_controllers WINDOW w AS (PARTITION BY cluster, incarnation ORDER BY controller_epoch, elected_at))
+    FROM audited_controllers LEFT ANTI JOIN terms_of_quorum USING (cluster, incarnation, node, controller_epoch)
+    WINDOW w AS (PARTITION BY cluster, incarnation ORDER BY controller_epoch, elected_at))
 ), logged AS (
   SELECT e.cluster, e.incarnation, CASE WHEN e.logger LIKE 'kafka.server.%' OR e.logger LIKE 'kafka.cluster.%' THEN e.node END AS broker, e.ts, e.record_id
   FROM audited_events e

@@ -5,8 +5,8 @@ CREATE TABLE IF NOT EXISTS {table} (
   incarnation INT NOT NULL COMMENT 'Incarnation of the cluster',
   node INT COMMENT 'Broker id of the controller',
   controller_epoch INT COMMENT 'Controller epoch',
-  elected_at TIMESTAMP COMMENT 'When it was elected; null: before these logs begin, or no time stamps',
-  resigned_at TIMESTAMP COMMENT 'When it said that it resigned; null: it did not say so (killed, still controller, or no log)',
+  elected_at TIMESTAMP COMMENT 'When it was elected, by its own line (KRaft: that it leads the quorum, or became active); null: no log has that line, or no time stamps',
+  resigned_at TIMESTAMP COMMENT 'When it said that it resigned (KRaft: renounced, or left the state Leader); null: it did not say so (killed, still controller, or no log)',
   inferred BOOLEAN NOT NULL COMMENT 'The election is in no log; the reign is known from lines written in its epoch',
   record_id STRING COMMENT 'Record of the election, or the first one of that epoch',
   overruled BIGINT COMMENT 'Lines about partitions and replicas that it printed after a successor had been elected; the timelines leave them out'
