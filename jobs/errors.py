@@ -1,6 +1,7 @@
 """What can end a run, with the exit code that says so (contract of the command line)."""
 
 CLEAN, FINDINGS, USAGE, INPUT, DELIVERY, INTERNAL = 0, 1, 2, 3, 4, 70
+# `jobs.interrupts` has those of signals: it is loaded before anything else
 
 
 class AuditError(Exception):

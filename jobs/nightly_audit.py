@@ -1,84 +1,42 @@
-"""The one entry, `kafka-audit` and `spark-submit jobs/nightly_audit.py`: finds the command, turns what ends it into an exit code."""
+"""The one entry, `kafka-audit` and `spark-submit jobs/nightly_audit.py`. Signals are handled before anything else is imported."""
 
-import argparse
-import os
 import sys
-import time
-import traceback
 
-from jobs import analysis, assignments, audit, durability, errors, explain, findings, reassignment
-from jobs.alerts import command as alerts
-from jobs.errors import AuditError
-
-# each module adds its commands with what runs them: a function of the options that returns the exit code
-COMMANDS = (audit, explain, findings, alerts, analysis, assignments, reassignment, durability)
-
-EXAMPLES = """\
-examples:
-  kafka-audit audit /var/log/kafka --tables /data/audit
-  kafka-audit audit --config audit.toml --tables /data/audit --json
-  kafka-audit explain '[2026-03-01 12:00:00,123] INFO [Controller id=1] Resigned (kafka.controller.KafkaController)'
-  kafka-audit timeline orders-3 --tables /data/audit
-  kafka-audit findings --severity error --tables /data/audit
-  kafka-audit alerts --config audit.toml --tables /data/audit --dry-run
-  kafka-audit sql "SELECT * FROM findings WHERE status <> 'resolved'" --tables /data/audit
-
-exit codes:
-  0 clean   1 findings at or above --fail-on   2 wrong usage or configuration
-  3 no log, nothing recognised, a file unreadable, or another time zone than the one given
-  4 an alert could not be delivered   70 internal error or a broken table contract
-"""
-
-
-def parser() -> argparse.ArgumentParser:
-    """The command line (contract: names and exit codes are fixed)."""
-    top = argparse.ArgumentParser(
-        prog="kafka-audit",
-        description="Audits what Kafka's controller wrote about every partition and replica.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    top.add_argument("--version", action="version", version=f"kafka-audit {audit.code_version()}")
-    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in COMMANDS:
-        module.add_arguments(commands)
-    return top
+from jobs import interrupts
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Console script; returns the exit code."""
-    options = parser().parse_args(arguments)
-    # naive times that Spark hands over are in the process's zone; ours are UTC
-    os.environ["TZ"] = "UTC"
-    time.tzset()
+    """Console script; returns the exit code. arguments: None: those of this process, which ends with it."""
+    is_process = arguments is None
     try:
-        return options.run(options)
-    except AuditError as error:
-        print(f"kafka-audit: {error}", file=sys.stderr)
-        return error.exit_code
+        return _code(arguments, is_process)
+    finally:
+        if not is_process:
+            interrupts.remove()
+
+
+def _code(arguments: list[str] | None, is_process: bool) -> int:
+    try:
+        interrupts.install()
+        from jobs import command_line
+
+        code = command_line.run(arguments)
+        interrupts.check()
+        if is_process:
+            interrupts.is_over()
+        return code
     except KeyboardInterrupt:
-        print("kafka-audit: interrupted; what was written stays, and the next run goes on from it", file=sys.stderr)
-        return errors.INTERNAL
-    except BrokenPipeError:
-        return errors.CLEAN
+        code = interrupts.finish()
     except Exception as error:
-        from parsers.patterns import DefinitionError
-
-        if isinstance(error, DefinitionError):
-            print(f"kafka-audit: {error}", file=sys.stderr)
-            return errors.USAGE
-        print(f"kafka-audit: internal error: {_first_line(error)}", file=sys.stderr)
-        if "KAFKA_AUDIT_DEBUG" in os.environ:
-            traceback.print_exc()
-        else:
-            print("  set KAFKA_AUDIT_DEBUG=1 for the whole stack trace", file=sys.stderr)
-        return errors.INTERNAL
-
-
-def _first_line(error: Exception) -> str:
-    java = getattr(error, "java_exception", None)
-    text = java.getMessage() if java is not None else str(error)
-    return f"{type(error).__name__}: {(text or '').splitlines()[0] if text else ''}"
+        if interrupts.received() is None and not interrupts.is_driver_gone(error):
+            if is_process:
+                interrupts.is_over()
+            return command_line.failed(error)
+        code = interrupts.finish()
+    if is_process:
+        # threads that wait for a process which has ended would keep this one alive
+        interrupts.leave(code)
+    return code
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from jobs import interrupts
+
 
 @dataclass
 class Stage:
@@ -22,7 +24,8 @@ class Stage:
 
 @contextmanager
 def stage(name: str, spark: Any = None) -> Iterator[Stage]:
-    """Prints `name: notes, seconds` when the block ends, also when it fails."""
+    """Prints `name: notes, seconds` when the block ends, also when it fails. Raises `Interrupted` where a library has swallowed that."""
+    interrupts.check()
     began, stop, doing = time.perf_counter(), threading.Event(), Stage()
     live = sys.stderr.isatty()
 
@@ -44,13 +47,16 @@ def stage(name: str, spark: Any = None) -> Iterator[Stage]:
         watcher.start()
     try:
         yield doing
+        interrupts.check()
     finally:
         stop.set()
         if watcher:
             watcher.join()
         notes = "".join(f", {note}" for note in doing.notes)
         start = "\r\033[K" if live else ""
-        print(f"{start}{name}: {time.perf_counter() - began:.1f} s{notes}", file=sys.stderr, flush=True)
+        # one line tells of an interruption
+        told = start if interrupts.received() else f"{start}{name}: {time.perf_counter() - began:.1f} s{notes}\n"
+        print(told, end="", file=sys.stderr, flush=True)
 
 
 def warn(text: str) -> None:

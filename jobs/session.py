@@ -1,18 +1,27 @@
 """The Spark session: the Java that Spark 4.1 runs on, Delta's two jars, and the settings that matter for this job."""
 
+import contextlib
 import logging
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
 from importlib.resources import files
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from jobs import interrupts
 from jobs.errors import UsageError
 
 DELTA = "io.delta:delta-spark_4.1_2.13:4.4.0"
@@ -36,6 +45,8 @@ ARCHIVE_CLASSES = "KAFKA_AUDIT_ARCHIVE_CLASSES"
 CACHED_CLASSES = "spark.sql.codegen.cache.maxEntries"
 # of a container's memory, in the second and the first version of cgroups
 CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+# seconds that a JVM has to end after SIGTERM
+JVM_ENDS = 3.0
 SMALL_INPUT = 64 * 1024 * 1024
 # MB that the JVM may take for a small input, and of a quarter of the machine's memory for any other one at most
 SMALL_HEAP, LARGEST_HEAP = 2048, 8192
@@ -225,7 +236,9 @@ def start(input_bytes: int | None = None, extra: dict[str, str] | None = None) -
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         _launch_quietly(conf)
-    session = SparkSession.builder.config(conf=conf).getOrCreate()
+    with _own_handler_of_signals():
+        session = SparkSession.builder.config(conf=conf).getOrCreate()
+    interrupts.on_interrupt(cancel=lambda: _cancel_jobs(session))
     for key, value in settings(input_bytes).items():
         of_session = ("spark.sql.codegen", "spark.sql.session", "spark.databricks", "spark.sql.sources", "spark.sql.dataFrame")
         if key.startswith(of_session) and key != CACHED_CLASSES:
@@ -233,20 +246,117 @@ def start(input_bytes: int | None = None, extra: dict[str, str] | None = None) -
     return session
 
 
+@contextlib.contextmanager
+def _own_handler_of_signals() -> Iterator[None]:
+    """Keeps pyspark from handling SIGINT: it would call the JVM by the connection on which the interrupted call waits for its answer."""
+    from pyspark.core import context
+
+    original = getattr(context, "signal", None)
+    context.signal = SimpleNamespace(SIGINT=signal.SIGINT, signal=lambda *_: None)
+    try:
+        yield
+    finally:
+        context.signal = original
+
+
+def _cancel_jobs(session: SparkSession) -> None:
+    # a JVM that has ended has none
+    with contextlib.suppress(Exception):
+        session.sparkContext.cancelAllJobs()
+
+
 def _launch_quietly(conf: SparkConf) -> None:
     """Starts the JVM with its output in a file; the log is kept only if the start fails."""
     try:
-        from pyspark.java_gateway import launch_gateway
+        from pyspark import java_gateway
 
         ensure = SparkContext._ensure_initialized
     except (ImportError, AttributeError):
         return  # a later pyspark: getOrCreate starts the JVM, less quietly
     if SparkContext._gateway is not None:
         return
+    # what py4j logs of a JVM that was ended says nothing new
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     log = tempfile.TemporaryFile()  # noqa: SIM115
+    jvm = _Jvm()
+    launched: Future[Any] = Future()
+
+    def stop() -> None:
+        jvm.stop()
+        # the thread removes its temporary files
+        with contextlib.suppress(Exception):
+            launched.exception(timeout=1)
+
+    interrupts.on_interrupt(stop=stop)
+
+    def launch() -> None:
+        try:
+            # a session of its own: a signal for this process and its group is not for the JVM, and all that the JVM starts is found by it
+            started = java_gateway.launch_gateway(conf, popen_kwargs={"stdout": log, "stderr": log, "start_new_session": True})
+            launched.set_result(started)
+        except BaseException as error:
+            launched.set_exception(error)
+
+    original = java_gateway.Popen
+    java_gateway.Popen = jvm.popen
     try:
-        ensure(gateway=launch_gateway(conf, popen_kwargs={"stdout": log, "stderr": log}))
+        # in a thread: this one waits for signals, too
+        threading.Thread(target=launch, name="launch", daemon=True).start()
+        ensure(gateway=launched.result())
     except Exception as error:
         log.seek(0)
         said = log.read().decode("utf-8", "replace").strip().splitlines()
         raise UsageError("Spark did not start: " + (" | ".join(said[-6:]) or str(error))) from error
+    finally:
+        # the thread of an interrupted start may be just before it
+        if launched.done():
+            java_gateway.Popen = original
+
+
+class _Jvm:
+    """The processes of Spark that this one has started: spark-submit's shell, which becomes the JVM, and the JVM's Python workers."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._started: subprocess.Popen[bytes] | None = None
+        self._is_stopped = False
+
+    def popen(self, *arguments: Any, **named: Any) -> subprocess.Popen[bytes]:
+        """Starts a process, in the place of `subprocess.Popen`."""
+        with self._lock:
+            self._started = subprocess.Popen(*arguments, **named)
+            is_stopped = self._is_stopped
+        if is_stopped:
+            self.stop()
+        return self._started
+
+    def stop(self) -> None:
+        """Ends all of them, by SIGTERM, so that the JVM removes its temporary files, then by SIGKILL."""
+        with self._lock:
+            self._is_stopped = True
+            started = self._started
+        if started is None:
+            return
+        with contextlib.suppress(OSError):
+            os.killpg(started.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            started.wait(JVM_ENDS)
+        until = time.monotonic() + JVM_ENDS
+        while (left := _of_session(started.pid)) and time.monotonic() < until:
+            for process in left:
+                with contextlib.suppress(OSError):
+                    os.kill(process, signal.SIGKILL)
+            started.poll()
+            time.sleep(0.02)
+
+
+def _of_session(leader: int) -> list[int]:
+    """Processes of a session that have not ended, where /proc shows them."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            # state, parent, group, session; the name before them may hold anything
+            state, _, _, session, *_ = status.read_text("utf-8", "replace").rpartition(")")[2].split()
+            if int(session) == leader and state not in "ZX":
+                found.append(int(status.parent.name))
+    return found

@@ -3,17 +3,21 @@
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
 import time
+import uuid
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from benchmarks.nights import Recording
 from logs import configuration
+from processes import MARK, left
 
 from jobs import session
 from jobs.nights import MOST_ON_DRIVER
@@ -72,18 +76,22 @@ def environment() -> dict[str, str]:
     }
 
 
-def submit(
-    packages: Path, master: str, tables: Path, cwd: Path, *more: str, java: str = JAVA, audited: Sequence[str] = (str(SAMPLE),)
-) -> subprocess.CompletedProcess[str]:
+def submit(packages: Path, master: str, tables: Path, cwd: Path, *more: str, **given: Any) -> subprocess.CompletedProcess[str]:
+    line = command(packages, master, tables, *more, **given)
+    return subprocess.run(line, capture_output=True, text=True, env=environment(), cwd=cwd, timeout=900, check=False)
+
+
+def command(
+    packages: Path, master: str, tables: Path, *more: str, java: str = JAVA, audited: Sequence[str] = (str(SAMPLE),)
+) -> list[str]:
     home = environment()["SPARK_HOME"]
     jars = ",".join(map(str, session.jar_files()))
-    command = [
+    return [
         *(f"{home}/bin/spark-submit", "--master", master, "--jars", jars, "--conf", "spark.ui.enabled=false"),
         *("--conf", "spark.sql.shuffle.partitions=1", "--driver-java-options", java),
         *("--conf", f"spark.executor.extraJavaOptions={JAVA}", *more, "--py-files", str(packages)),
         *(str(ROOT / "jobs" / "nightly_audit.py"), "audit", *audited, "--tables", str(tables), "--json"),
     ]
-    return subprocess.run(command, capture_output=True, text=True, env=environment(), cwd=cwd, timeout=900, check=False)
 
 
 def said(done: subprocess.CompletedProcess[str]) -> str:
@@ -108,6 +116,31 @@ def test_local_mode(packages, tmp_path):
     done = submit(packages, "local[2]", tmp_path / "tables", tmp_path)
     assert done.returncode == 0, said(done)
     assert check(done, tmp_path / "tables") == {SAMPLE.name: 3}
+
+
+@pytest.mark.parametrize("whom", ["driver", "python"])
+def test_sigterm_leaves_nothing(packages, tmp_path, whom):
+    """To spark-submit, which is the driver, or to the driver's Python: both end. What Python prints the driver passes on, as long as it is there."""
+    mark = uuid.uuid4().hex
+    line = command(packages, "local[2]", tmp_path / "tables")
+    process = subprocess.Popen(
+        line, env=environment() | {MARK: mark}, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    printed = []
+    for printed_line in process.stdout:
+        printed.append(printed_line)
+        if "open tables: " in printed_line:
+            break
+    (python,) = [number for number, text in left(mark).items() if "nightly_audit.py" in text and "java" not in text.split()[0]]
+    os.kill(process.pid if whom == "driver" else python, signal.SIGTERM)
+    printed += process.communicate(timeout=60)[0].splitlines()
+    assert process.returncode == 143
+    deadline = time.monotonic() + 10
+    while left(mark) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert left(mark) == {}
+    assert "".join(printed).count("interrupted by SIGTERM") == (whom == "python")
+    assert "Traceback" not in "".join(printed)
 
 
 def _free_port() -> int:
