@@ -2,8 +2,8 @@
 -- harm: protocol
 -- title: Replica stuck in a passing state
 -- why: The controller holds a replica in a state that should last seconds, for longer than replica_stuck_minutes - NewReplica (its broker never
---   took it up), ReplicaDeletionStarted (it never answered), OfflineReplica though its broker serves. A broker that is down, and a
---   deletion that waits for one, have findings of their own.
+--   took it up), ReplicaDeletionStarted (it never answered), OfflineReplica though its broker serves. A broker that is down, a deletion
+--   that waits for one and a reassignment that goes on have findings of their own. A replica that the partition does not have any more is none.
 -- do: Look in the log of that broker for an error about the partition. A controller fail-over reads the states anew.
 -- same: broker, state, begin
 -- also: subjects
@@ -31,6 +31,12 @@ FROM stuck s
 LEFT ANTI JOIN audited_broker_outages o ON o.cluster = s.cluster AND o.incarnation = s.incarnation AND o.broker = s.replica AND o.until IS NULL
 LEFT ANTI JOIN audited_topic_deletions d ON d.cluster = s.cluster AND d.incarnation = s.incarnation AND d.topic = s.topic
   AND (d.completed_at IS NOT NULL OR size(d.blocked_by) > 0)
+-- a replica is new until it has caught up (KafkaController.onPartitionReassignment, 0.8 to 3.9)
+LEFT ANTI JOIN audited_reassignments a ON a.cluster = s.cluster AND a.incarnation = s.incarnation AND a.topic = s.topic AND a.partition = s.partition
+  AND a.outcome = 'in_progress' AND s.state = 'NewReplica' AND array_contains(a.adding_replicas, s.replica)
+-- from 2.6 on, at INFO, no line follows that would say that a replica that is not assigned any more has gone
+LEFT ANTI JOIN audited_partitions_now g ON g.cluster = s.cluster AND g.incarnation = s.incarnation AND g.topic = s.topic
+  AND g.partition = s.partition AND s.state = 'OfflineReplica' AND NOT array_contains(g.replicas, s.replica)
 LEFT ANTI JOIN audited_partitions_now p ON p.cluster = s.cluster AND p.incarnation = s.incarnation AND p.topic = s.topic
   AND p.partition = s.partition AND array_contains(p.isr, s.replica)
 GROUP BY s.cluster, s.incarnation, s.replica, s.state
