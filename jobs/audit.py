@@ -272,7 +272,7 @@ class Audit:
 
     def _audit(self, store: Any, files: list[Any]) -> list[Outcome]:
         """All clusters at once: a stage costs the same for one or for many."""
-        from jobs import checks, findings_life, nights
+        from jobs import checks, findings_life, nights, rebuilding
         from jobs.rows import here
 
         spark = store.spark
@@ -280,7 +280,7 @@ class Audit:
         if self.outputs:
             self.outputs = tool_outputs.land(store, self.outputs)
         # what a run has landed that did not come to its end is still new
-        keeps = {rule.name: tuple(rule.keeps) for rule in self.ruleset.rules if rule.keeps}
+        keeps = rebuilding.keeps_of(self.ruleset)
         night = nights.read(store, [cluster.name for cluster in self.config.clusters], keeps)
         with stage("timelines, coverage", spark) as doing:
             made = nights.update(store, night)
@@ -310,6 +310,13 @@ class Audit:
             with stage("nothing new to check", spark):
                 before = here(store.read("findings", audited))
                 self._settle(store, findings_life.still(before), before, clocks)
+        if store.is_rebuilding:
+            others = sorted(set(store.clusters()).difference(cluster.name for cluster in self.config.clusters))
+            if others:
+                with stage("rebuild other clusters", spark) as doing:
+                    rebuilding.rebuild(store, others, self.ruleset, self.config)
+                    doing.note(", ".join(others))
+            store.rebuilt()
         return outcomes
 
     def _configured(self, cluster: configuration.Cluster) -> str:
@@ -402,7 +409,7 @@ class Audit:
         from jobs import ingest
 
         with stage("open tables", store.spark):
-            store.open()
+            store.open(self.ruleset)
         left = ingest.still_there(files)
         while True:
             if left != files:
@@ -475,7 +482,7 @@ class Audit:
         failing = verdict.at_or_above(told.findings, self.options.fail_on)
         code = errors.INPUT if problems else errors.FINDINGS if failing else errors.CLEAN
         status = {errors.INPUT: "input_problem", errors.FINDINGS: "findings", errors.CLEAN: "clean"}[code]
-        notes = configuration.expired_silences(self.config, self.moment)
+        notes = store.upgrade.sentences() + configuration.expired_silences(self.config, self.moment)
         notes += [f"check {name} could not be run: {why}" for name, why in self.failed_checks.items()]
         if self.failed_checks:
             code = errors.INTERNAL

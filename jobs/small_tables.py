@@ -98,6 +98,24 @@ class SmallTables:
         opened = self._opened(table)
         return None if opened is None else json.loads(opened.schema().to_json())
 
+    def described(self, table: str) -> tuple[dict[str, Any], dict[str, str], tuple[str, ...]] | None:
+        """Its columns, as `schema` gives them, its properties, and the columns that it is partitioned by."""
+        with _left_to_spark():
+            if (opened := self._opened(table)) is not None:
+                told = opened.metadata()
+                return json.loads(opened.schema().to_json()), told.configuration, tuple(told.partition_columns)
+        return None
+
+    def set_properties(self, table: str, properties: Mapping[str, str]) -> bool:
+        """Gives a table properties; whether it has them now."""
+        opened = self._opened(table)
+        if opened is None or not _is_written(opened):
+            return False
+        with _left_to_spark():
+            opened.alter.set_table_properties(dict(properties), raise_if_not_exists=False)
+            return True
+        return False
+
     def version(self, table: str) -> int | None:
         """Number of its last commit."""
         opened = self._opened(table)
@@ -109,7 +127,14 @@ class SmallTables:
         """An empty table; whether it is there now. columns: as `schema` gives them; by: those that it is partitioned by."""
         schema, path = Schema.from_json(json.dumps(columns)), str(self.folder / table)
         with _left_to_spark():
-            DeltaTable.create(path, schema, partition_by=list(by), configuration=dict(properties), description=about)
+            DeltaTable.create(
+                path,
+                schema,
+                partition_by=list(by),
+                configuration=dict(properties),
+                description=about,
+                raise_if_key_not_exists=False,
+            )
             return True
         return False
 

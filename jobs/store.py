@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,13 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 import schemas
+from jobs import rereading, upgrade
 from jobs.errors import UsageError
-from jobs.frames import framed, of_rows, where_few
+from jobs.frames import by_workers, framed, of_rows, where_few
 from jobs.location import local_folder, root_of
 from jobs.rows import (
     EVERY,
@@ -51,6 +52,7 @@ from jobs.rows import (
 )  # fmt: skip
 from jobs.small_tables import MOST_SCANNED, Filters, SmallTables, aligned
 from jobs.timelines.events import CHECKPOINT
+from parsers.rules import RuleSet, built_in
 
 # what logs are read into: as long as history and as wide as its lines, so it is asked for what is needed of it
 LANDED = ("events", "passed_over")
@@ -97,6 +99,16 @@ class Changes:
     inserted: Frame
     deleted: Frame | None
     version: int
+
+
+def _with_properties(sql: str, properties: Mapping[str, str]) -> str:
+    """A CREATE TABLE with other TBLPROPERTIES than those that it may have."""
+    lines = [line for line in sql.splitlines() if not line.startswith("TBLPROPERTIES ")]
+    return "\n".join([*lines, f"TBLPROPERTIES ({upgrade.settings(properties)})"])
+
+
+def _kinds(columns: StructType) -> dict[str, str]:
+    return {field.name: field.dataType.simpleString() for field in columns.fields}
 
 
 def _by_name(table: str, rows: DataFrame) -> DataFrame:
@@ -170,6 +182,8 @@ class Store:
         self.spark = spark
         self.root = root_of(root)
         self._small = SmallTables.of(local_folder(self.root), MOST_HERE)
+        # what opening the tables has changed in them
+        self.upgrade = upgrade.Plan()
         # tables created in this run: what is known to be empty need not be read
         self._created: set[str] = set()
         # by table: what this run has read or written it need not read again
@@ -195,71 +209,123 @@ class Store:
         told = None if self._small is None else self._small.schema(table)
         return self.table(table).schema if told is None else StructType.fromJson(told)
 
-    def open(self) -> None:
-        """Creates missing tables. Raises UsageError where a column's type differs, or one is missing that its table `needs`.
+    def open(self, ruleset: RuleSet | None = None, *, rebuilds: bool = True) -> None:
+        """Creates missing tables and converts those of an earlier version, all of which are looked at first.
 
-        Columns that a newer version of the product has are added; nothing is ever dropped but tables that are derived from others
-        (`-- derived: yes`), which are made anew where their columns are not those of this version, or where one of them is gone.
+        ruleset: by which records are read again where an earlier version has told them apart in another way. rebuilds: whether the caller
+        rebuilds what is derived from `events`, and calls `rebuilt` then. Raises UsageError, and nothing is changed, where tables cannot be
+        converted, or would have to be rebuilt and are not. Nothing is ever dropped but tables that are derived from others.
         """
+        definitions = {one.name: one for one in schemas.statements("tables")}
         with ThreadPoolExecutor(4) as pool:
-            derived = list(pool.map(self._open, schemas.statements("tables")))
-        if any(derived) and not all(some in self._created for some in ("cluster_facts", "events")):
-            # from them the next timelines would be continued
-            self.delete("cluster_facts", EVERY)
+            found = dict(zip(definitions, pool.map(self._present, definitions), strict=True))
+            there = {name: one for name, one in found.items() if one is not None}
+            plan = self.upgrade = upgrade.decide(there, self.root)
+            if plan.rebuilds and not rebuilds:
+                raise UsageError(
+                    f"The tables under {self.root} have to be rebuilt from events, by an earlier version or an interrupted run. "
+                    "Run `kafka-audit audit` first"
+                )
+            if plan.rebuilds:
+                self._begin_rebuilding(there)
+            for name in plan.emptied:
+                self._empty(definitions[name])
+            for name in plan.reread:
+                self._reread(name, ruleset or built_in())
+            for name, columns in plan.added.items():
+                added = ", ".join(f"{column} {kind}" for column, kind in columns.items())
+                self.spark.sql(f"ALTER TABLE {self._identifier(name)} ADD COLUMNS ({added})")
+            list(pool.map(self._create, (definitions[name] for name in plan.created if name not in self._created)))
+            list(pool.map(lambda name: self._set_properties(name, plan.stamped[name]), plan.stamped))
 
-    def _open(self, definition: schemas.Statement) -> bool:
-        """Whether a derived table was made anew."""
-        name, is_derived = definition.name, definition.header.get("derived") == "yes"
+    @property
+    def is_rebuilding(self) -> bool:
+        """Whether everything that is derived from `events` has to be rebuilt, of all clusters."""
+        return self.upgrade.rebuilds
+
+    def rebuilt(self) -> None:
+        """Everything that is derived from `events` is rebuilt: a later run goes on from it."""
+        if self.is_rebuilding:
+            self._set_properties(upgrade.FACTS, {upgrade.REBUILDING: "false"})
+
+    def _present(self, name: str) -> upgrade.Present | None:
+        """What a table is like; None where there is none."""
+        known = None if self._small is None else self._small.described(name)
+        if known is not None:
+            columns, properties, by = known
+            return upgrade.Present(_kinds(StructType.fromJson(columns)), properties, by)
         if not self.exists(name):
+            return None
+        told = self.spark.sql(f"SHOW TBLPROPERTIES {self._identifier(name)}").collect()
+        return upgrade.Present(_kinds(self.table(name).schema), {row.key: row.value for row in told})
+
+    def _begin_rebuilding(self, there: Collection[str]) -> None:
+        """No later run goes on from what is derived from `events` so far."""
+        if upgrade.FACTS in there:
+            self._set_properties(upgrade.FACTS, {upgrade.REBUILDING: "true"})
+            self.delete(upgrade.FACTS, EVERY)
+        else:
+            (definition,) = (one for one in schemas.statements("tables") if one.name == upgrade.FACTS)
             self._create(definition)
-            return is_derived
-        present = {field.name: field.dataType.simpleString().upper() for field in self.schema(name).fields}
-        missing = {column: kind for column, kind in schemas.columns(name).items() if column not in present}
-        other = {
-            column: kind
-            for column, kind in schemas.columns(name).items()
-            if column in present and present[column].replace(" ", "") != kind.replace(" ", "").upper()
-        }
-        if is_derived and (missing or other):
-            self._replace(definition)
-            return True
-        if definition.header.get("needs") in missing:
-            raise UsageError(
-                f"Table {name} under {self.root} is of an earlier version, which tells rows apart in another way: what is read again would stand "
-                "in it twice; give --tables another folder"
-            )
-        for column, kind in other.items():
-            raise UsageError(
-                f"Table {name} under {self.root} has {column} {present[column]}, this version needs {kind}; "
-                "give --tables another folder, or migrate the table"
-            )
-        if missing:
-            added = ", ".join(f"{column} {kind}" for column, kind in missing.items())
-            self.spark.sql(f"ALTER TABLE {self._identifier(name)} ADD COLUMNS ({added})")
-        return False
+            self._set_properties(upgrade.FACTS, {upgrade.REBUILDING: "true"})
+
+    def _set_properties(self, name: str, properties: Mapping[str, str]) -> None:
+        if self._small is None or not self._small.set_properties(name, properties):
+            self.spark.sql(f"ALTER TABLE {self._identifier(name)} SET TBLPROPERTIES ({upgrade.settings(properties)})")
+
+    def _reread(self, name: str, ruleset: RuleSet) -> None:
+        """Reads the records of a table again from their text, in one commit. Findings get the new ids of their evidence before that."""
+        rows = self.table(name)
+        columns = [name for name in (*rereading.OF_RECORD, rereading.ENDS_FILE) if name in rows.columns]
+        records = rows.filter(OF_LOGS.sql).filter("item = 0").select(*columns)
+        place = ("cluster", "file")
+        sorted_ = records.repartition(*place).sortWithinPartitions(*place, "record_no")
+        made = by_workers(sorted_, partial(rereading.reread, ruleset=ruleset), from_arrow_schema(rereading.REREAD)).persist()
+        try:
+            self._rename_evidence(made.filter("item = 0").select("record_id", rereading.FORMER))
+            new = made.drop(rereading.FORMER)
+            others = rows.filter(f"NOT ({OF_LOGS.sql})")
+            new = new.unionByName(others, allowMissingColumns=True) if not others.isEmpty() else new
+            new.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(self.path(name))
+        finally:
+            made.unpersist()
+
+    def _rename_evidence(self, ids: DataFrame) -> None:
+        """ids: record_id and the former one. Lists of findings that hold a former id hold the new one then."""
+        if not self.exists("findings"):
+            return
+        findings = self.table("findings")
+        wanted = findings.select(F.explode("evidence").alias(rereading.FORMER)).distinct()
+        names = {row[rereading.FORMER]: row.record_id for row in ids.join(F.broadcast(wanted), rereading.FORMER).collect()}
+        held = findings.toArrow()
+        place = held.column_names.index("evidence")
+        renamed = rereading.renamed(held["evidence"], names)
+        if renamed.equals(held["evidence"].combine_chunks()):
+            return
+        new = held.set_column(place, held.schema.field(place), renamed)
+        framed(self.spark, new).write.format("delta").mode("overwrite").save(self.path("findings"))
 
     def _create(self, definition: schemas.Statement) -> None:
         if not self._is_created_small(definition.name):
             sql = definition.sql.replace("{table}", self._identifier(definition.name))
             sql = sql.replace("'{location}'", quoted(self.path(definition.name))).replace("{vocabulary}", vocabulary_ddl())
-            self.spark.sql(sql)
+            self.spark.sql(_with_properties(sql, upgrade.properties(definition.name)))
         self._created.add(definition.name)
 
     def _is_created_small(self, name: str) -> bool:
         if self._small is None:
             return False
         columns = StructType.fromDDL(schemas.columns_ddl(name).replace("{vocabulary}", vocabulary_ddl())).jsonValue()
-        return self._small.create(name, columns, schemas.partition_columns(name), schemas.properties(name), schemas.comment(name))
+        return self._small.create(name, columns, schemas.partition_columns(name), upgrade.properties(name), schemas.comment(name))
 
-    def _replace(self, definition: schemas.Statement) -> None:
+    def _empty(self, definition: schemas.Statement) -> None:
         """Empties a table and gives it the columns of this version. CREATE OR REPLACE does not, where the table is named by its path."""
         name = definition.name
         columns = ", ".join(f"{column} {kind}" for column, kind in schemas.columns(name).items())
         rows = of_rows(self.spark, [], columns).write.format("delta").mode("overwrite").option("overwriteSchema", "true")
-        rows.partitionBy(*schemas.partition_columns(name)).save(self.path(name))
-        if properties := schemas.properties(name):
-            told = ", ".join(f"{quoted(key)} = {quoted(value)}" for key, value in properties.items())
-            self.spark.sql(f"ALTER TABLE {self._identifier(name)} SET TBLPROPERTIES ({told})")
+        if by := schemas.partition_columns(name):
+            rows = rows.partitionBy(*by)
+        rows.save(self.path(name))
         self._created.add(name)
 
     def _identifier(self, table: str) -> str:
@@ -302,6 +368,10 @@ class Store:
     def table(self, name: str) -> DataFrame:
         """The table as it is now."""
         return self.spark.read.format("delta").load(self.path(name))
+
+    def clusters(self) -> list[str]:
+        """The clusters that `events` has rows of."""
+        return sorted(row.cluster for row in self.table("events").select("cluster").distinct().collect())
 
     def rows_of(self, table: str, clusters: Iterable[str]) -> DataFrame:
         """The rows of some clusters; few are read once."""

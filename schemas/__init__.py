@@ -17,6 +17,9 @@ SPARK_TYPES = {
     "int_list": "ARRAY<INT>",
 }
 
+# of all tables together; raised whenever a column, its type or a partitioning changes (tests/test_upgrade.py says when it was forgotten)
+TABLES_VERSION = 1
+
 
 def folder(name: str) -> Traversable:
     """A data folder of this package; it may be inside a zip."""

@@ -87,7 +87,7 @@ def _with_tables(root: str, config: Config, dry_run: bool = False, again: str | 
 
     store = Store(session.start(1000), root)
     if not dry_run:
-        store.open()
+        store.open(rebuilds=False)
     rows = [row.asDict() for row in store.table("findings").collect()]
     findings = [finding_of(row) for row in rows]
     hours = store.table("coverage").groupBy("cluster").agg(F.max("hour").alias("hour")).collect()

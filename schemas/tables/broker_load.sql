@@ -1,4 +1,5 @@
 -- about: what one broker holds of one topic, from one reassignment to the next
+-- derived: yes
 CREATE TABLE IF NOT EXISTS {table} (
   cluster STRING NOT NULL COMMENT 'Cluster',
   incarnation INT NOT NULL COMMENT 'Incarnation of the cluster',

@@ -1,4 +1,5 @@
 -- about: a time in which a broker did not serve
+-- derived: yes
 CREATE TABLE IF NOT EXISTS {table} (
   cluster STRING NOT NULL COMMENT 'Cluster',
   incarnation INT NOT NULL COMMENT 'Incarnation of the cluster',

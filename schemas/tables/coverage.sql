@@ -1,4 +1,5 @@
 -- about: what one node's logs of one hour can show
+-- derived: yes
 CREATE TABLE IF NOT EXISTS {table} (
   cluster STRING NOT NULL COMMENT 'Cluster',
   node INT COMMENT 'Node; null: the lines do not say',

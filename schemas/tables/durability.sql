@@ -1,4 +1,5 @@
 -- about: how durable and available a topic was on one day
+-- derived: yes
 CREATE TABLE IF NOT EXISTS {table} (
   cluster STRING NOT NULL COMMENT 'Cluster',
   incarnation INT NOT NULL COMMENT 'Incarnation of the cluster',
