@@ -46,8 +46,11 @@ def explain(options: argparse.Namespace) -> int:
 def lint(options: argparse.Namespace) -> int:
     """Prints what is wrong with the definitions."""
     from parsers.definitions import problems
+    from parsers.growth import growth_problems
+    from parsers.rules import load
 
-    found = problems(options.rules)
+    # only patterns that read their samples are measured
+    found = problems(options.rules) or growth_problems(load(options.rules))
     for problem in found:
         print(problem)
     if not found:

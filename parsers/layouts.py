@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from parsers.patterns import DefinitionError, check_dialect
+from parsers.patterns import THROWABLE_CLASS, DefinitionError, check_dialect
 
 # what a component puts before its statement: `[Controller id=1 epoch=5] `, `Controller 1 epoch 5 `, `[Kafka Server 3], `
-LOG_IDENT = r"(?<log_ident>(?:\[[^\]]{1,300}\][:,]* ?)?(?:(?:Controller|Broker) \d+ (?:epoch \d+ )?)?)"
+LOG_IDENT = r"(?<log_ident>(?:\[[^\]]{1,300}+\][:,]{0,2}+ ?+)?+(?:(?:Controller|Broker) \d++ (?:epoch \d++ )?+)?+)"
 LOGGER = r"(?<logger>[\w.$\-]+)"
 # before the message, a word and a colon are no logger yet: `INFO Registered: ..`
 DOTTED_LOGGER = r"(?<logger>[\w$\-]+\.[\w.$\-]+)"
@@ -25,8 +25,8 @@ LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "WARNING", "ERROR", "FATAL")
 LEVEL = rf"(?<level>{'|'.join(LEVELS)})"
 # with neither time nor level, nothing but Kafka's own loggers tells a line from prose
 KAFKAS_LOGGER = r"(?<logger>state\.change\.logger|kafka\.[\w.$]+|org\.apache\.kafka\.[\w.$]+)"
-# `%m%ex`: an exception begins on the line of its message
-THROWN = r"(?: (?<thrown>[\w.$]+\.[\w$]*(?:Exception|Error|Throwable)[\w$]*(?:: [^\n]*)?))?"
+# `%m%ex`: an exception begins on the line of its message, or the message is the rest of the line
+THROWN = rf"(?:(?![^\n])| (?<thrown>{THROWABLE_CLASS}(?:: [^\n]*)?)[ \t]*)"
 TRAILING = r"[ \t]*"
 # the lines after the message
 REST = TRAILING + r"(?:\n.*)?"
@@ -219,14 +219,14 @@ _SLOTS = {
     "thread": ("t", "tn", "thread", "threadName"),
     "message": ("m", "msg", "message"),
 }
-_REGEX = {"level": LEVEL, "logger": LOGGER, "thread": r"(?<thread>[^\]\n]{0,300}?)", "message": _MESSAGE}
+_REGEX = {"level": LEVEL, "logger": LOGGER, "thread": r"(?<thread>[^\[\]\n]{0,300}?)", "message": _MESSAGE}
 _OTHERS = {
     r"\d+": ("r", "relative", "pid", "processId", "T", "tid", "threadId", "tp", "threadPriority", "sn", "sequenceNumber", "N", "nano"),
     r"[\d?]+": ("L", "line"),
     r"[\w.$?<>\-]*": ("F", "file", "C", "class", "M", "method"),
     r"[\w.$?<>\-]*(?:\([^()]{0,300}\))?": ("l", "location"),
-    r"(?:\[[^\]\n]{0,300}\]|[^\]\n]{0,300}?)": ("x", "NDC"),
-    r"[^\]\n]{0,300}?": ("X", "mdc", "MDC", "K", "map", "MAP", "marker", "markerSimpleName", "cn", "contextName",
+    r"(?:\[[^\[\]\n]{0,300}\]|[^\[\]\n]{0,300}?)": ("x", "NDC"),
+    r"[^\[\]\n]{0,300}?": ("X", "mdc", "MDC", "K", "map", "MAP", "marker", "markerSimpleName", "cn", "contextName",
                                "property", "u", "uuid", "h", "host", "hostName"),
     r"(?:true|false)": ("endOfBatch",),
 }  # fmt: skip
@@ -371,9 +371,10 @@ def from_conversion_pattern(pattern: str, where: str, name: str = "", prefix: st
     if not facts.cuts:
         head = head.replace(LOGGER, DOTTED_LOGGER)
     lazy = "?" if tail == THROWN else ""
-    first = f"{head}{LOG_IDENT}(?<statement>[^\\n]*{lazy}){tail}"
-    line = first + TRAILING
-    record = f"{head}{LOG_IDENT}(?<statement>.*?){tail}{REST}" if tail not in {"", THROWN} and not bare_line else ""
+    # a head is tried in one way only, however often what follows it fails
+    first = f"(?>{head}){LOG_IDENT}(?<statement>[^\\n]*{lazy}){tail}"
+    line = first + TRAILING if tail not in {"", THROWN} else first
+    record = f"(?>{head}){LOG_IDENT}(?<statement>.*?){tail}{REST}" if tail not in {"", THROWN} and not bare_line else ""
     for part in (head, line, record):
         check_dialect(part, where)
     return Layout(name, first if bare_line else head, line, record, pattern, facts.time, facts.cuts, facts.width)

@@ -12,8 +12,12 @@ FRAGMENT = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 GROUP = re.compile(r"\(\?<([a-z][a-z0-9_]*)>")
 # `*`, `+` and counted repetitions but `{0,1}`
 REPEATED = re.compile(r"[*+]|\{(?!(?:0,)?1\})\d*,?\d*\}")
+# of literals: it takes no text
+LOOKAROUND = re.compile(r"\(\?<?[=!][^()|*+?{}]*\)")
+# `kafka.common.StateChangeFailedException`; atomic, because a word of this kind may be long and occur often
+THROWABLE_CLASS = r"(?>[\w.$]+\.)(?>[\w$]*?(?:Exception|Error|Throwable))[\w$]*+"
 # first line of a stack trace: `kafka.common.StateChangeFailedException: Failed to elect leader ..`
-THROWABLE = r"(?:Caused by: )?([\w.$]+\.[\w$]*(?:Exception|Error|Throwable)[\w$]*)(?:: (.*))?"
+THROWABLE = rf"(?:Caused by: )?({THROWABLE_CLASS})(?:: (.*))?"
 
 
 class DefinitionError(ValueError):
@@ -58,7 +62,7 @@ def check_dialect(pattern: str, where: str) -> None:
             if not depth:
                 raise DefinitionError(f"{where}: unbalanced parenthesis")
             start = depth.pop()
-            body = bare[start + 1 : at].removeprefix("?:")
+            body = LOOKAROUND.sub("", bare[start + 1 : at].removeprefix("?:"))
             if REPEATED.match(bare, at + 1) and re.search(r"[|?]|\*|\+", re.sub(r"^\?<\w+>", "", body)):
                 raise DefinitionError(f"{where}: a repeated group may hold no alternation, optional or repeated part: ({body})")
     try:

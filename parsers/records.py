@@ -23,7 +23,7 @@ from parsers.layouts import (
     Wrapper,
     wrapping,
 )
-from parsers.patterns import GROUP, compiled
+from parsers.patterns import GROUP, THROWABLE_CLASS, compiled
 
 # what no layout prints, but crashes (NUL padding), terminals (colours) and editors (byte order mark) leave
 NOT_PRINTED = re.compile(r"[\x00\x01]|\x1B\[[0-9;]*[A-Za-z]|\A\uFEFF")
@@ -38,7 +38,7 @@ END_OF_LINE = 4_000
 # stands where the middle of a line was; without a digit, which a rule might read
 CUT = " .. cut .. "
 # between records without time stamps stands what people write: only what looks like this belongs to a record
-STACK_TRACE = re.compile(r"\s+at |\s*\.\.\. \d+ more|Caused by: |[\w.$]+\.[\w$]*(?:Exception|Error)(?::|$)")
+STACK_TRACE = re.compile(rf"\s+at |\s*\.\.\. \d+ more|Caused by: |{THROWABLE_CLASS}(?::|$)")
 _SLOTS = ("level", "logger", "thread", "log_ident", "statement", "thrown")
 _GROUP_NAME = re.compile(r"\{\w+\}")
 
