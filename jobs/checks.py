@@ -252,17 +252,31 @@ def _with_candidates(
 
 
 def _select(check: schemas.Statement, thresholds: Sequence[Threshold]) -> str:
-    """A check with the columns that all have."""
+    """A check with the columns that all have. What it concludes without the logs that would show otherwise is left out, or is a smaller claim."""
     name = quoted(check.name)
-    return f"""SELECT cluster, incarnation, {name} AS check_id, severity, topic, partition, replica, node, first_seen, last_seen,
-      concat({quoted(check.header["title"])}, coalesce(concat(': ', thing), '')) AS title, detail,
-      sha2(concat_ws('|', {name}, cluster, incarnation, same), 256) AS fingerprint, evidence, ended,
+    needs, coverage = check.needs, schemas.coverage()
+    severity, detail, source, only = "r.severity", "r.detail", "", ""
+    if conditions := [condition for kind in needs.kinds if (condition := coverage[kind].condition)]:
+        is_covered = " OR ".join(conditions)
+        if "by_absence" in check.listed("also"):
+            is_covered = f"NOT r.by_absence OR {is_covered}"
+        is_covered = f"coalesce({is_covered}, false)"
+        source = "LEFT JOIN nodes_heard h ON h.cluster = r.cluster AND h.incarnation = r.incarnation"
+        if needs.otherwise is None:
+            only = f"WHERE {is_covered}"
+        else:
+            smaller = [quoted(one) for one in schemas.SEVERITIES[schemas.SEVERITIES.index(needs.otherwise) + 1 :]]
+            severity = f"CASE WHEN NOT ({is_covered}) AND r.severity IN ({', '.join(smaller)}) THEN {quoted(needs.otherwise)} ELSE r.severity END"
+            detail = f"concat(r.detail, CASE WHEN {is_covered} THEN '' ELSE {coverage[needs.kinds[0]].lacking} END)"
+    return f"""SELECT r.cluster, r.incarnation, {name} AS check_id, {severity} AS severity, r.topic, r.partition, r.replica, r.node, r.first_seen, r.last_seen,
+      concat({quoted(check.header["title"])}, coalesce(concat(': ', r.thing), '')) AS title, {detail} AS detail,
+      sha2(concat_ws('|', {name}, r.cluster, r.incarnation, r.same), 256) AS fingerprint, r.evidence, r.ended,
       {_also(check, "subjects", SUBJECTS)}, {_also(check, "outage", OUTAGE)}
     FROM (
     {with_thresholds(check.sql, thresholds)}
-    )"""
+    ) r {source} {only}"""
 
 
 def _also(check: schemas.Statement, column: str, kind: str) -> str:
     """A column that a check need not have; its head names those that it has."""
-    return f"CAST({column if column in check.listed('also') else 'NULL'} AS {kind}) AS {column}"
+    return f"CAST({f'r.{column}' if column in check.listed('also') else 'NULL'} AS {kind}) AS {column}"

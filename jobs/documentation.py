@@ -37,12 +37,47 @@ def dictionary() -> str:
 
 
 def checks() -> str:
-    """Every check with its severity, or what decides on it, its harm, its title and its reason."""
+    """Every check with its severity, or what decides on it, its harm, its title and its reason; then what it concludes from and the logs that it needs."""
     rows = [
         f"| `{check.name}` | {_cell(check.header.get('levels', check.header['severity']).rstrip('.'))} | {check.header['harm']} | {_cell(check.header['title'])} | {_cell(check.header['why'])} |"
         for check in schemas.statements("checks")
     ]
-    return "| check | severity | harm | | why |\n|---|---|---|---|---|\n" + "\n".join(rows)
+    needs = [
+        f"| `{check.name}` | {_cell(check.header['concludes'].rstrip('.'))} | {_coverage(check)} | {_without(check)} |"
+        for check in schemas.statements("checks")
+    ]
+    kinds = [f"| {name} | {_cell(kind.about)} |" for name, kind in schemas.coverage().items()]
+    return "\n".join(
+        [
+            "| check | severity | harm | | why |",
+            "|---|---|---|---|---|",
+            *rows,
+            "",
+            "## What a check concludes from, and the logs that it needs",
+            "",
+            "| check | concludes from | needs | without them |",
+            "|---|---|---|---|",
+            *needs,
+            "",
+            "| kind | logs |",
+            "|---|---|",
+            *kinds,
+        ]
+    )
+
+
+def _coverage(check: schemas.Statement) -> str:
+    """The kinds of coverage that a check needs."""
+    return " or ".join(check.needs.kinds)
+
+
+def _without(check: schemas.Statement) -> str:
+    """What a check reports without the logs that it needs."""
+    if check.needs.kinds == ("lines",):
+        return _cell(check.header.get("silence", "").rstrip("."))
+    if check.needs.kinds == ("partition",):
+        return "the claim ends with the logs"
+    return "no finding" if check.needs.otherwise is None else f"at most {check.needs.otherwise}, and the finding says so"
 
 
 def rules() -> str:

@@ -9,6 +9,8 @@ from jobs import min_isr
 from jobs.timelines import CONTROLLER_LOG, SERVER_LOG, STATE_CHANGE_LOG, ClusterFacts, moment_of, quorum_terms, vacancies
 
 MOMENT = pa.timestamp("us", "UTC")
+# microseconds; FOREVER is no moment that a table can hold
+END_OF_TIME = 4_102_444_800_000_000
 
 
 def logs_seen(facts: Mapping[str, ClusterFacts]) -> pa.Table:
@@ -52,6 +54,40 @@ def logged_min_isr(facts: Mapping[str, ClusterFacts]) -> pa.Table:
     return _table(rows, {"cluster": pa.string(), "incarnation": pa.int32(), "topic": pa.string(), "min_isr": pa.int32()})
 
 
+def nodes_heard(facts: Mapping[str, ClusterFacts]) -> pa.Table:
+    """What the logs of a cluster can show of it: the coverage that checks need (`jobs.checks.COVERAGE`).
+
+    out: cluster, incarnation, every_node: there are logs of all nodes that lines name; every_controller: and of all that may be controller a
+    controller's log; heard, unheard: nodes that lines name, with and without logs; since: the first line of all; controller: spans in which
+    the decisions of controllers are logged.
+    """
+    rows = []
+    for name, one in facts.items():
+        begins = [span.first for span in one.summary.files.values() if span.first is not None]
+        for number in one.numbers:
+            named = one.named_by_number.get(number, {})
+            rows.append(
+                {
+                    "cluster": name,
+                    "incarnation": number,
+                    "every_node": one.hears_every_node(number),
+                    "every_controller": one.hears_every_controller(number),
+                    "heard": sorted(node for node, known in named.items() if known.logs),
+                    "unheard": sorted(node for node, known in named.items() if not known.logs),
+                    "since": moment_of(min(begins)) if begins else None,
+                    "controller": [
+                        {"since": moment_of(span.since), "until": moment_of(min(span.quiet_until, END_OF_TIME))}
+                        for span in one.controller_heard.get(number, ())
+                    ],
+                }
+            )
+    flags = [("every_node", pa.bool_()), ("every_controller", pa.bool_())]
+    lists = [("heard", pa.list_(pa.int32())), ("unheard", pa.list_(pa.int32()))]
+    spans = pa.list_(pa.struct([("since", MOMENT), ("until", MOMENT)]))
+    columns = [("cluster", pa.string()), ("incarnation", pa.int32()), *flags, *lists, ("since", MOMENT), ("controller", spans)]
+    return pa.Table.from_pylist(rows, schema=pa.schema(columns))
+
+
 def controller_vacancies(facts: Mapping[str, ClusterFacts]) -> pa.Table:
     """out: cluster, incarnation, node (whose term ended), since, until (null: not known), is_end_seen: until is the election, evidence: records."""
     rows = [
@@ -74,4 +110,4 @@ def _table(rows: Sequence[tuple[Any, ...]], kinds: Mapping[str, pa.DataType]) ->
     return pa.Table.from_pylist([dict(zip(kinds, row, strict=True)) for row in rows], schema=pa.schema(list(kinds.items())))
 
 
-FRAMES = (logs_seen, brokers_named, logged_min_isr, controller_vacancies, terms_of_quorum)
+FRAMES = (logs_seen, nodes_heard, brokers_named, logged_min_isr, controller_vacancies, terms_of_quorum)

@@ -27,6 +27,7 @@ from jobs.rows import (
 )
 from jobs.timelines import ClusterFacts
 from jobs.timelines.events import EPOCH
+from jobs.timelines.facts import QUIET
 from jobs.timelines.outages import Outage
 from jobs.timelines.spells import Deletion, Step, Surroundings, spells
 
@@ -122,6 +123,9 @@ def _surroundings(
             outages=outages.get((cluster, number), []),
             signs=signs.get((cluster, number), {}),
             topics_listed=[(at, frozenset(some)) for at, some in listed.get((cluster, number), {}).items()],
+            written_until=facts[cluster].newest_of_nodes,
+            controller_heard=facts[cluster].controller_heard.get(number, ()),
+            quiet=QUIET,
         )
         for cluster, number in {*known, *outages, *signs}
         if cluster in moments

@@ -12,13 +12,13 @@ from parsers.layouts import BUILT_IN, Layout, Wrapper
 from parsers.patterns import DefinitionError, check_dialect, compiled, group_names
 from parsers.rules import ITEMS, SAYS, Rule, RuleSet, built_in, load
 
-CHECK_HEADER = ("severity", "harm", "title", "why", "do", "same")
+CHECK_HEADER = ("severity", "harm", "title", "concludes", "needs", "why", "do", "same")
 CHECK_COLUMNS = (
     "cluster", "incarnation", "severity", "topic", "partition", "replica", "node",
     "first_seen", "last_seen", "ended", "thing", "detail", "same", "evidence",
 )  # fmt: skip
 # what a check may give besides, named `also`
-CHECK_ALSO = ("subjects", "outage")
+CHECK_ALSO = ("subjects", "outage", "by_absence")
 # what a check may be about `only`, beside event types: kinds of spells (jobs.timelines.spells), kinds of input
 SPELLS = ("leaderless", "out_of_sync", "last_in_sync", "below_min_isr", "not_preferred")
 INPUTS = ("metadata_log", "cluster_ids", "drifted", "slos")
@@ -28,6 +28,10 @@ INPUT_TABLES = ("reassignments", "topic_deletions", "discontinuities", "broker_o
 INPUT_FACTS = ("clock_distances", "controller_vacancies")
 # of lists in the order in which Spark happened to read them, some
 UNORDERED = re.compile(r"slice\((?:array_distinct\()?flatten\(collect_list")
+# by which a query concludes from what no line says
+ABSENCE = re.compile(
+    r"\bANTI JOIN\b|\bNOT EXISTS\b|\bNOT exists\(|\b(?:until|valid_to|completed_at) IS NULL|\bpartition_spells\b|'in_progress'"
+)
 CONTRACT_KEYS = {"unique", "one_of", "never"}
 WORD_KEYS = {"type", "comment"}
 VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?")
@@ -245,7 +249,7 @@ def check_problems(checks: Iterable[schemas.Statement], known: list[str]) -> lis
             *(rule.name for rule in built_in().rules),
         }:
             found.append(f"{where}: only: no event type, spell, state or kind of input is called {', '.join(sorted(nothing))}")
-        if unknown := set(check.header) - {*CHECK_HEADER, "also", "candidates", "levels", "only", "thresholds"}:
+        if unknown := set(check.header) - {*CHECK_HEADER, "also", "candidates", "levels", "only", "silence", "thresholds"}:
             found.append(f"{where}: unknown header {', '.join(sorted(unknown))}")
         for part in sorted(check.listed("candidates")):
             try:
@@ -255,6 +259,7 @@ def check_problems(checks: Iterable[schemas.Statement], known: list[str]) -> lis
         body = re.sub(r"--[^\n]*", "", check.sql)
         if UNORDERED.search(body):
             found.append(f"{where}: a slice of what collect_list brings in no order: sort it, or each run names other records")
+        found += [f"{where}: {text}" for text in _coverage_problems(check, body)]
         given = {name for name in CHECK_ALSO if re.search(rf"(?:\bAS |\w\.){name}\b", body)}
         if check.listed("also") != given:
             found.append(f"{where}: also: names those of {', '.join(CHECK_ALSO)} that the query gives")
@@ -262,6 +267,25 @@ def check_problems(checks: Iterable[schemas.Statement], known: list[str]) -> lis
         if absent:
             found.append(f"{where}: the query does not give {', '.join(absent)}")
     return found
+
+
+def _coverage_problems(check: schemas.Statement, body: str) -> Iterator[str]:
+    """What is wrong with the coverage that a check names. body: its query without comments."""
+    try:
+        kinds = check.needs.kinds
+    except ValueError as error:
+        if check.header.get("needs"):
+            yield f"needs: {error}"
+        return
+    if kinds == ("partition",) and "partition_spells" not in body:
+        yield "needs: partition is kept by partition_spells alone, which the query does not read"
+    is_silent = "lines" in kinds and ABSENCE.search(body) is not None
+    if is_silent and not check.header.get("silence"):
+        yield "it concludes from absence (an anti join, NOT EXISTS, what has no end): name the logs that it needs, or say under `silence` why lines that are missing raise no finding"
+    if check.header.get("silence") and not is_silent:
+        yield "silence: the query concludes nothing from absence"
+    if "by_absence" in check.listed("also") and all(schemas.coverage()[kind].condition is None for kind in kinds):
+        yield "also: by_absence marks findings that need coverage, and the check needs none"
 
 
 def table_columns() -> dict[str, list[str]]:

@@ -44,6 +44,11 @@ class Statement:
         """The names that a head line lists, with commas between them."""
         return {name.strip() for name in self.header.get(key, "").split(",")} - {""}
 
+    @property
+    def needs(self) -> "Needs":
+        """The logs without which a check's findings are not made, or claim less. Raises ValueError."""
+        return needed(self.header.get("needs", ""))
+
     def part(self, name: str) -> str:
         """A query for the rows of a part of its own that has a name: `WITH name AS (` or `), name AS (` begins a line, `)` the next after it.
 
@@ -55,6 +60,53 @@ class Statement:
             raise ValueError(f"no part of the query is called {name}")
         end = next(n for n in range(begin + 1, len(lines)) if lines[n].startswith(")"))
         return "\n".join([*lines[:end], f") SELECT * FROM {name}"])
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Logs that a conclusion from absence may need (`coverage.toml`).
+
+    condition: over a finding r and its row h of `nodes_heard`, or null where it is enforced elsewhere. lacking: a sentence for findings without, SQL.
+    """
+
+    about: str
+    condition: str | None = None
+    lacking: str | None = None
+
+
+@cache
+def coverage() -> dict[str, Coverage]:
+    """Kind of coverage -> what it is."""
+    return {
+        name: Coverage(**entry)
+        for name, entry in tomllib.loads(files(__name__).joinpath("coverage.toml").read_text("utf-8")).items()
+    }
+
+
+@dataclass(frozen=True)
+class Needs:
+    """The coverage that a check needs: any of `kinds`. otherwise: the severity that its findings have at most without it; null: there are none."""
+
+    kinds: tuple[str, ...]
+    otherwise: str | None = None
+
+
+_NEEDS = re.compile(r"(?P<kinds>\w+(?: or \w+)*)(?:, else (?P<otherwise>\w+))?")
+
+
+def needed(text: str) -> Needs:
+    """The head line `needs` of a check: `this_node or controller, else warning`. Raises ValueError."""
+    found = _NEEDS.fullmatch(text)
+    if found is None:
+        raise ValueError("name a kind of coverage; `one or another`, and `, else` a severity may follow")
+    kinds = tuple(found["kinds"].split(" or "))
+    if unknown := set(kinds) - coverage().keys():
+        raise ValueError(f"no kind of coverage is called {', '.join(sorted(unknown))}; there are {', '.join(coverage())}")
+    if found["otherwise"] not in (None, *SEVERITIES):
+        raise ValueError(f"severity {found['otherwise']} is none of {', '.join(reversed(SEVERITIES))}")
+    if any(coverage()[kind].condition is None for kind in kinds) and (len(kinds) > 1 or found["otherwise"]):
+        raise ValueError(f"{text.split(maxsplit=1)[0]} stands alone")
+    return Needs(kinds, found["otherwise"])
 
 
 @cache

@@ -117,3 +117,29 @@ def test_faults_of_a_contract() -> None:
 def test_faults_of_a_word() -> None:
     assert word_problems({"a": {"type": "int", "comment": "x"}}) == []
     assert len(word_problems({"A": {"type": "long", "note": "x"}})) == 4
+
+
+def test_a_check_names_the_logs_that_it_needs() -> None:
+    """A query that tests for absence needs logs, or says why lines that are missing raise no finding."""
+    check = schemas.statements("checks")[0]
+
+    def found(needs: str, query: str, **header: str) -> str:
+        changed = schemas.Statement("c", check.header | {"needs": needs} | header, query)
+        return "; ".join(check_problems([changed], severities()))
+
+    for query in ("x LEFT ANTI JOIN y", "WHERE NOT EXISTS (SELECT 1)", "WHERE o.until IS NULL", "FROM partition_spells"):
+        assert "it concludes from absence" in found("lines", query)
+        assert "absence" not in found("every_node", query)
+        assert "absence" not in found("lines", query, silence="there is nothing to miss")
+    assert "the query concludes nothing from absence" in found("lines", "SELECT 1", silence="none")
+    assert "no `-- needs:`" in found("", "SELECT 1")
+    assert "no kind of coverage is called some_node" in found("some_node", "SELECT 1")
+    assert "severity loud is none of" in found("this_node, else loud", "SELECT 1")
+    assert "lines stands alone" in found("lines or this_node", "SELECT 1")
+    assert "partition_spells alone" in found("partition", "SELECT 1")
+    assert "by_absence marks findings" in found("lines", "SELECT 1 AS by_absence", also="by_absence")
+
+
+def test_coverage_is_one_of_several_kinds() -> None:
+    assert schemas.needed("this_node or controller, else warning") == schemas.Needs(("this_node", "controller"), "warning")
+    assert schemas.needed("every_node") == schemas.Needs(("every_node",))

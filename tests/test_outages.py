@@ -525,3 +525,42 @@ def test_a_controller_that_asks_itself_to_stop_several_times() -> None:
         (None, 61, 102, "shut_down"),
         (None, 200, None, "shut_down"),
     ]
+
+
+def test_a_cluster_is_down_only_where_all_of_it_is_heard() -> None:
+    """Of a node that lines name, as replica, leader or voter, and that has no log, nobody knows whether it went, too."""
+    both = [*started(1), *started(2), told(3, "active_brokers", 1, brokers=[1, 2])]
+    gone = [told(second, "broker_stopped", node) for second, node in ((60, 1), (61, 2))]
+
+    def is_down(*more: Event) -> bool:
+        return None in [outage.broker for outage in ClusterFacts.of(Summary.of([*both, *gone, *more])).outages(1)]
+
+    assert is_down()
+    assert not is_down(told(40, "isr_updated", 1, topic="a", partition=0, isr=[1, 2, 3]))
+    assert not is_down(told(40, "partition_online", 1, topic="a", partition=0, leader=3))
+    assert not is_down(told(40, "raft_state_changed", 1, by="org.apache.kafka.raft.QuorumState", controller=3))
+    assert is_down(told(40, "isr_updated", 1, isr=[1, 2, 3]), *started(3, 20), told(62, "broker_stopped", 3))
+    assert not is_down(told(40, "isr_updated", 1, isr=[1, 2, 3]), *started(3, 20))
+    # no line lists brokers: there may be others
+    alone = [*started(1), told(60, "broker_stopped", 1)]
+    assert [outage.broker for outage in ClusterFacts.of(Summary.of(alone)).outages(1) if outage.how != "first_start"] == [1]
+
+
+def test_a_controller_is_heard_up_to_the_end_of_its_term() -> None:
+    quiet = 3600 * SECOND
+    term = [
+        told(10, "controller_elected", 1, by=CONTROLLER, controller=1),
+        told(11, "controller_epoch_incremented", 1, by=CONTROLLER, controller=1, controller_epoch=4),
+        told(12, "active_brokers", 1, by=CONTROLLER, controller=1, controller_epoch=4, brokers=[1, 2]),
+    ]
+
+    def heard(*more: Event) -> list[tuple[float, float, float]]:
+        spans = ClusterFacts.of(Summary.of([*started(1), *term, *more])).controller_heard[1]
+        return [(one.since / SECOND, one.until / SECOND, (one.quiet_until - one.until) / SECOND) for one in spans]
+
+    assert heard(told(90, "broker_running", 1)) == [(0, 90, quiet / SECOND)]
+    resigned = told(50, "controller_resigned", 1, by=CONTROLLER, controller=1)
+    assert heard(resigned, told(90, "broker_running", 1)) == [(0, 50, 0)]
+    # the controller's log of the other one, which may have been elected, is there as well
+    other = told(60, "controller_resigned", 2, by=CONTROLLER, controller=2)
+    assert heard(resigned, other, told(90, "broker_running", 1)) == [(0, 90, quiet / SECOND)]

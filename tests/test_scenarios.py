@@ -90,6 +90,12 @@ def test_every_check_has_its_logs() -> None:
     assert {check.name for check in schemas.statements("checks")} == folders
 
 
+def test_a_check_that_needs_logs_has_those_of_one_node_alone() -> None:
+    """What is concluded from absence may be false where the logs of other nodes are missing."""
+    known = {path.parent.name for path in SCENARIOS.glob("*/*one-node-of-three")}
+    assert {check.name for check in schemas.statements("checks") if check.needs.kinds != ("lines",)} <= known
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize("check", sorted(path.name for path in SCENARIOS.iterdir() if path.is_dir()))
 def test_raises_and_stays_silent(check: str, found: dict[str, list[dict[str, Any]]], expect: Any) -> None:

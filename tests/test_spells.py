@@ -438,3 +438,23 @@ def test_an_isr_that_lists_tell_may_have_grown_since() -> None:
     # told once more
     again = [*told, told[1]._replace(valid_from=micros(90), leader_epoch=6)]
     assert brief(found("out_of_sync", again)) == [(3, 10, 90, True)]
+
+
+def test_what_goes_on_ends_with_the_logs_that_would_show_its_end() -> None:
+    """Of a partition without a leader every replica is sent the next one; of an ISR its leader writes, and so does the controller in charge."""
+
+    def end(leader: int, isr: list[int], kind: str, **around: Any) -> tuple[float, bool]:
+        rows = steps((100, 1, [1, 2, 3]), (200, leader, isr), replicas=[1, 2, 3])
+        found = spells(rows, Surroundings(now=NOW * SECOND, quiet=10 * SECOND, **around))
+        (one,) = [spell for spell in found if spell.kind == kind]
+        return one.until / SECOND, one.ended
+
+    assert end(-1, [3], "leaderless") == (NOW, False)
+    assert end(-1, [3], "leaderless", written_until={2: NOW * SECOND}) == (NOW, False)
+    assert end(-1, [3], "leaderless", written_until={2: (NOW - 10) * SECOND}) == (NOW, False)
+    assert end(-1, [3], "leaderless", written_until={2: 400 * SECOND, 9: NOW * SECOND}) == (400, True)
+    assert end(-1, [3], "leaderless", written_until={9: NOW * SECOND}) == (200, True)
+    heard = [(100 * SECOND, 600 * SECOND, 600 * SECOND)]
+    assert end(-1, [3], "leaderless", written_until={}, controller_heard=heard) == (600, True)
+    assert end(1, [1], "last_in_sync", written_until={1: NOW * SECOND}) == (NOW, False)
+    assert end(1, [1], "last_in_sync", written_until={1: 300 * SECOND, 2: NOW * SECOND}) == (300, True)

@@ -72,9 +72,10 @@ _OF_CLUSTERS = (
     "broker_epoch", "partitions_named", "error_code", "cluster_id", "kafka_version", "fenced", "in_controlled_shutdown", "quorum_node",
     "raft_epoch", "brokers", "rack", "config", "config_value", "request",
 )  # fmt: skip
-_OF_PARTITIONS = (
-    "leader", "leader_epoch", "isr", "replicas", "adding_replicas", "removing_replicas", "target_replicas", "previous_isr", "elr",
-    "last_known_elr",
+_OF_PARTITIONS = ("leader_epoch",)
+# lists of brokers that hold replicas of a partition
+MEMBER_LISTS = (
+    "isr", "replicas", "adding_replicas", "removing_replicas", "target_replicas", "previous_isr", "elr", "last_known_elr",
 )  # fmt: skip
 # the others may be null in events that a partition is folded from, and in those that a summary is made of
 PARTITION_COLUMNS = tuple(name for name in EVENT_COLUMNS if name not in _OF_CLUSTERS)

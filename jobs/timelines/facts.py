@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from jobs.timelines.events import Event, PartitionKey, with_next
 from jobs.timelines.incarnations import Lineage, Marker, folder_of, incarnation, incarnation_ends, lineages
@@ -12,6 +12,8 @@ from jobs.timelines.kraft_facts import FOREVER, KRaftFacts, Span, kraft_facts, r
 from jobs.timelines.outages import RUNNING, WORKING, Outage, Sign, is_start, left_out, outages
 from jobs.timelines.settings import Setting, setting_of
 from jobs.timelines.summary import (
+    AS_BROKER,
+    AS_CONTROLLER,
     CONTROLLER_LOG,
     ELECTED,
     KRAFT_BROKER,
@@ -22,6 +24,7 @@ from jobs.timelines.summary import (
     REGISTERED_BY_ZOOKEEPER,
     SERVER_LOG,
     STATE_CHANGE_LOG,
+    TERM_ENDED,
     ZOOKEEPER_CONTROLLER,
     Line,
     Named,
@@ -37,6 +40,8 @@ from jobs.timelines.summary import (
 )
 
 Position = tuple[int, int, int, int, int]
+# a node may write nothing for so long though its log goes on: brokers and controllers have tasks that log every few minutes
+QUIET = 3_600_000_000
 # the span of lines without a time stamp, whose time counts as 0
 UNDATED: Span = (-1, 1)
 
@@ -100,6 +105,26 @@ class IncarnationFacts:
     def position(self, e: Event, tiebreak: int = 1) -> Position:
         """Order of events: time, then what Kafka does first within a millisecond, then the place in the logs."""
         return e.ts or 0, tiebreak, self.places[e.node, e.file, log_of(e.logger)], e.record_no, e.item
+
+
+class NamedNode(NamedTuple):
+    """A node that lines name. since: the first time, microseconds, -1: not known. logs: which of Kafka's logs there are of it (bits).
+
+    is_broker, is_controller: it may be one. Under KRaft it is named as such.
+    """
+
+    since: int
+    is_broker: bool
+    is_controller: bool
+    logs: int
+
+
+class Heard(NamedTuple):
+    """A time in which something would have been logged. until: the last line; quiet_until: how long nothing would have been written after it."""
+
+    since: int
+    until: int
+    quiet_until: int
 
 
 class ClusterFacts:
@@ -291,7 +316,97 @@ class ClusterFacts:
         for work in (self.work_by_number, self.runs_by_number):
             for broker, signs in work.get(number, {}).items():
                 more.setdefault(broker, []).extend(signs)
-        return outages(self.events_by_number[number], assigned, more)
+        named = self.named_by_number.get(number, {})
+        brokers = {node: one.since for node, one in named.items() if one.is_broker}
+        return outages(
+            self.events_by_number[number],
+            assigned,
+            more,
+            named=brokers,
+            is_heard=self.hears_every_node(number),
+        )
+
+    @cached_property
+    def named_by_number(self) -> dict[int, dict[int, NamedNode]]:
+        """Incarnation -> every node that any line names, and those that wrote one."""
+        heard = self.summary.logs_of_nodes()
+        found: dict[int, dict[int, NamedNode]] = {}
+        for (folder, of_node), nodes in self.summary.named.items():
+            for (node, role), (first, last) in nodes.items():
+                for number in self._numbers_of(folder, of_node, first, last):
+                    # every ZooKeeper broker may be controller
+                    is_of_zookeeper = not self[number].is_kraft_at(last)
+                    mine, since = found.setdefault(number, {}), -1 if first is None else first
+                    before = mine.get(node, NamedNode(since, False, False, heard.get(node, 0)))
+                    mine[node] = NamedNode(
+                        min(before.since, since),
+                        before.is_broker or is_of_zookeeper or role == AS_BROKER,
+                        before.is_controller or is_of_zookeeper or role == AS_CONTROLLER,
+                        before.logs,
+                    )
+        return found
+
+    def hears_every_node(self, number: int) -> bool:
+        """Whether lines list brokers of an incarnation, and there are logs of every node that any line names: else others may be there.
+
+        The metadata log has all that befalls brokers and partitions.
+        """
+        return number in self.listed_in and (
+            number in self.dumped_in or all(one.logs for one in self.named_by_number.get(number, {}).values())
+        )
+
+    def hears_every_controller(self, number: int) -> bool:
+        """Whether there is a controller's log of every node that may have been controller: of ZooKeeper all brokers, of KRaft the voters."""
+        controllers = [one for one in self.named_by_number.get(number, {}).values() if one.is_controller]
+        return number in self.dumped_in or (bool(controllers) and all(one.logs & CONTROLLER_LOG for one in controllers))
+
+    @cached_property
+    def newest_of_nodes(self) -> dict[int, int]:
+        """Node -> the time stamp of its last line."""
+        found: dict[int, int] = {}
+        for (node, _), span in self.summary.files.items():
+            if node is not None and span.last is not None:
+                found[node] = max(found.get(node, span.last), span.last)
+        return found
+
+    @cached_property
+    def controller_heard(self) -> dict[int, list[Heard]]:
+        """Incarnation -> when what controllers decide is logged, in order.
+
+        That is where the ZooKeeper controller in charge has a log, or any KRaft controller: all of them replay what the active one decides.
+        """
+        spans: dict[int, list[Heard]] = {}
+        for (node, file), span in self.summary.files.items():
+            if span.logs & (CONTROLLER_LOG | METADATA_DUMP) and span.first is not None and span.last is not None:
+                for number in self._numbers_of(folder_of(file), node, span.first, span.last):
+                    spans.setdefault(number, []).append(Heard(span.first, span.last, span.last + QUIET))
+        return {
+            number: _joined(
+                spans.get(number, [])
+                if self[number].kraft_since is not None or number in self.dumped_in
+                else self._in_charge_until_quiet(number)
+            )
+            for number in self.events_by_number
+        }
+
+    @cached_property
+    def dumped_in(self) -> frozenset[int]:
+        """Incarnations of which there is a dump of the metadata log."""
+        dumps = [(node, file, span) for (node, file), span in self.summary.files.items() if span.logs & METADATA_DUMP]
+        return frozenset(
+            number for node, file, span in dumps for number in self._numbers_of(folder_of(file), node, span.first, span.last)
+        )
+
+    @cached_property
+    def listed_in(self) -> frozenset[int]:
+        """Incarnations of which a line lists brokers: the live ones, the replicas or the ISR of a partition."""
+        spans = self.summary.listed.items()
+        return frozenset(number for place, span in spans for number in self._numbers_of(*place, *span))
+
+    def _numbers_of(self, folder: str, node: int | None, first: int | None, last: int | None) -> range:
+        """The incarnations that lines of a place are of, which were written between two moments."""
+        begun, ended = (incarnation(self.of_name, f"{folder}/", node, ts) for ts in (first, last))
+        return range(min(begun, ended), max(begun, ended) + 1)
 
     @cached_property
     def first_lines(self) -> dict[tuple[int, int, int | None], Line]:
@@ -383,8 +498,29 @@ class ClusterFacts:
 
         A controller is in charge until something is known of the next one. A file without time stamps is taken for that of the one in charge.
         """
+        return [span for span, _ in self._in_charge(number)]
+
+    def _in_charge_until_quiet(self, number: int) -> Iterable[Heard]:
+        """What `_heard` gives, up to the last line of the one in charge, or its resignation.
+
+        After that the next one would have been logged where there is a controller's log of every broker: its time is that of all of them.
+        """
+        newest = self.newest_of_nodes
+        every = max(newest.values(), default=-1) if self.hears_every_controller(number) else None
+        events = [e for e in self.events_by_number[number] if e.event_type in TERM_ENDED]
+        for (since, until), node in self._in_charge(number):
+            resigned = min((e.ts for e in events if e.node == node and e.ts is not None and since < e.ts < until), default=None)
+            if resigned is not None and every is not None:
+                yield Heard(since, max(resigned, min(every, until)), min(max(resigned, every) + QUIET, until))
+                continue
+            end = until if resigned is None else resigned
+            last = end if node is None else min(end, newest.get(node, end))
+            yield Heard(since, last, min(end, last + QUIET))
+
+    def _in_charge(self, number: int) -> list[tuple[Span, int | None]]:
+        """(`_heard`, the node whose controller.log it is)"""
         logs_undated = (span.logs for span in self.summary.files.values() if span.first is None)
-        undated = [UNDATED] if any(logs & CONTROLLER_LOG for logs in logs_undated) else []
+        undated: list[tuple[Span, int | None]] = [(UNDATED, None)] if any(logs & CONTROLLER_LOG for logs in logs_undated) else []
         files: dict[int | None, list[int]] = defaultdict(list)
         for (node, file), span in self.summary.files.items():
             is_told = bool(span.logs & CONTROLLER_LOG) and self._is_of(number, file, node)
@@ -404,7 +540,7 @@ class ClusterFacts:
         for n, ((ts, node), after) in enumerate(with_next(terms.values())):
             since, until = ts if n else -1, end if after is None else after[0]
             if node in files and max(since, min(files[node])) < until:
-                found.append((max(since, min(files[node])), until))
+                found.append(((max(since, min(files[node])), until), node))
         return undated + found
 
     def _numbers_from_to(self, first: int | None, last: int | None) -> range:
@@ -429,6 +565,18 @@ class ClusterFacts:
                     for number in self._numbers_from_to(first, last) if len(self.of_name) == 1 else events:
                         found[number].setdefault(topic, {})[which] = first, last
         return found
+
+
+def _joined(spans: Iterable[Heard]) -> list[Heard]:
+    """The same time in as few spans as it takes, in order."""
+    found: list[Heard] = []
+    for one in sorted(spans):
+        if found and one.since <= found[-1].quiet_until:
+            before = found[-1]
+            found[-1] = Heard(before.since, *max(before[1:], one[1:]))
+        else:
+            found.append(one)
+    return found
 
 
 def _by(events: Iterable[Event], event_type: str, name: str) -> dict[Any, list[Event]]:

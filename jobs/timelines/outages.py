@@ -272,12 +272,16 @@ def outages(
     events: Iterable[Event],
     assigned: Mapping[int, int | None] | None = None,
     more: Mapping[int, Sequence[Sign]] | None = None,
+    *,
+    named: Mapping[int, int] | None = None,
+    is_heard: bool = True,
 ) -> list[Outage]:
     """All outages of one incarnation, by broker and time; after them those in which no broker was left (broker None).
 
     events: in any order; those that say nothing of a broker, or have no time stamp, count for nothing. assigned: brokers that hold replicas,
     and since when at the latest; null: not known. more: what was put together from several records; of WORKING and RUNNING those that are
-    known to be brokers otherwise count.
+    known to be brokers otherwise count. named: every broker that any line names, since when. is_heard: lines list brokers, and there are
+    logs of every node that any line names; without them nobody can say that no broker was left.
     """
     told = [e for e in events if e.ts is not None]
     signs = _by_broker(told)
@@ -291,10 +295,15 @@ def outages(
             signs[broker] = _registered(signs[broker], times)
     found = [outage for broker in sorted(signs) for outage in _of_broker(broker, signs[broker])]
     whole: list[Outage] = []
-    if signs.keys() >= (assigned or {}).keys():  # of a broker that nothing is known about, it is not known that it was gone
+    if (
+        is_heard and signs.keys() >= (assigned or {}).keys()
+    ):  # of a broker that nothing is known about, it is not known that it was gone
         known = {broker: [sign.ts for sign in some if sign.said not in _ASIDE] for broker, some in signs.items()}
         asked = {broker: [sign.ts for sign in some if sign.said == SERVED] for broker, some in signs.items()}
-        whole = list(_of_all(found, {broker: min(times) for broker, times in known.items() if times}, asked))
+        since = {broker: min(times) for broker, times in known.items() if times}
+        for broker, at in (named or {}).items():
+            since[broker] = min(at, since.get(broker, at))
+        whole = list(_of_all(found, since, asked))
     return [outage._replace(all_since=_within(outage, whole)) for outage in found] + whole
 
 

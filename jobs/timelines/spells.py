@@ -119,7 +119,9 @@ class Surroundings:
     """What the spells of one incarnation are judged by.
 
     now: the newest moment of the logs. topics_listed: when a controller told all topics that there are, in order of time. heard_until: the last
-    line of an incarnation that ended. signs: broker -> (time, record) in order of time of lines of its own.
+    line of an incarnation that ended. signs: broker -> (time, record) in order of time of lines of its own. written_until: node -> its last
+    line (null: not known, nothing is cut). controller_heard: when what controllers decide is logged (`facts.Heard`). quiet: for how long a node whose
+    log goes on may write nothing.
     """
 
     now: int
@@ -127,6 +129,18 @@ class Surroundings:
     outages: Sequence[Outage] = ()
     signs: Mapping[int, Sequence[tuple[int, str]]] = field(default_factory=dict)
     topics_listed: Sequence[tuple[int, frozenset[str]]] = ()
+    written_until: Mapping[int, int] | None = None
+    controller_heard: Sequence[tuple[int, int, int]] = ()
+    quiet: int = 0
+
+    def logged_until(self, nodes: Iterable[int], since: int) -> tuple[int, int]:
+        """Up to when logs of nodes, or of the controller in charge, would show that something has changed since a moment: (last line, with quiet)"""
+        if self.written_until is None:
+            return self.now, self.now
+        lasts = [self.written_until[node] for node in nodes if node in self.written_until]
+        ends = [(max(last, since), last + self.quiet) for last in lasts if since <= last + self.quiet]
+        ends += [(until, quiet) for begun, until, quiet in self.controller_heard if begun <= since <= quiet]
+        return max((until for until, _ in ends), default=since), max((quiet for _, quiet in ends), default=since)
 
     def newest_sign(self, broker: int, at: int) -> tuple[int, str] | None:
         """The newest one up to a moment."""
@@ -169,6 +183,7 @@ def spells(
             spell = spell._replace(until=max(spell.since, told[held.last].valid_from or 0), ended=True, is_end_seen=False)
         if spell.kind in _OF_MISSING:
             spell = _as_far_as_told(spell, told[held.last], around)
+        spell = _as_far_as_logged(spell, told[held.last], around)
         explained = _with_cause(_cut(spell._replace(min_isr=min_isr), around), _missing_since(told, held, spell), around)
         yield _with_life(explained, around) if spell.kind in _OF_MISSING else explained
 
@@ -305,6 +320,18 @@ def _cut(spell: Spell, around: Surroundings) -> Spell:
         return spell._replace(until=spell.since, ended=True, is_end_seen=False)
     ends = [outage.since for outage in around.outages if spell.since < outage.since < spell.until and _silences(outage, leaders)]
     return spell._replace(until=min(ends), ended=True, is_end_seen=False) if ends else spell
+
+
+def _as_far_as_logged(spell: Spell, last: Step, around: Surroundings) -> Spell:
+    """One without an end, up to where the logs end that would show one: every replica is sent the next leader, the leader writes the ISR."""
+    if spell.ended:
+        return spell
+    nodes = {*(last.replicas or ()), *(last.isr or ())}
+    if spell.kind in _OF_MISSING and last.leader is not None:
+        nodes = {last.leader}
+    told_at = last.valid_from or spell.since
+    until, with_quiet = around.logged_until(nodes, told_at)
+    return spell if spell.until <= with_quiet else spell._replace(until=max(told_at, until), ended=True, is_end_seen=False)
 
 
 def _as_far_as_told(spell: Spell, last: Step, around: Surroundings) -> Spell:

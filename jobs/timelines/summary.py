@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple, Self
 
-from jobs.timelines.events import CHECKPOINT, Event
+from jobs.timelines.events import CHECKPOINT, MEMBER_LISTS, Event
 from jobs.timelines.incarnations import Place, folder_of
 from jobs.timelines.outages import BROKER_EVENTS, is_failed_change, is_of_controller_thread
 from jobs.timelines.settings import setting_of
@@ -151,6 +151,10 @@ Term = tuple[int, int | None]
 Mention = tuple[int, str]
 # the first and the last time stamp of lines that name something
 Named = tuple[int | None, int | None]
+# larger numbers are no ids of nodes: NetworkClient numbers its connections to a coordinator down from 2^31 - 1
+LARGEST_NODE = 1_000_000_000
+# as what a line names a node
+AS_WRITER, AS_CONTROLLER, AS_BROKER = 0, 1, 2
 # place -> hour since 1970 -> the first and the last mention
 Hours = dict[Place, dict[int, tuple[Mention, Mention]]]
 
@@ -174,6 +178,8 @@ class Summary:
     taken_back           (folder of a ZooKeeper controller, broker) -> hour -> lines that show that the broker is back
     tracers              places whose state-change.log is at TRACE: as controllers they print all states of replicas
     checkpoints          the moments of these, which are no lines of a log
+    named                place -> (node, role) -> first and last time stamp of its lines that name the node
+    listed               place -> first and last time stamp of its lines that list brokers: the live ones, replicas, an ISR
     created              (topic, its min.insync.replicas, place) -> the first time stamp, and the record, of a log that is created with it
     hides_state_before   whether lines tell the new state of a replica without the one before it, as ReplicaStateMachine of 0.8.0 does
     """
@@ -193,6 +199,8 @@ class Summary:
     taken_back: Hours = field(default_factory=dict)
     tracers: set[Place] = field(default_factory=set)
     checkpoints: set[int] = field(default_factory=set)
+    named: dict[Place, dict[tuple[int, int], Named]] = field(default_factory=dict)
+    listed: dict[Place, Named] = field(default_factory=dict)
     created: dict[tuple[str, int, Place], tuple[int, str]] = field(default_factory=dict)
     hides_state_before: bool = False
 
@@ -208,6 +216,7 @@ class Summary:
 
     def _add(self, e: Event) -> None:
         kind, ts, log = e.event_type, e.ts, log_of(e.logger)
+        self._add_names(e)
         if kind == CHECKPOINT:
             self.checkpoints |= set() if ts is None else {ts}
             return
@@ -256,6 +265,31 @@ class Summary:
         elif setting is not None or is_cluster_event(e):
             self.cluster_events[e.record_id, e.item] = e
 
+    def _add_names(self, e: Event) -> None:
+        """Adds the nodes that a line names, and the one that wrote it."""
+        # lines of the quorum, and those about connections to it, name voters
+        is_of_quorum = e.event_type == "node_unreachable" or ".raft." in (e.logger or "")
+        lists = [ids for name in MEMBER_LISTS if (ids := getattr(e, name))]
+        if e.brokers is not None and not is_of_quorum:
+            # the list of the live brokers may be empty
+            lists.append(e.brokers)
+        as_broker = AS_CONTROLLER if is_of_quorum else AS_BROKER
+        named = {(node, AS_BROKER) for ids in lists for node in ids}
+        named |= {(node, as_broker) for node in (e.leader, e.broker, e.replica) if node is not None}
+        named |= {(node, AS_CONTROLLER) for node in (e.controller, e.quorum_node) if node is not None}
+        if is_of_quorum:
+            named |= {(node, AS_CONTROLLER) for node in e.brokers or ()}
+        if e.node is not None:
+            named.add((e.node, AS_WRITER))
+        place = folder_of(e.file), e.node
+        span = e.ts, e.ts
+        if lists:
+            self.listed[place] = _named_from_to(self.listed.get(place, span), span)
+        known = self.named.setdefault(place, {})
+        for key in named:
+            if 0 <= key[0] < LARGEST_NODE:
+                known[key] = _named_from_to(known[key], span) if key in known else span
+
     def _add_spoken(self, e: Event, log: int) -> None:
         """Adds a line that a controller prints in a term of its own."""
         assert e.controller_epoch is not None
@@ -286,6 +320,8 @@ class Summary:
             topic_ids=_merged(self.topic_ids, other.topic_ids, lambda a, b: _merged(a, b, _named_from_to)),
             tracers=self.tracers | other.tracers,
             checkpoints=self.checkpoints | other.checkpoints,
+            named=_merged(self.named, other.named, lambda a, b: _merged(a, b, _named_from_to)),
+            listed=_merged(self.listed, other.listed, _named_from_to),
             created=_merged(self.created, other.created, min),
             hides_state_before=self.hides_state_before or other.hides_state_before,
         )
@@ -341,6 +377,8 @@ class Summary:
                 "topic_ids": {topic: dict(sorted(ids.items())) for topic, ids in sorted(self.topic_ids.items())},
                 "tracers": _sorted(self.tracers),
                 "checkpoints": sorted(self.checkpoints),
+                "named": _sorted((*place, *key, *span) for place, nodes in self.named.items() for key, span in nodes.items()),
+                "listed": _sorted((*place, *span) for place, span in self.listed.items()),
                 "created": _sorted((topic, value, *place, *first) for (topic, value, place), first in self.created.items()),
                 "hides_state_before": self.hides_state_before,
             },
@@ -360,6 +398,9 @@ class Summary:
         signs: dict[str, dict[int, Named]] = {}
         for name, day, first, last in held["mode_signs"]:
             signs.setdefault(name, {})[day] = first, last
+        named: dict[Place, dict[tuple[int, int], Named]] = {}
+        for folder, of_node, node, role, first, last in held["named"]:
+            named.setdefault((folder, of_node), {})[node, role] = first, last
         return cls(
             cluster_events={(e["record_id"], e["item"]): Event(**e) for e in held["cluster_events"]},
             files={(node, file): FileSpan(*span) for node, file, *span in held["files"]},
@@ -376,6 +417,8 @@ class Summary:
             topic_ids={topic: {name: (a, z) for name, (a, z) in ids.items()} for topic, ids in held["topic_ids"].items()},
             tracers={(folder, node) for folder, node in held["tracers"]},
             checkpoints=set(held["checkpoints"]),
+            named=named,
+            listed={(folder, node): (first, last) for folder, node, first, last in held["listed"]},
             created={(topic, value, (folder, node)): (ts, record) for topic, value, folder, node, ts, record in held["created"]},
             hides_state_before=held["hides_state_before"],
         )

@@ -1,6 +1,8 @@
 -- severity: info
 -- harm: housekeeping
 -- title: Replicas are unevenly spread
+-- concludes: the replica lists of all partitions that lines name; others may be in no log.
+-- needs: every_node or controller
 -- why: One broker holds far more replicas than the mean, by thresholds.assignment_skew_percent (200 = twice the mean): its disk and its
 --   network fill up first. Only clusters with ten replicas a broker and more are looked at, and only brokers that hold any.
 -- do: See kafka-audit assignments for what each broker holds; move replicas with kafka-reassign-partitions.

@@ -2,6 +2,8 @@
 -- harm: unavailability
 -- levels: critical while it lasts, an error when it is over; info where no broker of the cluster was left (cluster_down).
 -- title: Fewer in sync than min.insync.replicas
+-- concludes: an ISR that is too small, until a line shows one that is not.
+-- needs: partition
 -- why: Producers with acks=all are refused (NOT_ENOUGH_REPLICAS) for as long as the ISR is smaller than min.insync.replicas. The value
 --   is what a line says of the topic, else [[topic]] of audit.toml, else what lines say of all topics; where none does, there is no such
 --   finding (blind_spot).

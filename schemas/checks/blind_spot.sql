@@ -1,6 +1,9 @@
 -- severity: info
 -- harm: housekeeping
 -- title: What these logs cannot show
+-- concludes: logs and levels that are not given, which is what it reports.
+-- needs: lines
+-- silence: what is missing is its subject.
 -- why: Some of what this audit looks for is not printed at the level of these logs, so its silence proves nothing. Said once for each cluster;
 --   nothing has to be done tonight.
 -- do: log4j 1 - log4j.logger.state.change.logger=TRACE, stateChangeAppender; log4j 2 (4.0 and later) - the logger state.change.logger with

@@ -4,16 +4,19 @@
 --   that took over did not find it, and it is known to be away for less than broker_down_minutes (no finding where it was told to stop, is back, and no
 --   partition was without a leader for longer than leaderless_seconds); or where its session was back within half a minute and no partition was without
 --   a leader for so long. A warning where it was told to stop. Else an error where it stays away for longer than broker_down_minutes, or where partitions
---   were without a leader for longer than leaderless_seconds - but not where it was not found and is back: it may have been told to stop; else a warning.
+--   were without a leader for longer than leaderless_seconds, or where its ZooKeeper session expired and its own log goes on for session_seconds without
+--   a registration - but not where it was not found and is back: it may have been told to stop; else a warning.
 -- title: Broker down
+-- concludes: lines that a broker stopped or was lost; that it stays away from no line of its return.
+-- needs: this_node or controller, else warning
 -- why: While a broker is away, what it led is led by others or by nobody, and what it held has a copy less: one more failure may stop writes or lose
 --   data.
 -- do: Start the broker, or look in its own log for why its process or its session ended. The partitions that it led and held are in table
 --   finding_subjects.
 -- same: broker, begin
--- also: subjects
+-- also: subjects, by_absence
 -- only: broker_outages
--- thresholds: broker_down_minutes=5, leaderless_seconds=30
+-- thresholds: broker_down_minutes=5, leaderless_seconds=30, session_seconds=60
 WITH hit AS (
   SELECT cluster, incarnation, cause_broker, cause_since,
     collect_list(struct(topic, partition, replica, since, CASE WHEN ended THEN until END AS until)) AS subjects,
@@ -25,14 +28,22 @@ WITH hit AS (
   FROM (SELECT *, until >= since + make_dt_interval(0, 0, 0, leaderless_seconds(cluster, topic)) AS overdue FROM partition_spells)
   WHERE kind IN ('leaderless', 'out_of_sync') AND cause_broker IS NOT NULL
   GROUP BY cluster, incarnation, cause_broker, cause_since
+), expired AS (
+  -- a broker whose session expires registers again within seconds, and says so in the log that says that it expired
+  SELECT e.cluster, e.incarnation, e.record_id, max(b.ts) AS writes_until
+  FROM audited_events e
+  JOIN broker_signs b ON b.cluster = e.cluster AND b.incarnation = e.incarnation AND b.broker = e.node
+  WHERE e.event_type = 'zookeeper_session_expired' AND e.raw NOT LIKE '%[ZooKeeperClient ACL authorizer]%' GROUP BY e.cluster, e.incarnation, e.record_id
 ), down AS (
-  SELECT o.*, k.now, coalesce(o.until, k.now) AS last_seen, h.subjects, h.records, coalesce(h.leaderless, 0) AS leaderless,
+  SELECT o.*, CASE WHEN o.until IS NULL AND x.writes_until >= o.since + make_dt_interval(0, 0, 0, session_seconds(o.cluster, NULL)) THEN x.writes_until END AS writes_until,
+    k.now, coalesce(o.until, k.now) AS last_seen, h.subjects, h.records, coalesce(h.leaderless, 0) AS leaderless,
     coalesce(h.leaderless_now, 0) AS leaderless_now, coalesce(h.leaderless_long, 0) AS leaderless_long,
     coalesce(h.out_of_sync, 0) AS out_of_sync, coalesce(h.out_of_sync_now, 0) AS out_of_sync_now, h.longest,
     coalesce(o.down_until, k.now) >= o.since + make_dt_interval(0, 0, broker_down_minutes(o.cluster, NULL)) AS long
   FROM audited_broker_outages o
   JOIN clocks k ON k.cluster = o.cluster AND k.now >= o.since
   LEFT JOIN hit h ON h.cluster = o.cluster AND h.incarnation = o.incarnation AND h.cause_broker = o.broker AND h.cause_since = o.since
+  LEFT JOIN expired x ON x.cluster = o.cluster AND x.incarnation = o.incarnation AND x.record_id = get(o.evidence, 0)
   WHERE o.broker IS NOT NULL AND o.all_since IS NULL AND o.how <> 'first_start'
     -- the life of an earlier cluster of that name is over
     AND (o.until IS NOT NULL OR o.incarnation = k.incarnation)
@@ -43,6 +54,7 @@ SELECT
        WHEN d.how IN ('shut_down', 'absent') AND NOT d.long THEN 'info'
        WHEN d.how = 'session_lost' AND d.until < d.since + INTERVAL 30 SECONDS AND d.leaderless_long = 0 THEN 'info'
        WHEN d.how = 'shut_down' THEN 'warning'
+       WHEN d.writes_until IS NOT NULL THEN 'error'
        WHEN d.leaderless_long > 0 AND d.how <> 'absent' OR d.until IS NULL AND d.long THEN 'error'
        ELSE 'warning' END AS severity,
   CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, d.broker AS node,
@@ -51,6 +63,7 @@ SELECT
   concat('Broker ', d.broker, CASE d.how WHEN 'shut_down' THEN ' shut down at ' WHEN 'crashed' THEN '\'s process had ended, noticed at '
            WHEN 'session_lost' THEN ' lost its session at ' WHEN 'absent' THEN ' was not there when a controller took over at ' ELSE ' gave up at ' END, date_format(d.since, 'yyyy-MM-dd HH:mm:ss'),
          CASE WHEN d.until IS NOT NULL THEN concat(CASE WHEN d.until = d.down_until THEN ' and served again at ' ELSE ' and was back by ' END, date_format(d.until, 'yyyy-MM-dd HH:mm:ss'))
+              WHEN d.writes_until IS NOT NULL THEN concat('; its log goes on to ', date_format(d.writes_until, 'yyyy-MM-dd HH:mm:ss'), ', and no line says that it registered again')
               WHEN d.starting_at IS NOT NULL THEN concat('; it was started at ', date_format(d.starting_at, 'yyyy-MM-dd HH:mm:ss'), ' and no line says that it serves')
               ELSE ' and is not back in these logs' END,
          '.',
@@ -62,6 +75,6 @@ SELECT
               THEN concat(' The ISR of at least ', counted(d.out_of_sync, 'partition'), ' lacked its replica', CASE WHEN d.out_of_sync_now > 0 THEN concat('; ', d.out_of_sync_now, ' still without it.') ELSE '.' END)
               ELSE '' END) AS detail,
   concat_ws('|', d.broker, get(d.evidence, 0)) AS same,
-  array_distinct(concat(d.evidence, coalesce(d.records, array()))) AS evidence, d.subjects
+  array_distinct(concat(d.evidence, coalesce(d.records, array()))) AS evidence, d.subjects, d.until IS NULL AS by_absence
 FROM down d
 WHERE NOT (d.how = 'shut_down' AND d.until IS NOT NULL AND NOT d.long AND d.leaderless_long = 0)

@@ -1,6 +1,8 @@
 -- severity: error
 -- harm: risk
 -- title: Broker refused by its old epoch
+-- concludes: refusals that repeat.
+-- needs: lines
 -- why: A broker's heartbeats or requests carry the same epoch of an earlier registration and are refused for longer than
 --   stale_broker_epoch_seconds. To the controller it is gone or another one, whatever its process looks like.
 -- do: Restart the broker, so that it registers anew. Two processes with one node.id look the same - see that there is only one.

@@ -1,6 +1,8 @@
 -- severity: warning
 -- harm: risk
 -- title: Broker comes and goes
+-- concludes: lines that a broker was lost and came back; that nobody stopped it from no line of a stop.
+-- needs: this_node or controller, else info
 -- why: The broker was lost and came back several times within an hour (broker_outages_per_hour), and no line tells it to stop. Every turn moves
 --   leaders and shrinks ISRs, which clients notice.
 -- do: Look for what makes its session end - garbage collections longer than the session timeout, an overloaded controller, a supervisor that

@@ -2,6 +2,8 @@
 -- harm: risk
 -- levels: an error while it lasts, a warning when it is over.
 -- title: Broker started and does not serve
+-- concludes: a line of a start, and none of a registration while a log that would show one goes on.
+-- needs: this_node
 -- why: The process was started, but for longer than broker_start_minutes no line says that it is registered, or in KRaft unfenced. It leads
 --   nothing and is in no ISR, and a look at the process does not show it.
 -- do: Look at the registration in its log - another broker with its id (DUPLICATE_BROKER_REGISTRATION, node already exists), a wrong

@@ -1,6 +1,8 @@
 -- severity: warning
 -- harm: protocol
 -- title: A tool and the logs disagree
+-- concludes: what a tool printed, and the intervals that lines show around that moment.
+-- needs: lines
 -- why: A tool was asked about a partition (--checkpoint), and no interval of its timeline near that moment says the same; or
 --   about the quorum, and the logs know another leader of that epoch, or that a later one had begun. The logs miss a change, the moment given is wrong, or the output is of another cluster.
 -- do: Compare both sides; see coverage for what these logs cannot show, and give the logs of all brokers.

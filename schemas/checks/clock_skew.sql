@@ -1,6 +1,8 @@
 -- severity: warning
 -- harm: housekeeping
 -- title: Clocks of two nodes differ
+-- concludes: time stamps of the same changes in logs of two nodes.
+-- needs: lines
 -- why: Two nodes tell the same changes with time stamps that are apart by the same amount every time (clock_skew_ms and more), at
 --   three moments and more, which processing does not do. What happened first on which node is then uncertain, and times of these logs are off by so much.
 -- do: Check NTP on the node, and the time zone that its logs are given with (timezone in audit.toml).

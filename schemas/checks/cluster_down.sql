@@ -3,6 +3,8 @@
 -- levels: critical while it lasts (a warning for broker_start_minutes after a start); an error when it lasted for broker_down_minutes and is over, a
 --   warning when it was shorter. Info: every broker had been told to stop, or only sessions were lost for less than half a minute.
 -- title: Cluster without a broker
+-- concludes: lines that each broker stopped or was lost; that there is no other one from no line of another.
+-- needs: every_node
 -- why: No broker was left, or none that had a session: no leader can be elected, what has stopped can be neither written nor read, and whoever comes
 --   back last decides which data is the newest. A process that lost its session may go on for a while with what it leads.
 -- do: If nobody meant it, look at what the brokers have in common - power, network, disks, ZooKeeper or the quorum. Start the brokers that

@@ -1,6 +1,8 @@
 -- severity: warning
 -- harm: housekeeping
 -- title: Logs of two clusters under one name
+-- concludes: two cluster ids that lines name for one time.
+-- needs: lines
 -- why: Two cluster ids were in use at the same time (first seen to last seen), on different brokers. The timelines keep the clusters apart, as incarnations that
 --   overlap; findings about what is still so are about the last one only.
 -- do: Give each cluster a name and logs of its own (--config).

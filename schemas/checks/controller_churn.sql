@@ -2,6 +2,8 @@
 -- harm: risk
 -- levels: a warning; an error from ten times controllers_per_hour on.
 -- title: Controller changes often
+-- concludes: elections; that nobody restarted the controllers from no line of a stop or a start.
+-- needs: every_controller, else info
 -- why: The controller was elected anew several times within an hour (controllers_per_hour). Every change reads the whole state anew, and requests
 --   wait meanwhile. Not counted are elections after a controller was told to stop, or within a minute after the start of the process that was
 --   elected; in a quorum the start or stop of any controller counts so.

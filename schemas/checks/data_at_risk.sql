@@ -1,6 +1,9 @@
 -- severity: warning
 -- harm: loss
 -- title: Records of a dead leader are gone
+-- concludes: offsets that lines print.
+-- needs: lines
+-- silence: a line of a committed loss moves the finding to unclean_election.
 -- why: A broker that had died came back with a log that is longer than its new leader's, and cut it. The new leader did not have
 --   these records. Producers with acks=all were not told that they were safe; producers with acks=1 or 0 were, and have lost them.
 -- do: Ask the producers of the topic for their acks. With acks=all this is harmless; with acks=1 replay what was sent in the last seconds before

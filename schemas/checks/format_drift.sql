@@ -1,6 +1,8 @@
 -- severity: warning
 -- harm: housekeeping
 -- title: Log wording that the rules only half know
+-- concludes: records that begin like a known statement.
+-- needs: lines
 -- why: The beginning of these records is known, the rest is not: a Kafka upgrade or a patched build changed the wording. What they say
 --   is missing from the timelines.
 -- do: kafka-audit explain LINE shows how far each rule got; a rule of your own (--rules DIR) reads it, and we would like to know.

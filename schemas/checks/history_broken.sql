@@ -1,6 +1,8 @@
 -- severity: warning
 -- harm: protocol
 -- title: States that do not follow one another
+-- concludes: two lines that do not follow one another; that nothing was in between from no line of another controller.
+-- needs: this_node
 -- why: A line names another state to begin with than the one before left, and nothing innocent explains it - no other controller, no level
 --   that leaves it out, no hour without a file. A part of that log is missing, or was altered.
 -- do: Look for the missing part (a rotated file that was not collected, a full disk). If the file is whole, lines of it were dropped or changed.

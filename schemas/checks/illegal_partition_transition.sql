@@ -1,6 +1,9 @@
 -- severity: error
 -- harm: protocol
 -- title: Illegal partition state change
+-- concludes: a line that names both states.
+-- needs: lines
+-- silence: legal_moves holds the moves of Kafka's state machine; they are no log lines.
 -- why: The controller moved a partition to a state that Kafka's partition state machine does not reach from the one it was in.
 -- do: Compare the records around it. A fail-over lets the next controller read the state anew from ZooKeeper.
 -- same: record_id

@@ -1,6 +1,8 @@
 -- severity: warning
 -- harm: risk
 -- title: Follower in and out of the ISR
+-- concludes: lines that a follower left an ISR and came back; that its broker was up from no line of an outage.
+-- needs: this_node or controller, else warning
 -- why: One follower falls out of the ISR, others stay in it, and it comes back, several times within an hour (isr_turns_per_hour); no outage
 --   of its broker was found. It is barely fast enough; under a little more load it stays out, and producers with acks=all wait for it every time.
 -- do: Look at disk and network of that broker, at garbage collections, and at replica.lag.time.max.ms (10 s before 2.5, 30 s since).

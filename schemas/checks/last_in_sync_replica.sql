@@ -2,6 +2,8 @@
 -- harm: risk
 -- levels: info while another broker is restarted on purpose, or all stop or start; an error where it goes on after five minutes; else a warning.
 -- title: One replica left in sync
+-- concludes: an ISR of one replica, until a line shows a larger one.
+-- needs: partition
 -- why: Of several replicas one alone is in sync, for longer than last_in_sync_seconds. If its broker or disk fails, the partition is unavailable, and
 --   what only this replica has is lost if another one is elected.
 -- do: Do not restart that broker. Bring the others back first, and see below which they are.

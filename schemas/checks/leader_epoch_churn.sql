@@ -1,6 +1,8 @@
 -- severity: warning
 -- harm: protocol
 -- title: Leader epoch climbs in place
+-- concludes: leader epochs; that neither leader nor controller changed from no line of that.
+-- needs: controller or every_controller, else info
 -- why: The leader epoch of a partition rises again and again (leader_epochs_per_hour) while leader and replicas stay the same, the leader does
 --   not go and no controller starts. Something keeps asking the controller for the same change, a reassignment that is repeated for one;
 --   every step interrupts producers and followers.

@@ -1,6 +1,8 @@
 -- severity: warning
 -- harm: housekeeping
 -- title: Leaders away from their preferred broker
+-- concludes: the leader and the ISR of all partitions that lines name; others may be in no log.
+-- needs: every_node or controller
 -- why: The preferred replica is in sync and does not lead, for longer than leader_imbalance_minutes and for more than a tenth of what the
 --   broker should lead. Others carry its load.
 -- do: kafka-leader-election --election-type PREFERRED --all-topic-partitions, or auto.leader.rebalance.enable=true; its threshold of

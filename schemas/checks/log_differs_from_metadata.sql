@@ -1,6 +1,9 @@
 -- severity: warning
 -- harm: protocol
 -- title: Log line that the metadata log contradicts
+-- concludes: a line, and the dumped metadata log that has all states of the partition.
+-- needs: lines
+-- silence: the metadata log is complete from its first record to its last.
 -- why: A text log asserts a state of a partition that the metadata log of the cluster never held. The metadata log is what the
 --   cluster acted on; the line is of another cluster, of a patched build, or was altered. The timeline follows the metadata log.
 -- do: Look at the records given as proof, and at where their file comes from.

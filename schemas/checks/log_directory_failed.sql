@@ -2,6 +2,8 @@
 -- harm: risk
 -- levels: critical while all directories of a broker have failed, else an error.
 -- title: Log directory failed
+-- concludes: a line of the failure; that it lasts from no line of a restart.
+-- needs: this_node
 -- why: A broker took a log directory out of use after an I/O error. All replicas in it are offline until the disk is mended and the broker
 --   restarted; before Kafka 3.7 a KRaft controller is not even told. When the last directory fails, the broker stops.
 -- do: Look at the disk (kernel log, SMART, free space), mend or replace it, restart the broker; it copies the replicas anew.

@@ -1,6 +1,8 @@
 -- severity: warning
 -- harm: housekeeping
 -- title: Hours missing from a node's log
+-- concludes: no line of a node while others wrote and name it.
+-- needs: this_node
 -- why: A node wrote before and after, no outage of it is known, and these logs hold nothing of it for longer than log_gap_minutes, while others wrote for as
 --   long, and one of them names it. What happened there then is not in the timelines.
 -- do: Look for a rotated file that was not collected; see what the node's log4j keeps (MaxBackupIndex), and whether its disk was full.

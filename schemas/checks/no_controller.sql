@@ -2,12 +2,15 @@
 -- harm: unavailability
 -- levels: critical while it lasts, an error when it is over.
 -- title: No controller
+-- concludes: the end of a term and no line of the next election; or brokers that reach no controller and no line of one.
+-- needs: every_controller
 -- why: The controller's term ended and no line tells of another one for longer than no_controller_seconds; or two brokers and more could not
 --   reach a controller for as long, and no controller wrote anything. Nothing is repaired meanwhile; no leader is elected, no topic created,
---   no ISR grows. Where no other node wrote shortly before or meanwhile, or the controller.log of a broker that may have been elected is not at hand there is no such finding (blind_spot).
+--   no ISR grows. Where no other node wrote shortly before or meanwhile there is no such finding (blind_spot).
 -- do: ZooKeeper - is the ensemble up, does /controller exist and whom does it name (deleting it makes the brokers elect anew); KRaft - is a
 --   majority of the quorum's voters up and connected.
 -- same: day, begin of the first
+-- also: by_absence
 -- thresholds: no_controller_seconds=60
 -- only: controller_vacancies, broker_heartbeat_failed, node_unreachable, controlled_shutdown_failed
 -- candidates: vacant, complaints
@@ -26,16 +29,14 @@ WITH vacant AS (
     HAVING count(DISTINCT node) > 1 AND max(ts) >= min(ts) + make_dt_interval(0, 0, 0, no_controller_seconds(cluster, NULL))) s
   ON s.cluster = t.cluster AND s.incarnation = t.incarnation
 ), known AS (
-  -- by cluster the brokers of which the logs tell, since when, and of a ZooKeeper cluster whether they may have been elected without being heard
-  SELECT cluster, incarnation, collect_list(struct(broker, since, is_unheard)) AS brokers FROM (
-    SELECT b.cluster, b.incarnation, b.broker, min(b.since) AS since, coalesce(NOT array_contains(any_value(l.nodes), b.broker), false) AS is_unheard
+  -- by cluster the brokers of which the logs tell, and since when
+  SELECT cluster, incarnation, collect_list(struct(broker, since)) AS brokers FROM (
+    SELECT cluster, incarnation, broker, min(since) AS since
     FROM (
       SELECT cluster, incarnation, broker, valid_from AS since FROM audited_broker_load WHERE valid_to IS NULL AND valid_from IS NOT NULL
       UNION ALL SELECT cluster, incarnation, broker, since FROM audited_broker_outages WHERE broker IS NOT NULL
-      UNION ALL SELECT cluster, incarnation, broker, since FROM brokers_named) b
-    LEFT JOIN (SELECT cluster, collect_set(node) AS nodes FROM logs_seen WHERE controller_log AND NOT kraft AND node IS NOT NULL GROUP BY cluster) l
-      ON l.cluster = b.cluster
-    GROUP BY b.cluster, b.incarnation, b.broker)
+      UNION ALL SELECT cluster, incarnation, broker, since FROM brokers_named)
+    GROUP BY cluster, incarnation, broker)
   GROUP BY cluster, incarnation
 ), pauses AS (
   SELECT b.cluster, b.incarnation, b.ts AS since, lead(b.ts) OVER (PARTITION BY b.cluster, b.incarnation ORDER BY b.ts) AS until, b.record_id,
@@ -54,12 +55,11 @@ WITH vacant AS (
     concat('Controller ', g.node, ' ended its term at ', date_format(g.since, 'yyyy-MM-dd HH:mm:ss'),
            CASE WHEN g.until IS NULL THEN concat('; no line up to the end of the logs, ', date_format(g.now, 'yyyy-MM-dd HH:mm:ss'), ', tells of another one.')
                 ELSE concat('; the next one was elected at ', date_format(g.until, 'yyyy-MM-dd HH:mm:ss'), '.') END) AS detail,
-    concat_ws('|', g.node, get(g.evidence, 0)) AS same, g.evidence
+    concat_ws('|', g.node, get(g.evidence, 0)) AS same, g.evidence, true AS by_absence
   FROM vacant g
   JOIN known u ON u.cluster = g.cluster AND u.incarnation = g.incarnation
   -- a broker that is alone is missed as a broker
   WHERE exists(u.brokers, b -> b.broker <> g.node AND b.since <= g.since)
-    AND NOT exists(u.brokers, b -> b.broker <> g.node AND b.is_unheard)
     -- somebody was left to miss it, and it did not go on itself; of earlier days the vacancies know that by the hour
     AND EXISTS (
       SELECT 1 FROM audited_events e WHERE e.cluster = g.cluster AND e.incarnation = g.incarnation AND e.node <> g.node
@@ -73,7 +73,7 @@ WITH vacant AS (
     concat('Brokers ', array_join(s.nodes, ', '), ' could not reach a controller ', s.times, ' times from ', date_format(s.since, 'yyyy-MM-dd HH:mm:ss'), ' to ',
            date_format(s.last_complaint, 'yyyy-MM-dd HH:mm:ss'), '; no controller wrote a line from ', date_format(s.last_line, 'yyyy-MM-dd HH:mm:ss'),
            coalesce(concat(' to ', date_format(s.until, 'yyyy-MM-dd HH:mm:ss')), ' on'), '.'),
-    concat_ws('|', 'silent', s.record_id), s.records
+    concat_ws('|', 'silent', s.record_id), s.records, false
   FROM silent s
   LEFT ANTI JOIN controller_vacancies g ON g.cluster = s.cluster AND g.incarnation = s.incarnation AND g.since <= s.last_complaint AND coalesce(g.until >= s.since, true)
 )
@@ -84,7 +84,7 @@ SELECT
   concat(min_by(g.thing, g.since), CASE WHEN count(*) > 1 THEN concat(' and ', counted(count(*) - 1, 'more time')) ELSE '' END) AS thing,
   concat(min_by(g.detail, g.since), CASE WHEN count(*) > 1 THEN concat(' So it was ', count(*), ' times on ', date_format(min(g.since), 'yyyy-MM-dd'), ', for up to ',
          max(unix_seconds(coalesce(g.until, k.now)) - unix_seconds(g.since)), ' s.') ELSE '' END) AS detail,
-  min_by(g.same, g.since) AS same, earliest_records(collect_list(struct(g.since AS at, g.evidence AS records))) AS evidence
+  min_by(g.same, g.since) AS same, earliest_records(collect_list(struct(g.since AS at, g.evidence AS records))) AS evidence, g.by_absence
 FROM gaps g
 JOIN clocks k ON k.cluster = g.cluster
 WHERE
@@ -93,4 +93,4 @@ WHERE
     SELECT 1 FROM audited_broker_outages o
     WHERE o.cluster = g.cluster AND o.incarnation = g.incarnation AND o.broker IS NULL
       AND o.since <= coalesce(g.until, k.now) AND coalesce(o.until >= g.since, true))
-GROUP BY g.cluster, g.incarnation, date_trunc('DAY', g.since)
+GROUP BY g.cluster, g.incarnation, g.by_absence, date_trunc('DAY', g.since)

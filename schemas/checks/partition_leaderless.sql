@@ -2,6 +2,8 @@
 -- harm: unavailability
 -- levels: critical while it lasts, an error when it is over.
 -- title: Partition without a leader
+-- concludes: a line that a partition has no leader, until a line shows one.
+-- needs: partition
 -- why: No replica that may lead is alive, so nobody can write to or read from the partition. What follows from one broker that is down stands there
 --   (broker_down); these are the others. Interruptions shorter than leaderless_seconds are not reported.
 -- do: Start a broker of the last ISR. If none can come back, electing a replica that is not in sync loses what it had not copied

@@ -1,6 +1,8 @@
 -- severity: info
 -- harm: housekeeping
 -- title: First replicas are unevenly spread
+-- concludes: the replica lists of all partitions that lines name; others may be in no log.
+-- needs: every_node or controller
 -- why: One broker is the first replica, the preferred leader, of far more partitions than the mean, by
 --   thresholds.leader_skew_percent (200 = twice the mean): whenever leaders go back to where they are preferred, it carries that load.
 --   Only clusters with ten partitions a broker and more are looked at.

@@ -1,6 +1,8 @@
 -- severity: error
 -- harm: unavailability
 -- title: Quorum without a stable leader
+-- concludes: candidates, and no line of a leader of their epochs.
+-- needs: every_controller
 -- why: The voters of the KRaft quorum called elections again and again within an hour (quorum_elections_per_hour) and fewer leaders came of
 --   them. While none is elected nothing in the cluster can change.
 -- do: See first that a majority of the voters is up - one that was started alone stands for election again and again. If it is, look at the

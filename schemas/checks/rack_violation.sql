@@ -1,6 +1,8 @@
 -- severity: warning
 -- harm: risk
 -- title: Replicas share a rack
+-- concludes: a replica list, until a line shows another one, and the racks that lines name.
+-- needs: controller or every_node, else info
 -- why: Two replicas of a partition are in one rack though there are racks enough for each to have its own: when that rack fails, they
 --   fail together. Racks are those that the lines name, or audit.toml.
 -- do: Move one of the replicas to a rack that has none (kafka-reassign-partitions); see whether broker.rack is set on every broker.

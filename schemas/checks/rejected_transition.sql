@@ -4,6 +4,8 @@
 --   ReplicaDeletionIneligible; the deletion waits for the broker); info where a controller that takes over a running reassignment asks once more for
 --   its added replicas.
 -- title: State change refused by the controller itself
+-- concludes: a line of the refusal.
+-- needs: lines
 -- why: Something asked the controller for a move that its state machine does not have. The state stayed as it was, and whoever asked may wait for it.
 -- do: If it is the warning, bring the broker back. Else look at what the controller was doing just before.
 -- same: topic, partition, replica, move

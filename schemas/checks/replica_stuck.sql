@@ -1,6 +1,8 @@
 -- severity: warning
 -- harm: protocol
 -- title: Replica stuck in a passing state
+-- concludes: a state that a controller printed and no line of the next one.
+-- needs: controller
 -- why: The controller holds a replica in a state that should last seconds, for longer than replica_stuck_minutes - NewReplica (its broker never
 --   took it up), ReplicaDeletionStarted (it never answered), OfflineReplica though its broker serves. A broker that is down, a deletion
 --   that waits for one and a reassignment that goes on have findings of their own. A replica that the partition does not have any more is none.

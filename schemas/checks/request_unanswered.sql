@@ -1,11 +1,13 @@
 -- severity: warning
 -- harm: protocol
 -- title: Broker did not do what the controller said
+-- concludes: an answer with an error; or a request and no line of what it asks for.
+-- needs: this_node
 -- why: The controller told a broker to lead, follow or drop a replica, and the broker answered with an error, or took it in and wrote on
 --   without doing it. The controller's picture and the broker's part ways.
 -- do: Look in the log of that broker at the same moment for an exception about the partition. Restart the broker if it stands still.
 -- same: broker, request, error
--- also: subjects
+-- also: by_absence, subjects
 -- only: request_answered_with_error, request_answered, become_error, become_failed_by_zookeeper, log_not_created, become_started
 -- thresholds: request_seconds=60
 -- candidates: answers, failures, left_lying
@@ -68,7 +70,8 @@ SELECT
          CASE WHEN max(a.others) IS NULL THEN '' ELSE ' Two brokers at one address is a fault by itself: what is meant for one reaches the other.' END) AS detail,
   concat_ws('|', r.broker, r.request, r.error_code) AS same,
   slice(array_sort(collect_set(r.record_id)), 1, 20) AS evidence,
-  array_compact(collect_list(CASE WHEN r.topic IS NOT NULL THEN struct(r.topic, r.partition, r.broker AS replica, r.ts AS since, r.ts AS until) END)) AS subjects
+  array_compact(collect_list(CASE WHEN r.topic IS NOT NULL THEN struct(r.topic, r.partition, r.broker AS replica, r.ts AS since, r.ts AS until) END)) AS subjects,
+  r.error_code = 'never applied' AS by_absence
 FROM (SELECT * FROM refused UNION ALL SELECT * FROM ignored) r
 JOIN clocks k ON k.cluster = r.cluster
 LEFT JOIN addresses a ON a.cluster = r.cluster AND a.incarnation = r.incarnation AND a.broker = r.broker

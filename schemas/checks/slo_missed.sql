@@ -1,6 +1,8 @@
 -- severity: error
 -- harm: unavailability
 -- title: Availability goal missed
+-- concludes: intervals without a leader or below min.insync.replicas, until a line ends them.
+-- needs: every_node or controller
 -- why: Over the days of an [[slo]] of audit.toml writes to the topic were possible for less of the time that the logs cover than the goal
 --   says: with acks=all not while a partition has no leader or fewer than min.insync.replicas in sync, with acks=1 not without a leader.
 --   Seconds are summed over partitions; time that the logs do not cover is not counted.

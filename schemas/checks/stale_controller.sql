@@ -1,6 +1,9 @@
 -- severity: error
 -- harm: protocol
 -- title: Two controllers at once
+-- concludes: lines of a controller after the election of the next one.
+-- needs: lines
+-- silence: the election of the next controller names its epoch; the join leaves out terms of a quorum by lines that name them.
 -- why: A controller went on to change partitions more than stale_controller_seconds after its successor had been elected (a zombie). Brokers
 --   refuse what it sends by its old epoch, but what it writes to ZooKeeper by itself may stand.
 -- do: Restart the old controller's broker. Look for what kept it from noticing - a long garbage collection, a lost ZooKeeper session.

@@ -1,6 +1,8 @@
 -- severity: error
 -- harm: risk
 -- title: Leader cannot change the ISR
+-- concludes: refusals that repeat.
+-- needs: lines
 -- why: A leader tries to change the ISR again and again and is refused, because the partition's state has moved on without it (Cached
 --   zkVersion not equal, INVALID_UPDATE_VERSION, FENCED_LEADER_EPOCH). It looks alive and serves what may be old.
 -- do: Restart that broker; waiting does not help (KAFKA-2729, KAFKA-14154).

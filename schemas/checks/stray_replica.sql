@@ -1,6 +1,8 @@
 -- severity: warning
 -- harm: housekeeping
 -- title: Replica left behind on disk
+-- concludes: a line of a folder that is left; that it is still there from no line of a deletion.
+-- needs: this_node
 -- why: A broker holds the folder of a replica that the cluster does not know any more - its topic was deleted, or the replica moved away,
 --   while the broker was down or refused the request (KAFKA-13972, KAFKA-16120). It takes space, and a topic of the same name that is created
 --   later may fail over it.

@@ -1,13 +1,15 @@
 -- severity: error
 -- harm: housekeeping
 -- title: Topic deletion held up
+-- concludes: a line that replicas cannot be deleted and no line that the deletion is complete.
+-- needs: controller, else warning
 -- why: A topic was asked to be deleted and some replicas cannot be: their broker is dead, their log directory offline, or the deletion
 --   failed there. The topic stays in limbo until those replicas can be deleted: nothing can be produced to it, it cannot be created
 --   again, and reassignments of it wait. From 2.3 on such replicas go back to OfflineReplica after a moment; the deletion waits all
 --   the same.
 -- do: Start the broker, or repair the log directory. The controller then goes on by itself.
 -- same: topic, first sign of the deletion
--- also: subjects, outage
+-- also: by_absence, subjects, outage
 -- only: topic_deletions
 -- candidates: blocked
 WITH blocked AS (
@@ -30,7 +32,7 @@ SELECT
   concat_ws('|', d.topic, d.record_id) AS same,
   array_distinct(array_compact(concat(array(d.record_id), d.evidence))) AS evidence,
   transform(d.blocked_by, b -> struct(d.topic AS topic, b.partition AS partition, b.replica AS replica, d.blocked_since AS since, d.completed_at AS until)) AS subjects,
-  o.outage
+  o.outage, d.completed_at IS NULL AS by_absence
 FROM blocked d
 JOIN clocks n ON n.cluster = d.cluster
   -- what an earlier cluster of that name had to delete is gone with it

@@ -1,6 +1,8 @@
 -- severity: error
 -- harm: unavailability
 -- title: Topic id differs from the one on disk
+-- concludes: refusals that a line explains or that repeat.
+-- needs: lines
 -- why: A broker holds a folder of another topic of the same name and refuses to lead or follow with it (KAFKA-12835, KAFKA-14190). The
 --   partition stays unavailable or under-replicated until the files are put right; restarts do not help.
 -- do: Find out which id is right (kafka-topics --describe). Move the wrong folder (see partition.metadata in it) away while the broker is

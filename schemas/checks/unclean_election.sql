@@ -1,6 +1,9 @@
 -- severity: error
 -- harm: loss
 -- title: Unclean leader election
+-- concludes: a line that says so; or two states that follow one another.
+-- needs: lines
+-- silence: the query compares two states whose epochs follow one another; a line in between would have an epoch of its own.
 -- why: A replica that was not in sync became leader. What it had not copied is lost, for consumers silently. Where the logs print
 --   offsets, the finding says how much. Lines that KRaft 3.0 to 4.0 prints by mistake when a reassignment ends are left out, and so is
 --   the return of the last leader by KIP-966 (it lacks nothing).

@@ -2,6 +2,8 @@
 -- harm: risk
 -- levels: an error while it lasts, a warning when it is over.
 -- title: Follower out of sync
+-- concludes: an ISR that lacks a follower, until a line shows one that has it; that its broker is up from no line of an outage.
+-- needs: partition
 -- why: The ISR lacks a replica for longer than under_replicated_minutes, outside of a reassignment, and no outage of its broker that was
 --   found explains it. A further failure has less to fall back on. While its broker is known to be down that is a part of broker_down;
 --   where the finding does not say that it was alive, it may have been down.
