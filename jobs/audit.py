@@ -8,7 +8,7 @@ import re
 import sys
 import threading
 import uuid
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime
 from functools import partial
@@ -224,6 +224,8 @@ class Audit:
         self.remote: list[Any] = []
         # logs that are parsed already: `events.Ahead`
         self.ahead: Any = None
+        # what is left to do once the run is recorded
+        self.finish: Callable[[], None] = lambda: None
         # over what checks look at; None: nothing was checked
         self.queries: Any = None
         # by which a silence has expired
@@ -272,11 +274,13 @@ class Audit:
 
     def _audit(self, store: Any, files: list[Any]) -> list[Outcome]:
         """All clusters at once: a stage costs the same for one or for many."""
-        from jobs import checks, findings_life, nights, rebuilding
+        from jobs import checks, findings_life, last_run, nights, rebuilding
         from jobs.rows import here
 
         spark = store.spark
         files, read = self._read(store, files)
+        if last_run.restore(store, [cluster.name for cluster in self.config.clusters]):
+            warn("an earlier run was interrupted; this one completes it")
         if self.outputs:
             self.outputs = tool_outputs.land(store, self.outputs)
         # what a run has landed that did not come to its end is still new
@@ -305,7 +309,7 @@ class Audit:
                 days = max((slo.days for slo in self.config.slos), default=0)
                 for note in self._check(store, made, nights.scope(store, made, facts, days), clocks):
                     doing.note(note)
-            nights.note(store, made, "" if self.failed_checks else asked, configured)
+            self.finish = partial(nights.note, store, made, "" if self.failed_checks else asked, configured)
         elif audited:
             with stage("nothing new to check", spark):
                 before = here(store.read("findings", audited))
@@ -511,6 +515,8 @@ class Audit:
         else:
             _show(verdict.as_text(told, outcomes, self.options.tables, notes, self.run_id))
         self._record(store, outcomes, status)
+        # after the record: what the next run starts from is what a completed run has left
+        self.finish()
         return code
 
     def _deliver(self, store: Any, findings: list[dict[str, Any]], outcomes: list[Outcome]) -> list[Any]:
@@ -554,6 +560,8 @@ class Audit:
     def _record(self, store: Any, outcomes: list[Outcome], status: str) -> None:
         import pyarrow as pa
 
+        from jobs import last_run
+
         given = {name: value for name, value in vars(self.options).items() if name != "run"}
         given["clusters"] = [asdict(cluster) for cluster in self.config.clusters]
         row = {
@@ -567,6 +575,7 @@ class Audit:
             "rules_version": rules_version(self.rules),
             "code_version": code_version(),
             "parameters": json.dumps(given, default=str),
+            "tables_at": last_run.versions(store),
         }
         store.append("audit_runs", pa.Table.from_pylist([row]))
 

@@ -402,6 +402,11 @@ class Store:
             found = where(self.rows_of(table, names), condition) if known is None else known
         return found if columns is None else select(found, *columns)
 
+    def whole(self, table: str) -> Frame:
+        """All rows of a table that has few."""
+        held = self._hold(table, frozenset())
+        return held.few if held.is_small_table and held.few is not None else self.table(table)
+
     def table_of(self, table: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
         """Rows as those of a table."""
         return pa.Table.from_pylist(list(rows), schema=_arrow_schema(table))

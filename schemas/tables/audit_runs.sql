@@ -9,7 +9,8 @@ CREATE TABLE IF NOT EXISTS {table} (
   records_out_of_scope BIGINT NOT NULL COMMENT 'Records of loggers that no rule is about',
   rules_version STRING NOT NULL COMMENT 'Hash of all rule files',
   code_version STRING NOT NULL COMMENT 'Version of kafka-audit',
-  parameters STRING NOT NULL COMMENT 'Arguments, JSON'
+  parameters STRING NOT NULL COMMENT 'Arguments, JSON',
+  tables_at STRING COMMENT 'Versions of findings and finding_subjects that the run has left, JSON: an interrupted run is taken back to them; null: a run of an earlier version'
 ) USING delta
 LOCATION '{location}'
 COMMENT 'Ledger of the runs; the row is written last'
