@@ -731,7 +731,11 @@ def _assigned_brokers(store: Store, facts: Mapping[str, ClusterFacts]) -> dict[t
 
 def _write_deletions(store: Store, night: Night, facts: Mapping[str, ClusterFacts], anew: frozenset[str]) -> None:
     """`topic_deletions`: under ZooKeeper controllers anew for topics about which something new is told, under KRaft ones from the facts."""
-    signs = is_known("topic") & (starts_with("event_type", "deletion_") | one_of("to_state", ["ReplicaDeletionIneligible"]))
+    signs = is_known("topic") & (
+        starts_with("event_type", "deletion_")
+        | one_of("to_state", ["ReplicaDeletionIneligible"])
+        | one_of("event_type", ["replica_state_change_failed"])
+    )
     whole = anew | {name for name, one in facts.items() if one.kraft_since is not None and one.kraft_since >= 0}
     rows = [(name, *row) for name, one in facts.items() for row in kraft_topic_deletions(one)]
     by_topic = [name for name, one in facts.items() if name not in whole and one.kraft_since is None]

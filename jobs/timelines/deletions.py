@@ -28,11 +28,13 @@ def _is_sign(e: Event) -> bool:
 
 
 def _is_blocking(e: Event) -> bool:
-    """A replica that cannot be deleted: the TopicDeletionManager calls it dead or failed, or it moves to ReplicaDeletionIneligible; up to
-    2.2 the controller would move it there and may not. Replicas that a starting controller merely finds on a dead broker do not count.
+    """A replica that cannot be deleted: the TopicDeletionManager calls it dead or failed, it moves to ReplicaDeletionIneligible, or the
+    controller may not move it there (up to 2.2) or to ReplicaDeletionStarted (KAFKA-6650). Replicas that a starting controller merely finds
+    on a dead broker do not count.
     """
     is_ineligible = e.to_state == "ReplicaDeletionIneligible" and e.says in ("happened", "failed")
-    return e.replica is not None and (e.event_type in BLOCKING or is_ineligible)
+    is_refused = e.to_state == "ReplicaDeletionStarted" and e.says == "failed"
+    return e.replica is not None and (e.event_type in BLOCKING or is_ineligible or is_refused)
 
 
 @dataclass
