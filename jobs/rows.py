@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from jobs.engine.literals import moment, quoted
 from jobs.frames import MOST_IN_PLAN, OfBatches, by_workers, framed, where_few
 
 Frame: TypeAlias = pa.Table | DataFrame
@@ -31,20 +32,10 @@ Fold: TypeAlias = Callable[[tuple[Any, ...], Dicts, Dicts], Iterable[Mapping[str
 MOST_ON_DRIVER = 100_000
 
 
-def quoted(text: str) -> str:
-    """A SQL string literal."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
 def in_clusters(clusters: Iterable[str]) -> str:
     """A SQL condition."""
     names = sorted(clusters)
     return f"cluster IN ({', '.join(map(quoted, names))})" if names else "false"
-
-
-def moment(at: datetime) -> str:
-    """A SQL literal. at: in UTC, with a zone or without one."""
-    return f"TIMESTAMP {quoted(at.replace(tzinfo=None).isoformat(sep=' '))}"
 
 
 def run_concurrently(*tasks: Callable[[], Any]) -> list[Any]:

@@ -8,6 +8,7 @@ import pytest
 from frames import frame
 from markupsafe import Markup
 
+from jobs.engine.database import Database
 from jobs.pictures import (
     BINS,
     DAYS,
@@ -25,7 +26,7 @@ from jobs.pictures import (
     night_strip,
     partition_strip,
 )
-from jobs.queries import InProcess, InSpark
+from jobs.queries import InSpark
 from jobs.rows import fetched
 
 BEGIN = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)
@@ -222,7 +223,7 @@ def test_what_tables_hold(spark: Any, engine: str) -> None:
     ]
     spell = {"kind": "out_of_sync", "cluster": "payments", "topic": "orders", "partition": 0, "replica": 3}
     rows["partition_spells"] = [spell | {"since": str(at(60)), "until": str(at(120))}]
-    queries = InSpark(spark) if engine == "Spark" else InProcess()
+    queries = InSpark(spark) if engine == "Spark" else Database()
     for name, types in TABLES.items():
         queries.view(name, frame(spark, types, rows[name]) if engine == "Spark" else fetched(frame(spark, types, rows[name])))
     found = {"cluster": "payments", "incarnation": 1, "fingerprint": "f", "subject": ("orders", 0), "evidence": ["e1"]}

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pytest
 
-from jobs.queries import FAILED, InProcess, InSpark, Queries, over
+from jobs.engine.database import Database
+from jobs.queries import FAILED, InSpark, Queries, over
 from jobs.rows import in_spark
 
 pytestmark = pytest.mark.spark
@@ -33,7 +34,7 @@ ROWS = pa.table(
 
 @pytest.fixture(params=["Spark", "DuckDB"])
 def queries(request: pytest.FixtureRequest, spark: Any) -> Queries:
-    made: Queries = InSpark(spark) if request.param == "Spark" else InProcess()
+    made: Queries = InSpark(spark) if request.param == "Spark" else Database()
     made.view("some", ROWS)
     return made
 
@@ -103,6 +104,68 @@ def queries(request: pytest.FixtureRequest, spark: Any) -> Queries:
         ("'pay\\nments' RLIKE '^(?s:pay.*)$'", True),
         ("sha2('x', 256)", "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"),
         ("concat('it\\'s ', 'a\\\\b')", "it's a\\b"),
+        # places in lists begin with 0 in functions, too
+        ("transform(array(5, 6), (one, place) -> one + place)", [5, 7]),
+        ("filter(array(5, 6), (one, place) -> place > 0)", [6]),
+        ("forall(array(1, 2), one -> one > 1)", False),
+        ("array_position(array(4, 5), 5)", 2),
+        ("array_position(array(4, 5), 6)", 0),
+        ("array_prepend(array(1), 2)", [2, 1]),
+        ("array_union(array(1, 2), array(2, 3))", [1, 2, 3]),
+        ("array_intersect(array(1, 2), array(2))", [2]),
+        ("arrays_overlap(array(1), array(1, 2))", True),
+        ("array_repeat('x', 2)", ["x", "x"]),
+        ("size(array_distinct(collect_list(n) FILTER (WHERE n > 5)))", 0),
+        ("element_at(array(4, 5), -1)", 5),
+        ("sort_array(array(2, NULL, 1))", [None, 1, 2]),
+        ("sort_array(array(2, 1), false)", [2, 1]),
+        ("array_append(array(1), 2)", [1, 2]),
+        ("bool_or(n > 1)", True),
+        ("some(n > 5)", False),
+        ("every(n > 0)", True),
+        # casts to whole numbers cut, and make seconds of moments
+        ("CAST(1.7 AS INT)", 1),
+        ("CAST(-1.7 AS BIGINT)", -1),
+        ("CAST('12' AS INT)", 12),
+        ("CAST(true AS INT)", 1),
+        ("int('3')", 3),
+        ("CAST(max(ts) AS BIGINT)", 1795168800),
+        ("unix_timestamp(max(ts))", 1795168800),
+        ("unix_timestamp('2026-11-20 10:00', 'yyyy-MM-dd HH:mm')", 1795168800),
+        ("pmod(-7, 3)", 2),
+        # days of the week, spans between moments, units, patterns
+        ("dayofweek(max(ts))", 6),
+        ("weekday(max(ts))", 4),
+        ("extract(DOW FROM max(ts))", 6),
+        ("timestampdiff(MINUTE, TIMESTAMP '2026-01-01 00:00:59', TIMESTAMP '2026-01-01 00:02:00')", 1),
+        ("datediff(DATE '2026-01-03', DATE '2026-01-01')", 2),
+        ("date_format(max(ts), 'yyyyMMdd HH:mm:ss.SSS')", "20261120 10:00:00.900"),
+        ("date_format(max(ts), \"yyyy-MM-dd'T'HH\")", "2026-11-20T10"),
+        ("date_trunc('MM', max(ts))", datetime(2026, 11, 1, tzinfo=UTC)),
+        ("trunc(DATE '2026-03-05', 'MM')", date(2026, 3, 1)),
+        ("date_add(DATE '2026-03-05', 1)", date(2026, 3, 6)),
+        ("date_sub(DATE '2026-03-05', 1)", date(2026, 3, 4)),
+        ("to_date('20261120', 'yyyyMMdd')", date(2026, 11, 20)),
+        ("timestamp_seconds(1795168800)", at(0)),
+        # moments that have a zone
+        ("min(ts) >= TIMESTAMP '2026-11-20 12:00:00.2+02:00'", True),
+        ("min(ts) > TIMESTAMP '2026-11-20 12:00:00.2+02:00'", False),
+        ("min(ts) = '2026-11-20T10:00:00.2Z'", True),
+        ("TIMESTAMP '2026-11-20 12:00:00+02:00'", at(0)),
+        ("max(ts) - min(ts)", timedelta(milliseconds=700)),
+        # texts and their patterns
+        ("regexp_replace('a1b22', '([0-9]+)', '<$1>')", "a<1>b<22>"),
+        ("regexp_replace('abc', '(?<=a)b', 'X')", "aXc"),
+        ("regexp_replace('topic-3', '([a-z]+)-([0-9]+)(?![0-9])', '$2-$1')", "3-topic"),
+        ("regexp_extract('a1b22', '(?<=b)([0-9])', 1)", "2"),
+        ("'ab' RLIKE 'a(?!c)'", True),
+        ("'a_b' LIKE 'a\\_b'", True),
+        ("'axb' LIKE 'a\\_b'", False),
+        ("substring_index('a.b.c', '.', 2)", "a.b"),
+        ("substring_index('a.b.c', '.', -1)", "c"),
+        ("split('a b  c', ' ')", ["a", "b", "", "c"]),
+        ("initcap('hello world')", "Hello World"),
+        ('"double"', "double"),
     ],
 )
 def test_an_expression(queries: Queries, expression: str, told: Any) -> None:
@@ -128,7 +191,7 @@ def test_queries(queries: Queries) -> None:
 
 
 def test_few_rows_are_asked_here(spark: Any) -> None:
-    assert isinstance(over(spark, [ROWS, ROWS]), InProcess)
+    assert isinstance(over(spark, [ROWS, ROWS]), Database)
     assert isinstance(over(spark, [ROWS, in_spark(spark, ROWS)]), InSpark)
 
 
@@ -138,5 +201,5 @@ def test_a_query_reads_no_file(tmp_path: Any) -> None:
     secret.write_text("a\n1\n")
     for text in (f"SELECT * FROM read_csv('{secret}')", f"COPY (SELECT 1) TO '{tmp_path / 'out.csv'}'", "INSTALL httpfs"):
         with pytest.raises(duckdb.Error):
-            InProcess()._database.execute(text)
+            Database()._database.execute(text)
     assert not (tmp_path / "out.csv").exists()

@@ -16,8 +16,9 @@ import pytest
 
 import schemas
 from jobs import checks, errors
+from jobs.engine.database import Database
 from jobs.nightly_audit import main
-from jobs.queries import InProcess, InSpark
+from jobs.queries import InSpark
 
 SCENARIOS = Path(__file__).parent / "scenarios"
 SHOWN = ("cluster", "check_id", "severity", "status", "topic", "partition", "replica", "node", "title", "detail")
@@ -127,7 +128,7 @@ def test_a_check_without_candidates_finds_nothing(found: dict[str, list[dict[str
 @pytest.mark.spark
 def test_spark_finds_what_is_found_here(spark: Any, found: dict[str, list[dict[str, Any]]], checked: dict[str, Any]) -> None:
     """All checks over the same frames: what many rows are asked in tells what few are asked in."""
-    assert isinstance(checked["queries"], InProcess)
+    assert isinstance(checked["queries"], Database)
     queries = InSpark(spark)
     checks.register(queries, *checked["frames"], **checked["settings"])
     assert checks.present(queries) <= checked["given"]

@@ -20,8 +20,9 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 from jobs import checks, session  # noqa: E402
+from jobs.engine.database import Database  # noqa: E402
 from jobs.nightly_audit import main as kafka_audit  # noqa: E402
-from jobs.queries import InProcess, InSpark  # noqa: E402
+from jobs.queries import InSpark  # noqa: E402
 
 
 def frames_of(logs: Path) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
@@ -54,7 +55,7 @@ def main() -> None:
     print(f"{frames[0]['events'].num_rows:,} events")
     took: dict[str, list[float]] = defaultdict(list)
     for _ in range(given.runs + 1):
-        for name, made in (("DuckDB", InProcess), ("Spark", lambda: InSpark(spark))):
+        for name, made in (("DuckDB", Database), ("Spark", lambda: InSpark(spark))):
             began = time.perf_counter()
             queries = made()
             checks.register(queries, *frames, **settings)
