@@ -1,12 +1,15 @@
-"""Reading the tables: one SQL query, and the story of a partition or topic. Writes nothing, takes no lock."""
+"""The commands `sql` and `timeline`, and what all reading commands share. They write nothing and take no lock."""
 
+import csv
 import difflib
+import io
 import json
 import math
 import os
 import re
+import sys
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -15,7 +18,12 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 import schemas
+from jobs import engine
+from jobs.engine.literals import quoted
 from jobs.errors import UsageError
 from jobs.location import local_folder, root_of
 from parsers.explanation import visible
@@ -24,6 +32,7 @@ WIDTH = 100  # columns of a terminal that a story fits in
 CELL = 100  # characters of a cell of a text table
 MEASURED_ROWS = 1_000  # rows that decide about the widths of a text table; the rest is printed as it comes
 NEAR = 8  # names that are offered where one is not found
+FORMATS = ("table", "csv", "json", "parquet")
 READING = {"SELECT", "WITH", "SHOW", "DESCRIBE", "DESC", "EXPLAIN", "VALUES", "TABLE", "FROM"}
 _OPAQUE = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`|--[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _WRITING = re.compile(
@@ -46,8 +55,18 @@ def add_arguments(commands: Any) -> None:
     query = commands.add_parser("sql", help="one query over the tables and views")
     query.add_argument("query", metavar="QUERY")
     query.add_argument("--tables", required=True, metavar="DIR")
-    query.add_argument("--json", action="store_true", help="JSON Lines")
-    query.set_defaults(run=lambda options: sql(options.query, options.tables, options.json))
+    form = query.add_mutually_exclusive_group()
+    form.add_argument(
+        "--format", choices=FORMATS, default="table", help="json: JSON Lines; parquet: to a file or pipe (default table)"
+    )
+    form.add_argument("--json", action="store_const", const="json", dest="format", help="the same as --format json")
+    query.add_argument(
+        "--engine",
+        choices=engine.ENGINES,
+        default="auto",
+        help="auto: without Java wherever that reads the tables; spark: all of Spark's SQL, takes seconds longer",
+    )
+    query.set_defaults(run=lambda options: sql(options.query, options.tables, options.format, options.engine))
 
 
 # -- opening -----------------------------------------------------------------------------------------------
@@ -70,21 +89,15 @@ def present(root: str | Path) -> list[str]:
     return found
 
 
-def opened(root: str | Path, names: Collection[str] | None) -> Any:
-    """A session that knows the tables that are there, and the views that can be made of them, by name. names: of those that are read; None: of all."""
-    from jobs import session
-    from jobs.store import Store
-
+def opened(root: str | Path, names: Collection[str]) -> engine.Tables:
+    """The tables under a root. names: tables and views that are read. Raises UsageError where there are none."""
     present(root)
-    spark = session.start(1000)
-    Store(spark, root).register(names)
-    return spark
+    return engine.opened(root, names=names)
 
 
-def rows_where(spark: Any, table: str, condition: str, columns: Sequence[str] = ("*",)) -> list[Row]:
-    """Rows of a table for which a SQL condition holds; times in UTC."""
-    found = [row.asDict(recursive=True) for row in spark.table(table).filter(condition).select(*columns).collect()]
-    return [{name: v.replace(tzinfo=UTC) if isinstance(v, datetime) else v for name, v in row.items()} for row in found]
+def rows_where(tables: engine.Tables, table: str, condition: str, columns: Sequence[str] | None = None) -> list[Row]:
+    """Rows of a table for which a condition in Spark's SQL holds; times in UTC."""
+    return engine.rows_of(tables.read(table, columns, condition))
 
 
 def holds_at(row: Row, moment: datetime) -> bool:
@@ -93,15 +106,13 @@ def holds_at(row: Row, moment: datetime) -> bool:
     return (begin is None or begin <= moment) and (end is None or moment < end)
 
 
-def rows_of(spark: Any, table: str, cluster: str | None, topic: str | None, condition: str = "true") -> list[Row]:
+def rows_of(tables: engine.Tables, table: str, cluster: str | None, topic: str | None, condition: str = "true") -> list[Row]:
     """The same of one cluster and topic, or of all. Raises UsageError where there is no such cluster or topic."""
-    from jobs.rows import quoted
-
     wanted = {name: value for name, value in (("cluster", cluster), ("topic", topic)) if value is not None}
-    rows = rows_where(spark, table, " AND ".join([condition, *(f"{name} = {quoted(value)}" for name, value in wanted.items())]))
+    rows = rows_where(tables, table, " AND ".join([condition, *(f"{name} = {quoted(value)}" for name, value in wanted.items())]))
     if rows or not wanted:
         return rows
-    known = spark.table(table).select("cluster", "topic").distinct().collect()
+    known = tables.query(f"SELECT DISTINCT cluster, topic FROM {table}").rows()
     for name, value in wanted.items():
         there = sorted({row[name] for row in known})
         if value not in there:
@@ -109,18 +120,6 @@ def rows_of(spark: Any, table: str, cluster: str | None, topic: str | None, cond
             named = ", ".join(map(visible, near)) or "none"
             raise UsageError(f"No {name} {visible(value)} in these tables; there is {named}")
     return rows
-
-
-def said(error: Exception) -> str:
-    """The first line of what Spark says about an error, safe for a terminal."""
-    java = getattr(error, "java_exception", None)
-    message = getattr(error, "getMessage", None)
-    try:
-        text = java.getMessage() if java is not None else message() if message is not None else None
-    except Exception:  # an error without a message has none of these
-        text = None
-    lines = [line for line in (text or str(error)).splitlines() if line.strip()]
-    return visible(lines[0].strip()) if lines else type(error).__name__
 
 
 # -- one query ---------------------------------------------------------------------------------------------
@@ -146,37 +145,64 @@ def reading(query: str) -> str:
     return query.rstrip().rstrip(";").rstrip() if bare.rstrip().endswith(";") else query
 
 
-def sql(query: str, tables: str, as_json: bool) -> int:
-    """Runs one query, prints its rows as an aligned table or JSON Lines. UsageError if it is wrong."""
+def sql(query: str, tables: str | Path, form: str = "table", with_engine: str = "auto") -> int:
+    """Run one query and print its rows in one of FORMATS. Raises UsageError where it is wrong."""
     statement = reading(query)
     present(tables)
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    spark = opened(tables, named(statement))
+    if form == "parquet" and sys.stdout.isatty():
+        raise UsageError("--format parquet writes no text; send it to a file: ... > result.parquet")
+    known = engine.opened(tables, with_engine, named(statement))
     try:
-        frame = spark.sql(statement)
-        names = frame.columns
-        without_zone = {f.name for f in frame.schema.fields if f.dataType.typeName() == "timestamp_ntz"}
-        rows = ([_zoned(v, n in without_zone) for n, v in zip(names, row, strict=True)] for row in frame.toLocalIterator())
-        for line in json_lines(names, rows) if as_json else text_table(names, rows):
-            print(line)
-    except (PySparkException, Py4JError) as error:
-        raise UsageError(f"The query does not run: {said(error)}") from None
+        answer = known.query(statement)
+        _PRINTED[form](answer)
+    except engine.QueryError as error:
+        raise UsageError(f"The query does not run: {error}") from None
     return 0
 
 
 def named(statement: str) -> set[str] | None:
     """What may be names of tables and views in a query; None: it lists those that there are, or puts a name together."""
-    from jobs.store import words
-
-    found = words(statement)
+    found = set(re.findall(r"\w+", statement.lower()))
     return None if found & {"show", "identifier"} else found
 
 
-def _zoned(value: Any, without_zone: bool) -> Any:
-    """A TIMESTAMP comes as local time of this machine; a TIMESTAMP_NTZ is taken as UTC as it stands."""
-    return value.replace(tzinfo=UTC) if without_zone and isinstance(value, datetime) else value
+def _values(answer: engine.Answer) -> Iterator[list[Any]]:
+    """Rows, value by value."""
+    for batch in answer.batches:
+        yield from map(list, zip(*map(engine.values_of, batch.columns), strict=True))
+
+
+def _print_table(answer: engine.Answer) -> None:
+    for line in text_table(answer.schema.names, _values(answer)):
+        print(line)
+
+
+def _print_json(answer: engine.Answer) -> None:
+    for line in json_lines(answer.schema.names, _values(answer)):
+        print(line)
+
+
+def _print_csv(answer: engine.Answer) -> None:
+    """As RFC 4180 has it, but for the line ends: null is empty, lists and structs are JSON, moments as in JSON."""
+    for line in csv_lines(answer.schema.names, _values(answer)):
+        print(line)
+
+
+def _print_parquet(answer: engine.Answer) -> None:
+    schema = pa.schema([field.with_name(name) for name, field in zip(_distinct(answer.schema.names), answer.schema, strict=True)])
+    sys.stdout.flush()
+    with pq.ParquetWriter(pa.PythonFile(sys.stdout.buffer, "w"), schema) as file:
+        for batch in answer.batches:
+            file.write_batch(batch.rename_columns(schema.names))
+    sys.stdout.buffer.flush()
+
+
+_PRINTED: dict[str, Callable[[engine.Answer], None]] = {
+    "table": _print_table,
+    "csv": _print_csv,
+    "json": _print_json,
+    "parquet": _print_parquet,
+}
 
 
 def moment(value: datetime) -> str:
@@ -281,14 +307,30 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-def json_lines(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
-    """One object a row, in ASCII; a column name that stands twice gets a number."""
+def _distinct(names: Sequence[str]) -> list[str]:
+    """The names; one that stands twice gets a number."""
     keys: list[str] = []
     for name in names:
         key, number = name, 2
         while key in keys:
             key, number = f"{name}_{number}", number + 1
         keys.append(key)
+    return keys
+
+
+def csv_lines(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """Lines of a CSV file, the names first. A text may have several lines."""
+    for row in chain([names], rows):
+        cells = map(plain, row)
+        texts = ["" if c is None else json.dumps(c) if isinstance(c, bool | list | dict) else c for c in cells]
+        buffer = io.StringIO()
+        csv.writer(buffer, lineterminator="").writerow(texts)
+        yield buffer.getvalue()
+
+
+def json_lines(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """One object a row, in ASCII; a column name that stands twice gets a number."""
+    keys = _distinct(names)
     for row in rows:
         yield json.dumps({key: plain(value) for key, value in zip(keys, row, strict=True)})
 
@@ -505,65 +547,57 @@ def timeline(partition: str, tables: str, cluster: str | None, as_json: bool) ->
     """Prints the story of a partition (`orders-3`) or topic (`orders`). UsageError if it is not known."""
     if "partition_timeline" not in present(tables):
         raise UsageError(f"--tables {tables} holds no partition_timeline; run `kafka-audit audit` on it first")
-    spark = opened(tables, ("partition_timeline", "events", "controllers", "reassignments"))
-    story, whole_topic = _gathered(spark, partition, tables, cluster)
+    known = opened(tables, ("partition_timeline", "events", "controllers", "reassignments"))
+    story, whole_topic = _gathered(known, partition, tables, cluster)
     for line in story_json(story) if as_json else story_lines(story, whole_topic):
         print(line)
     return 0
 
 
-def _gathered(spark: Any, asked: str, tables: str, cluster: str | None) -> tuple[Story, bool]:
+def _gathered(known: engine.Tables, asked: str, tables: str, cluster: str | None) -> tuple[Story, bool]:
     """The story, and whether of a topic. in: partition_timeline, events, controllers, reassignments."""
-    from pyspark.sql import functions as F
-
-    from jobs.frames import of_rows
-
     found = re.fullmatch(r"(.+)-(\d{1,9})", asked)
-    one = (F.col("topic") == found.group(1)) & (F.col("partition") == int(found.group(2))) if found else F.lit(False)
-    rows = [r.asDict() for r in spark.table("partition_timeline").filter(one | (F.col("topic") == asked)).collect()]
-    if cluster is not None:
-        rows = [row for row in rows if row["cluster"] == cluster]
+    one = f"topic = {quoted(found.group(1))} AND partition = {int(found.group(2))} OR " if found else ""
+    about = f"({one}topic = {quoted(asked)})" + (f" AND cluster = {quoted(cluster)}" if cluster is not None else "")
+    rows = rows_where(known, "partition_timeline", about)
     exact = [row for row in rows if row["topic"] != asked]
     rows, whole_topic = (exact, False) if exact else (rows, True)
     if not rows:
-        raise UsageError(_not_found(spark, asked, tables, cluster))
+        raise UsageError(_not_found(known, asked, tables, cluster))
     clusters = sorted({row["cluster"] for row in rows})
     if len(clusters) > 1:
         named = ", ".join(visible(name) for name in clusters[:NEAR])
         more = f" and {len(clusters) - NEAR} more" if len(clusters) > NEAR else ""
         raise UsageError(f"{visible(asked)} is in {len(clusters)} clusters; say which one with --cluster: {named}{more}")
-    mine = F.col("cluster") == clusters[0]
+    mine = f"cluster = {quoted(clusters[0])}"
     places: dict[str, Row] = {}
-    ids = sorted({row["record_id"] for row in rows if row["record_id"]})
-    known = {row.tableName for row in spark.sql("SHOW TABLES").collect()}
-    if ids and "events" in known:
-        records = of_rows(spark, ({"record_id": one} for one in ids), "record_id STRING") if len(ids) > 1_000 else None
-        events = spark.table("events").filter(mine & (F.col("item") == 0))
-        events = events.join(records, "record_id", "left_semi") if records else events.filter(F.col("record_id").isin(ids))
-        for row in events.select("record_id", "file", "record_no").collect():
-            places[row.record_id] = {"file": row.file, "record_no": row.record_no}
+    if any(row["record_id"] for row in rows) and known.has("events"):
+        records = f"SELECT record_id FROM partition_timeline WHERE {about}"
+        of_rows = f"SELECT record_id, file, record_no FROM events WHERE {mine} AND item = 0 AND record_id IN ({records})"
+        for row in known.query(of_rows).rows():
+            places[row["record_id"]] = {"file": row["file"], "record_no": row["record_no"]}
     unknown = {"file": None, "record_no": None}
     intervals = [row | places.get(row["record_id"], unknown) for row in rows]
     partitions = {(row["incarnation"], row["topic"], row["partition"]) for row in rows}
 
     def others(table: str) -> list[Row]:
-        return [r.asDict() for r in spark.table(table).filter(mine).collect()] if table in known else []
+        return rows_where(known, table, mine) if known.has(table) else []
 
     reassignments = [r for r in others("reassignments") if (r["incarnation"], r["topic"], r["partition"]) in partitions]
     reigns = [r for r in others("controllers") if any(r["incarnation"] == p[0] for p in partitions)]
     return Story(clusters[0], asked, intervals, reigns, reassignments), whole_topic
 
 
-def _not_found(spark: Any, asked: str, tables: str, cluster: str | None) -> str:
+def _not_found(known: engine.Tables, asked: str, tables: str, cluster: str | None) -> str:
     """Says what there is instead."""
-    names = spark.table("partition_timeline").select("cluster", "topic", "partition").distinct().collect()
+    names = known.query("SELECT DISTINCT cluster, topic, partition FROM partition_timeline").rows()
     clusters = sorted({row["cluster"] for row in names})
     if not names:
         return f"The partition_timeline under {tables} is empty; no partition is known"
     if cluster is not None and cluster not in clusters:
         close = difflib.get_close_matches(cluster, clusters, n=NEAR, cutoff=0.3) or clusters[:NEAR]
         return f"No cluster {visible(cluster)} under {tables}; there is {', '.join(map(visible, close))}"
-    known = [(row["topic"], row["partition"]) for row in names if cluster is None or row["cluster"] == cluster]
+    there = [(row["topic"], row["partition"]) for row in names if cluster is None or row["cluster"] == cluster]
     where = f" of cluster {visible(cluster)}" if cluster else ""
-    near = ", ".join(map(visible, near_names(asked, known)))
+    near = ", ".join(map(visible, near_names(asked, there)))
     return f"No partition or topic {visible(asked)}{where} under {tables}; near names: {near}"

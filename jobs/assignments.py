@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from jobs import analysis, errors
 from jobs.audit import parsed_moment
+from jobs.engine import Tables
+from jobs.engine.literals import quoted
 from jobs.errors import UsageError
 from jobs.timelines import ClusterFacts
 from jobs.topic_assignments import (
@@ -21,6 +23,7 @@ from jobs.topic_assignments import (
     batches,
     broker_loads,
     cluster,
+    shared_events,
     topic_rows,
     what_if,
 )  # fmt: skip
@@ -108,8 +111,6 @@ def write(store: Any, made: Any, anew: Iterable[str], racks: Mapping[str, Mappin
 
 def _shared(facts: ClusterFacts, racks: Mapping[int, str] | None) -> dict[int, Cluster]:
     """Incarnation -> what its topics share."""
-    from jobs.by_topic import shared_events
-
     return {number: cluster(events, racks) for number, events in shared_events(facts).items()}
 
 
@@ -127,11 +128,11 @@ def run(options: argparse.Namespace) -> int:
     at = parsed_moment(options.at, "--at") if options.at else None
     if "topic_assignments" not in analysis.present(options.tables):
         raise UsageError(f"--tables {options.tables} holds no topic_assignments; run `kafka-audit audit` on it first")
-    spark = analysis.opened(options.tables, ("partition_timeline", "cluster_facts") if down else ("topic_assignments",))
+    tables = analysis.opened(options.tables, ("partition_timeline", "cluster_facts") if down else ("topic_assignments",))
     if down:
-        lines = _effects(spark, options, down, at)
+        lines = _effects(tables, options, down, at)
     else:
-        rows = analysis.rows_of(spark, "topic_assignments", options.cluster, options.topic)
+        rows = analysis.rows_of(tables, "topic_assignments", options.cluster, options.topic)
         if at is not None:
             rows = [row for row in rows if analysis.holds_at(row, at)]
         rows.sort(key=lambda r: (r["cluster"], r["incarnation"], r["topic"], r["valid_from"] is not None, r["valid_from"]))
@@ -198,12 +199,11 @@ def _load(rows: Iterable[Mapping[str, Any]]) -> list[list[int]]:
     return [[broker, replicas[broker], leaders[broker], len(topics[broker])] for broker in sorted(replicas)]
 
 
-def _effects(spark: Any, options: argparse.Namespace, down: list[int], at: datetime | None) -> Iterator[str]:
+def _effects(tables: Tables, options: argparse.Namespace, down: list[int], at: datetime | None) -> Iterator[str]:
     """The state is that of a moment, or the last known one."""
     from jobs import min_isr
-    from jobs.rows import quoted
 
-    rows = analysis.rows_of(spark, "partition_timeline", options.cluster, options.topic, "true" if at else "valid_to IS NULL")
+    rows = analysis.rows_of(tables, "partition_timeline", options.cluster, options.topic, "true" if at else "valid_to IS NULL")
     rows = [row for row in rows if at is None or analysis.holds_at(row, at)]
     last = {name: max(r["incarnation"] for r in rows if r["cluster"] == name) for name in {r["cluster"] for r in rows}}
     rows = [row for row in rows if row["incarnation"] == last[row["cluster"]]]
@@ -211,7 +211,7 @@ def _effects(spark: Any, options: argparse.Namespace, down: list[int], at: datet
         raise UsageError(f"--what-if: no partition has a replica on broker {min(unknown)}")
     for name in sorted(last):
         mine = [row for row in rows if row["cluster"] == name]
-        (known,) = analysis.rows_where(spark, "cluster_facts", f"cluster = {quoted(name)}")
+        (known,) = analysis.rows_where(tables, "cluster_facts", f"cluster = {quoted(name)}")
         settings = min_isr.from_lines(ClusterFacts.from_json(known["facts"]).settings_by_number.get(last[name], ()))
         effects = what_if(mine, down, {row["topic"]: settings.of(row["topic"]) for row in mine})
         yield from _json_effects(name, effects) if options.json else _text_effects(name, effects, down, len(mine))

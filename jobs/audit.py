@@ -521,11 +521,14 @@ class Audit:
 
     def _deliver(self, store: Any, findings: list[dict[str, Any]], outcomes: list[Outcome]) -> list[Any]:
         """Sends the alerts that are due; what became of each sink that had some."""
+        from jobs import engine
         from jobs.alerts import delivery
 
         with stage("alerts") as doing:
             newest = {o.cluster: o.now.replace(tzinfo=UTC) for o in outcomes if o.now is not None}
-            outbox = delivery.Outbox(store, self.config, [o.cluster for o in outcomes], os.environ)
+            tables = engine.opened(store.root, names=("alerts", "events"), store=store)
+            append = partial(store.append, "alerts")
+            outbox = delivery.Outbox(tables, append, self.config, [o.cluster for o in outcomes], os.environ)
             reports = outbox.deliver([delivery.finding_of(row) for row in findings], newest)
             doing.note(delivery.counts(reports))
         return reports

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from jobs.rows import EVERY, Dicts, Fold, Frame, Where, fold_groups, having, lacking, of_clusters, one_of, together, where
-from jobs.timelines import ClusterFacts
-from jobs.timelines.events import moment_of
+from jobs.rows import EVERY, Fold, Frame, Where, fold_groups, having, lacking, of_clusters, one_of, together, where
 
 KEY = ("cluster", "incarnation", "topic")
 TOPIC = ("cluster", "topic")
@@ -50,14 +48,3 @@ class ToldAnew:
 def fold_topics(one: Frame, other: Frame, fold: Fold, schema: StructType) -> Frame:
     """Folds the rows of each topic of one incarnation. in: rows with KEY. out: KEY and what the fold returns, as schema has it."""
     return fold_groups(one, other, KEY, fold, schema)
-
-
-def shared_events(facts: ClusterFacts) -> dict[int, Dicts]:
-    """Incarnation -> the events that its topics share, as rows of `events`."""
-    return {
-        number: [
-            {**event._asdict(), "incarnation": number, "ts": None if event.ts is None else moment_of(event.ts)}
-            for event in events
-        ]
-        for number, events in facts.events_by_number.items()
-    }

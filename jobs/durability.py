@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 from jobs import analysis, errors, min_isr
 from jobs.audit import parsed_days
 from jobs.config import Config, Slo, load
+from jobs.engine import Tables
+from jobs.engine.literals import one_of
 from jobs.errors import UsageError
 from jobs.globs import matches
 from jobs.timelines import ClusterFacts
 from jobs.timelines.events import moment_of
 from jobs.topic_assignments import cluster as cluster_of
+from jobs.topic_assignments import shared_events
 from jobs.topic_durability import (
     EVENT_COLUMNS,
     SECONDS,
@@ -35,7 +38,7 @@ from jobs.topic_durability import (
 from parsers.explanation import visible
 
 if TYPE_CHECKING:
-    from jobs.rows import Dicts, Fold, Frame, Where
+    from jobs.rows import Dicts, Fold, Where
 
 # intervals that this process takes from a large table, and folds sooner than Spark's workers
 FEW_INTERVALS = 250_000
@@ -83,11 +86,15 @@ def write(store: Any, made: Any, anew: Iterable[str], config: Config) -> None:
     from jobs.by_topic import KEY, ToldAnew, fold_topics
     from jobs.rows import (
         EVERY,
+        above,
         any_of,
         differing,
+        distinct,
         gathered,
         having,
+        here,
         is_empty,
+        is_known,
         is_null,
         of_clusters,
         run_concurrently,
@@ -100,7 +107,11 @@ def write(store: Any, made: Any, anew: Iterable[str], config: Config) -> None:
     whole, reset = _set_otherwise(made, frozenset(anew))
     since = {name: made.continued[name].since.date() for name in facts if name not in whole}
     topics = ToldAnew.of_any(whole, made.topics, reset)
-    shared = _shared(facts, store.read("topic_deletions", facts), store.read("coverage", facts), config)
+    deletions = here(where(store.read("topic_deletions", facts), is_known("requested_at")))
+    hours = here(
+        distinct(select(where(store.read("coverage", facts), above("records", 0) & is_known("hour")), "cluster", "hour"))
+    )
+    shared = _shared(facts, deletions, hours, config)
     about = store.read("events", facts, _about_losses(), ["cluster", "incarnation", *EVENT_COLUMNS])
 
     def timeline(condition: "Where") -> Any:
@@ -188,17 +199,17 @@ def _set_otherwise(made: Any, anew: frozenset[str]) -> tuple[frozenset[str], lis
 
 
 def _shared(
-    facts: Mapping[str, ClusterFacts], deletions: "Frame", coverage: "Frame", config: Config
+    facts: Mapping[str, ClusterFacts], deletions: Iterable[Mapping[str, Any]], dated: Iterable[Mapping[str, Any]], config: Config
 ) -> dict[tuple[str, int], Shared]:
-    """(cluster, incarnation) -> what its topics share; incarnations without a time stamp are left out."""
-    from jobs.by_topic import shared_events
-    from jobs.rows import above, distinct, here, is_known, select, where
+    """(cluster, incarnation) -> what its topics share; incarnations without a time stamp are left out.
 
+    deletions: rows of `topic_deletions` with requested_at. dated: cluster and hour of `coverage`, of hours with records.
+    """
     pending: dict[tuple[str, int], list[Any]] = {}
-    for row in here(where(deletions, is_known("requested_at"))):
+    for row in deletions:
         pending.setdefault((row["cluster"], row["incarnation"]), []).append(row)
     hours: dict[str, list[datetime]] = {}
-    for row in here(distinct(select(where(coverage, above("records", 0) & is_known("hour")), "cluster", "hour"))):
+    for row in dated:
         hours.setdefault(row["cluster"], []).append(row["hour"])
     found = {}
     for name, one in facts.items():
@@ -232,11 +243,11 @@ def run(options: argparse.Namespace) -> int:
     if "durability" not in analysis.present(options.tables):
         raise UsageError(f"--tables {options.tables} holds no durability; run `kafka-audit audit` on it first")
     of_partitions = ("cluster_facts", "topic_deletions", "coverage", "partition_timeline") if options.partitions else ()
-    spark = analysis.opened(options.tables, ("durability", *of_partitions))
+    tables = analysis.opened(options.tables, ("durability", *of_partitions))
     within = f"day BETWEEN DATE '{days[0]}' AND DATE '{days[1]}'" if days else "true"
-    rows = analysis.rows_of(spark, "durability", options.cluster, options.topic, within)
+    rows = analysis.rows_of(tables, "durability", options.cluster, options.topic, within)
     rows.sort(key=lambda r: (r["cluster"], r["topic"], r["day"], r["incarnation"]))
-    shown = _of_partitions(spark, options, config) if options.partitions else _spans(rows, options.by_day)
+    shown = _of_partitions(tables, options, config) if options.partitions else _spans(rows, options.by_day)
     missed = [row for row in _spans(rows, False) if any(share < wanted for _, share, wanted in _goals(row, config.slos))]
     for line in _json(shown) if options.json else _text(shown, config.slos):
         print(line)
@@ -251,18 +262,20 @@ def _spans(rows: Sequence[Mapping[str, Any]], by_day: bool) -> list[dict[str, An
     return [{"cluster": c, "topic": t, "day": day, **summed(some)} for (c, t, day), some in groups.items()]
 
 
-def _of_partitions(spark: Any, options: argparse.Namespace, config: Config) -> list[dict[str, Any]]:
-    from jobs.rows import in_clusters
-
-    names = {row["cluster"] for row in analysis.rows_of(spark, "durability", options.cluster, options.topic)}
-    known, deletions, coverage = (
-        spark.table(name).filter(in_clusters(sorted(names))) for name in ("cluster_facts", "topic_deletions", "coverage")
+def _of_partitions(tables: Tables, options: argparse.Namespace, config: Config) -> list[dict[str, Any]]:
+    of_clusters = one_of(
+        "cluster", sorted({row["cluster"] for row in analysis.rows_of(tables, "durability", options.cluster, options.topic)})
     )
-    facts = {row.cluster: ClusterFacts.from_json(row.facts) for row in known.collect()}
-    shared = _shared(facts, deletions, coverage, config)
+    known_facts = analysis.rows_where(tables, "cluster_facts", of_clusters, ("cluster", "facts"))
+    facts = {row["cluster"]: ClusterFacts.from_json(row["facts"]) for row in known_facts}
+    deletions = analysis.rows_where(tables, "topic_deletions", f"{of_clusters} AND requested_at IS NOT NULL")
+    hours = tables.query(
+        f"SELECT DISTINCT cluster, hour FROM coverage WHERE {of_clusters} AND records > 0 AND hour IS NOT NULL"
+    ).rows()
+    shared = _shared(facts, deletions, hours, config)
     found = []
     groups: dict[tuple[str, int], list[analysis.Row]] = {}
-    for row in analysis.rows_of(spark, "partition_timeline", options.cluster, options.topic):
+    for row in analysis.rows_of(tables, "partition_timeline", options.cluster, options.topic):
         groups.setdefault((row["cluster"], row["partition"]), []).append(row)
     for (name, partition), some in sorted(groups.items()):
         rows = []

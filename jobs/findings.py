@@ -11,7 +11,10 @@ from typing import Any
 
 import schemas
 from jobs import errors
-from jobs.analysis import moment, opened, plain, present
+from jobs.analysis import moment, opened, plain, rows_where
+from jobs.engine import Tables
+from jobs.engine.literals import moment as moment_literal
+from jobs.engine.literals import one_of, quoted
 from jobs.errors import UsageError
 from jobs.globs import matches
 from jobs.ranking import is_never_hidden, worst_first
@@ -61,12 +64,11 @@ def add_arguments(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints; the exit code. Raises UsageError."""
-    present(options.tables)
-    spark = opened(options.tables, ("findings", "events") if options.fingerprint else ("findings",))
-    rows = [{"silenced": False, "silence": None, "caused_by": None} | row.asDict() for row in spark.table("findings").collect()]
+    tables = opened(options.tables, ("findings", "events") if options.fingerprint else ("findings",))
+    rows = [{"silenced": False, "silence": None, "caused_by": None} | row for row in rows_where(tables, "findings", "true")]
     if options.fingerprint:
         finding = the_one(options.fingerprint, rows)
-        lines = _around(spark, finding, max(options.lines, 0))
+        lines = _around(tables, finding, max(options.lines, 0))
         if options.json:
             print(json.dumps(plain(finding | {"context": [vars(line) for line in lines]})))
         else:
@@ -160,44 +162,45 @@ class LogLine:
     anchor: int
 
 
-def _around(spark: Any, finding: Row, lines: int) -> list[LogLine]:
+def _around(tables: Tables, finding: Row, lines: int) -> list[LogLine]:
     """The finding's records and, of each node, the lines just before and after each of them; merged by time."""
-    from pyspark.sql import functions as F
-
-    here = (F.col("cluster") == finding["cluster"]) & (F.col("incarnation") == finding["incarnation"]) & (F.col("item") == 0)
-    events = spark.table("events").filter(here).select(*LINE_COLUMNS, F.substring("raw", 1, 2000).alias("raw"))
-    proof = events.filter(F.col("record_id").isin(*finding["evidence"])).orderBy("ts", "file", "record_no").collect()
+    cluster, incarnation = quoted(finding["cluster"]), finding["incarnation"]
+    about = f"cluster = {cluster} AND incarnation = {incarnation} AND item = 0"
+    of_proof = (
+        f"SELECT {LINE} FROM events WHERE {about} AND {one_of('record_id', finding['evidence'])} ORDER BY ts, file, record_no"
+    )
+    proof = tables.query(of_proof).rows()
     anchors = [*proof[: ANCHORS - 1], *proof[ANCHORS - 1 :][-1:]]
-    proven = {row.record_id for row in proof}
+    proven = {row["record_id"] for row in proof}
     found: dict[str, LogLine] = {}
     for number, anchor in enumerate(anchors):
-        for row in [anchor, *(_neighbours(events, anchor, lines).collect() if lines else [])]:
-            line = LogLine(
-                **{name: row[name] for name in (*LINE_COLUMNS, "raw")}, evidence=row.record_id in proven, anchor=number
-            )
-            found.setdefault(row.record_id, line)
+        for row in [anchor, *(_neighbours(tables, about, anchor, lines) if lines else [])]:
+            line = LogLine(**row, evidence=row["record_id"] in proven, anchor=number)
+            found.setdefault(row["record_id"], line)
     return sorted(found.values(), key=lambda line: (line.ts is None, line.ts or 0, line.file, line.record_no))
 
 
-LINE_COLUMNS = ("ts", "node", "file", "record_no", "record_id")
+LINE = "ts, node, file, record_no, record_id, substring(raw, 1, 2000) AS raw"
 
 
-def _neighbours(events: Any, anchor: Any, lines: int) -> Any:
-    """The records around one: of each node by time; without time stamps, of its file by number."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
+def _neighbours(tables: Tables, about: str, anchor: Row, lines: int) -> list[Row]:
+    """The records around one: of each node by time; without time stamps, of its file by number. about: a condition on the records."""
+    ts, file, number = anchor["ts"], quoted(anchor["file"]), anchor["record_no"]
 
-    keys = ["record_no"] if anchor.ts is None else ["ts", "file", "record_no"]
-    if anchor.ts is None:
-        near = F.col("file") == anchor.file
-    else:
-        near = F.col("ts").between(*(anchor.ts + timedelta(minutes=sign * AROUND_MINUTES) for sign in (-1, 1)))
-    place, here = F.struct(*keys), F.struct(*[F.lit(anchor[key]).cast(events.schema[key].dataType).alias(key) for key in keys])
-    of_node = Window.partitionBy("node", "later")
-    ahead, back = of_node.orderBy(*keys), of_node.orderBy(*[F.col(key).desc() for key in keys])
-    distance = F.when(F.col("later"), F.row_number().over(ahead)).otherwise(F.row_number().over(back))
-    ranked = events.filter(near & (place != here)).withColumn("later", place > here).withColumn("distance", distance)
-    return ranked.filter(F.col("distance") <= lines)
+    def side(later: bool) -> str:
+        than, end, way = (">", 1, "ASC") if later else ("<", -1, "DESC")
+        if ts is None:
+            near, order = f"file = {file} AND record_no {than} {number}", f"record_no {way}"
+        else:
+            at, limit = moment_literal(ts), moment_literal(ts + timedelta(minutes=end * AROUND_MINUTES))
+            first, last = (at, limit) if later else (limit, at)
+            beyond = f"(ts {than} {at} OR ts = {at} AND (file {than} {file} OR file = {file} AND record_no {than} {number}))"
+            near, order = f"ts BETWEEN {first} AND {last} AND {beyond}", f"ts {way}, file {way}, record_no {way}"
+        return f"SELECT {LINE}, row_number() OVER (PARTITION BY node ORDER BY {order}) AS distance FROM events WHERE {about} AND {near}"
+
+    names = "ts, node, file, record_no, record_id, raw"
+    found = tables.query(f"SELECT {names} FROM ({side(False)} UNION ALL {side(True)}) WHERE distance <= {lines}")
+    return found.rows()
 
 
 def in_full(finding: Row, lines: Sequence[LogLine]) -> Iterator[str]:

@@ -6,13 +6,15 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import schemas
 from jobs import analysis, errors, plans
 from jobs.audit import parsed_moment
+from jobs.engine import Tables
+from jobs.engine.literals import one_of
 from jobs.errors import UsageError
 from jobs.progress import warn
 from parsers.explanation import visible
@@ -43,7 +45,7 @@ MAX_PLAN = 256 * 1024 * 1024  # bytes; a plan of a million partitions has some 1
 PRINTS_ALL = "level IN ('DEBUG', 'TRACE') AND logger = 'org.apache.kafka.controller.ReplicationControlManager'"
 EVENT_COLUMNS = (
     "ts", "topic", "partition", "event_type", "target_replicas", "replicas", "removing_replicas", "start_offset", "end_offset",
-    "high_watermark", "raw",
+    "high_watermark", "raw", "record_no",
 )  # fmt: skip
 
 
@@ -80,9 +82,9 @@ def run(options: argparse.Namespace) -> int:
     at = parsed_moment(options.at, "--at") if options.at else None
     if "partition_timeline" not in analysis.present(options.tables):
         raise UsageError(f"--tables {options.tables} holds no partition_timeline; run `kafka-audit audit` on it first")
-    spark = analysis.opened(options.tables, ("partition_timeline", "replica_timeline", "events"))
-    name, rows = _rows(spark, moves, options.cluster)
-    verdicts, version = _judged(spark, name, rows, moves, at)
+    tables = analysis.opened(options.tables, ("partition_timeline", "replica_timeline", "events"))
+    name, rows = _rows(tables, moves, options.cluster)
+    verdicts, version = _judged(tables, name, rows, moves, at)
     for verdict in verdicts if options.format else ():
         if verdict.status == "not_known":
             warn(f"{visible(verdict.topic)}-{verdict.partition} is not known: {visible(verdict.reason)}")
@@ -118,10 +120,10 @@ def _moves(given: str) -> list[plans.Move]:
         raise UsageError(f"{given} {error}") from None
 
 
-def _rows(spark: Any, moves: Sequence[plans.Move], cluster: str | None) -> tuple[str, list[analysis.Row]]:
+def _rows(tables: Tables, moves: Sequence[plans.Move], cluster: str | None) -> tuple[str, list[analysis.Row]]:
     """(cluster, rows of partition_timeline of its last incarnation about the topics of a plan). Raises UsageError."""
     topics = sorted({move.topic for move in moves})
-    rows = analysis.rows_where(spark, "partition_timeline", _in("topic", topics))
+    rows = analysis.rows_where(tables, "partition_timeline", one_of("topic", topics))
     clusters = sorted({row["cluster"] for row in rows})
     if not rows:
         named = ", ".join(map(visible, topics[:3])) + (f" and {len(topics) - 3} more" if len(topics) > 3 else "")
@@ -136,28 +138,22 @@ def _rows(spark: Any, moves: Sequence[plans.Move], cluster: str | None) -> tuple
     return cluster or clusters[0], [row for row in mine if row["incarnation"] == last]
 
 
-def _in(column: str, values: Iterable[str]) -> str:
-    from jobs.rows import quoted
-
-    return f"{column} IN ({', '.join(map(quoted, values))})"
-
-
 def _judged(
-    spark: Any, name: str, rows: list[analysis.Row], moves: Sequence[plans.Move], at: datetime | None
+    tables: Tables, name: str, rows: list[analysis.Row], moves: Sequence[plans.Move], at: datetime | None
 ) -> tuple[list[plans.Verdict], int]:
     """(verdicts in the order of the plan, the Kafka version as a number, 0 where no line tells)."""
     asked = {(move.topic, move.partition) for move in moves}
-    of_topics = f"{_in('cluster', [name])} AND {_in('topic', sorted({topic for topic, _ in asked}))}"
+    of_cluster = one_of("cluster", [name])
+    of_topics = f"{of_cluster} AND {one_of('topic', sorted({topic for topic, _ in asked}))}"
     telling = (
-        f"({_in('event_type', [*plans.REFUSED, *plans.REQUESTED])} OR coalesce(start_offset, end_offset, high_watermark) > 0)"
+        f"({one_of('event_type', [*plans.REFUSED, *plans.REQUESTED])} OR coalesce(start_offset, end_offset, high_watermark) > 0)"
     )
-    events = analysis.rows_where(spark, "events", f"{of_topics} AND partition IS NOT NULL AND {telling}", EVENT_COLUMNS)
-    states = analysis.rows_where(spark, "replica_timeline", of_topics)
-    versions = analysis.rows_where(
-        spark, "events", f"{_in('cluster', [name])} AND kafka_version IS NOT NULL", ("ts", "kafka_version")
-    )
-    (debug,) = spark.table("events").filter(f"{_in('cluster', [name])} AND {PRINTS_ALL}").selectExpr("min(ts) AS since").collect()
-    debug_since = debug.since.replace(tzinfo=UTC) if debug.since else None
+    events = analysis.rows_where(tables, "events", f"{of_topics} AND partition IS NOT NULL AND {telling}", EVENT_COLUMNS)
+    events.sort(key=lambda event: (event["ts"] is not None, event["ts"], event["record_no"]))
+    states = analysis.rows_where(tables, "replica_timeline", of_topics)
+    versions = analysis.rows_where(tables, "events", f"{of_cluster} AND kafka_version IS NOT NULL", ("ts", "kafka_version"))
+    (debug,) = tables.query(f"SELECT min(ts) AS since FROM events WHERE {of_cluster} AND {PRINTS_ALL}").rows()
+    debug_since = debug["since"]
     ordered = not any(event["event_type"] == "reassignment_requested" for event in events)
     past = _by_partition(rows, asked)
     said = _by_partition((e for e in events if at is None or (e["ts"] and e["ts"] <= at)), asked)

@@ -8,6 +8,8 @@ from itertools import groupby
 from typing import Any
 
 from jobs import placement
+from jobs.timelines import ClusterFacts
+from jobs.timelines.events import moment_of
 
 Row = Mapping[str, Any]
 
@@ -72,6 +74,17 @@ class Cluster:
         before = [entry for entry in self.brokers if entry.since <= moment + TOGETHER]
         first = max((at for at, entry in enumerate(before) if entry.since <= moment - LAG), default=0)
         return before[first:][::-1]
+
+
+def shared_events(facts: ClusterFacts) -> dict[int, list[dict[str, Any]]]:
+    """Return incarnation -> the events that its topics share, as rows of `events`."""
+    return {
+        number: [
+            {**event._asdict(), "incarnation": number, "ts": None if event.ts is None else moment_of(event.ts)}
+            for event in events
+        ]
+        for number, events in facts.events_by_number.items()
+    }
 
 
 def cluster(events: Iterable[Row], racks: Mapping[int, str] | None = None) -> Cluster:

@@ -97,7 +97,7 @@ def test_what_a_query_names_is_made_known(query: str, names: set[str] | None) ->
 def test_a_folder_without_tables(tmp_path: Path) -> None:
     for root in (tmp_path, tmp_path / "missing"):
         with pytest.raises(UsageError, match="kafka-audit audit"):
-            analysis.sql("SELECT 1", root, False)
+            analysis.sql("SELECT 1", root)
         with pytest.raises(UsageError, match="kafka-audit audit"):
             analysis.timeline("orders-3", root, None, False)
     (tmp_path / "events" / "_delta_log").mkdir(parents=True)
@@ -167,8 +167,10 @@ def test_json_lines() -> None:
 
 
 def test_only_the_first_line_of_an_error() -> None:
-    assert analysis.said(ValueError("\n[PARSE] wrong \x1b[31m\n== SQL ==\nSELECT")) == "[PARSE] wrong \\x1b[31m"
-    assert analysis.said(ValueError()) == "ValueError"
+    from jobs.engine.spark import first_line
+
+    assert first_line(ValueError("\n[PARSE] wrong \x1b[31m\n== SQL ==\nSELECT")) == "[PARSE] wrong \\x1b[31m"
+    assert first_line(ValueError()) == "ValueError"
 
 
 def interval(step: int, seconds: float | None = 0, **changes: Any) -> dict[str, Any]:

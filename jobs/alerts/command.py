@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs import config as configuration
-from jobs import errors
+from jobs import engine, errors
 from jobs.alerts import text
 from jobs.alerts.outbox import FIRING, Due, Finding, Message
 from jobs.alerts.sink import Sink
@@ -79,21 +79,20 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _with_tables(root: str, config: Config, dry_run: bool = False, again: str | None = None) -> int:
-    from pyspark.sql import functions as F
+    from jobs.alerts.delivery import Outbox, counts, finding_of, plan
 
-    from jobs import session
-    from jobs.alerts.delivery import Outbox, counts, finding_of, in_utc, plan
-    from jobs.store import Store
+    store = None if dry_run else _store(root)
+    tables = engine.opened(root, names=("findings", "coverage", "alerts", "events"), store=store)
+    findings = [finding_of(row) for row in engine.rows_of(tables.read("findings"))]
+    hours = tables.query("SELECT cluster, max(hour) AS hour FROM coverage GROUP BY cluster").rows()
+    newest = {row["cluster"]: row["hour"] for row in hours if row["hour"] is not None}
+    clusters = sorted({finding.cluster for finding in findings} | {row["cluster"] for row in hours})
 
-    store = Store(session.start(1000), root)
-    if not dry_run:
-        store.open(rebuilds=False)
-    rows = [row.asDict() for row in store.table("findings").collect()]
-    findings = [finding_of(row) for row in rows]
-    hours = store.table("coverage").groupBy("cluster").agg(F.max("hour").alias("hour")).collect()
-    newest = {row.cluster: moment for row in hours if (moment := in_utc(row.hour)) is not None}
-    clusters = sorted({finding.cluster for finding in findings} | {row.cluster for row in hours})
-    outbox = Outbox(store, config, clusters, os.environ)
+    def append(rows: Any) -> None:
+        assert store is not None
+        store.append("alerts", rows)
+
+    outbox = Outbox(tables, append, config, clusters, os.environ)
     if dry_run:
         now = datetime.now(UTC)
         planned = plan(config.sinks, findings, outbox.sent, now=now, newest=newest)
@@ -109,6 +108,16 @@ def _with_tables(root: str, config: Config, dry_run: bool = False, again: str | 
     if not reports:
         print("Nothing is due.")
     return errors.DELIVERY if any(report.failed for report in reports) else errors.CLEAN
+
+
+def _store(root: str) -> Any:
+    """The tables, to be written."""
+    from jobs import session
+    from jobs.store import Store
+
+    store = Store(session.start(1000), root)
+    store.open(rebuilds=False)
+    return store
 
 
 def shown(sink: Sink, messages: list[Message], context: text.Context) -> list[str]:

@@ -19,6 +19,8 @@ from jobs.alerts.outbox import Finding, Message, Sent, due, messages, outcome
 from jobs.alerts.sink import Request, Secrets, Sink, Undelivered, deliver
 from jobs.alerts.text import LINES, Check, Context, Line
 from jobs.config import Config
+from jobs.engine import Tables, rows_of
+from jobs.engine.literals import one_of
 from parsers.explanation import counted
 
 TIMES = ("tried_at", "delivered_at")
@@ -169,7 +171,8 @@ def _bounded(sink: Sink, request: Request, secrets: Secrets) -> None:
 class Outbox:
     """The outbox of some clusters, and what alerts say about them."""
 
-    store: Any
+    tables: Tables
+    append: Callable[[pa.Table], None]
     config: Config
     clusters: Sequence[str]
     environment: Mapping[str, str]
@@ -179,21 +182,21 @@ class Outbox:
         self.sent = latest(self._read())
 
     def _read(self) -> list[Sent]:
-        if not self.store.exists("alerts"):
+        if not self.tables.has("alerts"):
             return []
-        rows = self.store.rows_of("alerts", self.clusters).collect()
-        return [Sent(**row.asDict() | {name: in_utc(row[name]) for name in TIMES}) for row in rows]
+        rows = rows_of(self.tables.read("alerts", None, one_of("cluster", self.clusters)))
+        return [Sent(**row | {name: in_utc(row[name]) for name in TIMES}) for row in rows]
 
     def record(self, rows: Sequence[Sent]) -> None:
         """Appends to the table; returns when they are there."""
         with self.lock:
-            self.store.append("alerts", pa.Table.from_pylist([asdict(row) for row in rows]))
+            self.append(pa.Table.from_pylist([asdict(row) for row in rows]))
 
     def context(self, planned: Mapping[str, Sequence[Message]], newest: Mapping[str, datetime], now: datetime) -> Context:
         """What the texts of messages are made from, with the log lines that they show."""
         hidden = {text for sink in self.config.sinks for text in sink.secrets(self.environment).hidden()}
         plain = Context(
-            tables=str(self.store.root),
+            tables=self.tables.root,
             now=now,
             checks=checks(),
             newest=newest,
@@ -205,12 +208,11 @@ class Outbox:
         return replace(plain, lines=self._lines(shown)) if shown else plain
 
     def _lines(self, record_ids: Sequence[str]) -> dict[str, Line]:
-        columns = ["record_id", "item", "ts", "node", "file", "record_no", "raw"]
-        rows = self.store.rows_with("events", self.clusters, "record_id", record_ids, columns).to_pylist()
+        columns = ["record_id", "ts", "node", "file", "record_no", "raw"]
+        where = f"{one_of('cluster', self.clusters)} AND item = 0 AND {one_of('record_id', record_ids)}"
         return {
             row["record_id"]: Line(row["ts"], row["node"], row["file"], row["record_no"], row["raw"][:2000])
-            for row in rows
-            if row["item"] == 0
+            for row in rows_of(self.tables.read("events", columns, where))
         }
 
     def deliver(self, findings: Sequence[Finding], newest: Mapping[str, datetime], again: str | None = None) -> list[Delivered]:
