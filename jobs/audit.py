@@ -373,7 +373,7 @@ class Audit:
 
     def _find(self, store: Any, made: Any, audited: dict[str, Any], clocks: list[Any]) -> Any:
         """Writes the findings; returns those that this run has changed."""
-        from jobs import checks, findings_life
+        from jobs import checks, findings_life, identity
         from jobs.rows import here
 
         names = [clock.cluster for clock in clocks]
@@ -387,10 +387,13 @@ class Audit:
         self.failed_checks = found.failed
         before = here(store.read("findings", names))
         begins = {name: at.replace(tzinfo=UTC) for name, at in made.looked_back(names).items()}
-        news = findings_life.news(found.rows, before, begins)
-        changed = self._settle(store, news, before, clocks)
+        lives = identity.continued(found.rows, before, begins)
+        news = findings_life.news(lives.found, lives.before, begins)
+        changed = self._settle(store, news, lives.before, clocks)
         if changed:
-            about = findings_life.subjects(news, here(store.read("finding_subjects", names)))
+            stored = here(store.read("finding_subjects", names))
+            stored = [row | {"fingerprint": lives.fingerprints.get(row["fingerprint"], row["fingerprint"])} for row in stored]
+            about = findings_life.subjects(news, stored)
             store.replace("finding_subjects", names, store.table_of("finding_subjects", about))
         return changed
 

@@ -14,6 +14,7 @@ import schemas
 from jobs import fact_frames
 from jobs.config import Silence, Slo, Threshold
 from jobs.globs import glob_pattern
+from jobs.identity import identified
 from jobs.partition_spells import partition_spells
 from jobs.queries import FAILED, Queries
 from jobs.rows import Frame, gathered, quoted, run_concurrently, select
@@ -183,7 +184,7 @@ def _all_match(globs: Iterable[tuple[str, str]]) -> str:
 class Violations:
     """What violates checks now.
 
-    rows: the columns of `findings` less those of a run (`findings_life.OF_RUN`), plus ended BOOLEAN and subjects. failed: check -> why it could not be run.
+    rows: the columns of `findings` less those of a run (`findings_life.OF_RUN`), plus ended BOOLEAN and subjects, less known_as. failed: check -> why it could not be run.
     """
 
     rows: list[dict[str, Any]]
@@ -208,7 +209,7 @@ def violations(queries: Queries, given: Collection[str] = (), thresholds: Sequen
             return [row for check in some for row in found_by([check])]
 
     halves = run_concurrently(*(partial(found_by, active[n::2]) for n in (0, 1)))
-    return Violations(_with_causes([row for half in halves for row in half]), failed)
+    return Violations(_with_causes(identified(row for half in halves for row in half)), failed)
 
 
 def _with_causes(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -270,7 +271,7 @@ def _select(check: schemas.Statement, thresholds: Sequence[Threshold]) -> str:
             detail = f"concat(r.detail, CASE WHEN {is_covered} THEN '' ELSE {coverage[needs.kinds[0]].lacking} END)"
     return f"""SELECT r.cluster, r.incarnation, {name} AS check_id, {severity} AS severity, r.topic, r.partition, r.replica, r.node, r.first_seen, r.last_seen,
       concat({quoted(check.header["title"])}, coalesce(concat(': ', r.thing), '')) AS title, {detail} AS detail,
-      sha2(concat_ws('|', {name}, r.cluster, r.incarnation, r.same), 256) AS fingerprint, r.evidence, r.ended,
+      r.same AS thing, r.evidence, r.ended,
       {_also(check, "subjects", SUBJECTS)}, {_also(check, "outage", OUTAGE)}
     FROM (
     {with_thresholds(check.sql, thresholds)}

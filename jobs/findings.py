@@ -17,6 +17,7 @@ from jobs.engine.literals import moment as moment_literal
 from jobs.engine.literals import one_of, quoted
 from jobs.errors import UsageError
 from jobs.globs import matches
+from jobs.identity import known_as
 from jobs.ranking import is_never_hidden, worst_first
 from parsers.explanation import counted, visible
 from schemas import SEVERITIES
@@ -97,15 +98,18 @@ def wanted(row: Row, options: argparse.Namespace) -> bool:
 
 
 def the_one(fingerprint: str, rows: Sequence[Row]) -> Row:
-    """The finding whose fingerprint begins so. Raises UsageError where it is none, or several."""
-    found = [row for row in rows if row["fingerprint"].startswith(fingerprint.lower())]
+    """The finding whose fingerprint begins so, the one that alerts give first. Raises UsageError where it is none, or several."""
+    begin = fingerprint.lower()
+    found = [row for row in rows if known_as(row).startswith(begin)] or [
+        row for row in rows if row["fingerprint"].startswith(begin)
+    ]
     if len(found) == 1:
         return found[0]
     if found:
         raise UsageError(
-            f"{len(found)} findings begin with {visible(fingerprint)}: {', '.join(r['fingerprint'][:16] for r in found[:5])}"
+            f"{len(found)} findings begin with {visible(fingerprint)}: {', '.join(known_as(r)[:16] for r in found[:5])}"
         )
-    near = difflib.get_close_matches(fingerprint, [row["fingerprint"][: len(fingerprint)] for row in rows], 1, 0.6)
+    near = difflib.get_close_matches(fingerprint, [known_as(row)[: len(fingerprint)] for row in rows], 1, 0.6)
     hint = f"; did you mean {near[0]}?" if near else "; `kafka-audit findings` lists them"
     raise UsageError(f"No finding begins with {visible(fingerprint)}{hint}")
 
@@ -129,7 +133,7 @@ def listed(rows: Sequence[Row], known: int, everything: bool = False) -> Iterato
 
 
 def _entry(row: Row) -> Iterator[str]:
-    yield f"{row['fingerprint'][:16]}  {row['severity']}, {row['status']}  {visible(row['title'])}"
+    yield f"{known_as(row)[:16]}  {row['severity']}, {row['status']}  {visible(row['title'])}"
     silence = f"; silenced: {visible(row['silence'] or '')}" if row["silenced"] else ""
     caused = f"; caused by {row['caused_by'][:16]}" if row["caused_by"] else ""
     yield f"{'':16}  {visible(row['cluster'])}, {span(row)}{caused}{silence}"
@@ -209,7 +213,7 @@ def in_full(finding: Row, lines: Sequence[LogLine]) -> Iterator[str]:
     yield f"  {finding['severity']}, {finding['status']}, {visible(finding['cluster'])}, {span(finding)}"
     if finding["silenced"]:
         yield f"  silenced: {visible(finding['silence'] or '')}"
-    yield f"  check {finding['check_id']}, fingerprint {finding['fingerprint']}"
+    yield f"  check {finding['check_id']}, fingerprint {known_as(finding)}"
     if finding["caused_by"]:
         yield f"  caused by {finding['caused_by']}"
     if finding["detail"]:

@@ -1,6 +1,6 @@
 """What becomes of findings from run to run: new, open, resolved, reopened; what silences them. Plain Python.
 
-A finding is a row of `findings`, its moments with a zone. What is found now (`checks.violations`) has `ended` and `subjects` besides, and nothing
+A finding is a row of `findings`, its moments with a zone. Which stored one it continues is said before (`identity`): both have one fingerprint. What is found now (`checks.violations`) has `ended` and `subjects` besides, and nothing
 of run_id, status and silence.
 """
 
@@ -14,7 +14,7 @@ from jobs.globs import matches
 # a finding that was reported is over when the logs have gone on for this long since they last showed it
 QUIET = timedelta(hours=24)
 # columns of `findings` that a check does not tell
-OF_RUN = ("run_id", "status", "silenced", "silence")
+OF_RUN = ("run_id", "status", "silenced", "silence", "moved")
 # what is told of a finding now and does not stand in `findings`
 OF_CHECK = ("ended", "subjects")
 Finding = dict[str, Any]
@@ -74,14 +74,15 @@ def _settled(row: Finding, old: Finding | None, now: datetime | None, run_id: st
     is_over = row["ended"] or is_quiet
     status = "resolved" if is_over else "reopened" if old["status"] == "resolved" else "open"
     told["first_seen"] = min((at for at in (row["first_seen"], old["first_seen"]) if at is not None), default=None)
-    is_same = status == old["status"] and row["last_seen"] == old["last_seen"]
+    is_same = status == old["status"] and row["last_seen"] == old["last_seen"] and not old.get("moved")
     return _changed(told, status, run_id, silences, old if is_same else None)
 
 
 def _gone(old: Finding, run_id: str, silences: Sequence[Silence]) -> Finding:
     """A finding that is not found any more."""
     told = {name: value for name, value in old.items() if name not in OF_RUN}
-    return _changed(told, "resolved", run_id, silences, old if old["status"] == "resolved" else None)
+    is_same = old["status"] == "resolved" and not old.get("moved")
+    return _changed(told, "resolved", run_id, silences, old if is_same else None)
 
 
 def _changed(told: Finding, status: str, run_id: str, silences: Sequence[Silence], same: Finding | None = None) -> Finding:
@@ -90,6 +91,8 @@ def _changed(told: Finding, status: str, run_id: str, silences: Sequence[Silence
     is_old = same is not None and same["silence"] == silence
     return {
         "run_id": same["run_id"] if same is not None and is_old else run_id,
+        "thing": None,
+        "known_as": None,
         **told,
         "status": status,
         "silenced": silence is not None,
@@ -105,10 +108,12 @@ def silence_of(finding: Finding, silences: Iterable[Silence]) -> str | None:
             "check_id": silence.check,
             "cluster": silence.cluster,
             "topic": silence.topic,
-            "fingerprint": silence.fingerprint,
         }
-        if all(glob is None or matches([glob], names[name]) for name, glob in globs.items()) and (
-            silence.broker is None or any(matches([silence.broker], names[name]) for name in ("node", "replica"))
+        fingerprints = (names["fingerprint"], names.get("known_as", ""))
+        if (
+            all(glob is None or matches([glob], names[name]) for name, glob in globs.items())
+            and (silence.fingerprint is None or any(matches([silence.fingerprint], name) for name in fingerprints))
+            and (silence.broker is None or any(matches([silence.broker], names[name]) for name in ("node", "replica")))
         ):
             return silence.because()
     return None

@@ -15,6 +15,7 @@ from markupsafe import Markup, escape
 import schemas
 from jobs import pictures as drawn
 from jobs.errors import UsageError
+from jobs.identity import known_as
 from jobs.pictures import Pictures
 from jobs.ranking import by_cause, is_never_hidden, worst_first
 from jobs.verdict import Told, of_each_severity
@@ -180,7 +181,7 @@ def _cluster(told: Told, outcome: Any, marks: _Marks, pictures: Pictures, place:
         {
             "severity": finding["severity"],
             "named": is_never_hidden(finding) and finding["status"] != "resolved",
-            "anchor": finding["fingerprint"] if finding["fingerprint"] in marks.shown else anchor,
+            "anchor": known_as(finding) if finding["fingerprint"] in marks.shown else anchor,
             "title": finding["title"][:TITLE] + (" .." if len(finding["title"]) > TITLE else ""),
             "when": _span(finding["first_seen"], finding["last_seen"]),
             "over": finding["status"] == "resolved",
@@ -230,7 +231,7 @@ def _night(cluster: str, findings: list[dict[str, Any]], marks: _Marks, pictures
     if marks.pictures_room < 0:
         return [Markup("<p>This page is full: a report of this cluster alone has its pictures.</p>")]
     marked = [
-        finding | {"anchor": finding["fingerprint"]}
+        finding | {"anchor": known_as(finding)}
         for finding in sorted(findings, key=worst_first)
         if finding["fingerprint"] in marks.shown
     ]
@@ -342,6 +343,7 @@ def _finding(
         "proofs": proofs,
         "about": about if about and about["partitions"] > 1 else None,
         "fingerprint": finding["fingerprint"],
+        "known_as": known_as(finding),
         "strip": drawing,
         "effects": [],
         "effects_left": 0,

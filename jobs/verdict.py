@@ -9,6 +9,7 @@ from typing import Any
 
 import schemas
 from jobs import queries
+from jobs.identity import known_as
 from jobs.queries import Queries
 from jobs.ranking import by_cause, is_never_hidden, worst_first
 from jobs.rows import here, quoted
@@ -190,7 +191,7 @@ def _finding_lines(finding: dict[str, Any], effects: list[dict[str, Any]], told:
     header = next((check.header for check in schemas.statements("checks") if check.name == finding["check_id"]), {})
     if "do" in header and finding["status"] != "resolved":
         lines.append(f"      What to do: {header['do']}")
-    lines.append(f"      More: kafka-audit findings {finding['fingerprint'][:12]} --tables {tables}")
+    lines.append(f"      More: kafka-audit findings {known_as(finding)[:12]} --tables {tables}")
     return lines
 
 

@@ -233,6 +233,8 @@ def check_problems(checks: Iterable[schemas.Statement], known: list[str]) -> lis
         severity = check.header.get("severity")
         if severity and severity not in known:
             found.append(f"{where}: severity {severity} is none of {', '.join(known)}")
+        if check.header.get("episodes", "yes") != "yes":
+            found.append(f"{where}: episodes: is yes, or left out")
         harm = check.header.get("harm")
         if harm and harm not in schemas.HARMS:
             found.append(f"{where}: harm {harm} is none of {', '.join(schemas.HARMS)}")
@@ -249,7 +251,16 @@ def check_problems(checks: Iterable[schemas.Statement], known: list[str]) -> lis
             *(rule.name for rule in built_in().rules),
         }:
             found.append(f"{where}: only: no event type, spell, state or kind of input is called {', '.join(sorted(nothing))}")
-        if unknown := set(check.header) - {*CHECK_HEADER, "also", "candidates", "levels", "only", "silence", "thresholds"}:
+        if unknown := set(check.header) - {
+            *CHECK_HEADER,
+            "also",
+            "candidates",
+            "episodes",
+            "levels",
+            "only",
+            "silence",
+            "thresholds",
+        }:
             found.append(f"{where}: unknown header {', '.join(sorted(unknown))}")
         for part in sorted(check.listed("candidates")):
             try:

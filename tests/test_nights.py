@@ -241,6 +241,22 @@ def rows(tables: Path) -> dict[tuple[str, str], list[str]]:
     return {key: sorted(some) for key, some in found.items()}
 
 
+def phantoms(got: list[dict[str, Any]], expected: list[dict[str, Any]]) -> list[str]:
+    """Findings that one run over all logs does not have, though it has one of the same thing at the same time."""
+    known = {row["fingerprint"] for row in expected}
+    return [
+        f"{row['cluster']}: {row['title']}, {row['first_seen']}"
+        for row in got
+        for other in expected
+        if row["fingerprint"] not in known
+        and [row[name] for name in ("cluster", "incarnation", "check_id", "thing")]
+        == [other[name] for name in ("cluster", "incarnation", "check_id", "thing")]
+        and None not in (row["first_seen"], other["first_seen"])
+        and row["first_seen"] <= other["last_seen"]
+        and other["first_seen"] <= row["last_seen"]
+    ]
+
+
 def differences(one: list[str], other: list[str], at_most: int = 3) -> list[str]:
     """Rows of one that the other has not."""
     left = sorted(set(one) - set(other)) or [f"{len(one)} rows"]
@@ -286,4 +302,11 @@ def test_any_delivery_gives_the_tables_of_one_run(spark, capsys, tmp_path, monke
         for key in sorted(got.keys() | expected.keys())
         if got.get(key) != expected.get(key)
     }
+    found, known = (rows_of(tmp_path / folder, "findings") for folder in ("tables", "expected"))
+    opened, wanted = (
+        {row["fingerprint"]: row["title"] for row in some if row["status"] != "resolved"} for some in (found, known)
+    )
+    assert opened == wanted
+    assert {row["fingerprint"] for row in known} <= {row["fingerprint"] for row in found}
+    assert phantoms(found, known) == []
     assert not wrong, "\n".join(f"{key}\n  only night by night: {a}\n  only in one run: {b}" for key, (a, b) in wrong.items())

@@ -21,6 +21,7 @@ from jobs.alerts.text import LINES, Check, Context, Line
 from jobs.config import Config
 from jobs.engine import Tables, rows_of
 from jobs.engine.literals import one_of
+from jobs.identity import known_as
 from parsers.explanation import counted
 
 TIMES = ("tried_at", "delivered_at")
@@ -66,8 +67,9 @@ def plan(
 
 
 def finding_of(row: Mapping[str, Any]) -> Finding:
-    """A row of `findings`; its times are UTC without a zone."""
+    """A row of `findings`; its times are UTC without a zone. Its fingerprint is the one that sinks know it by."""
     values: dict[str, Any] = {field.name: row.get(field.name) for field in fields(Finding)}
+    values["fingerprint"] = known_as(row)
     values |= {name: in_utc(row[name]) for name in ("first_seen", "last_seen")}
     return Finding(**values | {"silenced": bool(row.get("silenced")), "evidence": tuple(row["evidence"] or ())})
 

@@ -8,7 +8,8 @@
 --   is what a line says of the topic, else [[topic]] of audit.toml, else what lines say of all topics; where none does, there is no such
 --   finding (blind_spot).
 -- do: Bring back the brokers that are missing from the ISR. Lowering min.insync.replicas trades safety for availability.
--- same: cause, begin
+-- same: cause
+-- episodes: yes
 -- also: subjects, outage
 -- only: below_min_isr
 -- thresholds: below_min_isr_seconds=60
@@ -26,7 +27,7 @@ SELECT
            outage_told(s.cause_broker, s.cause_how, s.cause_since, max(s.cause_until), bool_and(s.cause_end_seen)),
            broker_life(array_sort(array_distinct(flatten(collect_list(s.missing)))), array_sort(array_distinct(flatten(collect_list(s.down_meanwhile)))),
              CASE WHEN bool_and(s.alive_at IS NOT NULL) THEN min(s.alive_at) END))) AS detail,
-  concat_ws('|', min_by(s.topic, struct(s.since, s.topic, s.partition)), min_by(s.record_id, struct(s.since, s.topic, s.partition))) AS same,
+  CASE WHEN s.cause_all_since IS NOT NULL THEN 'all' ELSE coalesce(CAST(s.cause_broker AS STRING), 'unexplained') END AS same,
   array_distinct(concat(earliest_records(collect_list(struct(s.since AS at, s.evidence AS records))), slice(array_distinct(flatten(array_sort(collect_list(s.signs)))), 1, 5))) AS evidence,
   collect_list(struct(s.topic, s.partition, s.replica, s.since, CASE WHEN s.ended THEN s.until END AS until)) AS subjects,
   max(named_struct('node', CASE WHEN s.cause_all_since IS NULL THEN s.cause_broker END, 'since', coalesce(s.cause_all_since, s.cause_since))) AS outage

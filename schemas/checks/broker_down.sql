@@ -13,7 +13,8 @@
 --   data.
 -- do: Start the broker, or look in its own log for why its process or its session ended. The partitions that it led and held are in table
 --   finding_subjects.
--- same: broker, begin
+-- same: broker
+-- episodes: yes
 -- also: subjects, by_absence
 -- only: broker_outages
 -- thresholds: broker_down_minutes=5, leaderless_seconds=30, session_seconds=60
@@ -74,7 +75,7 @@ SELECT
          CASE WHEN d.out_of_sync > 0
               THEN concat(' The ISR of at least ', counted(d.out_of_sync, 'partition'), ' lacked its replica', CASE WHEN d.out_of_sync_now > 0 THEN concat('; ', d.out_of_sync_now, ' still without it.') ELSE '.' END)
               ELSE '' END) AS detail,
-  concat_ws('|', d.broker, get(d.evidence, 0)) AS same,
+  CAST(d.broker AS STRING) AS same,
   array_distinct(concat(d.evidence, coalesce(d.records, array()))) AS evidence, d.subjects, d.until IS NULL AS by_absence
 FROM down d
 WHERE NOT (d.how = 'shut_down' AND d.until IS NOT NULL AND NOT d.long AND d.leaderless_long = 0)

@@ -6,7 +6,7 @@
 -- why: A broker's heartbeats or requests carry the same epoch of an earlier registration and are refused for longer than
 --   stale_broker_epoch_seconds. To the controller it is gone or another one, whatever its process looks like.
 -- do: Restart the broker, so that it registers anew. Two processes with one node.id look the same - see that there is only one.
--- same: broker
+-- same: broker, old epoch
 -- only: isr_alter_ignored, controller_event_failed, controller_event_failed_up_to_3_5, broker_heartbeat_failed, alter_partition_failed
 -- thresholds: stale_broker_epoch_seconds=60
 -- candidates: refused
@@ -24,7 +24,7 @@ SELECT
   coalesce(concat('broker ', r.broker), 'a broker') AS thing,
   concat(coalesce(concat('Broker ', r.broker), 'A broker'), ' was refused ', count(*), ' times for its old epoch, from ',
          date_format(min(r.ts), 'yyyy-MM-dd HH:mm:ss'), ' to ', date_format(max(r.ts), 'yyyy-MM-dd HH:mm:ss'), '.') AS detail,
-  concat(coalesce(r.broker, -1), '|', min_by(r.record_id, r.ts)) AS same,
+  concat_ws('|', coalesce(r.broker, -1), r.old_epoch) AS same,
   slice(array_sort(collect_set(r.record_id)), 1, 20) AS evidence
 FROM refused r
 JOIN clocks k ON k.cluster = r.cluster

@@ -8,7 +8,8 @@
 --   nothing and is in no ISR, and a look at the process does not show it.
 -- do: Look at the registration in its log - another broker with its id (DUPLICATE_BROKER_REGISTRATION, node already exists), a wrong
 --   cluster id, a log directory that recovers for long, or a controller that it does not reach.
--- same: broker, begin
+-- same: broker
+-- episodes: yes
 -- only: broker_outages
 -- thresholds: broker_start_minutes=10
 -- candidates: starts
@@ -31,7 +32,7 @@ SELECT
          CASE WHEN o.until IS NULL THEN concat('; up to ', date_format(max(o.now), 'yyyy-MM-dd HH:mm:ss'), ' no line says that it serves')
               ELSE concat(CASE WHEN o.until = o.down_until THEN ' and served only from ' ELSE ' and was seen serving at ' END, date_format(o.until, 'yyyy-MM-dd HH:mm:ss'), CASE WHEN o.until = o.down_until THEN ' on' ELSE concat('; a line of ', date_format(o.down_until, 'yyyy-MM-dd HH:mm:ss'), ' still tells that it does not') END) END,
          CASE WHEN count(r.record_id) > 0 THEN concat('; ', counted(count(r.record_id), 'refusal'), ', the last: ', max_by(r.why, r.ts)) ELSE '' END, '.') AS detail,
-  concat_ws('|', o.broker, o.starting_at) AS same,
+  CAST(o.broker AS STRING) AS same,
   slice(array_distinct(concat(o.evidence, array_sort(collect_set(r.record_id)))), 1, 20) AS evidence
 FROM starts o
 LEFT JOIN refused r ON r.cluster = o.cluster AND r.incarnation = o.incarnation AND r.broker = o.broker

@@ -9,7 +9,8 @@
 --   back last decides which data is the newest. A process that lost its session may go on for a while with what it leads.
 -- do: If nobody meant it, look at what the brokers have in common - power, network, disks, ZooKeeper or the quorum. Start the brokers that
 --   went last first - they hold the newest data.
--- same: begin
+-- same: cluster
+-- episodes: yes
 -- also: subjects
 -- only: broker_outages
 -- candidates: outages
@@ -30,7 +31,7 @@ SELECT
          CASE WHEN b.is_stopped THEN ' no broker served (' ELSE ' no broker had a session (' END, array_join(b.brokers, ', '), ').',
          CASE WHEN size(b.asked) = size(b.brokers) THEN ' All shut down.' WHEN size(b.asked) > 0 THEN concat(' Shut down: ', array_join(b.asked, ', '), '.') ELSE '' END,
          CASE WHEN o.until IS NULL THEN coalesce(concat(' The last start began at ', date_format(b.starting_at, 'yyyy-MM-dd HH:mm:ss'), '.'), '') ELSE '' END) AS detail,
-  concat_ws('|', o.since, array_join(slice(o.evidence, 1, 1), '')) AS same,
+  'cluster' AS same,
   o.evidence, s.subjects
 FROM outages o
 JOIN clocks k ON k.cluster = o.cluster

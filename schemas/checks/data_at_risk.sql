@@ -8,7 +8,8 @@
 --   these records. Producers with acks=all were not told that they were safe; producers with acks=1 or 0 were, and have lost them.
 -- do: Ask the producers of the topic for their acks. With acks=all this is harmless; with acks=1 replay what was sent in the last seconds before
 --   the broker died.
--- same: topic, partition, broker, begin
+-- same: broker
+-- episodes: yes
 -- also: subjects, outage
 -- only: log_truncated
 WITH loaded AS (
@@ -50,7 +51,7 @@ SELECT
   concat('Broker ', c.node, ' died at ', date_format(c.died_at, 'yyyy-MM-dd HH:mm:ss'), ' as leader; when it came back it cut ', counted(sum(c.records), 'record'),
          ' that its successor did not have, ', max_by(concat(c.records, ' of ', c.topic, '-', c.partition, ' (offset ', c.cut_to, ' to ', c.end_offset, ')'), struct(c.records, c.topic, c.partition)),
          ' for one. Lost if they were written with acks=1 or 0.') AS detail,
-  concat_ws('|', c.node, c.died_at) AS same,
+  CAST(c.node AS STRING) AS same,
   earliest_records(collect_list(struct(c.at AS at, c.evidence AS records))) AS evidence,
   collect_list(struct(c.topic, c.partition, c.node AS replica, c.at AS since, c.at AS until)) AS subjects,
   max(named_struct('node', c.node, 'since', c.died_at)) AS outage

@@ -6,7 +6,7 @@
 -- why: A line names another state to begin with than the one before left, and nothing innocent explains it - no other controller, no level
 --   that leaves it out, no hour without a file. A part of that log is missing, or was altered.
 -- do: Look for the missing part (a rotated file that was not collected, a full disk). If the file is whole, lines of it were dropped or changed.
--- same: node, begin
+-- same: node, hour
 -- only: discontinuities
 WITH broken AS (
   SELECT d.*, date_trunc('HOUR', d.at) AS hour FROM audited_discontinuities d WHERE d.cause = 'file_missing'
@@ -19,7 +19,7 @@ SELECT
   concat(counted(count(*), 'line'), ' of controller ', b.node, ' began with a state that the one before did not leave: ',
          min_by(concat(coalesce(concat('replica ', b.replica, ' of '), ''), b.topic, '-', b.partition, ' was left in ', b.held_state, ' and begins in ', b.found_state),
                 struct(b.at, b.topic, b.partition, b.replica)), ', for one.') AS detail,
-  concat_ws('|', b.node, min_by(b.record_id, struct(b.at, b.topic, b.partition, b.replica))) AS same,
+  concat_ws('|', b.node, b.hour) AS same,
   slice(array_distinct(concat(array_sort(collect_set(b.held_record_id)), array_sort(collect_set(b.record_id)))), 1, 20) AS evidence
 FROM broken b
 GROUP BY b.cluster, b.incarnation, b.node, b.hour

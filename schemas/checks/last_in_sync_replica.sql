@@ -8,6 +8,7 @@
 --   what only this replica has is lost if another one is elected.
 -- do: Do not restart that broker. Bring the others back first, and see below which they are.
 -- same: broker that is left, cause
+-- episodes: yes
 -- also: subjects, outage
 -- only: last_in_sync
 -- thresholds: last_in_sync_seconds=30
@@ -26,7 +27,7 @@ SELECT
            outage_told(s.cause_broker, s.cause_how, s.cause_since, max(s.cause_until), bool_and(s.cause_end_seen)),
            broker_life(array_sort(array_distinct(flatten(collect_list(s.missing)))), array_sort(array_distinct(flatten(collect_list(s.down_meanwhile)))),
              CASE WHEN bool_and(s.alive_at IS NOT NULL) THEN min(s.alive_at) END))) AS detail,
-  concat_ws('|', s.replica, min_by(s.record_id, struct(s.since, s.topic, s.partition))) AS same,
+  concat_ws('|', s.replica, CASE WHEN s.cause_all_since IS NOT NULL THEN 'all' ELSE coalesce(CAST(s.cause_broker AS STRING), 'unexplained') END) AS same,
   array_distinct(concat(earliest_records(collect_list(struct(s.since AS at, s.evidence AS records))), slice(array_distinct(flatten(array_sort(collect_list(s.signs)))), 1, 5))) AS evidence,
   collect_list(struct(s.topic, s.partition, s.replica, s.since, CASE WHEN s.ended THEN s.until END AS until)) AS subjects,
   max(named_struct('node', CASE WHEN s.cause_all_since IS NULL THEN s.cause_broker END, 'since', coalesce(s.cause_all_since, s.cause_since))) AS outage

@@ -7,7 +7,8 @@
 -- why: A broker took a log directory out of use after an I/O error. All replicas in it are offline until the disk is mended and the broker
 --   restarted; before Kafka 3.7 a KRaft controller is not even told. When the last directory fails, the broker stops.
 -- do: Look at the disk (kernel log, SMART, free space), mend or replace it, restart the broker; it copies the replicas anew.
--- same: broker, directory, begin
+-- same: broker, directory
+-- episodes: yes
 -- also: subjects
 -- only: log_dir_offline, replica_offline, log_offline, log_dirs_all_failed
 WITH signs AS (
@@ -35,7 +36,7 @@ SELECT
   concat('Broker ', b.node, ' lost ', right(b.dir, 200), ' at ', date_format(b.since, 'yyyy-MM-dd HH:mm:ss'), ' with ', counted(size(b.held), 'replica'),
          CASE WHEN b.until IS NOT NULL THEN concat('; it was restarted and served from ', date_format(b.until, 'yyyy-MM-dd HH:mm:ss'), ' on.')
               ELSE '; no restart of it is logged since.' END) AS detail,
-  concat_ws('|', b.node, b.dir, b.first_record) AS same, b.evidence,
+  concat_ws('|', b.node, b.dir) AS same, b.evidence,
   transform(b.held, h -> struct(h.topic, h.partition, b.node AS replica, b.since, b.until)) AS subjects
 FROM back b
 JOIN clocks k ON k.cluster = b.cluster

@@ -7,7 +7,8 @@
 --   long, and one of them names it. What happened there then is not in the timelines.
 -- do: Look for a rotated file that was not collected; see what the node's log4j keeps (MaxBackupIndex), and whether its disk was full.
 --   Brokers that share one log folder overwrite what the others have rotated; each needs its own (LOG_DIR).
--- same: node, begin
+-- same: node
+-- episodes: yes
 -- thresholds: log_gap_minutes=90
 -- candidates: gaps
 WITH written AS (
@@ -51,7 +52,7 @@ SELECT
   concat('node ', m.node) AS thing,
   concat('Nothing of node ', m.node, ' is in these logs between ', date_format(m.before, 'yyyy-MM-dd HH:mm:ss'), ' and ', date_format(m.ts, 'yyyy-MM-dd HH:mm:ss'),
          ', though other nodes wrote for ', floor(m.minutes), ' minutes of it and tell at least ', counted(m.times, 'time'), ' that it led or was spoken to then.') AS detail,
-  concat_ws('|', m.node, m.record_before) AS same,
+  CAST(m.node AS STRING) AS same,
   array_distinct(concat(array(m.record_before, m.record_id), m.records)) AS evidence
 FROM awake m
 LEFT ANTI JOIN audited_broker_outages o ON o.cluster = m.cluster AND o.incarnation = m.incarnation AND o.broker = m.node

@@ -9,7 +9,8 @@
 --   no ISR grows. Where no other node wrote shortly before or meanwhile there is no such finding (blind_spot).
 -- do: ZooKeeper - is the ensemble up, does /controller exist and whom does it name (deleting it makes the brokers elect anew); KRaft - is a
 --   majority of the quorum's voters up and connected.
--- same: day, begin of the first
+-- same: cluster
+-- episodes: yes
 -- also: by_absence
 -- thresholds: no_controller_seconds=60
 -- only: controller_vacancies, broker_heartbeat_failed, node_unreachable, controlled_shutdown_failed
@@ -55,7 +56,7 @@ WITH vacant AS (
     concat('Controller ', g.node, ' ended its term at ', date_format(g.since, 'yyyy-MM-dd HH:mm:ss'),
            CASE WHEN g.until IS NULL THEN concat('; no line up to the end of the logs, ', date_format(g.now, 'yyyy-MM-dd HH:mm:ss'), ', tells of another one.')
                 ELSE concat('; the next one was elected at ', date_format(g.until, 'yyyy-MM-dd HH:mm:ss'), '.') END) AS detail,
-    concat_ws('|', g.node, get(g.evidence, 0)) AS same, g.evidence, true AS by_absence
+    g.evidence, true AS by_absence
   FROM vacant g
   JOIN known u ON u.cluster = g.cluster AND u.incarnation = g.incarnation
   -- a broker that is alone is missed as a broker
@@ -73,7 +74,7 @@ WITH vacant AS (
     concat('Brokers ', array_join(s.nodes, ', '), ' could not reach a controller ', s.times, ' times from ', date_format(s.since, 'yyyy-MM-dd HH:mm:ss'), ' to ',
            date_format(s.last_complaint, 'yyyy-MM-dd HH:mm:ss'), '; no controller wrote a line from ', date_format(s.last_line, 'yyyy-MM-dd HH:mm:ss'),
            coalesce(concat(' to ', date_format(s.until, 'yyyy-MM-dd HH:mm:ss')), ' on'), '.'),
-    concat_ws('|', 'silent', s.record_id), s.records, false
+    s.records, false
   FROM silent s
   LEFT ANTI JOIN controller_vacancies g ON g.cluster = s.cluster AND g.incarnation = s.incarnation AND g.since <= s.last_complaint AND coalesce(g.until >= s.since, true)
 )
@@ -84,7 +85,7 @@ SELECT
   concat(min_by(g.thing, g.since), CASE WHEN count(*) > 1 THEN concat(' and ', counted(count(*) - 1, 'more time')) ELSE '' END) AS thing,
   concat(min_by(g.detail, g.since), CASE WHEN count(*) > 1 THEN concat(' So it was ', count(*), ' times on ', date_format(min(g.since), 'yyyy-MM-dd'), ', for up to ',
          max(unix_seconds(coalesce(g.until, k.now)) - unix_seconds(g.since)), ' s.') ELSE '' END) AS detail,
-  min_by(g.same, g.since) AS same, earliest_records(collect_list(struct(g.since AS at, g.evidence AS records))) AS evidence, g.by_absence
+  'cluster' AS same, earliest_records(collect_list(struct(g.since AS at, g.evidence AS records))) AS evidence, g.by_absence
 FROM gaps g
 JOIN clocks k ON k.cluster = g.cluster
 WHERE

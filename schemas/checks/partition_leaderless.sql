@@ -8,7 +8,8 @@
 --   (broker_down); these are the others. Interruptions shorter than leaderless_seconds are not reported.
 -- do: Start a broker of the last ISR. If none can come back, electing a replica that is not in sync loses what it had not copied
 --   (kafka-leader-election --election-type UNCLEAN).
--- same: last ISR, begin
+-- same: last ISR
+-- episodes: yes
 -- also: subjects
 -- only: leaderless
 -- thresholds: leaderless_seconds=30
@@ -45,6 +46,6 @@ SELECT
          until_told(f.ended, f.is_end_seen, f.until),
          coalesce(concat('; replicas ', array_join(cast(f.first.replicas AS ARRAY<STRING>), ',')), ''),
          CASE WHEN size(f.last_isr) > 0 THEN concat('; last in sync: ', array_join(cast(f.last_isr AS ARRAY<STRING>), ',')) ELSE '' END, '.') AS detail,
-  concat_ws('|', f.first.topic, f.first.partition, f.first.record_id) AS same,
+  coalesce(array_join(cast(f.last_isr AS ARRAY<STRING>), ','), 'not known') AS same,
   f.evidence, f.subjects
 FROM found f

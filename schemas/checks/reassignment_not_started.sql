@@ -6,7 +6,7 @@
 -- why: A reassignment was asked for, and the controller refused it, or took it up and changed nothing for longer than
 --   reassignment_start_minutes. Tools that wait for it wait for good.
 -- do: Read the refusal in the record. If there is none, a new controller (restart the old one's broker) takes the request up again.
--- same: topic, partition, begin
+-- same: topic, partition, whether it was refused
 -- also: by_absence
 -- only: reassignment_requested, reassignment_pending, reassignment_refused, reassignments_refused
 -- thresholds: reassignment_start_minutes=10
@@ -33,7 +33,7 @@ SELECT
   concat(n.topic, '-', n.partition) AS thing,
   concat('A reassignment of ', n.topic, '-', n.partition, ' was asked for at ', date_format(n.since, 'yyyy-MM-dd HH:mm:ss'),
          CASE WHEN n.refused THEN concat(' and refused', coalesce(concat(': ', left(n.why, 200)), '')) ELSE ' and has not begun' END, '.') AS detail,
-  concat_ws('|', n.topic, n.partition, get(n.records, 0)) AS same,
+  concat_ws('|', n.topic, n.partition, n.refused) AS same,
   slice(n.records, 1, 20) AS evidence, NOT n.refused AS by_absence
 FROM never n
 JOIN clocks k ON k.cluster = n.cluster AND k.incarnation = n.incarnation

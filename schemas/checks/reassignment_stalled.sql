@@ -7,7 +7,8 @@
 --   it. Until it ends the partition keeps old and new replicas, and its topic cannot be deleted.
 -- do: See whether a throttle is too low for the traffic, whether an added broker is down or its disk full; cancel the reassignment if
 --   it is not wanted.
--- same: topic, partition, begin of the reassignment
+-- same: topic, partition
+-- episodes: yes
 -- also: outage
 -- only: reassignments
 -- thresholds: reassignment_minutes=60
@@ -35,7 +36,7 @@ SELECT
          CASE WHEN count(o.broker) > 0 THEN concat('; down: ', array_join(array_sort(collect_set(concat(o.broker, ' since ', date_format(o.since, 'yyyy-MM-dd HH:mm:ss')))), ', '))
               ELSE '' END,
          '; up to ', date_format(r.now, 'yyyy-MM-dd HH:mm:ss'), ' no line says that it is complete.') AS detail,
-  concat_ws('|', r.topic, r.partition, r.record_id) AS same,
+  concat_ws('|', r.topic, r.partition) AS same,
   array_distinct(concat(array(r.record_id), flatten(collect_set(coalesce(slice(o.evidence, 1, 1), array()))))) AS evidence,
   max(named_struct('node', CASE WHEN o.all_since IS NULL THEN o.broker END, 'since', coalesce(o.all_since, o.since))) AS outage
 FROM running r

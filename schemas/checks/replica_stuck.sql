@@ -7,7 +7,7 @@
 --   took it up), ReplicaDeletionStarted (it never answered), OfflineReplica though its broker serves. A broker that is down, a deletion
 --   that waits for one and a reassignment that goes on have findings of their own. A replica that the partition does not have any more is none.
 -- do: Look in the log of that broker for an error about the partition. A controller fail-over reads the states anew.
--- same: broker, state, begin
+-- same: broker, state
 -- also: subjects
 -- only: NewReplica, ReplicaDeletionStarted, OfflineReplica
 -- thresholds: replica_stuck_minutes=15
@@ -26,7 +26,7 @@ SELECT
   concat('Since ', date_format(min(s.valid_from), 'yyyy-MM-dd HH:mm:ss'), ' (', round(max(unix_seconds(s.now) - unix_seconds(s.valid_from)) / 60),
          ' minutes) the controller holds at least ', counted(count(*), 'replica'), ' of broker ', s.replica, ' in ', s.state, ', ',
          min(concat(s.topic, '-', s.partition)), ' for one. No outage of the broker was found.') AS detail,
-  concat_ws('|', s.replica, s.state, min_by(s.record_id, struct(s.valid_from, s.topic, s.partition))) AS same,
+  concat_ws('|', s.replica, s.state) AS same,
   slice(array_sort(collect_set(s.record_id)), 1, 20) AS evidence,
   collect_list(struct(s.topic, s.partition, s.replica, s.valid_from AS since, CAST(NULL AS TIMESTAMP) AS until)) AS subjects
 FROM stuck s

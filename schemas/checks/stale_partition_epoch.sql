@@ -6,7 +6,7 @@
 -- why: A leader tries to change the ISR again and again and is refused, because the partition's state has moved on without it (Cached
 --   zkVersion not equal, INVALID_UPDATE_VERSION, FENCED_LEADER_EPOCH). It looks alive and serves what may be old.
 -- do: Restart that broker; waiting does not help (KAFKA-2729, KAFKA-14154).
--- same: broker, begin
+-- same: broker
 -- also: subjects
 -- only: isr_write_refused, isr_update_failed
 -- thresholds: stale_epoch_seconds=60
@@ -26,7 +26,7 @@ SELECT
   concat('Broker ', r.node, ' was refused ', sum(r.times), ' times from ', date_format(min(r.since), 'yyyy-MM-dd HH:mm:ss'), ' to ',
          date_format(max(r.until), 'yyyy-MM-dd HH:mm:ss'), ' when it wanted to change the ISR of ', counted(count(*), 'partition'), ', ',
          min(concat(r.topic, '-', r.partition)), ' for one.') AS detail,
-  concat_ws('|', r.node, min_by(r.record_id, r.since)) AS same,
+  CAST(r.node AS STRING) AS same,
   earliest_records(collect_list(struct(r.since AS at, r.records AS records))) AS evidence,
   collect_list(struct(r.topic, r.partition, r.node AS replica, r.since, r.until)) AS subjects
 FROM refused r

@@ -8,7 +8,7 @@
 --   later may fail over it.
 -- do: See that the partition is healthy elsewhere, then remove the folder while the broker is stopped; folders that end with -stray are not
 --   used by Kafka any more.
--- same: broker, topic, partition
+-- same: broker
 -- also: subjects
 -- only: stray_log_found, stray_log_renamed, stray_partitions_found, log_delete_failed, stop_replica_ignored
 -- candidates: left_behind
@@ -31,7 +31,7 @@ SELECT
   concat('Broker ', s.node, ' still held at least ', counted(count(*), 'replica'), ' that it had found to be stray, could not delete, or was told in vain to delete, at ', date_format(max(s.ts), 'yyyy-MM-dd HH:mm:ss'), ': ',
          array_join(slice(array_sort(collect_list(concat(s.topic, '-', s.partition))), 1, 10), ', '),
          CASE WHEN count(*) > 10 THEN ', ..' ELSE '' END, '. That their files were deleted no line was found to tell.') AS detail,
-  concat_ws('|', s.node, min(concat(s.topic, '-', s.partition))) AS same,
+  CAST(s.node AS STRING) AS same,
   earliest_records(collect_list(struct(s.ts AS at, s.records AS records))) AS evidence,
   collect_list(struct(s.topic, s.partition, s.node AS replica, s.ts AS since, CAST(NULL AS TIMESTAMP) AS until)) AS subjects
 FROM left_behind s

@@ -8,7 +8,8 @@
 --   again, and reassignments of it wait. From 2.3 on such replicas go back to OfflineReplica after a moment; the deletion waits all
 --   the same.
 -- do: Start the broker, or repair the log directory. The controller then goes on by itself.
--- same: topic, first sign of the deletion
+-- same: topic
+-- episodes: yes
 -- also: by_absence, subjects, outage
 -- only: topic_deletions
 -- candidates: blocked
@@ -29,7 +30,7 @@ SELECT
          CASE WHEN size(d.blocked_by) > 20 THEN concat(' and ', size(d.blocked_by) - 20, ' more') ELSE '' END,
          CASE WHEN d.completed_at IS NOT NULL
               THEN concat('; it was completed at ', date_format(d.completed_at, 'yyyy-MM-dd HH:mm:ss'), '.') ELSE '.' END) AS detail,
-  concat_ws('|', d.topic, d.record_id) AS same,
+  d.topic AS same,
   array_distinct(array_compact(concat(array(d.record_id), d.evidence))) AS evidence,
   transform(d.blocked_by, b -> struct(d.topic AS topic, b.partition AS partition, b.replica AS replica, d.blocked_since AS since, d.completed_at AS until)) AS subjects,
   o.outage, d.completed_at IS NULL AS by_absence

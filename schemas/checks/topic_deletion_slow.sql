@@ -8,7 +8,8 @@
 --   deleted (topic_deletion_blocked). Clients time out and call it failed, and a topic that is created again meanwhile collides with it.
 -- do: Wait until the controller is through; do not create the topics again before. Delete fewer topics at a time. If no topic is completed for minutes,
 --   look in the controller's log for an error, and restart the controller's broker.
--- same: begin
+-- same: cluster
+-- episodes: yes
 -- also: by_absence
 -- only: topic_deletions
 -- thresholds: topic_deletion_minutes=10
@@ -37,7 +38,7 @@ SELECT
               ELSE concat('; up to ', date_format(max(q.now), 'yyyy-MM-dd HH:mm:ss'), ' no line shows the end of ', CASE WHEN count(*) = 1 THEN 'it' ELSE concat(count_if(q.completed_at IS NULL), ' of them') END, '.') END,
          ' The longest took ', CAST(round(max(unix_seconds(q.until) - unix_seconds(q.requested_at)) / 60) AS BIGINT), ' min',
          CASE WHEN count(q.completed_at) = count(*) THEN '.' ELSE ' so far.' END) AS detail,
-  concat_ws('|', min(q.requested_at), min_by(q.record_id, struct(q.requested_at, q.topic))) AS same,
+  'cluster' AS same,
   earliest_records(collect_list(struct(q.requested_at AS at, array(q.record_id) AS records))) AS evidence
 FROM queued q
 GROUP BY q.cluster, q.incarnation, q.queue

@@ -9,7 +9,7 @@
 --   the return of the last leader by KIP-966 (it lacks nothing).
 -- do: Compare offsets with what producers and consumers know; replay from the source if there is one. Find out who enabled
 --   unclean.leader.election.enable, or ran the election.
--- same: moment
+-- same: five minutes
 -- also: subjects
 -- only: unclean_leader_elected, unclean_leader_selected, leader_recovering, leaderless
 -- candidates: said, shown
@@ -66,7 +66,7 @@ SELECT
          CASE WHEN count(*) > 10 THEN ', ..' ELSE '' END,
          CASE WHEN sum(t.records_lost) > 0 THEN concat('. Lost: at least ', counted(sum(t.records_lost), 'committed record'), '.')
               ELSE '. The logs do not tell how much is lost.' END) AS detail,
-  min_by(get(t.records, 0), struct(t.at, t.topic, t.partition)) AS same,
+  concat('five minutes ', CAST(floor(unix_seconds(t.at) / 300) AS STRING)) AS same,
   earliest_records(collect_list(struct(t.at AS at, t.evidence AS records))) AS evidence,
   collect_list(struct(t.topic, t.partition, t.leader AS replica, t.at AS since, t.at AS until)) AS subjects
 FROM told t

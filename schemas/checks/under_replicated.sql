@@ -9,7 +9,8 @@
 --   where the finding does not say that it was alive, it may have been down.
 -- do: See that the broker is up. If it is, look in its log for its fetchers (marked as failed, Error in response for fetch request), for a full disk or long
 --   garbage collections; restart it if it stands still.
--- same: follower, begin
+-- same: follower
+-- episodes: yes
 -- also: subjects, outage
 -- only: out_of_sync
 -- thresholds: under_replicated_minutes=10
@@ -56,7 +57,7 @@ SELECT
               WHEN bool_and(l.goes_down) THEN ' Its broker was up then and went down afterwards.'
               ELSE broker_life(array_sort(array_distinct(flatten(collect_list(l.missing)))), array_sort(array_distinct(flatten(collect_list(l.down_meanwhile)))),
              CASE WHEN bool_and(l.alive_at IS NOT NULL) THEN min(l.alive_at) END) END) AS detail,
-  concat_ws('|', l.replica, min_by(l.record_id, struct(l.begun, l.topic, l.partition))) AS same,
+  CAST(l.replica AS STRING) AS same,
   array_distinct(array_compact(concat(earliest_records(collect_list(struct(l.since AS at, l.evidence AS records))), array(max(t.record_id), max(d.record_id)),
                                       slice(array_distinct(flatten(array_sort(collect_list(l.signs)))), 1, 5)))) AS evidence,
   collect_list(struct(l.topic, l.partition, l.replica, l.since, CASE WHEN l.ended THEN l.until END AS until)) AS subjects,

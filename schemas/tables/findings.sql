@@ -15,6 +15,8 @@ CREATE TABLE IF NOT EXISTS {table} (
   title STRING NOT NULL COMMENT 'What is wrong, one line',
   detail STRING COMMENT 'What the logs show about it',
   fingerprint STRING NOT NULL COMMENT 'Identity of the finding across runs',
+  thing STRING COMMENT 'What the check tells its findings apart by, without a time',
+  known_as STRING COMMENT 'Fingerprint under which it was reported first, where late records have changed it since; alerts keep it. Null: it has not changed',
   evidence ARRAY<STRING> NOT NULL COMMENT 'record_id of the records that prove it',
   caused_by STRING COMMENT 'Fingerprint of the finding that this one follows from; null: none is known',
   silenced BOOLEAN COMMENT 'A silence of audit.toml matches: nobody is told of it, and it does not count for --fail-on',

@@ -1,0 +1,213 @@
+"""The identity of findings: which fingerprint one has, and which stored finding it continues. Plain Python.
+
+A fingerprint is a function of what the logs show in the end: the check, the thing that it is about, and for checks of episodes the day on which
+the episode began. Late records may move the begin of an episode, join two or part one. What was reported before then goes on under the
+fingerprint that it has now; `known_as` keeps the one that people and sinks were given.
+"""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import schemas
+
+Finding = dict[str, Any]
+# what a finding of an earlier version, which has no `thing`, is about
+SUBJECT = ("topic", "partition", "replica", "node")
+FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+
+
+def episodic() -> frozenset[str]:
+    """The checks whose findings are episodes: the same thing may be wrong several times."""
+    return frozenset(check.name for check in schemas.statements("checks") if "episodes" in check.header)
+
+
+def hashed(*parts: object) -> str:
+    """SHA-256 of texts; those that are null are left out."""
+    return hashlib.sha256("|".join(str(part) for part in parts if part is not None).encode()).hexdigest()
+
+
+def identified(found: Iterable[Finding]) -> list[Finding]:
+    """The findings with `fingerprint`. found: rows of `findings` with `thing`.
+
+    Of the episodes of one thing that begin on one day the newest has the fingerprint of thing and day: nothing that is learned of it on
+    that day moves it, and which one is the newest can be told without the earlier ones. The others have one of their own begin.
+    """
+    rows, episodes = list(found), episodic()
+    together: dict[str, list[int]] = defaultdict(list)
+    fingerprints = []
+    for number, row in enumerate(rows):
+        of_thing = (row["check_id"], row["cluster"], row["incarnation"], row["thing"])
+        if row["check_id"] in episodes:
+            fingerprints.append(hashed(*of_thing, _day(row)))
+            together[fingerprints[-1]].append(number)
+        else:
+            fingerprints.append(hashed(*of_thing))
+    for numbers in together.values():
+        _, *others = sorted(numbers, key=lambda number: _age(rows[number]), reverse=True)
+        taken: set[str] = set()
+        for number in others:
+            fingerprints[number] = _own(fingerprints[number], rows[number], taken)
+    return [row | {"fingerprint": fingerprint} for row, fingerprint in zip(rows, fingerprints, strict=True)]
+
+
+def _day(row: Finding) -> str | None:
+    at = row["first_seen"]
+    return None if at is None else f"{_utc(at):%Y-%m-%d}"
+
+
+def _age(row: Finding) -> tuple[datetime, datetime, list[str]]:
+    first, last = _span(row)
+    return first, last, sorted(row["evidence"])
+
+
+def _own(fingerprint: str, row: Finding, taken: set[str]) -> str:
+    """One that no other finding has, from that of its thing and day and from its begin."""
+    at = row["first_seen"]
+    found = fingerprint
+    while found == fingerprint or found in taken:
+        found = hashed(found, None if at is None else _utc(at).isoformat())
+    taken.add(found)
+    return found
+
+
+def _utc(at: datetime) -> datetime:
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+
+
+@dataclass(frozen=True)
+class Continued:
+    """What is found and what is stored, so that one thing has one fingerprint in both.
+
+    found: with `known_as`. before: the stored rows; those that have another fingerprint now are marked `moved`. fingerprints: stored -> now, of
+    those.
+    """
+
+    found: list[Finding]
+    before: list[Finding]
+    fingerprints: Mapping[str, str]
+
+
+def continued(found: Iterable[Finding], before: Iterable[Finding], begins: Mapping[str, datetime]) -> Continued:
+    """Says which stored finding each finding continues.
+
+    found: `checks.violations`. before: rows of `findings` so far. begins: cluster -> begin of the rows that this run looks at; those of which
+    all is seen are left out.
+    """
+    rows, stored, episodes = list(found), list(before), episodic()
+    pairs = dict(_pairs(rows, stored))
+    changed = {row["fingerprint"]: number for number, row in enumerate(rows)}
+    for number, old in pairs.items():
+        rows[number] = _with_its_begin(rows[number], stored[old], begins)
+    rows = identified(rows)
+    names = {fingerprint: rows[number]["fingerprint"] for fingerprint, number in changed.items()}
+    rows = [row | {"caused_by": names.get(row["caused_by"], row["caused_by"])} for row in rows]
+    own = {row["fingerprint"] for row in rows}
+    given = {known_as(row) for row in stored}
+    for number, row in enumerate(rows):
+        if number in pairs:
+            name = known_as(stored[pairs[number]])
+        else:
+            name = _own(row["fingerprint"], row, given) if row["fingerprint"] in given else row["fingerprint"]
+        rows[number] = row | {"known_as": None if name == row["fingerprint"] else name}
+    now = {old: rows[number] for number, old in pairs.items()}
+    settled, moved = [], {}
+    for number, row in enumerate(stored):
+        fingerprint = row["fingerprint"]
+        if number in now:
+            fingerprint = now[number]["fingerprint"]
+        elif fingerprint in own:
+            fingerprint = _own(fingerprint, row, own)
+        begin = row["first_seen"]
+        if number in now and row["check_id"] in episodes:
+            begin = now[number]["first_seen"]
+        if (fingerprint, begin) == (row["fingerprint"], row["first_seen"]):
+            settled.append(row)
+            continue
+        moved[row["fingerprint"]] = fingerprint
+        name = known_as(row)
+        is_known_as = {"fingerprint": fingerprint, "known_as": None if name == fingerprint else name}
+        settled.append(row | is_known_as | {"first_seen": begin, "moved": True})
+    return Continued(rows, settled, moved)
+
+
+def known_as(row: Mapping[str, Any]) -> str:
+    """The fingerprint of a finding that people and sinks were given: no two findings have the same."""
+    return str(row.get("known_as") or row["fingerprint"])
+
+
+def _with_its_begin(row: Finding, old: Finding, begins: Mapping[str, datetime]) -> Finding:
+    """A finding of which only the end is looked at began when it was found to begin before."""
+    since, first = begins.get(row["cluster"]), old["first_seen"]
+    if since is None or first is None or row["first_seen"] is None or not _utc(first) < _utc(since) < _utc(row["first_seen"]):
+        return row
+    return row | {"first_seen": first}
+
+
+def _pairs(rows: Sequence[Finding], stored: Sequence[Finding]) -> Iterator[tuple[int, int]]:
+    """(number of a finding, number of the stored one that it continues), each at most once."""
+    episodes = episodic()
+    marked: dict[tuple[Any, ...], set[int]] = defaultdict(set)
+    for number, old in enumerate(stored):
+        for mark in _marks(old):
+            marked[mark].add(number)
+    scored = []
+    for number, row in enumerate(rows):
+        for other in set().union(*(marked.get(mark, ()) for mark in _marks(row))):
+            old = stored[other]
+            if score := _likeness(row, old, is_episode=row["check_id"] in episodes):
+                scored.append((score, row["fingerprint"], old["fingerprint"], number, other))
+    done: tuple[set[int], set[int]] = set(), set()
+    for _, _, _, number, other in sorted(scored, reverse=True):
+        if number not in done[0] and other not in done[1]:
+            done[0].add(number)
+            done[1].add(other)
+            yield number, other
+
+
+def _marks(row: Finding) -> Iterator[tuple[Any, ...]]:
+    """What two findings of which one continues the other have in common: one of these at least."""
+    of_check = row["cluster"], row["check_id"]
+    yield *of_check, "fingerprint", row["fingerprint"]
+    yield *of_check, "thing", row.get("thing")
+    yield *of_check, "subject", *(row[name] for name in SUBJECT)
+    for record_id in row["evidence"]:
+        yield *of_check, "record", record_id
+
+
+def _likeness(row: Finding, old: Finding, *, is_episode: bool) -> tuple[int, int, int, int, timedelta] | None:
+    """How much speaks for two findings of one check being one; null: they are two.
+
+    Those of a check without episodes have one fingerprint. Else they are about the same thing at the same time; or what they are about is told
+    in another way since, such as a cause that is known now, or an incarnation that has another number: then one record proves both.
+    """
+    if not is_episode and row["fingerprint"] == old["fingerprint"]:
+        return 3, 0, 0, 0, timedelta()
+    (begin, end), (old_begin, old_end) = _span(row), _span(old)
+    if old["status"] != "resolved":
+        old_end = LAST
+    common = min(end, old_end) - max(begin, old_begin)
+    shared = len(set(row["evidence"]) & set(old["evidence"]))
+    is_same = is_episode and _is_about(row, old)
+    if common < timedelta() or not (shared or is_same):
+        return None
+    # where an open and a resolved one are parts of one that lasts, people know the open one
+    is_lasting = old["status"] == "resolved" and not row["ended"]
+    return 2 if is_same else 1, int(not is_lasting), int(begin == old_begin), shared, common
+
+
+def _is_about(row: Finding, old: Finding) -> bool:
+    if row["incarnation"] != old["incarnation"]:
+        return False
+    if old.get("thing") is not None:
+        return bool(row["thing"] == old["thing"])
+    return all(row[name] == old[name] for name in SUBJECT)
+
+
+def _span(row: Finding) -> tuple[datetime, datetime]:
+    """First and last moment; what has no time stamps is of any time."""
+    first, last = row["first_seen"], row["last_seen"]
+    return FIRST if first is None else _utc(first), LAST if last is None else _utc(last)
