@@ -6,7 +6,7 @@ of text for a screen, a phone and paper.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
@@ -75,6 +75,8 @@ class Night:
     span: Span
     # begin of the term, controller
     terms: list[tuple[datetime, int]] = field(default_factory=list)
+    # end of a term that its controller's log shows, controller
+    ends: list[tuple[datetime, int]] = field(default_factory=list)
     # broker -> its outages
     outages: dict[int, list[Span]] = field(default_factory=dict)
     brokers: int = 0
@@ -168,18 +170,25 @@ def _durability(queries: "Queries", clusters: Sequence[str]) -> dict[str, Durabi
 
 
 def _terms(queries: "Queries", nights: dict[str, Night]) -> None:
+    ends = (
+        "SELECT cluster, resigned_at, node FROM audited_controllers WHERE resigned_at IS NOT NULL ORDER BY cluster, resigned_at"
+    )
+    for row in queries.rows(ends):
+        if night := nights.get(row["cluster"]):
+            night.ends.append((row["resigned_at"], row["node"]))
     rows = queries.rows(
         """SELECT cluster, ts, coalesce(controller, node) AS node FROM audited_events
         WHERE ts IS NOT NULL AND event_type IN ('controller_elected', 'controller_epoch_incremented', 'controller_activated', 'controller_znode_claimed')
         ORDER BY cluster, ts"""
     )
     for row in rows:
-        if (
-            (night := nights.get(row["cluster"]))
-            and row["node"] is not None
-            and (not night.terms or night.terms[-1][1] != row["node"])
-        ):
-            night.terms.append((row["ts"], row["node"]))
+        at, node = row["ts"], row["node"]
+        if (night := nights.get(row["cluster"])) is None or node is None:
+            continue
+        # several lines tell of one election
+        since, last = night.terms[-1] if night.terms else (at, None)
+        if last != node or any(who == node and since < end <= at for end, who in night.ends):
+            night.terms.append((at, node))
 
 
 def _outages(queries: "Queries", nights: dict[str, Night]) -> None:
@@ -469,6 +478,14 @@ def _ids(some: Iterable[int]) -> str:
     return ", ".join(map(str, some))
 
 
+def _terms_shown(night: Night) -> Iterator[tuple[datetime, datetime, int]]:
+    """Yield begin, end and controller of each term: it ends when its controller resigns, or when the next one begins."""
+    for number, (since, node) in enumerate(night.terms):
+        following = [begin for begin, _ in night.terms[number + 1 : number + 2]]
+        resigned = [end for end, who in night.ends if who == node and end > since]
+        yield since, min([night.span.until, *following, *resigned]), node
+
+
 def night_strip(name: str, cluster: str, night: Night, findings: Sequence[Mapping[str, Any]]) -> Markup:
     """Controllers, brokers, counts and findings of the newest hours.
 
@@ -476,10 +493,7 @@ def night_strip(name: str, cluster: str, night: Night, findings: Sequence[Mappin
     """
     drawing = _Drawing(night.span)
     table: list[Sequence[object]] = []
-    terms = [
-        (node, Span(since, night.terms[number + 1][0] if number + 1 < len(night.terms) else night.span.until))
-        for number, (since, node) in enumerate(night.terms)
-    ]
+    terms = [(node, Span(since, until)) for since, until, node in _terms_shown(night)]
     if terms:
         drawing.lane("Controller")
     for node, term in terms:

@@ -1,5 +1,6 @@
 """Pictures of the report: what they say is there for those who cannot see them, whatever the logs hold."""
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from xml.etree import ElementTree
@@ -70,6 +71,14 @@ def test_a_night() -> None:
     assert "2 more brokers" in texts(picture, "text")
     assert 'href="#abc"' in picture
     assert "<td>process ended</td>" in picture
+
+
+def test_a_term_ends_when_its_controller_resigns() -> None:
+    """The strip does not show a controller while there is none."""
+    resigned = replace(night(), terms=[(at(0), 1), (at(50), 1)], ends=[(at(10), 1), (at(15), 3)])
+    titles = texts(night_strip("n", "payments", resigned, []), "title")
+    assert "controller 1, 11-20 10:00:00 to 11-20 10:10:00" in titles
+    assert "controller 1, 11-20 10:50:00 to 11-20 11:00:00" in titles
 
 
 def test_a_partition() -> None:
@@ -170,6 +179,7 @@ def test_hundreds_of_brokers_are_a_page_all_the_same() -> None:
 
 TABLES = {
     "audited_events": {"cluster": "STRING", "ts": "TIMESTAMP", "event_type": "STRING", "controller": "INT", "node": "INT", "item": "INT", "record_id": "STRING"},
+    "audited_controllers": {"cluster": "STRING", "node": "INT", "resigned_at": "TIMESTAMP"},
     "audited_broker_outages": {"cluster": "STRING", "broker": "INT", "since": "TIMESTAMP", "until": "TIMESTAMP", "how": "STRING"},
     "audited_partition_timeline": {
         "cluster": "STRING", "incarnation": "INT", "topic": "STRING", "partition": "INT", "step": "INT", "valid_from": "TIMESTAMP", "valid_to": "TIMESTAMP",
