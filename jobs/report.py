@@ -24,6 +24,8 @@ from parsers.explanation import counted
 FULL = 25  # findings of one check with detail and proof
 BRIEF = 500  # further ones by name, if they are no errors
 CAUSES = 5  # of a cluster, named on top
+ADVICE_ON_TOP = 2  # of a cluster, with advice on top
+TOP_DETAIL = 300  # characters of a finding's detail on top
 ERRORS_ON_TOP = 500  # of a cluster, named on top besides, unless they are resolved
 TOP_LINES, TOP_CHARACTERS = 3, 600  # of a record, before the rest of it is folded
 PROOF_LINES = 60
@@ -177,19 +179,28 @@ def _cluster(told: Told, outcome: Any, marks: _Marks, pictures: Pictures, place:
     tone, verdict = _verdict(current, resolved, outcome)
     groups = {"current": _groups(current, told, marks, pictures), "resolved": _groups(resolved, told, marks, pictures)}
     anchor = f"cluster-{place}"
+    headers = {check.name: check.header for check in schemas.statements("checks")}
     causes = [
         {
             "severity": finding["severity"],
             "named": is_never_hidden(finding) and finding["status"] != "resolved",
             "anchor": known_as(finding) if finding["fingerprint"] in marks.shown else anchor,
             "title": finding["title"][:TITLE] + (" .." if len(finding["title"]) > TITLE else ""),
-            "when": _span(finding["first_seen"], finding["last_seen"]),
+            "when": _until_now(finding, outcome.now),
             "over": finding["status"] == "resolved",
             "effects": len(effects),
+            "detail": (finding["detail"] or "")[:TOP_DETAIL] + (" .." if len(finding["detail"] or "") > TOP_DETAIL else ""),
+            "do": headers.get(finding["check_id"], {}).get("do", ""),
         }
         for finding, effects in by_cause(sorted([*current, *resolved], key=worst_first))
         if finding["severity"] != "info" and not finding.get("silence")
     ]
+    for n, cause in enumerate(causes):
+        # the first screen answers what happened and what to do; the rest is below
+        if n >= CAUSES or not cause["named"]:
+            cause["detail"] = ""
+        if n >= ADVICE_ON_TOP or not cause["named"]:
+            cause["do"] = ""
     on_top = [cause for n, cause in enumerate(causes) if n < CAUSES or (n < ERRORS_ON_TOP and cause["named"])]
     missing = ["these logs cannot show everything"] if not_shown else []
     missing += ["some files could not be read"] if outcome.unreadable else []
@@ -369,10 +380,24 @@ def _proof(record: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _utc(value: datetime) -> datetime:
+    """Return a time of a table as UTC without a zone; one without a zone is UTC."""
+    return value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
+
+
 def _moment(value: datetime) -> str:
-    """A time of a table as UTC; one without a zone is UTC."""
-    value = value if value.tzinfo is None else value.astimezone(UTC)
-    return f"{value:%Y-%m-%d %H:%M:%S}"
+    return f"{_utc(value):%Y-%m-%d %H:%M:%S}"
+
+
+def _until_now(finding: dict[str, Any], now: datetime | None) -> str:
+    """Return when a finding was so; of one that lasts, since when and for how long. now: the moment that its age is measured against."""
+    first, last = finding["first_seen"], finding["last_seen"]
+    if finding["status"] == "resolved" or first is None or last is None or now is None or _utc(last) < _utc(now) or last == first:
+        return _span(first, last)
+    seconds = int((_utc(last) - _utc(first)).total_seconds())
+    age = f"{seconds} s" if seconds < 120 else f"{seconds // 60} min" if seconds < 2 * 3600 else f"{seconds // 3600} h"
+    same_day = _moment(first)[:10] == _moment(last)[:10]
+    return f"Since {_moment(first)} UTC, still so at {_moment(last)[11:] if same_day else _moment(last)} ({age})"
 
 
 def _span(first: datetime | None, last: datetime | None) -> str:

@@ -230,6 +230,18 @@ def test_times() -> None:
     assert "no time stamps" in report.rendered(told(finding(first_seen=None, last_seen=None)), [outcome()], "r")
 
 
+def test_the_top_answers_what_happened_since_when_and_what_to_do() -> None:
+    lasting = finding(first_seen=AT.replace(hour=9, minute=5), last_seen=AT, detail="orders-3 has no leader; last in sync: 1.")
+    past = finding(
+        status="resolved", severity="warning", first_seen=AT.replace(hour=8), last_seen=AT.replace(hour=9), fingerprint="p"
+    )
+    text = re.sub(r"\s+", " ", Page(report.rendered(told(lasting, past), [outcome()], "r")).text)
+    top = text[text.index("Kafka audit payments") : text.index("Show")]
+    assert "Since 2026-11-20 09:05:00 UTC, still so at 10:00:00 (55 min) orders-3 has no leader; last in sync: 1." in top
+    assert top.count("What to do: Start a broker of the last ISR") == 1
+    assert "warning, over Partition without a leader: orders-3 From 2026-11-20 08:00:00 to 09:00:00 UTC" in top
+
+
 def test_long_records_are_cut() -> None:
     proof = {"e1": {"file": "f", "record_no": 1, "raw": "x" * 1_000_000}}
     page = report.rendered(told(finding(), proof=proof), [outcome()], "r")
