@@ -9,6 +9,7 @@ import sys
 import threading
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime
 from functools import partial
@@ -20,7 +21,7 @@ from jobs import config as configuration
 from jobs import errors, tool_outputs
 from jobs.errors import InputError, UsageError
 from jobs.globs import matches
-from jobs.location import SCHEME, root_of, sole_writer
+from jobs.location import SCHEME, root_of
 from jobs.progress import stage, warn
 from parsers.explanation import counted
 from parsers.rules import RuleSet, built_in, load
@@ -92,7 +93,26 @@ def add_arguments(commands: Any) -> None:
     audit.add_argument(
         "--at", metavar="TIME", help="when it was printed (default: as the file's name or zookeeper-shell's mtime says)"
     )
+    add_wait(audit)
     audit.add_argument("--rules", type=Path, metavar="DIR", help="a folder of rule files and layouts of your own, read with ours")
+
+
+def add_wait(command: Any) -> None:
+    """Adds --wait to a command that writes tables."""
+    command.add_argument(
+        "--wait",
+        type=_seconds,
+        default=0,
+        metavar="SECONDS",
+        help="how long to wait for another run that writes to the tables (default 0: end with code 2)",
+    )
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 <= seconds < float("inf"):
+        raise ValueError(text)
+    return seconds
 
 
 def code_version() -> str:
@@ -233,7 +253,7 @@ class Audit:
 
     def run(self) -> int:
         """The exit code. Raises AuditError where nothing could be done."""
-        from jobs import contracts, events, ingest, session
+        from jobs import contracts, events, ingest, lease
         from jobs.store import Store
 
         with stage("find logs") as doing:
@@ -252,9 +272,12 @@ class Audit:
         self.warm_up = threading.Thread(target=contracts.preload, daemon=True)
         self.warm_up.start()
         root = root_of(self.options.tables)
-        with sole_writer(root):
-            with stage("start Spark"):
-                spark = session.start(None if at_uris else sum(f.length for f in files))
+        size = None if at_uris else sum(f.length for f in files)
+        with ExitStack() as ends:
+            # a run that finds another one at work in a folder of this machine starts no JVM
+            spark = _started(size) if lease.needs_spark(root) else None
+            held = ends.enter_context(lease.held(root, self.run_id, self.options.wait, spark))
+            spark = spark or _started(size)
             if at_uris:
                 with stage("fetch logs", spark) as doing:
                     self.remote = self._fetch(spark, at_uris)
@@ -262,7 +285,7 @@ class Audit:
                     doing.note(f"{sum(f.usable for f in fetched):,} logs among {len(fetched):,} files")
                 _warn_of(fetched)
                 files += fetched
-            store = Store(spark, root)
+            store = Store(spark, root, held.check)
             code = self._verdict(store, self._audit(store, files))
             spark.catalog.clearCache()
             return code
@@ -584,6 +607,14 @@ class Audit:
             "tables_at": last_run.versions(store),
         }
         store.append("audit_runs", pa.Table.from_pylist([row]))
+
+
+def _started(size: int | None) -> Any:
+    """A session. size: of the logs; None: not known yet."""
+    from jobs import session
+
+    with stage("start Spark"):
+        return session.start(size)
 
 
 def _with_subject(told: Any) -> list[dict[str, Any]]:

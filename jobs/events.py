@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs import ingest
+from jobs.conflicts import Conflict
 from jobs.errors import ConservationError
 from jobs.ingest import LogFile, Split
 from parsers.events import EVENTS, TIMESTAMP, Batch, Identity, Parser, Source, moment, zone
@@ -25,6 +26,8 @@ from parsers.rules import RuleSet, built_in
 SMALL = 16 * 1024 * 1024
 # characters; a longer record is not looked for among those that were cut short
 LONGEST_CUT = 1_000_000
+# how often a run looks for copies while others append at the same time
+MOST_LOOKS = 5
 # of a table's rows that may be met again; a zone moves a day by one at most
 ZONES = timedelta(days=2)
 PASSED_OVER = pa.schema(
@@ -559,6 +562,18 @@ def _land(store: Any, clusters: Sequence[str], parsed: Here | OnWorkers, table: 
     """
     if not read:
         return Counter(), 0
+    for _ in range(MOST_LOOKS):
+        try:
+            return _land_once(store, clusters, parsed, table, read)
+        except Conflict:
+            # another run has appended since this one looked for copies: some of what is new may be one now
+            store.forget(table)
+    raise Conflict.on(table)
+
+
+def _land_once(store: Any, clusters: Sequence[str], parsed: Here | OnWorkers, table: str, read: int) -> tuple[Counter[str], int]:
+    """The same, where nobody else appends meanwhile. Raises Conflict where somebody does, and nothing is appended."""
+    seen = store.looked_at(table)
     dropped, copies = parsed.copies(table, Landed.of(store, clusters, table, parsed.blocks))
     incomplete, completed = set[str](), set[str]()
     if table == "events" and 0 < copies < read:  # a copy that is cut short stands beside others that are not
@@ -567,28 +582,31 @@ def _land(store: Any, clusters: Sequence[str], parsed: Here | OnWorkers, table: 
         from jobs.rows import one_of
 
         store.delete(table, one_of("record_id", completed))
-    landed = _append(store, table, parsed.rows(table, dropped, incomplete)) if copies < read else Counter[str]()
+        before, seen = seen, store.version(table)
+        if seen > before + 1:
+            raise Conflict.on(table)
+    landed = _append(store, table, parsed.rows(table, dropped, incomplete), seen) if copies < read else Counter[str]()
     accounted = landed["records"] + copies
     # a record that is cut short may be a copy, too
     conserve(f"records for {table}", read, read if accounted <= read <= accounted + len(incomplete) else accounted)
     return landed, len(completed)
 
 
-def _append(store: Any, table: str, rows: Any) -> Counter[str]:
-    """Appends rows, of Arrow or a DataFrame, and counts their records."""
+def _append(store: Any, table: str, rows: Any, after: int) -> Counter[str]:
+    """Appends rows, of Arrow or a DataFrame, and counts their records. after: the commit up to which copies were looked for."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
     if isinstance(rows, pa.Table):
         if rows.num_rows:
-            store.append(table, rows)
+            store.append(table, rows, after)
         return _counted(table, rows)
     counts = {"records": F.lit(True)}
     if table == "events":
         whole = F.col("item") == 0
         counts = {"records": whole, "recognised": whole & F.col("event_type").isNotNull(), "drifted": whole & F.col("drifted")}
     seen = Observation()
-    store.append(table, rows.observe(seen, *(F.count_if(which).alias(name) for name, which in counts.items())))
+    store.append(table, rows.observe(seen, *(F.count_if(which).alias(name) for name, which in counts.items())), after)
     return Counter(seen.get)
 
 

@@ -1,16 +1,17 @@
-"""Where the tables lie: a folder of this machine, or any URI that Spark can write to. One writer at a time where that can be seen to."""
+"""Where the tables are: a folder of this machine, or any URI that delta-rs or Spark can write to."""
 
-import fcntl
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from jobs.errors import UsageError
 
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+# in a path; others delta-rs takes as parts of a URL, or panics
+PLAIN = re.compile(r"[A-Za-z0-9._/ +=@,~-]+")
+# schemes of object stores that delta-rs reaches, and what it calls them
+OBJECT_STORES = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs", "abfs": "abfs", "abfss": "abfss", "az": "az"}
 
 
 def root_of(given: str | Path) -> str:
@@ -27,15 +28,18 @@ def local_folder(root: str) -> Path | None:
     return Path(unquote(parts.path)) if parts.scheme == "file" else None
 
 
-@contextmanager
-def sole_writer(root: str) -> Iterator[None]:
-    """Holds the lock of the tables under a local folder. Raises UsageError if another run has it, or nothing can be written there.
+def delta_rs_uri(root: str) -> str | None:
+    """A root as delta-rs takes it; None where it does not reach it."""
+    if (folder := local_folder(root)) is not None:
+        return str(folder) if PLAIN.fullmatch(str(folder)) else None
+    scheme, _, rest = root.partition(":")
+    return f"{OBJECT_STORES[scheme]}:{rest}" if scheme in OBJECT_STORES else None
 
-    Elsewhere there is no lock to hold: where two runs write to one table, Delta lets the first commit stand and the other fail.
-    """
+
+def writable(root: str) -> None:
+    """Creates a local folder where it is missing. Raises UsageError where nothing can be written there."""
     folder = local_folder(root)
     if folder is None:
-        yield
         return
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -43,9 +47,3 @@ def sole_writer(root: str) -> Iterator[None]:
         raise UsageError(f"--tables {folder}: {error.strerror}; give a folder that can be written") from None
     if not os.access(folder, os.W_OK):
         raise UsageError(f"--tables {folder} cannot be written; give another folder")
-    with (folder / "_lock").open("a") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UsageError(f"Another run is writing to {folder}; wait for it, or give --tables another folder") from None
-        yield

@@ -7,7 +7,6 @@ tables of a few rows each that is most of what a small night costs (tests/benchm
 import json
 import operator
 import os
-import re
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,10 +19,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
-from deltalake import DeltaTable, Schema
-from deltalake.exceptions import DeltaError
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 from pyarrow import fs
+
+from jobs.conflicts import LANDING, Conflict
+from jobs.location import PLAIN
 
 # of rows, unpacked: a line of a log may have any length
 MOST_BYTES = 64 * 1024 * 1024
@@ -42,8 +44,6 @@ ROW_GROUP = 20_000
 CHANGE_FEED = pa.schema(
     [("_change_type", pa.string()), ("_commit_version", pa.int64()), ("_commit_timestamp", pa.timestamp("us", "UTC"))]
 )
-# in a path; others deltalake takes as parts of a URL, or panics
-PLAIN = re.compile(r"[A-Za-z0-9._/ +=@,~-]+")
 # with which deltalake says that it cannot do something: a feature, a file system without hard links
 LEFT_TO_SPARK = (DeltaError, OSError, pa.ArrowException)
 Filters = Sequence[tuple[str, str, Any]]
@@ -177,43 +177,77 @@ class SmallTables:
                 return aligned(pa.Table.from_batches(batches, reader.schema), pa.schema(columns)), opened.version()
         return None
 
-    def append(self, table: str, rows: pa.Table) -> bool:
-        """Adds rows, columns by name; whether they are there now."""
-        return self._write(table, "append", rows, ())
+    def append(self, table: str, rows: pa.Table, after: int | None = None) -> bool:
+        """Adds rows, columns by name; whether they are there now. after: only as the commit after that one; else raises Conflict."""
+        return self._write(table, "append", rows, after=after)
 
     def overwrite(self, table: str, rows: pa.Table, of: Filters = (), staying: Staying = ()) -> bool:
         """Puts rows, columns by name, in the place of all others, or of those in partitions of which something holds; whether they are there now.
 
         staying: those of them that stay, many perhaps.
         """
-        return self._write(table, "overwrite", rows, of, staying)
+        return self._write(table, "overwrite", rows, of, staying=staying)
 
     def delete_matching(self, table: str, values: pa.Table, keys: Sequence[str]) -> bool:
         """Removes rows with the same keys; whether they are gone now."""
         same = " AND ".join(f't."{name}" = v."{name}"' for name in keys)
-        return self._changed(table, lambda opened: opened.merge(values, same, "v", "t").when_matched_delete().execute())
+        return self._changed(
+            table,
+            lambda opened, properties: (
+                opened.merge(values, same, "v", "t", commit_properties=properties).when_matched_delete().execute()
+            ),
+        )
 
     def set_matching(self, table: str, values: pa.Table, keys: Sequence[str], others: Sequence[str]) -> bool:
         """Gives rows the other values of those with the same keys; whether they have them now."""
         same = " AND ".join(f't."{name}" = v."{name}"' for name in keys)
         told = {f'"{name}"': f'v."{name}"' for name in others}
-        return self._changed(table, lambda opened: opened.merge(values, same, "v", "t").when_matched_update(told).execute())
+        return self._changed(
+            table,
+            lambda opened, properties: (
+                opened.merge(values, same, "v", "t", commit_properties=properties).when_matched_update(told).execute()
+            ),
+        )
 
-    def _changed(self, table: str, change: Callable[[DeltaTable], Any]) -> bool:
+    def _changed(self, table: str, change: Callable[[DeltaTable, CommitProperties], Any]) -> bool:
         opened = self._opened(table)
         if opened is None or not _is_written(opened):
             return False
-        version = opened.version()
-        with _left_to_spark():
-            change(opened)
-            return True
-        return self.version(table) != version
+        return self._is_committed(table, opened.version(), lambda properties: change(opened, properties))
 
-    def _write(self, table: str, mode: str, rows: pa.Table, of: Filters, staying: Staying = ()) -> bool:
+    def _is_committed(
+        self, table: str, version: int, commit: Callable[[CommitProperties], Any], after: int | None = None
+    ) -> bool:
+        """Whether a commit to a table of a version was made; what deltalake does after it can fail, too. Raises Conflict."""
+        key = uuid.uuid4().hex
+        numbers = [] if after is None else [Transaction(LANDING, after + 1)]
+        retries = None if after is None else 0
+        is_conflict = False
+        with _left_to_spark():
+            try:
+                commit(CommitProperties({"userMetadata": key}, max_commit_retries=retries, app_transactions=numbers))
+                return True
+            except CommitFailedError:
+                is_conflict = True
+        now = self._opened(table)
+        if now is None or now.version() == version:
+            return False
+        if any(told.get("userMetadata") == key for told in now.history(now.version() - version)):
+            return True
+        if is_conflict:
+            raise Conflict.on(table)
+        return False
+
+    def _write(
+        self, table: str, mode: str, rows: pa.Table, of: Filters = (), *, staying: Staying = (), after: int | None = None
+    ) -> bool:
         opened = self._opened(table)
         if opened is None or not _is_written(opened):
             return False
         version, by = opened.version(), opened.metadata().partition_columns
+        if after is not None and version != after:
+            raise Conflict.on(table)
+        files: list[AddAction] | None = None
         with _left_to_spark():
             rows = aligned(rows, pa.schema(opened.schema().to_arrow()))
             files = [
@@ -225,9 +259,14 @@ class SmallTables:
                 schema = pa.schema([one for one in every.schema if one.name not in by])
                 mine = reduce(operator.and_, (pc.field(name) == value for name, value in values.items()), which)
                 files.append(self._file(table, schema, _that_hold(every, schema.names, mine), values))
-            opened.create_write_transaction(files, mode, opened.schema(), by, list(of) or None)
-        # what deltalake does after a commit can fail, too
-        if self.version(table) == version:
+        if files is None:
+            return False
+        made = files
+
+        def commit(properties: CommitProperties) -> None:
+            opened.create_write_transaction(made, mode, opened.schema(), by, list(of) or None, commit_properties=properties)
+
+        if not self._is_committed(table, version, commit, after):
             return False
         with _left_to_spark():
             if opened.metadata().configuration.get(AUTO_COMPACT) == "true" and len(opened.file_uris()) >= COMPACTED_FROM:

@@ -3,10 +3,11 @@
 import operator
 import re
 import threading
+import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -23,9 +24,11 @@ from pyspark.sql.types import StructType
 
 import schemas
 from jobs import rereading, upgrade
+from jobs.conflicts import LANDING, Conflict, refused
 from jobs.errors import UsageError
 from jobs.frames import by_workers, framed, of_rows, where_few
 from jobs.location import local_folder, root_of
+from jobs.progress import warn
 from jobs.rows import (
     EVERY,
     Frame,
@@ -70,6 +73,12 @@ MOST_HERE = 50_000
 MOST_COMPARED = 10_000
 # rows that are read from a table of many, or written into it, without Spark
 MOST_WITHOUT_SPARK = 100_000
+# commits among which a run looks for its own: it is one of the newest
+NEWEST_COMMITS = 20
+# operations that add rows, as Delta's history has them
+ADDING = ("WRITE", "MERGE")
+# what two rows of a table must not have in common
+KEYS = {"events": EVENT, "passed_over": ("cluster", "record")}
 # no record is later
 LATEST = datetime(9999, 1, 1, tzinfo=UTC)
 # column of `Changes`: the version of the table that a row came or went with
@@ -178,8 +187,10 @@ def _arrow_schema(table: str) -> pa.Schema:
 class Store:
     """The tables under one root, a folder or any URI that Spark can write to."""
 
-    def __init__(self, spark: SparkSession, root: str | Path) -> None:
+    def __init__(self, spark: SparkSession, root: str | Path, guard: Callable[[], None] = lambda: None) -> None:
+        """guard: raises where this run must not write any more."""
         self.spark = spark
+        self.guard = guard
         self.root = root_of(root)
         self._small = SmallTables.of(local_folder(self.root), MOST_HERE)
         # what opening the tables has changed in them
@@ -236,7 +247,41 @@ class Store:
                 added = ", ".join(f"{column} {kind}" for column, kind in columns.items())
                 self.spark.sql(f"ALTER TABLE {self._identifier(name)} ADD COLUMNS ({added})")
             list(pool.map(self._create, (definitions[name] for name in plan.created if name not in self._created)))
+            if rebuilds:
+                self._remove_doubled_rows()
             list(pool.map(lambda name: self._set_properties(name, plan.stamped[name]), plan.stamped))
+
+    def _remove_doubled_rows(self) -> None:
+        """Rows that stand more than once are removed where a table was written to by others than the run that has ended last."""
+        if upgrade.FACTS not in self._created and not self.exists(upgrade.FACTS):
+            return
+        names = {"events": "events_version", "passed_over": "passed_over_version"}
+        known = self.table(upgrade.FACTS).agg(*(F.max(name).alias(name) for name in names.values())).first()
+        assert known is not None
+        for table, name in names.items():
+            if table not in self._created and self.version(table) != known[name]:
+                self._remove_doubled(table)
+
+    def _remove_doubled(self, table: str) -> None:
+        """Leaves one of rows that have the same KEYS, in one commit; with a warning, and what is derived from them is rebuilt."""
+        keys = list(KEYS[table])
+        small = None if self._small is None else self._small.rows(table)
+        if small is not None and small.rows is not None:
+            doubled = small.rows.num_rows - small.rows.select(keys).group_by(keys).aggregate([]).num_rows
+        else:
+            counted = self.table(table).groupBy(*keys).count().filter("count > 1")
+            doubled = counted.agg(F.sum(F.col("count") - 1).alias("rows")).collect()[0].rows or 0
+        if not doubled:
+            return
+        if not self.is_rebuilding:
+            self.upgrade = replace(self.upgrade, rebuilds=True)
+            self._begin_rebuilding([upgrade.FACTS])
+        rows = self.table(table).dropDuplicates(keys)
+        with refused(table):
+            rows.write.format("delta").mode("overwrite").save(self.path(table))
+        self._is_written(table)
+        self.upgrade = replace(self.upgrade, doubled={**self.upgrade.doubled, table: doubled})
+        warn(f"{doubled:,} rows of {table} stood twice, as two runs at once or an earlier version wrote them; they were removed")
 
     @property
     def is_rebuilding(self) -> bool:
@@ -513,16 +558,56 @@ class Store:
         """Whether the table is known to hold no row."""
         return table in self._created
 
-    def append(self, table: str, rows: DataFrame | pa.Table) -> None:
-        """Adds rows; columns by name, those that they have not are null."""
+    def append(self, table: str, rows: DataFrame | pa.Table, after: int | None = None) -> None:
+        """Adds rows; columns by name, those that they have not are null.
+
+        after: only where nobody has appended since that commit of the table; else raises Conflict, and nothing is added.
+        """
+        self.guard()
         if isinstance(rows, pa.Table):
             if table not in LANDED:  # of these as many columns as are filled are written
                 rows = aligned(rows, _arrow_schema(table))
-            if self._small is not None and rows.num_rows <= MOST_HERE and self._small.append(table, rows):
+            if self._small is not None and rows.num_rows <= MOST_HERE and self._small.append(table, rows, after):
                 self._is_written(table)
                 return
             rows = framed(self.spark, rows)
-        rows.write.format("delta").mode("append").save(self.path(table))
+        writer = rows.write.format("delta").mode("append")
+        if after is None:
+            with refused(table):
+                writer.save(self.path(table))
+        else:
+            self._append_after(table, writer, after)
+        self._is_written(table)
+
+    def _append_after(self, table: str, writer: Any, after: int) -> None:
+        """Appends as a numbered transaction: Delta passes over one whose number another commit has taken, and over lower ones."""
+        key = uuid.uuid4().hex
+        numbered = writer.option("txnAppId", LANDING).option("txnVersion", after + 1).option("userMetadata", key)
+        with refused(table):
+            numbered.save(self.path(table))
+        later = self._delta(table).history(NEWEST_COMMITS).where(F.col("version") > after).collect()
+        mine = [row.version for row in later if row.userMetadata == key]
+        if not mine:
+            raise Conflict.on(table)
+        if any(row.version < mine[0] and row.operation in ADDING for row in later):
+            # of a version that does not number its transactions: what it has added may stand here, too
+            self._remove_doubled(table)
+
+    def looked_at(self, table: str) -> int:
+        """Number of the last commit of a table; what is read of it from now on is at least of that commit."""
+        version = self.version(table)
+        if table not in self._created or (version and not self._is_empty_now(table)):
+            self._is_written(table)
+        return version
+
+    def _is_empty_now(self, table: str) -> bool:
+        found = None if self._small is None else self._small.rows(table)
+        if found is not None:
+            return found.rows is not None and not found.rows.num_rows
+        return self.table(table).isEmpty()
+
+    def forget(self, table: str) -> None:
+        """What another run has written is read again."""
         self._is_written(table)
 
     def replace(self, table: str, clusters: Iterable[str], rows: Frame) -> None:
@@ -534,6 +619,7 @@ class Store:
 
         The condition need not hold for the new ones. Columns by name, those that they have not are null.
         """
+        self.guard()
         names = frozenset(clusters)
         is_new = table in self._created
         before = None if is_new and self._small is None else self._hold(table, names)
@@ -553,11 +639,13 @@ class Store:
         if before is None or is_new:
             if few is not None and not few.num_rows:
                 return
-            new.write.format("delta").mode("append").save(self.path(table))
+            with refused(table):
+                new.write.format("delta").mode("append").save(self.path(table))
         else:
             if few is not None and before.few is not None and _are_same(few, where(before.few, goes)):
                 return
-            new.write.format("delta").mode("overwrite").option("replaceWhere", goes.sql).save(self.path(table))
+            with refused(table):
+                new.write.format("delta").mode("overwrite").option("replaceWhere", goes.sql).save(self.path(table))
         self._is_written(table)
         if few is None or few.num_rows > MOST_HERE:
             self._many.add(table)
@@ -575,6 +663,7 @@ class Store:
 
         clusters: all others. partitions: PARTITION_KEY of some of theirs. Columns by name, those that they have not are null.
         """
+        self.guard()
         if not clusters:
             self.replace(table, anew, rows)
             return
@@ -652,30 +741,36 @@ class Store:
 
     def delete(self, table: str, condition: Where) -> None:
         """Removes the rows for which a condition holds."""
+        self.guard()
         held = self._small_table(table)
         if held is None or not self._is_deleted_small(table, held, met(held.few, condition)):
-            self._delta(table).delete(condition.sql)
+            with refused(table):
+                self._delta(table).delete(condition.sql)
             self._is_written(table)
 
     def delete_matching(self, table: str, condition: Where, keys: Frame) -> None:
         """Removes the rows for which a condition holds and whose values are among those of keys."""
+        self.guard()
         names = keys.column_names if isinstance(keys, pa.Table) else keys.columns
         held = self._small_table(table)
         if held is not None and isinstance(keys, pa.Table):
             gone = pc.and_(met(held.few, condition), among(held.few, keys, names))
             if self._is_deleted_small(table, held, gone):
                 return
-        self._merged(table, F.broadcast(in_spark(self.spark, keys)), names, condition).whenMatchedDelete().execute()
+        with refused(table):
+            self._merged(table, F.broadcast(in_spark(self.spark, keys)), names, condition).whenMatchedDelete().execute()
         self._is_written(table)
 
     def set_matching(self, table: str, condition: Where, values: Frame, keys: Sequence[str]) -> None:
         """Gives rows the values of those with the same keys. condition: what holds for them at any rate, so that files are skipped."""
+        self.guard()
         names = values.column_names if isinstance(values, pa.Table) else values.columns
         others = [name for name in names if name not in keys]
         is_small = isinstance(values, pa.Table) and self._small_table(table) is not None
         if not is_small or self._small is None or not self._small.set_matching(table, values, keys, others):
             told = {name: F.col(f"other_{name}") for name in others}
-            self._merged(table, values, keys, condition).whenMatchedUpdate(set=told).execute()
+            with refused(table):
+                self._merged(table, values, keys, condition).whenMatchedUpdate(set=told).execute()
         self._is_written(table)
 
     def _merged(self, table: str, rows: Frame, keys: Sequence[str], condition: Where) -> Any:

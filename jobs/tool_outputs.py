@@ -132,6 +132,7 @@ def land(store: Any, outputs: Sequence[ToolOutput]) -> list[ToolOutput]:
     from jobs.rows import at_or_after, at_or_before, is_empty, lacking, one_of, where
 
     clusters = sorted({output.cluster for output in outputs})
+    seen = store.looked_at("events")
     events = store.read("events", clusters)
     found = _of_known_topics(events, store.read("partition_states", clusters), outputs)
     rows = {(row["record_id"], row["item"]): row for output in found for row in event_rows(output)}
@@ -143,7 +144,7 @@ def land(store: Any, outputs: Sequence[ToolOutput]) -> list[ToolOutput]:
         of_then = at_or_after("ts", min(moments)) & at_or_before("ts", max(moments))
         new = lacking(new, where(events, of_then & one_of("event_type", [CHECKPOINT])), ["record_id"])
         if not is_empty(new):
-            store.append("events", new)
+            store.append("events", new, seen)
     return found
 
 

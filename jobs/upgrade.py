@@ -82,6 +82,8 @@ class Plan:
     stamped: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     # versions of the tables that are older than this one; empty: none is
     older: tuple[int, ...] = ()
+    # table -> rows that stood more than once, and were removed
+    doubled: Mapping[str, int] = field(default_factory=dict)
 
     def sentences(self) -> list[str]:
         """What was done, for people."""
@@ -94,6 +96,8 @@ class Plan:
             found.append("The counts of records out of scope start again: audit the old logs once more to have them.")
         if self.added:
             found.append(f"Columns were added to {_listed(self.added)}.")
+        for table, rows in self.doubled.items():
+            found.append(f"{rows:,} rows of {table} stood twice and were removed.")
         if self.rebuilds:
             found.append("Timelines, and all tables derived from them, were rebuilt from events.")
         return found

@@ -20,7 +20,7 @@ from tables import rows_of
 import schemas
 from jobs.errors import UsageError
 from jobs.frames import MOST_IN_PLAN, of_rows
-from jobs.location import local_folder, root_of, sole_writer
+from jobs.location import delta_rs_uri, local_folder, root_of
 from jobs.rows import (
     EVERY,
     Frame,
@@ -590,16 +590,19 @@ def test_a_table_that_compacts_itself_stays_of_few_files(spark, tmp_path):
     assert len(table.inputFiles()) < 50
 
 
-def test_a_lock_is_held_where_the_tables_are_on_this_machine(tmp_path):
-    root = str(tmp_path / "tables")
-    with sole_writer(root), pytest.raises(UsageError, match="Another run"), sole_writer(f"file:{root}"):
-        pass
-    with sole_writer("s3a://bucket/audit"), sole_writer("s3a://bucket/audit"):
-        pass
+def test_where_the_tables_are():
     assert root_of("s3a://bucket/audit/") == "s3a://bucket/audit"
     assert root_of("tables") == str(Path("tables").resolve())
     assert local_folder("hdfs://host/audit") is None
     assert local_folder("file:///a%20b") == Path("/a b")
+    assert delta_rs_uri("s3a://bucket/audit") == "s3://bucket/audit"
+    assert (
+        delta_rs_uri("abfss://container@account.dfs.core.windows.net/audit")
+        == "abfss://container@account.dfs.core.windows.net/audit"
+    )
+    assert delta_rs_uri("hdfs://host/audit") is None
+    assert delta_rs_uri("/data/a%b") is None
+    assert delta_rs_uri("file:///data/audit") == "/data/audit"
 
 
 @pytest.mark.spark

@@ -4,7 +4,8 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Mapping
+import uuid
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,11 @@ from jobs.alerts import text
 from jobs.alerts.outbox import FIRING, Due, Finding, Message
 from jobs.alerts.sink import Sink
 from jobs.alerts.sinks import SINK_TYPES
+from jobs.audit import add_wait
 from jobs.config import Config
 from jobs.config_entry import nearest
 from jobs.errors import UsageError
-from jobs.location import root_of, sole_writer
+from jobs.location import root_of
 from jobs.progress import stage
 from parsers.explanation import counted
 
@@ -46,6 +48,7 @@ def add_arguments(commands: Any) -> None:
     alerts.set_defaults(run=run)
     alerts.add_argument("--tables", metavar="DIR", help="folder of the Delta tables (not needed with --test)")
     alerts.add_argument("--config", type=Path, required=True, metavar="audit.toml", help="holds [[alert]]")
+    add_wait(alerts)
     what = alerts.add_mutually_exclusive_group()
     what.add_argument("--dry-run", action="store_true", help="print what would go where")
     what.add_argument("--test", metavar="SINK", help="send one alert marked as a test")
@@ -74,14 +77,19 @@ def run(options: argparse.Namespace) -> int:
     root = root_of(options.tables)
     if options.dry_run:
         return _with_tables(root, config, dry_run=True)
-    with sole_writer(root):
-        return _with_tables(root, config, again=options.again)
+    from jobs import lease, session
+
+    spark = session.start(1000) if lease.needs_spark(root) else None
+    with lease.held(root, uuid.uuid4().hex[:16], options.wait, spark) as held:
+        return _with_tables(root, config, again=options.again, guard=held.check)
 
 
-def _with_tables(root: str, config: Config, dry_run: bool = False, again: str | None = None) -> int:
+def _with_tables(
+    root: str, config: Config, dry_run: bool = False, again: str | None = None, guard: Callable[[], None] = lambda: None
+) -> int:
     from jobs.alerts.delivery import Outbox, counts, finding_of, plan
 
-    store = None if dry_run else _store(root)
+    store = None if dry_run else _store(root, guard)
     tables = engine.opened(root, names=("findings", "coverage", "alerts", "events"), store=store)
     findings = [finding_of(row) for row in engine.rows_of(tables.read("findings"))]
     hours = tables.query("SELECT cluster, max(hour) AS hour FROM coverage GROUP BY cluster").rows()
@@ -110,12 +118,12 @@ def _with_tables(root: str, config: Config, dry_run: bool = False, again: str | 
     return errors.DELIVERY if any(report.failed for report in reports) else errors.CLEAN
 
 
-def _store(root: str) -> Any:
-    """The tables, to be written."""
+def _store(root: str, guard: Callable[[], None]) -> Any:
+    """Return the tables, to be written. guard: raises where the lease is lost."""
     from jobs import session
     from jobs.store import Store
 
-    store = Store(session.start(1000), root)
+    store = Store(session.start(1000), root, guard)
     store.open(rebuilds=False)
     return store
 
