@@ -15,6 +15,7 @@ from jobs import fact_frames
 from jobs.config import Silence, Slo, Threshold
 from jobs.globs import glob_pattern
 from jobs.identity import identified
+from jobs.partition_losses import partition_losses
 from jobs.partition_spells import partition_spells
 from jobs.queries import FAILED, Queries
 from jobs.rows import Frame, gathered, quoted, run_concurrently, select
@@ -58,7 +59,7 @@ def register(
     """The frames and functions (`schemas/functions`) that checks read.
 
     audited_<table> (`nights.scope`), audited_partitions_now (`nights.partitions_now`), clocks, slos, legal_moves, leading, those of `fact_frames`
-    and of `schemas/facts`, partition_spells.
+    and of `schemas/facts`, partition_spells, losses.
     """
     given = {table: audited[table] if table != "events" else _named_columns(audited[table]) for table in AUDITED}
     known = {f"audited_{table}": rows for table, rows in given.items()}
@@ -74,6 +75,7 @@ def register(
         queries.view(fact.name, told[fact.name])
     now = {clock.cluster: clock.now for clock in clocks}
     queries.view("partition_spells", gathered(partition_spells(given, told, now, facts)))
+    queries.view("losses", gathered(partition_losses(audited, told, facts)))
 
 
 def _named_columns(events: Frame) -> Frame:

@@ -16,6 +16,7 @@ from jobs.errors import UsageError
 from jobs.globs import matches
 from jobs.timelines import ClusterFacts
 from jobs.timelines.events import moment_of
+from jobs.timelines.losses import LINES, RECOVERING, Around
 from jobs.topic_assignments import cluster as cluster_of
 from jobs.topic_assignments import shared_events
 from jobs.topic_durability import (
@@ -23,7 +24,6 @@ from jobs.topic_durability import (
     SECONDS,
     SPELLS,
     TIMELINE_COLUMNS,
-    TRUNCATED,
     Shared,
     Span,
     availability,
@@ -84,6 +84,7 @@ def write(store: Any, made: Any, anew: Iterable[str], config: Config) -> None:
     only the days are that time has gone on in.
     """
     from jobs.by_topic import KEY, ToldAnew, fold_topics
+    from jobs.partition_losses import ABOUT_LOSSES
     from jobs.rows import (
         EVERY,
         above,
@@ -112,7 +113,7 @@ def write(store: Any, made: Any, anew: Iterable[str], config: Config) -> None:
         distinct(select(where(store.read("coverage", facts), above("records", 0) & is_known("hour")), "cluster", "hour"))
     )
     shared = _shared(facts, deletions, hours, config)
-    about = store.read("events", facts, _about_losses(), ["cluster", "incarnation", *EVENT_COLUMNS])
+    about = store.read("events", facts, ABOUT_LOSSES, ["cluster", "incarnation", *EVENT_COLUMNS])
 
     def timeline(condition: "Where") -> Any:
         return store.read("partition_timeline", facts, condition, [*KEY, *TIMELINE_COLUMNS], few_are=FEW_INTERVALS)
@@ -163,14 +164,6 @@ def _going_on(shared: Mapping[tuple[str, int], Shared], since: Mapping[str, date
         return continued(topic_rows(tally(history, (), topic, known, since[key[0]]), topic, known), held) if known else ()
 
     return gone_on
-
-
-def _about_losses() -> "Where":
-    """Events that tell of unclean elections, and what replicas had and threw away."""
-    from jobs.rows import is_known, one_of
-
-    telling = one_of("leader_recovery_state", ("RECOVERING", "1")) | one_of("event_type", [TRUNCATED]) | is_known("end_offset")
-    return telling & is_known("topic") & is_known("partition")
 
 
 def _from_days(days: Mapping[str, date], column: str) -> "Where":
@@ -225,7 +218,8 @@ def _shared(
             brokers = cluster_of(said).brokers
             fenced = fenced_spans([(b.since, b.fenced) for b in brokers if b.kraft], now)
             least = min_isr.from_lines(one.settings_by_number.get(number, ()), configured)
-            found[name, number] = Shared(now, least, silent_spans(hours.get(name, [])), deleted, fenced)
+            around = Around(may_be_last_leader=one.may_elect_last_leader(number))
+            found[name, number] = Shared(now, least, silent_spans(hours.get(name, [])), deleted, fenced, around)
     return found
 
 
@@ -242,7 +236,7 @@ def run(options: argparse.Namespace) -> int:
     config = load(options.config) if options.config else Config()
     if "durability" not in analysis.present(options.tables):
         raise UsageError(f"--tables {options.tables} holds no durability; run `kafka-audit audit` on it first")
-    of_partitions = ("cluster_facts", "topic_deletions", "coverage", "partition_timeline") if options.partitions else ()
+    of_partitions = ("cluster_facts", "topic_deletions", "coverage", "partition_timeline", "events") if options.partitions else ()
     tables = analysis.opened(options.tables, ("durability", *of_partitions))
     within = f"day BETWEEN DATE '{days[0]}' AND DATE '{days[1]}'" if days else "true"
     rows = analysis.rows_of(tables, "durability", options.cluster, options.topic, within)
@@ -277,12 +271,18 @@ def _of_partitions(tables: Tables, options: argparse.Namespace, config: Config) 
     groups: dict[tuple[str, int], list[analysis.Row]] = {}
     for row in analysis.rows_of(tables, "partition_timeline", options.cluster, options.topic):
         groups.setdefault((row["cluster"], row["partition"]), []).append(row)
+    said: dict[tuple[str, int, int], list[analysis.Row]] = {}
+    about_losses = f"({one_of('leader_recovery_state', RECOVERING)} OR {one_of('event_type', sorted(LINES))})"
+    lines = f"{about_losses} AND {of_clusters} AND {one_of('topic', [options.topic])} AND partition IS NOT NULL"
+    for line in analysis.rows_where(tables, "events", lines, ["cluster", "incarnation", *EVENT_COLUMNS]):
+        said.setdefault((line["cluster"], line["incarnation"], line["partition"]), []).append(line)
     for (name, partition), some in sorted(groups.items()):
         rows = []
         for number in {row["incarnation"] for row in some}:
             if known := shared.get((name, number)):
                 mine = [row for row in some if row["incarnation"] == number]
-                rows += topic_rows(tally(mine, [], options.topic, known), options.topic, known)
+                lines_about = said.get((name, number, partition), [])
+                rows += topic_rows(tally(mine, lines_about, options.topic, known), options.topic, known)
         if rows:
             found.append({"cluster": name, "topic": options.topic, "partition": partition, "day": None, **summed(rows)})
     return found

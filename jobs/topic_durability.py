@@ -7,6 +7,8 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from jobs.min_isr import MinIsr
+from jobs.timelines.events import EPOCH, moment_of
+from jobs.timelines.losses import UNCLEAN, Around, Interval, Line, losses
 
 Row = Mapping[str, Any]
 Span = tuple[datetime, datetime]
@@ -18,13 +20,10 @@ SECONDS = (
 SPELLS = ("leaderless", "below_min_isr")
 TIMELINE_COLUMNS = (
     "partition", "step", "valid_from", "valid_to", "leader", "isr", "replicas", "adding_replicas", "reassignment_phase", "leader_epoch",
-    "state", "record_id",
+    "partition_epoch", "inferred", "state", "record_id",
 )  # fmt: skip
-# events that tell of unclean elections, and what a replica had and threw away
-EVENT_COLUMNS = (
-    "ts", "event_type", "topic", "partition", "node", "leader_epoch", "leader_recovery_state", "start_offset", "end_offset", "high_watermark",
-)  # fmt: skip
-TRUNCATED = "follower_truncated"
+# of events that tell of unclean elections, and what a replica had and threw away
+EVENT_COLUMNS = ("topic", "partition", *Line._fields)
 EVIDENCE = 20
 
 
@@ -34,7 +33,7 @@ class Shared:
 
     now: newest time stamp of its logs. silent: spans in which no node wrote a line. deleted: topic -> spans in which its deletion was pending.
     fenced: broker -> spans in which it was fenced (KRaft). Where a partition is led by such a broker by the last line, it has lost that leader;
-    who follows, only a broker that is alive and holds a replica prints.
+    who follows, only a broker that is alive and holds a replica prints. around: what losses are judged by.
     """
 
     now: datetime
@@ -42,6 +41,7 @@ class Shared:
     silent: tuple[Span, ...] = ()
     deleted: Mapping[str, tuple[Span, ...]] = field(default_factory=dict)
     fenced: Mapping[int, tuple[Span, ...]] = field(default_factory=dict)
+    around: Around = field(default_factory=Around)
 
 
 @dataclass
@@ -110,7 +110,7 @@ def tally(rows: Iterable[Row], events: Iterable[Row], topic: str, shared: Shared
         history = [row for row in some if row["state"] != "NonExistentPartition"]
         _tally_partition(days, history, topic, shared, since)
         mine = [event for event in said if event["partition"] == partition and event["ts"] is not None]
-        _tally_unclean(days, history, mine)
+        _tally_unclean(days, history, mine, shared.around)
     return days
 
 
@@ -157,45 +157,21 @@ def _pieces(begin: datetime, end: datetime, topic: str, shared: Shared, dark: Se
             yield first, last
 
 
-def _tally_unclean(days: dict[date, Tally], history: Sequence[Row], events: Sequence[Row]) -> None:
-    """Unclean elections by leader epoch, from lines that say RECOVERING and from leaders that were not in the ISR before."""
-    found = {
-        e["leader_epoch"]: e["ts"]
-        for e in reversed(events)
-        if e["leader_recovery_state"] in ("RECOVERING", "1") and e["leader_epoch"]
-    }
-    isr: set[int] = set()
-    for row in history:
-        leader = row["leader"]
-        elected = leader is not None and leader >= 0 and row["valid_from"] is not None
-        if elected and isr and leader not in isr and not row["reassignment_phase"] and row["isr"] == [leader]:
-            found.setdefault(row["leader_epoch"], row["valid_from"])
-        isr = set(row["isr"]) if row["isr"] is not None else isr
-    for ts in found.values():
-        day = days.setdefault(ts.date(), Tally())
-        day.unclean_elections += 1
-        lost = _lost(events, ts)
-        if lost is not None:
-            day.records_lost = (day.records_lost or 0) + lost
+def _tally_unclean(days: dict[date, Tally], history: Sequence[Row], events: Sequence[Row], around: Around) -> None:
+    """Unclean elections, and the records that they lost: those that `losses` decides on, less what may have been clean."""
+    rows = [Interval(*(_plain(row.get(name)) for name in Interval._fields)) for row in history]
+    lines = [Line(*(_plain(event.get(name)) for name in Line._fields)) for event in events]
+    for loss in losses(rows, lines, around):
+        if loss.kind == UNCLEAN and loss.is_certain:
+            day = days.setdefault(moment_of(loss.at).date(), Tally())
+            day.unclean_elections += 1
+            if loss.records is not None:
+                day.records_lost = (day.records_lost or 0) + loss.records
 
 
-def _lost(events: Sequence[Row], election: datetime) -> int | None:
-    """Records that a replica had when it came back after an election, less what it kept; null: no line tells both."""
-    lost = None
-    for cut in events:
-        if cut["event_type"] != TRUNCATED or cut["ts"] < election or cut["start_offset"] is None:
-            continue
-        had = [
-            e["end_offset"]
-            for e in events
-            if e["node"] == cut["node"]
-            and e["ts"] <= cut["ts"]
-            and e["end_offset"] is not None
-            and e["end_offset"] >= cut["start_offset"]
-        ]
-        if had:
-            lost = max(lost or 0, had[-1] - cut["start_offset"])
-    return lost
+def _plain(value: Any) -> Any:
+    """A moment as microseconds since 1970; any other value as it is."""
+    return (value - EPOCH) // timedelta(microseconds=1) if isinstance(value, datetime) else value
 
 
 def topic_rows(days: Mapping[date, Tally], topic: str, shared: Shared) -> list[dict[str, Any]]:

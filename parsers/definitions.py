@@ -25,7 +25,7 @@ INPUTS = ("metadata_log", "cluster_ids", "drifted", "slos")
 # tables of which a check may be about the rows `only`
 INPUT_TABLES = ("reassignments", "topic_deletions", "discontinuities", "broker_outages", "checkpoints")
 # what is made for checks to read (schemas/facts, jobs.fact_frames), likewise
-INPUT_FACTS = ("clock_distances", "controller_vacancies")
+INPUT_FACTS = ("clock_distances", "controller_vacancies", "losses")
 # of lists in the order in which Spark happened to read them, some
 UNORDERED = re.compile(r"slice\((?:array_distinct\()?flatten\(collect_list")
 # by which a query concludes from what no line says

@@ -7,12 +7,13 @@ run, so `pytest tests/test_scenarios.py -k broker_down` audits those of one chec
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tables import rows_of
 
 import schemas
 from jobs import checks, errors
@@ -50,7 +51,7 @@ def found(
 
     def registered(queries: Any, *frames: Any, **settings: Any) -> None:
         register(queries, *frames, **settings)
-        checked.update(queries=queries, frames=frames, settings=settings)
+        checked.update(queries=queries, frames=frames, settings=settings, tables=tables)
 
     def violated(queries: Any, given: Any, thresholds: Any) -> checks.Violations:
         checked.update(given=given, thresholds=thresholds, told=violations(queries, given, thresholds))
@@ -105,6 +106,41 @@ def test_raises_and_stays_silent(check: str, found: dict[str, list[dict[str, Any
     assert not (expected - raised), f"{check} did not raise in {', '.join(sorted(expected - raised))}"
     assert not (raised - expected), f"{check} raised in {', '.join(sorted(raised - expected))}"
     expect(SCENARIOS / check / "expected.jsonl", found[check])
+
+
+@pytest.mark.spark
+def test_findings_and_durability_tell_the_same_losses(
+    found: dict[str, list[dict[str, Any]]], checked: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By topic and by partition: how many elections were unclean, and how many records they lost."""
+    assert found
+    tables = checked["tables"]
+    elections = {
+        row["fingerprint"]
+        for row in rows_of(tables, "findings")
+        if (row["check_id"], row["severity"]) == ("unclean_election", "error")
+    }
+    by_findings = Counter(
+        (row["cluster"], row["topic"]) for row in rows_of(tables, "finding_subjects") if row["fingerprint"] in elections
+    )
+    assert sum(by_findings.values()) == 2
+    by_days: Counter[tuple[str, str]] = Counter()
+    lost: dict[tuple[str, str], int] = {}
+    for row in rows_of(tables, "durability"):
+        key = row["cluster"], row["topic"]
+        by_days[key] += row["unclean_elections"]
+        if row["records_lost"] is not None:
+            lost[key] = lost.get(key, 0) + row["records_lost"]
+    assert +by_days == by_findings
+    assert lost[("data_at_risk/silent-unclean", "lossy")] == 10
+    details = {row["cluster"]: row["detail"] for row in rows_of(tables, "findings") if row["fingerprint"] in elections}
+    for (cluster, topic), records in lost.items():
+        assert f"Lost: at least {records} records" in details[cluster], (cluster, topic)
+    capsys.readouterr()
+    assert main(["durability", "lossy", "--partitions", "--json", "--tables", str(tables)]) == errors.CLEAN
+    shown = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    mine = [row for row in shown if row["cluster"] == "data_at_risk/silent-unclean"]
+    assert [(row["partition"], row["unclean_elections"], row["records_lost"]) for row in mine] == [(0, 1, 10), (1, 0, None)]
 
 
 def emptied(check: schemas.Statement) -> schemas.Statement:

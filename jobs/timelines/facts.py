@@ -230,6 +230,15 @@ class ClusterFacts:
                 found[e.event_type] = earlier(first, e.ts), later(last, e.ts)
         return found
 
+    def may_elect_last_leader(self, number: int) -> bool:
+        """Whether its controllers may elect the last leader of a partition as one that recovers (KIP-966: KRaft from 3.7 on)."""
+        signs = self._signs(number) if len(self.of_name) == 1 else self._signs()
+        is_of_zookeeper = self[number].kraft_since is None and bool(
+            signs.keys() & (ZOOKEEPER_CONTROLLER | REGISTERED_BY_ZOOKEEPER)
+        )
+        version = [int(part) for part in (self.kafka_version or "").split(".")[:2] if part.isdecimal()]
+        return not is_of_zookeeper and not (len(version) == 2 and version < [3, 7])
+
     def _kraft_since_of(self, number: int) -> int | None:
         """`kraft_since` of one incarnation. Where it has no sign of its mode, or its lines cannot be told apart, that of all."""
         signs = self._signs(number) if len(self.of_name) == 1 else {}
