@@ -212,7 +212,7 @@ class _Rule:
     def __init__(self, rule: Rule) -> None:
         pattern = compiled(rule.pattern)
         self.rule, self.name, self.each = rule, rule.name, rule.each
-        self.starts, self.contains, self.fullmatch = rule.starts, rule.contains, pattern.fullmatch
+        self.starts, self.contains, self.fullmatch, self.drifts = rule.starts, rule.contains, pattern.fullmatch, rule.drifts
         self.items_at = pattern.groupindex.get(ITEMS, 0) - 1
         self.groups = {name: at - 1 for name, at in pattern.groupindex.items() if name != ITEMS}
         self.item_groups: dict[str, int] = {}
@@ -335,7 +335,10 @@ class Parser:
         if not record.fits or not self.in_scope(record):
             return None
         statement = record.statement
-        return next((one.rule for one in self._that_may_claim[statement[:BEGINNING]] if one.rule.claims(statement)), None)
+        for one in self._that_may_claim[statement[:BEGINNING]]:
+            if one.rule.claims(statement) and (one.drifts or one.fullmatch(statement)):
+                return one.rule
+        return None
 
     def accepts(self, rule: str, statement: str) -> bool:
         """Whether the rule's pattern takes the whole statement."""
@@ -375,6 +378,8 @@ class Parser:
             for rule in that_may_claim[statement[:BEGINNING]] if fits and kept else ():
                 if statement.startswith(rule.starts) and (rule.contains is None or rule.contains in statement):
                     found = rule.fullmatch(statement)
+                    if found is None and not rule.drifts:
+                        continue
                     # what is cut may lack what the pattern asks for
                     kind = rule.name if found is not None else _UNREAD if cut else _DRIFTED
                     groups = found.groups() if found is not None else _NO_GROUPS

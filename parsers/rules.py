@@ -5,6 +5,7 @@ table a rule:
 
 starts    literal prefix (or several) of the statement: the dispatch key
 contains  a further literal, where rules share a prefix
+drifts    false: other statements begin in the same way, so that one which the pattern does not match is another statement, not drift
 pattern   regex of the whole statement; named groups are columns of `schemas/vocabulary.toml`
 says      happened (the state is now this) | requested (an intent, a message sent) | failed (nothing changed)
           | is (a report of the present state)
@@ -29,7 +30,7 @@ from parsers.patterns import GROUP, DefinitionError, expand, group_names
 
 OURS = files(__name__.split(".")[0])
 SAYS = ("happened", "requested", "failed", "is")
-RULE_KEYS = {"starts", "contains", "pattern", "says", "keeps", "implies", "each", "sample"}
+RULE_KEYS = {"starts", "contains", "drifts", "pattern", "says", "keeps", "implies", "each", "sample"}
 # groups that carry the text of a list on to `each`; they are no columns
 ITEMS = "items"
 STATE_CHANGE = "state.change.logger"
@@ -54,6 +55,7 @@ class Rule:
     implies: Mapping[str, Any]
     each: str | None
     samples: tuple[Mapping[str, Any], ...] = field(repr=False)
+    drifts: bool = True
 
     def claims(self, statement: str) -> bool:
         """Whether the dispatch sends this statement here; the pattern then decides between event and drift."""
@@ -155,7 +157,20 @@ def _rules_of(file: str, text: str, fragments: Mapping[str, str]) -> list[Rule]:
         keeps, implies = tuple(entry.get("keeps", ())), entry.get("implies", {})
         samples = tuple(entry.get("sample", ()))
         found.append(
-            Rule(name, file, loggers, starts, entry.get("contains"), pattern, entry["says"], keeps, implies, each, samples)
+            Rule(
+                name,
+                file,
+                loggers,
+                starts,
+                entry.get("contains"),
+                pattern,
+                entry["says"],
+                keeps,
+                implies,
+                each,
+                samples,
+                entry.get("drifts", True),
+            )
         )
     return found
 

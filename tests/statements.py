@@ -67,12 +67,12 @@ def version(text: str) -> Version:
     return tuple(map(int, found[0].split("."))) if found else NEWEST
 
 
-def statements() -> list[Statement]:
-    """What is in scope: everything of the controllers, what matters of the brokers."""
+def statements(least_relevance: int = 2) -> list[Statement]:
+    """What is in scope: everything of the controllers, what matters of the brokers (with 1: all that they print)."""
     found = []
     entries = [("zk", entry) for entry in json.loads((KAFKA / "statements_zk.json").read_text("utf-8"))]
     broker = json.loads((KAFKA / "statements_broker.json").read_text("utf-8"))["statements"]
-    entries += [("broker", entry) for entry in broker if entry["relevance"] > 1]
+    entries += [("broker", entry) for entry in broker if entry["relevance"] >= least_relevance]
     for catalogue, entry in entries:
         span = version(entry["versions"]["first"]), version(entry["versions"]["last"])
         slots = {name.removeprefix("prefix."): slot["type"] for name, slot in entry["placeholders"].items()}
@@ -327,6 +327,7 @@ FORMS: dict[str, tuple[Form, ...]] = {
     "topic_id_or_option": (_fixed(UUID, UUID), _fixed(f"Some({UUID})", UUID), _fixed("None")),
     "uuid22": (_fixed(UUID, UUID),),
     "under_min_isr": (_fixed(""), _fixed("(under-min-isr)")),
+    "gc_verb": (_fixed("Starting up."), _fixed("Startup complete."), _fixed("Shutdown complete.")),
     "hex": (_fixed("0x1000a"), _fixed("72057594037927936")),
     "version": (_fixed("3.9.1", "3.9.1"), _fixed("7.3.5-ce", "7.3.5-ce")),
     "optional_int": (_numbered("OptionalInt[#]"), _fixed("OptionalInt.empty"), _numbered("#")),
@@ -399,6 +400,30 @@ WORDED: dict[tuple[str, str], tuple[Form, ...]] = {
     ("sc_send_stop_replica", "partition_state"): (
         _numbered("StopReplicaPartitionState(partitionIndex=0, leaderEpoch=#, deletePartition=true)"),
     ),
+    # a BrokerEndPoint up to 2.4, its id from 2.5 on
+    ("fetcher_added__2_1_0", "leader_id"): (_until((2, 5), _numbered("BrokerEndPoint(id=#, host=h:9092)"), _int),),
+    ("rm_fetch_unknown__0", "partition"): (_int,),
+    ("broker_lifecycle_manager_unexpected_broker_state", "state"): (_fixed("NOT_RUNNING"),),
+    ("cluster_control_manager_ignoring", "cur_registration"): (
+        _fixed(
+            "BrokerRegistration(id=5, epoch=10, incarnationId=M7Grn--lQTSRIRnABrfMjw, listeners=[], supportedFeatures={}, "
+            "rack=Optional.empty, fenced=true, inControlledShutdown=false)"
+        ),
+    ),
+    ("cluster_control_manager_registering", "incarnation_id"): (_fixed(UUID),),
+    ("cluster_control_manager_registering", "incarnation_id_2"): (_fixed(UUID),),
+    ("kafka_server_created_zookeeper_path", "chroot"): (_fixed("/kafka"),),
+    ("net_cancelled", "request"): (
+        _fixed("FETCH request with correlation id 7 due to node 3 being disconnected (elapsed time since creation: 5ms)"),
+    ),
+    ("kraft_migration_driver", "migration_event"): (_fixed("PollEvent"),),
+    ("offset_control_manager", "current_snapshot_name"): (_fixed("00000000000000000824-0000000008"),),
+    ("quorum_controller", "snapshot_name"): (_fixed("00000000000000000824-0000000008"),),
+    ("quorum_controller", "snapshot_id"): (_fixed("OffsetAndEpoch(offset=5, epoch=2)"),),
+    ("quorum_controller", "name"): (_fixed("registerBroker"), _fixed("handleCommit[baseOffset=5]")),
+    ("quorum_controller", "error_class"): (_fixed("RejectedExecutionException"),),
+    ("zk_features_cache", "old"): (_fixed("FeaturesAndEpoch(features=Map(), epoch=0)"), _fixed("None")),
+    ("zk_features_cache", "new"): (_fixed("FeaturesAndEpoch(features=Map(), epoch=1)"),),
     # the source prints topic and number, or both at once; never the topic twice
     ("sc_replica_change_failed__0_8_2_0", "partition"): (_int,),
     ("br_leader_and_isr_received__0_8_2_0", "partition"): (_int,),
@@ -648,9 +673,10 @@ def read(rendering: Rendering) -> Reading:
     return Reading(rendering, rules, events[0]["drifted"], tuple(lost))
 
 
-def readings(part: str = "") -> list[Reading]:
+def readings(part: str = "", least_relevance: int = 2) -> list[Reading]:
     """Of all renderings of all statements whose id contains `part`."""
-    return [read(rendering) for statement in statements() if part in statement.id for rendering in renderings(statement)]
+    of = [statement for statement in statements(least_relevance) if part in statement.id]
+    return [read(rendering) for statement in of for rendering in renderings(statement)]
 
 
 def kraft_examples() -> list[tuple[str, str]]:

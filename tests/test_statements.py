@@ -4,11 +4,26 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from statements import NOT_TYPED, Reading, kraft_examples, read_line, readings, reason
 
-pytestmark = pytest.mark.shared
+# what Kafka prints beside the statements of the catalogues, and wordings that only some versions have
+WORDINGS = Path(__file__).with_name("wordings.txt")
+
+
+@pytest.mark.parametrize("line", [line for line in WORDINGS.read_text("utf-8").splitlines() if line[:1] == "["])
+def test_a_wording_of_a_released_version_is_no_drift(line):
+    assert not read_line(line)[0]["drifted"]
+
+
+@pytest.mark.shared
+def test_no_statement_of_a_released_version_drifts(shared):
+    """Also of those that say nothing about partitions: whatever begins like a rule is read by it."""
+    found = readings(least_relevance=1)
+    assert len(found) > 3000
+    assert [r.rendering.line for r in found if r.drifted] == []
 
 
 @pytest.fixture(scope="module")
@@ -16,21 +31,25 @@ def all_readings(shared) -> list[Reading]:
     return readings()
 
 
+@pytest.mark.shared
 def test_there_are_statements_of_both_catalogues(all_readings):
     of = Counter(reading.rendering.statement.catalogue for reading in all_readings)
     assert of["zk"] > 1000
     assert of["broker"] > 1000
 
 
+@pytest.mark.shared
 def test_every_statement_is_read_whole(all_readings):
     assert [r.rendering.line for r in all_readings if not r.rules or r.drifted] == []
 
 
+@pytest.mark.shared
 def test_values_stand_in_columns_or_there_is_a_reason(all_readings):
     lost = {(r.rules[0], name): r.rendering.line for r in all_readings if r.rules for name in r.lost if reason(r, name) is None}
     assert lost == {}
 
 
+@pytest.mark.shared
 def test_no_reason_is_idle(all_readings):
     given = {(r.rules[0], name) for r in all_readings if r.rules for name in r.lost}
     idle = [
@@ -39,11 +58,13 @@ def test_no_reason_is_idle(all_readings):
     assert idle == []
 
 
+@pytest.mark.shared
 def test_one_rule_for_a_statement(all_readings):
     """A family may be several rules; one rendering is never two things."""
     assert [r for r in all_readings if len(r.rules) > 1] == []
 
 
+@pytest.mark.shared
 @pytest.mark.parametrize("name_and_line", kraft_examples(), ids=lambda pair: pair[0])
 def test_kraft_example(name_and_line):
     events = read_line(name_and_line[1])
