@@ -124,7 +124,7 @@ def _surroundings(
             signs=signs.get((cluster, number), {}),
             topics_listed=[(at, frozenset(some)) for at, some in listed.get((cluster, number), {}).items()],
             written_until=facts[cluster].newest_of_nodes,
-            controller_heard=facts[cluster].controller_heard.get(number, ()),
+            controller_heard=facts[cluster].changes_heard.get(number, ()),
             quiet=QUIET,
         )
         for cluster, number in {*known, *outages, *signs}

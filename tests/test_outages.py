@@ -546,6 +546,21 @@ def test_a_cluster_is_down_only_where_all_of_it_is_heard() -> None:
     assert [outage.broker for outage in ClusterFacts.of(Summary.of(alone)).outages(1) if outage.how != "first_start"] == [1]
 
 
+def test_kraft_controllers_log_isrs_at_debug_only() -> None:
+    control = "org.apache.kafka.controller.ReplicationControlManager"
+    lines = [
+        told(10, "quorum_controller_created", 101, by="org.apache.kafka.controller.QuorumController"),
+        told(20, "partition_registered", 101, by=control, controller=101, topic="t", partition=0),
+        told(90, "partition_registered", 101, by=control, controller=101, topic="t", partition=1),
+    ]
+    facts = ClusterFacts.of(Summary.of(lines))
+    assert facts.controller_heard[1]
+    assert facts.changes_heard[1] == []
+    at_debug = [*lines, told(30, "partition_changed", 101, by=control, controller=101)._replace(level="DEBUG")]
+    facts = ClusterFacts.of(Summary.from_json(Summary.of(at_debug).to_json()))
+    assert facts.changes_heard[1] == facts.controller_heard[1]
+
+
 def test_a_controller_is_heard_up_to_the_end_of_its_term() -> None:
     quiet = 3600 * SECOND
     term = [
@@ -561,6 +576,8 @@ def test_a_controller_is_heard_up_to_the_end_of_its_term() -> None:
     assert heard(told(90, "broker_running", 1)) == [(0, 90, quiet / SECOND)]
     resigned = told(50, "controller_resigned", 1, by=CONTROLLER, controller=1)
     assert heard(resigned, told(90, "broker_running", 1)) == [(0, 50, 0)]
+    # its process was killed and started again
+    assert heard(*started(1, 70), told(90, "broker_running", 1)) == [(0, 70, 0)]
     # the controller's log of the other one, which may have been elected, is there as well
     other = told(60, "controller_resigned", 2, by=CONTROLLER, controller=2)
     assert heard(resigned, other, told(90, "broker_running", 1)) == [(0, 90, quiet / SECOND)]

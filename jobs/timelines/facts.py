@@ -1,7 +1,7 @@
 """What the partitions of a cluster share, made from the `Summary` of its events: incarnations, mode, controllers, brokers, topic ids, files."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, Self
@@ -384,9 +384,19 @@ class ClusterFacts:
 
         That is where the ZooKeeper controller in charge has a log, or any KRaft controller: all of them replay what the active one decides.
         """
+        return self._controllers_heard(lambda folder, node, logs: bool(logs & (CONTROLLER_LOG | METADATA_DUMP)))
+
+    @cached_property
+    def changes_heard(self) -> dict[int, list[Heard]]:
+        """Incarnation -> when controllers log leaders and ISRs of partitions, in order: of KRaft controllers only those at DEBUG, and dumps."""
+        printers = self.summary.change_printers
+        return self._controllers_heard(lambda folder, node, logs: bool(logs & METADATA_DUMP) or (folder, node) in printers)
+
+    def _controllers_heard(self, of_kraft: Callable[[str, int | None, int], bool]) -> dict[int, list[Heard]]:
+        """Incarnation -> when controllers are heard. of_kraft: whether the files of a folder and node with these logs count."""
         spans: dict[int, list[Heard]] = {}
         for (node, file), span in self.summary.files.items():
-            if span.logs & (CONTROLLER_LOG | METADATA_DUMP) and span.first is not None and span.last is not None:
+            if of_kraft(folder_of(file), node, span.logs) and span.first is not None and span.last is not None:
                 for number in self._numbers_of(folder_of(file), node, span.first, span.last):
                     spans.setdefault(number, []).append(Heard(span.first, span.last, span.last + QUIET))
         return {
@@ -507,18 +517,18 @@ class ClusterFacts:
 
         A controller is in charge until something is known of the next one. A file without time stamps is taken for that of the one in charge.
         """
-        return [span for span, _ in self._in_charge(number)]
+        return [span for span, _, _ in self._in_charge(number)]
 
     def _in_charge_until_quiet(self, number: int) -> Iterable[Heard]:
-        """What `_heard` gives, up to the last line of the one in charge, or its resignation.
+        """What `_heard` gives, up to the last line of the one in charge, its resignation, or the next start of its process.
 
         After that the next one would have been logged where there is a controller's log of every broker: its time is that of all of them.
         """
         newest = self.newest_of_nodes
         every = max(newest.values(), default=-1) if self.hears_every_controller(number) else None
-        events = [e for e in self.events_by_number[number] if e.event_type in TERM_ENDED]
-        for (since, until), node in self._in_charge(number):
-            resigned = min((e.ts for e in events if e.node == node and e.ts is not None and since < e.ts < until), default=None)
+        events = [e for e in self.events_by_number[number] if e.event_type in TERM_ENDED or is_start(e)]
+        for (since, until), node, begun in self._in_charge(number):
+            resigned = min((e.ts for e in events if e.node == node and e.ts is not None and begun < e.ts < until), default=None)
             if resigned is not None and every is not None:
                 yield Heard(since, max(resigned, min(every, until)), min(max(resigned, every) + QUIET, until))
                 continue
@@ -526,10 +536,12 @@ class ClusterFacts:
             last = end if node is None else min(end, newest.get(node, end))
             yield Heard(since, last, min(end, last + QUIET))
 
-    def _in_charge(self, number: int) -> list[tuple[Span, int | None]]:
-        """(`_heard`, the node whose controller.log it is)"""
+    def _in_charge(self, number: int) -> list[tuple[Span, int | None, int]]:
+        """(`_heard`, the node whose controller.log it is, its first line as the one in charge)"""
         logs_undated = (span.logs for span in self.summary.files.values() if span.first is None)
-        undated: list[tuple[Span, int | None]] = [(UNDATED, None)] if any(logs & CONTROLLER_LOG for logs in logs_undated) else []
+        undated: list[tuple[Span, int | None, int]] = []
+        if any(logs & CONTROLLER_LOG for logs in logs_undated):
+            undated = [(UNDATED, None, -1)]
         files: dict[int | None, list[int]] = defaultdict(list)
         for (node, file), span in self.summary.files.items():
             is_told = bool(span.logs & CONTROLLER_LOG) and self._is_of(number, file, node)
@@ -549,7 +561,7 @@ class ClusterFacts:
         for n, ((ts, node), after) in enumerate(with_next(terms.values())):
             since, until = ts if n else -1, end if after is None else after[0]
             if node in files and max(since, min(files[node])) < until:
-                found.append(((max(since, min(files[node])), until), node))
+                found.append(((max(since, min(files[node])), until), node, ts))
         return undated + found
 
     def _numbers_from_to(self, first: int | None, last: int | None) -> range:

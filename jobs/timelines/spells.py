@@ -120,7 +120,7 @@ class Surroundings:
 
     now: the newest moment of the logs. topics_listed: when a controller told all topics that there are, in order of time. heard_until: the last
     line of an incarnation that ended. signs: broker -> (time, record) in order of time of lines of its own. written_until: node -> its last
-    line (null: not known, nothing is cut). controller_heard: when what controllers decide is logged (`facts.Heard`). quiet: for how long a node whose
+    line (null: not known, nothing is cut). controller_heard: when controllers log leaders and ISRs (`facts.Heard`). quiet: for how long a node whose
     log goes on may write nothing.
     """
 

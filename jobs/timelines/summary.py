@@ -63,6 +63,8 @@ MOST_FROM_MEMORY = 1000
 STATE_CHANGE_LOG, CONTROLLER_LOG, SERVER_LOG, METADATA_DUMP = 1, 2, 4, 8
 # logger of the records of a dumped metadata log
 METADATA_LOG = "__cluster_metadata"
+# of a KRaft controller; at INFO it prints new partitions and assignments, at DEBUG leaders and ISRs, too
+REPLICATION_CONTROL = "org.apache.kafka.controller.ReplicationControlManager"
 
 
 @cache
@@ -177,6 +179,7 @@ class Summary:
     led                  place -> hour -> lines that only who is controller prints
     taken_back           (folder of a ZooKeeper controller, broker) -> hour -> lines that show that the broker is back
     tracers              places whose state-change.log is at TRACE: as controllers they print all states of replicas
+    change_printers      places of KRaft controllers at DEBUG: they print each change of a partition
     checkpoints          the moments of these, which are no lines of a log
     named                place -> (node, role) -> first and last time stamp of its lines that name the node
     listed               place -> first and last time stamp of its lines that list brokers: the live ones, replicas, an ISR
@@ -198,6 +201,7 @@ class Summary:
     led: Hours = field(default_factory=dict)
     taken_back: Hours = field(default_factory=dict)
     tracers: set[Place] = field(default_factory=set)
+    change_printers: set[Place] = field(default_factory=set)
     checkpoints: set[int] = field(default_factory=set)
     named: dict[Place, dict[tuple[int, int], Named]] = field(default_factory=dict)
     listed: dict[Place, Named] = field(default_factory=dict)
@@ -230,6 +234,8 @@ class Summary:
             if e.level == "TRACE":
                 self.tracers.add((folder_of(e.file), e.node))
                 self.traced_hours.setdefault(e.node, set()).add(ts // HOUR)
+        if e.level == "DEBUG" and e.logger == REPLICATION_CONTROL:
+            self.change_printers.add((folder_of(e.file), e.node))
         if kind in LEADING:
             _add_hour(self.led, e)
         if kind == "replica_state_changed":
@@ -319,6 +325,7 @@ class Summary:
             taken_back=_merged(self.taken_back, other.taken_back, lambda a, b: _merged(a, b, _first_and_last)),
             topic_ids=_merged(self.topic_ids, other.topic_ids, lambda a, b: _merged(a, b, _named_from_to)),
             tracers=self.tracers | other.tracers,
+            change_printers=self.change_printers | other.change_printers,
             checkpoints=self.checkpoints | other.checkpoints,
             named=_merged(self.named, other.named, lambda a, b: _merged(a, b, _named_from_to)),
             listed=_merged(self.listed, other.listed, _named_from_to),
@@ -376,6 +383,7 @@ class Summary:
                 "taken_back": _hour_rows(self.taken_back),
                 "topic_ids": {topic: dict(sorted(ids.items())) for topic, ids in sorted(self.topic_ids.items())},
                 "tracers": _sorted(self.tracers),
+                "change_printers": _sorted(self.change_printers),
                 "checkpoints": sorted(self.checkpoints),
                 "named": _sorted((*place, *key, *span) for place, nodes in self.named.items() for key, span in nodes.items()),
                 "listed": _sorted((*place, *span) for place, span in self.listed.items()),
@@ -416,6 +424,7 @@ class Summary:
             taken_back=_hours_of(held["taken_back"]),
             topic_ids={topic: {name: (a, z) for name, (a, z) in ids.items()} for topic, ids in held["topic_ids"].items()},
             tracers={(folder, node) for folder, node in held["tracers"]},
+            change_printers={(folder, node) for folder, node in held.get("change_printers", ())},
             checkpoints=set(held["checkpoints"]),
             named=named,
             listed={(folder, node): (first, last) for folder, node, first, last in held["listed"]},
