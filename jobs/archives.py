@@ -1,19 +1,28 @@
-"""Opens packed files: which codec a file has shows in its first bytes; limits stop an archive that expands without end.
+"""Opens what logs are packed in: codecs, archives and encodings, each known by content; limits stop what expands without end.
 
-A file is read as a stream. Nothing is unpacked to disk.
+Everything is read as a stream. Nothing is unpacked to disk, but for an archive within an archive that must be read from its end: it is kept
+in a temporary file of bounded size. Names of members only name: nothing is ever written to them.
 """
 
 import bz2
+import codecs
 import gzip
 import io
 import lzma
 import re
+import tarfile
+import tempfile
+import threading
+import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from parsers.explanation import visible
 
 # bytes that tell a codec: RFC 1952 and 8878, the .xz and .lz4 frame formats, bzip2's block header
 _MAGIC = (
@@ -23,7 +32,19 @@ _MAGIC = (
     ("bz2", re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)")),
     ("lz4", re.compile(rb"\x04\x22\x4d\x18")),
 )
-_MAGIC_BYTES = 10
+# what is not unpacked, and what to do with it
+_FOREIGN = (
+    (re.compile(rb"7z\xbc\xaf\x27\x1c"), "a .7z"),
+    (re.compile(rb"Rar!\x1a\x07"), "a .rar"),
+    (re.compile(rb"\x1f\x9d"), "a .Z"),
+)
+_ZIP = re.compile(rb"PK\x03\x04|PK\x05\x06\x00")
+# zip files that hold programs or documents
+NO_LOGS = re.compile(r".*\.(?:jar|war|ear|whl|apk|docx|xlsx|pptx|odt|ods|epub)", re.IGNORECASE)
+# archives within each other, and all layers of one text
+MOST_ARCHIVES, MOST_LAYERS = 2, 6
+# bytes that show what a stream is: of a tar the first header
+_BEGINNING = 64 * 1024
 # endings that promise a codec; other content in such a file is worth a word
 SUFFIXES = {f".{codec}": codec for codec, _ in _MAGIC}
 # bytes of text over which the ratio is measured
@@ -34,6 +55,10 @@ BYTES_PER_LINE = 64 * 1024
 DIFFERENT_LINES = 25
 # bytes that are unpacked at once
 _PIECE = 1024 * 1024
+
+
+class UnreadableError(OSError):
+    """A layer that is known, and cannot be read. The text says why, and what to do."""
 
 
 class LimitError(OSError):
@@ -50,10 +75,12 @@ class Limits:
 
     unpacked   bytes of its text
     ratio      text to packed bytes where the text repeats itself; 25 times as much is allowed where it does not
+    temporary  bytes of a temporary file: of standard input, and of an archive in an archive that is read from its end
     """
 
     unpacked: int = 100 * 10**9
     ratio: int = 200
+    temporary: int = 10 * 10**9
 
 
 LIMITS = Limits()
@@ -69,6 +96,7 @@ class Meter:
         self.limits = limits
         self.packed = self.unpacked = 0
         self._window_ends, self._packed_before = WINDOW, 0
+        self.is_exceeded = False
         # of a window that follows one with too high a ratio
         self._lines: set[bytes] | None = None
 
@@ -76,6 +104,7 @@ class Meter:
         """Adds a piece of text."""
         self.unpacked += len(text)
         if self.unpacked > self.limits.unpacked:
+            self.is_exceeded = True
             raise LimitError(
                 f"its text is larger than {self.limits.unpacked / 1e9:g} GB; if it is a log, raise `unpacked_gb` "
                 "in [limits] of audit.toml"
@@ -91,6 +120,7 @@ class Meter:
         is_dense = (self.packed - self._packed_before) * ratio < WINDOW
         repeats = self._lines is not None and len(self._lines) < WINDOW // BYTES_PER_LINE
         if (is_dense and repeats) or (self.unpacked > 4 * WINDOW and self.packed * ratio * DIFFERENT_LINES < self.unpacked):
+            self.is_exceeded = True
             raise LimitError(
                 f"it is no log: {self.unpacked >> 20:,} MB of repeated text come from {self.packed / 2**20:.1f} MB; if it is one, "
                 "raise `ratio` in [limits] of audit.toml"
@@ -113,8 +143,14 @@ class _Counted(io.RawIOBase):
         self._meter.packed += len(data)
         return len(data)
 
-    def fileno(self) -> int:
-        return self._stream.fileno()
+    def seekable(self) -> bool:
+        return self._stream.seekable()
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._stream.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._stream.tell()
 
     def close(self) -> None:
         self._stream.close()
@@ -124,7 +160,7 @@ class _Counted(io.RawIOBase):
 class _Unpacked(io.RawIOBase):
     """The text of a packed stream. Raises LimitError and DamagedError."""
 
-    def __init__(self, codec: str, read: Callable[[int], bytes], packed: io.RawIOBase, meter: Meter) -> None:
+    def __init__(self, codec: str, read: Callable[[int], bytes], packed: Any, meter: Meter | None) -> None:
         self._codec, self._read, self._packed, self._meter = codec, read, packed, meter
 
     def readable(self) -> bool:
@@ -135,18 +171,16 @@ class _Unpacked(io.RawIOBase):
             text = self._read(min(len(buffer), _PIECE))
         except EOFError:
             raise DamagedError(f"the .{self._codec} is truncated") from None
-        except (OSError, ValueError, zlib.error, lzma.LZMAError) as error:
-            if isinstance(error, LimitError | DamagedError):
+        except (OSError, ValueError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.TarError) as error:
+            if isinstance(error, LimitError | DamagedError | UnreadableError):
                 raise
-            if "runcated" in str(error):
+            if "runcated" in str(error) or "unexpected end" in str(error):
                 raise DamagedError(f"the .{self._codec} is truncated") from None
             raise DamagedError(f"the .{self._codec} is damaged: {error}") from None
-        self._meter.count(text)
+        if self._meter:
+            self._meter.count(text)
         buffer[: len(text)] = text
         return len(text)
-
-    def fileno(self) -> int:
-        return self._packed.fileno()
 
     def close(self) -> None:
         self._packed.close()
@@ -168,23 +202,370 @@ _CODECS: dict[str, Callable[[io.RawIOBase], Any]] = {
 }
 
 
+# types of headers that bring the name of the next one
+_TAR_NAMES = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.SOLARIS_XHDTYPE)
+_LONGEST_NAME = 1024 * 1024
+
+
+# -- layers ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Member:
+    """A file of an archive. kind: tar or zip. number: its place among all entries, as names may be there twice."""
+
+    kind: str
+    number: int
+    name: str
+
+
+# what is around a text, the outermost first: a codec, a member of an archive, an encoding
+Layer = str | Member
+Layers = tuple[Layer, ...]
+
+
+@dataclass
+class Opened:
+    """A text, or what cannot be read. layers: around it. stream: None where there is none; why, error: then."""
+
+    layers: Layers
+    stream: BinaryIO | None = None
+    why: str = ""
+    error: OSError | None = None
+
+
+def name_of(path: str, layers: Layers) -> str:
+    """`bundle.tar.gz!/broker-1/server.log`"""
+    return "!/".join([path, *(layer.name for layer in layers if isinstance(layer, Member))])
+
+
+def read_as(layers: Layers) -> str:
+    """`tar.gz, gz, UTF-16`, the innermost last; empty for a plain text."""
+    told: list[str] = []
+    for layer in layers:
+        kind = (
+            layer.kind
+            if isinstance(layer, Member)
+            else layer.upper().removesuffix("-LE").removesuffix("-BE")
+            if "utf" in layer
+            else layer
+        )
+        if isinstance(layer, Member) and layer.kind == "tar" and told and told[-1] in _CODECS:
+            told[-1] = f"tar.{told[-1]}"
+        else:
+            told.append(kind)
+    return ", ".join(told)
+
+
+class _Peeked(io.RawIOBase):
+    """A stream whose beginning is known already."""
+
+    def __init__(self, beginning: bytes, stream: BinaryIO) -> None:
+        self._beginning, self._stream = beginning, stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._beginning[: len(buffer)] or self._stream.read(len(buffer))
+        self._beginning = self._beginning[len(buffer) :]
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
+class _Transcoded(io.RawIOBase):
+    """UTF-16 as UTF-8, without its mark."""
+
+    def __init__(self, encoding: str, stream: BinaryIO) -> None:
+        self._decoder, self._stream = codecs.getincrementaldecoder(encoding)("replace"), stream
+        self._text, self._is_first = b"", True
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._text:
+            data = self._stream.read(_PIECE)
+            text = self._decoder.decode(data, not data)
+            if self._is_first:
+                text, self._is_first = text.removeprefix("\ufeff"), not text
+            self._text = text.encode("utf-8", "replace")
+            if not data:
+                break
+        given, self._text = self._text[: len(buffer)], self._text[len(buffer) :]
+        buffer[: len(given)] = given
+        return len(given)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
+def utf_16(beginning: bytes) -> str | None:
+    """The encoding of a text that begins with these bytes: told by its mark, else by zeros in the place of every other byte."""
+    if beginning.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "utf-16-le" if beginning[:1] == b"\xff" else "utf-16-be"
+    even, odd = beginning[: 2 * (len(beginning) // 2) : 2], beginning[1::2]
+    if len(odd) < 16:
+        return None
+    for encoding, zeros, others in (("utf-16-le", odd, even), ("utf-16-be", even, odd)):
+        if zeros.count(0) > 0.7 * len(zeros) and others.count(0) < 0.05 * len(others):
+            return encoding
+    return None
+
+
+def _is_tar(beginning: bytes) -> bool:
+    """Whether the checksum of the first header is right: older forms have no other mark."""
+    try:
+        tarfile.TarInfo.frombuf(beginning[: tarfile.BLOCKSIZE], "utf-8", "surrogateescape")
+    except tarfile.HeaderError:
+        return False
+    return True
+
+
 def codec_of(beginning: bytes) -> str | None:
     """The codec of a file that begins with these bytes."""
     return next((codec for codec, magic in _MAGIC if magic.match(beginning)), None)
 
 
-def layers_of(path: Path) -> tuple[str, ...]:
-    """The codecs that a file is packed with, the outermost first; none for plain text. Raises OSError."""
-    with path.open("rb") as stream:
-        codec = codec_of(stream.read(_MAGIC_BYTES))
-    return (codec,) if codec else ()
+class _Entry(tarfile.TarInfo):
+    """A header of a tar. Raises HeaderError where it is damaged, in the middle of an archive, too, and where its name is megabytes long."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "_Entry":
+        entry = super().frombuf(buf, encoding, errors)
+        if entry.type in _TAR_NAMES and entry.size > _LONGEST_NAME:
+            raise tarfile.ReadError("a name is too long")
+        return entry
+
+    @classmethod
+    def fromtarfile(cls, tarfile_: tarfile.TarFile) -> "_Entry":
+        try:
+            return super().fromtarfile(tarfile_)
+        except (tarfile.InvalidHeaderError, tarfile.TruncatedHeaderError) as error:  # type: ignore[attr-defined]
+            raise tarfile.ReadError(str(error)) from None
 
 
-def open_text(path: Path, layers: tuple[str, ...], limits: Limits = LIMITS) -> BinaryIO:
-    """The text of a file; of a packed one as a stream that is read once, from its beginning. Raises OSError."""
-    stream: BinaryIO = path.open("rb")
-    for codec in layers:
-        meter = Meter(limits)
+def _entries(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    while (entry := archive.next()) is not None:
+        yield entry
+        # it keeps all of them
+        archive.members.clear()  # type: ignore[attr-defined]
+
+
+def _rewound(stream: BinaryIO) -> bool:
+    """Whether the stream is at its beginning again."""
+    if not stream.seekable():
+        return False
+    stream.seek(0)
+    return True
+
+
+@contextmanager
+def _seekable(stream: BinaryIO, limits: Limits) -> Iterator[BinaryIO]:
+    """The same bytes; those of a stream in a temporary file."""
+    if stream.seekable():
+        yield stream
+        return
+    with tempfile.TemporaryFile(prefix="kafka-audit-") as file:
+        copy(stream, file, limits.temporary)
+        file.seek(0)
+        yield file
+
+
+def copy(stream: BinaryIO, into: BinaryIO, most: int) -> None:
+    """Copies a stream. Raises LimitError where it is longer than so many bytes."""
+    while piece := stream.read(_PIECE):
+        most -= len(piece)
+        if most < 0:
+            raise LimitError(
+                "it does not fit into a temporary file; unpack it, or raise `temporary_gb` in [limits] of audit.toml"
+            )
+        into.write(piece)
+
+
+def _why(error: Exception, kind: str = "") -> str:
+    """What is wrong, as a sentence."""
+    if isinstance(error, LimitError | DamagedError | UnreadableError):
+        return str(error)
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return f"the .{kind} is damaged: {error}" if kind else str(error)
+
+
+class _Walk:
+    """Goes through a file and all that is packed in it, once, in its order.
+
+    limits: of the file. Meters are those of all members of one depth together: many small ones are as long as one large one.
+    """
+
+    def __init__(self, path: Path, limits: Limits) -> None:
+        self._path, self._limits = path, limits
+        self._meters: dict[int, Meter] = {}
+
+    def texts(self) -> Iterator[Opened]:
+        """Each text, and what cannot be read; a stream is good until the next one is asked for. Raises OSError where the file cannot be opened."""
+        with self._path.open("rb") as stream:
+            yield from self._inside(stream, ())
+
+    def _meter(self, depth: int) -> Meter:
+        return self._meters.setdefault(depth, Meter(self._limits))
+
+    def _inside(self, stream: BinaryIO, layers: Layers) -> Iterator[Opened]:
+        """The texts in a stream. layers: around it."""
+        try:
+            beginning = stream.read(_BEGINNING)
+        except OSError as error:
+            yield Opened(layers, why=_why(error), error=error)
+            return
+        stream = stream if _rewound(stream) else io.BufferedReader(_Peeked(beginning, stream), _PIECE)
+        if why := next((f"it is {what}; unpack it" for magic, what in _FOREIGN if magic.match(beginning)), ""):
+            yield Opened(layers, why=why)
+        elif len(layers) > MOST_LAYERS:
+            yield Opened(layers, why=f"it is packed more than {MOST_LAYERS} times; unpack it")
+        elif codec := codec_of(beginning):
+            yield from self._inside(self._unpacked(codec, stream, len(layers)), (*layers, codec))
+        elif (is_zip := _ZIP.match(beginning) and not self._holds_no_logs(layers)) or _is_tar(beginning):
+            if sum(isinstance(layer, Member) for layer in layers) >= MOST_ARCHIVES:
+                yield Opened(layers, why="it is an archive in an archive in an archive; unpack it")
+            elif is_zip:
+                yield from self._zip(stream, layers)
+            else:
+                yield from self._tar(stream, layers)
+        elif encoding := utf_16(beginning):
+            yield Opened((*layers, encoding), io.BufferedReader(_Transcoded(encoding, stream), _PIECE))
+        else:
+            yield Opened(layers, stream)
+
+    def _holds_no_logs(self, layers: Layers) -> bool:
+        names = [layer.name for layer in layers if isinstance(layer, Member)]
+        return NO_LOGS.fullmatch(names[-1] if names else self._path.name) is not None
+
+    def _unpacked(self, codec: str, stream: BinaryIO, depth: int) -> BinaryIO:
+        meter = self._meter(depth)
         packed = _Counted(stream, meter)
-        stream = io.BufferedReader(_Unpacked(codec, _CODECS[codec](packed).read, packed, meter), _PIECE)
-    return stream
+        return io.BufferedReader(_Unpacked(codec, _CODECS[codec](packed).read, packed, meter), _PIECE)
+
+    def _tar(self, stream: BinaryIO, layers: Layers) -> Iterator[Opened]:
+        last = ""
+        try:
+            mode: Any = "r:" if stream.seekable() else "r|"
+            with tarfile.open(fileobj=stream, mode=mode, encoding="utf-8", tarinfo=_Entry) as archive:
+                for number, entry in enumerate(_entries(archive)):
+                    last = visible(entry.name)
+                    inside = (*layers, Member("tar", number, last))
+                    if entry.issparse():
+                        yield Opened(inside, why="it is a sparse file; unpack it")
+                    elif entry.isreg() and (member := archive.extractfile(entry)):
+                        text = _Unpacked("tar", member.read, member, None)
+                        yield from self._inside(io.BufferedReader(text, _PIECE), inside)
+        except (tarfile.TarError, OSError, EOFError, ValueError) as error:
+            yield Opened(
+                layers, why=f"{_why(error, 'tar')}{f', after its member {last}' if last else ''}; what follows is skipped"
+            )
+
+    def _zip(self, stream: BinaryIO, layers: Layers) -> Iterator[Opened]:
+        last = ""
+        try:
+            meter = self._meter(len(layers))
+            with (
+                _seekable(stream, self._limits) as file,
+                zipfile.ZipFile(io.BufferedReader(_Counted(file, meter), 64 * 1024)) as archive,
+            ):
+                for number, entry in enumerate(archive.infolist()):
+                    if meter.is_exceeded:
+                        break
+                    last = visible(entry.filename)
+                    inside = (*layers, Member("zip", number, last))
+                    if entry.is_dir():
+                        continue
+                    if entry.flag_bits & 1:
+                        yield Opened(inside, why="it is encrypted; unpack it")
+                        continue
+                    try:
+                        member = archive.open(entry)
+                    except NotImplementedError as error:
+                        yield Opened(inside, why=f"{error}; unpack it")
+                        continue
+                    text = _Unpacked("zip", member.read, member, meter)
+                    yield from self._inside(io.BufferedReader(text, _PIECE), inside)
+            if meter.is_exceeded:
+                yield Opened(layers, why=f"it hit a limit in its member {last}; what follows is skipped")
+        except (zipfile.BadZipFile, OSError, EOFError, ValueError, NotImplementedError) as error:
+            yield Opened(
+                layers, why=f"{_why(error, 'zip')}{f', after its member {last}' if last else ''}; what follows is skipped"
+            )
+
+
+# -- opening -----------------------------------------------------------------------------------------------
+
+
+def walk(path: Path, limits: Limits = LIMITS) -> Iterator[Opened]:
+    """Every text in a file: its own, or those that are packed in it; and what cannot be read of it.
+
+    A stream is good until the next one is asked for. Raises OSError where the file cannot be opened.
+    """
+    return _Walk(path, limits).texts()
+
+
+class _Going(threading.local):
+    """A walk that goes on behind a member, one in each thread: members are read in their order, and an archive from its beginning once."""
+
+    key: Any = None
+    texts: Iterator[Opened] | None = None
+    place: tuple[int, ...] = ()
+
+    def to(self, path: Path, layers: Layers, limits: Limits) -> Opened | None:
+        """The text with these layers."""
+        status = path.stat()
+        key = (path, limits, status.st_ino, status.st_size, status.st_mtime_ns, threading.get_ident())
+        place = _place(layers)
+        if self.texts is None or key != self.key or place <= self.place:
+            self.end()
+            self.key, self.texts = key, walk(path, limits)
+        assert self.texts is not None
+        for opened in self.texts:
+            self.place = _place(opened.layers)
+            if opened.layers == layers:
+                return opened
+        self.end()
+        return None
+
+    def end(self) -> None:
+        """Closes the archive."""
+        self.key, self.texts, self.place = None, None, ()
+
+
+_going = _Going()
+
+
+def _place(layers: Layers) -> tuple[int, ...]:
+    return tuple(layer.number for layer in layers if isinstance(layer, Member))
+
+
+@contextmanager
+def open_text(path: Path, layers: Layers = (), limits: Limits = LIMITS) -> Iterator[BinaryIO]:
+    """A text of a file. Of what is packed a stream that is read once, from its beginning. Raises OSError, also while it is read."""
+    if not layers:
+        with path.open("rb") as stream:
+            yield stream
+        return
+    if not any(isinstance(layer, Member) for layer in layers):
+        for opened in walk(path, limits):
+            if opened.stream is None or opened.layers != layers:
+                raise opened.error or DamagedError(opened.why or "it has changed")
+            yield opened.stream
+            return
+        return
+    found = _going.to(path, layers, limits)
+    if found is None or found.stream is None:
+        raise (found and found.error) or DamagedError(found.why if found else "it has changed")
+    try:
+        yield found.stream
+    except BaseException:
+        _going.end()
+        raise

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sys
+import tempfile
 import threading
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -54,7 +55,8 @@ def add_arguments(commands: Any) -> None:
         "logs",
         nargs="*",
         metavar="LOGS",
-        help="files, globs or folders (searched in depth; .gz too), or URIs of such that Spark can read",
+        help="files, globs, folders (searched in depth), archives (.tar, .zip; .gz, .zst, .xz, .bz2, .lz4), URIs that Spark can read, "
+        "or - for standard input",
     )
     audit.add_argument("--tables", required=True, metavar="DIR", help="folder or URI of the Delta tables; made if missing")
     audit.add_argument("--cluster", metavar="NAME", help="name of the cluster (default: the name of the folder given)")
@@ -180,8 +182,12 @@ def _cluster(options: argparse.Namespace) -> configuration.Cluster:
     first = Path(options.logs[0])
     if SCHEME.match(options.logs[0]):
         of_folder = first.parent if GLOB_OR_FILE.search(first.name) else first
-    else:
+    elif first.is_dir() or first.is_file() or not first.exists():
         of_folder = first.resolve() if first.is_dir() else first.resolve().parent
+    else:
+        of_folder = Path()
+    if options.logs[0] == STANDARD_INPUT:
+        of_folder = Path()
     name = options.cluster or of_folder.name or "cluster"
     timezone = configuration.check_timezone(options.timezone or "UTC")
     return configuration.Cluster(name, tuple(options.logs), timezone, options.kafka_version)
@@ -200,6 +206,7 @@ def _ruleset(site: Path | None) -> RuleSet:
 
 
 SHOWN_PROBLEMS = 5
+STANDARD_INPUT = "-"
 # the end of a URI that is no folder
 GLOB_OR_FILE = re.compile(r"[*?\[{.]")
 
@@ -253,11 +260,19 @@ class Audit:
 
     def run(self) -> int:
         """The exit code. Raises AuditError where nothing could be done."""
+        with tempfile.TemporaryDirectory(prefix="kafka-audit-") as folder:
+            return self._run(Path(folder))
+
+    def _run(self, temporary: Path) -> int:
         from jobs import contracts, events, ingest, lease
         from jobs.store import Store
 
         with stage("find logs") as doing:
-            files = [file for cluster in self.config.clusters for file in ingest.find(cluster, self.ruleset, self.config.limits)]
+            files = [
+                file
+                for cluster in self.config.clusters
+                for file in ingest.find(cluster, self.ruleset, self.config.limits, temporary)
+            ]
             self.outputs += tool_outputs.among(files)
             doing.note(f"{sum(f.usable for f in files):,} logs among {sum(f.alike for f in files):,} files")
             if self.outputs:

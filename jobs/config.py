@@ -110,7 +110,7 @@ class Config:
     limits: Limits = LIMITS
 
 
-LIMIT_KEYS = ("unpacked_gb", "ratio")
+LIMIT_KEYS = ("unpacked_gb", "ratio", "temporary_gb")
 CLUSTER_KEYS = ("name", "logs", "timezone", "kafka_version", "racks")
 TOPIC_KEYS = ("name", "cluster", "min_insync_replicas")
 SLO_KEYS = ("topic", "cluster", "availability", "acks", "days")
@@ -190,7 +190,8 @@ def load(path: Path, environment: Mapping[str, str] = os.environ) -> Config:
 
 def _limits(entry: Entry) -> Limits:
     unpacked = entry.number("unpacked_gb", LIMITS.unpacked // 10**9, least=1) * 10**9
-    return Limits(unpacked, entry.number("ratio", LIMITS.ratio, least=1))
+    temporary = entry.number("temporary_gb", LIMITS.temporary // 10**9, least=1) * 10**9
+    return Limits(unpacked, entry.number("ratio", LIMITS.ratio, least=1), temporary)
 
 
 def _tables(whole: Entry, kind: str) -> list[tuple[str, Any]]:

@@ -220,7 +220,10 @@ class OnWorkers:
         self.splits = splits
         frames = []
         for one in remote:
-            by_uri = {split.file.uri: split for split in splits if split.file.cluster == one.cluster}
+            by_uri = defaultdict[str, list[Split]](list)
+            for split in splits:
+                if split.file.cluster == one.cluster:
+                    by_uri[split.file.uri].append(split)
             frames.append(by_workers(one.pieces, _work(partial(_fetched, by_uri), parser.ruleset, days), _BLOCK_DDL))
         if tasks := [split for split in splits if not split.file.uri]:
             cores = spark.sparkContext.defaultParallelism
@@ -303,10 +306,10 @@ def _numbered(tasks: Sequence[Split], batches: Batches) -> Iterator[Split]:
     return (tasks[number] for batch in batches for number in batch.column(0).to_pylist())
 
 
-def _fetched(by_uri: Mapping[str, Split], batches: Batches) -> Iterator[Split]:
+def _fetched(by_uri: Mapping[str, Sequence[Split]], batches: Batches) -> Iterator[Split]:
     """Splits whose files come in pieces."""
     for uri, path in ingest.fetched(batches):
-        if split := by_uri.get(uri):
+        for split in by_uri.get(uri, ()):
             yield replace(split, file=replace(split.file, path=path))
 
 

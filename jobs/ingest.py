@@ -5,14 +5,16 @@ import contextlib
 import glob
 import os
 import re
+import stat
+import sys
 import tempfile
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby, islice
-from pathlib import Path
-from typing import BinaryIO
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -46,14 +48,15 @@ MOST_OF_ONE_MOMENT = 20_000
 
 @dataclass(frozen=True)
 class LogFile:
-    """One file that was given. kind: `log`, `bare` (records without time stamps), `checkpoint` (`jobs.checkpoints`), `empty`,
-    `unrelated`, `unreadable`.
+    """One text that was given: a file, or one that is packed in a file. kind: `log`, `bare` (records without time stamps), `checkpoint`
+    (`jobs.checkpoints`), `empty`, `unrelated`, `skipped` (no file, or no text), `unreadable`.
 
     open_end: its last line has no end: it is being written, or the writer died.  open_head: what there is of it may be the beginning
     of a header.  inode: of the file that was looked into.
-    length: bytes of its text, unpacked.  layers: what it is packed in (`jobs.archives`), within limits.  cut: a collector has cut long lines of it in pieces.
+    size: of the file, packed.  length: bytes of its text, unpacked.  layers: what it is packed in (`jobs.archives`), within limits.
+    cut: a collector has cut long lines of it in pieces.
     alike: files that are empty, or unrelated, stand for so many of a cluster.
-    uri: where it is, if that is no path of this machine.  ending: as of `ending`, where it is known.
+    uri: where it is, if that is no path of this machine.  given: what it was called, if that is no path: `-`.  ending: as of `ending`, where it is known.
     """
 
     path: Path
@@ -73,13 +76,23 @@ class LogFile:
     alike: int = 1
     uri: str = ""
     ending: Mapping[bytes, int] | None = None
-    layers: tuple[str, ...] = ()
+    layers: archives.Layers = ()
     limits: Limits = archives.LIMITS
+    given: str = ""
 
     @property
     def name(self) -> str:
         """What it is called."""
-        return self.uri or str(self.path)
+        return archives.name_of(self.uri or self.given or str(self.path), self.layers)
+
+    @property
+    def place(self) -> PurePosixPath:
+        """Where it would be if everything were unpacked: its folders may name the node."""
+        members = [layer.name.replace("\\", "/") for layer in self.layers if isinstance(layer, archives.Member)]
+        path = PurePosixPath(self.path.resolve() if self.inode else self.path)
+        for member in members:
+            path = path.with_name(path.name.partition(".")[0] or path.name) / member.lstrip("/")
+        return path
 
     @property
     def usable(self) -> bool:
@@ -91,7 +104,7 @@ class LogFile:
         """Whether it is read unpacked, from its beginning to its end."""
         return bool(self.layers)
 
-    def open(self) -> BinaryIO:
+    def open(self) -> contextlib.AbstractContextManager[BinaryIO]:
         """Its text, unpacked. Raises OSError, `archives.LimitError` and `archives.DamagedError` among them, also while it is read."""
         return archives.open_text(self.path, self.layers, self.limits)
 
@@ -108,14 +121,13 @@ def _below(folder: str) -> Iterator[str]:
         if entry.is_dir(follow_symlinks=False):
             yield from _below(entry.path)
         else:
-            with contextlib.suppress(OSError):
-                if entry.is_file():
-                    yield entry.path
+            yield entry.path
 
 
 def _is_empty(path: str) -> bool:
     try:
-        return os.stat(path).st_size == 0
+        status = os.stat(path)
+        return stat.S_ISREG(status.st_mode) and not status.st_size
     except OSError:
         return False
 
@@ -144,44 +156,71 @@ class Sniffer:
         self._timed, self._bare = (self.parser.headers(bare) for bare in (False, True))
 
     def look(self, path: Path, named: Path | None = None) -> LogFile:
-        """What the file is; never raises. named: the path whose folders name the node, if it is another one."""
+        """What the file is, or the first one that is packed in it."""
+        return self.look_inside(path, named)[0]
+
+    def look_inside(self, path: Path, named: Path | None = None) -> list[LogFile]:
+        """What the file is, or each that is packed in it; never raises. named: the path whose folders name the node, if it is another one."""
         try:
             status = path.stat()
+            if stat.S_ISDIR(status.st_mode) and not path.is_symlink():
+                return [LogFile(path, 0, "unreadable", why="it is a folder that cannot be listed")]
+            if why := _no_file(path, status.st_mode):
+                return [LogFile(path, 0, "skipped", why=why)]
             file = LogFile(path, status.st_size, "empty", inode=status.st_ino, limits=self.limits)
             if not file.size:
-                return file
-            file = replace(file, layers=archives.layers_of(path))
-            with file.open() as stream:
-                text, kind, begun = self._beginning(stream)
-                if kind == "unreadable":
-                    return replace(file, kind=kind, why="it is UTF-16; convert it: iconv -f UTF-16 -t UTF-8")
-                if kind is None and not file.packed and path.suffix in archives.SUFFIXES:
-                    return replace(file, kind="unreadable", why=f"it is no {path.suffix}, and holds no log record")
-                if kind is None:
-                    return replace(file, kind="checkpoint" if checkpoints.is_output(text) else "unrelated" if text else "empty")
-                length, end = _to_the_end(stream, file, begun)
-            lines, last_lines = split_lines(text), split_lines(end.decode("utf-8", "replace"))
-            unended = "" if file.packed else last_lines[-1]
-            file = replace(file, kind=kind, length=length, node=self._node(named or path.resolve(), text, kind))
-            cut, goes_on = self._cut(file, lines)
-            header = next((line for line in lines if self._timed.begins(self.parser.unwrapped(line))), "")
-            return replace(
-                file,
-                open_end=bool(unended) or goes_on,
-                open_head=bool(unended) and _begins_like(unended, header),
-                cut=cut,
-                first_ts=self._ts_of(lines),
-                last_ts=self._ts_of(reversed(last_lines)) if kind == "log" else "",
-            )
+                return [file]
+            found = [self._look_at(replace(file, layers=text.layers), text, named) for text in archives.walk(path, self.limits)]
+            return found or [file]
         except OSError as error:
-            return LogFile(path, 0, "unreadable", why=error.strerror or str(error))
+            if path.is_symlink() and not path.exists():
+                return [LogFile(path, 0, "skipped", why="it is a link to nothing")]
+            return [LogFile(path, 0, "unreadable", why=error.strerror or str(error))]
+
+    def _look_at(self, file: LogFile, opened: archives.Opened, named: Path | None) -> LogFile:
+        if opened.stream is None:
+            return replace(file, kind="unreadable", why=opened.why)
+        try:
+            return self._look_into(file, opened.stream, named)
+        except OSError as error:
+            return replace(file, kind="unreadable", why=error.strerror or str(error))
+
+    def _look_into(self, file: LogFile, stream: BinaryIO, named: Path | None) -> LogFile:
+        text, kind, begun = self._beginning(stream)
+        if kind is None and not file.packed and file.path.suffix in archives.SUFFIXES:
+            return replace(file, kind="unreadable", why=f"it is no {file.path.suffix}, and holds no log record")
+        if kind is None:
+            return replace(file, kind="checkpoint" if checkpoints.is_output(text) else "unrelated" if text else "empty")
+        lines = split_lines(text)
+        is_cut = goes_on = False
+        if file.packed:
+            read = _Followed(begun, stream)
+            is_cut, goes_on = self._cut(read, lines)
+            length, end = read.to_the_end()
+        else:
+            stream.seek(0)
+            is_cut, goes_on = self._cut(stream, lines)
+            stream.seek(max(file.size - LAST_RECORDS, 0))
+            length, end = file.size, stream.read(min(file.size, LAST_RECORDS))
+        last_lines = split_lines(end.decode("utf-8", "replace"))
+        unended = "" if file.packed else last_lines[-1]
+        header = next((line for line in lines if self._timed.begins(self.parser.unwrapped(line))), "")
+        return replace(
+            file,
+            kind=kind,
+            length=length,
+            node=self._node((replace(file, path=named, inode=0) if named else file).place, text, kind),
+            open_end=bool(unended) or goes_on,
+            open_head=bool(unended) and _begins_like(unended, header),
+            cut=is_cut,
+            first_ts=self._ts_of(lines),
+            last_ts=self._ts_of(reversed(last_lines)) if kind == "log" else "",
+        )
 
     def _beginning(self, stream: BinaryIO) -> tuple[str, str | None, bytes]:
-        """(text up to where its kind shows; log, bare or unreadable, if it is one of them; the bytes of the text)."""
+        """(text up to where its kind shows; log or bare, if it is one of them; the bytes of the text)."""
         text, looked_at, kind, begun = "", 0, None, b""
         while not kind and len(text) < LOOK_AT_MOST and (piece := stream.read(LOOK)):
-            if not text and piece[:2] in (b"\xff\xfe", b"\xfe\xff"):
-                return text, "unreadable", piece
             begun += piece
             text += piece.decode("utf-8", "replace")
             for line in map(self.parser.unwrapped, split_lines(text[looked_at:])):
@@ -192,13 +231,12 @@ class Sniffer:
             looked_at = text.rfind("\n") + 1
         return text, kind, begun
 
-    def _cut(self, file: LogFile, lines: Sequence[str]) -> tuple[bool, bool]:
-        """(whether a collector has cut lines of the file, whether its last line goes on). lines: the first of them."""
+    def _cut(self, stream: Any, lines: Sequence[str]) -> tuple[bool, bool]:
+        """(whether a collector has cut lines of the text, whether its last line goes on). lines: the first of them."""
         joined, cut, last = self.parser.joined, False, ""
         if any(map(joined.knows, lines[:MOST_HEADERS])):
-            with file.open() as stream:
-                for last in chain.from_iterable(blocks(stream)):
-                    cut = cut or joined.is_partial(last)
+            for last in chain.from_iterable(blocks(stream)):
+                cut = cut or joined.is_partial(last)
         return cut, joined.is_partial(last)
 
     def _ts_of(self, lines: Iterable[str]) -> str:
@@ -207,7 +245,7 @@ class Sniffer:
         header = self._timed.of_line(line)
         return (header[1] or "") if header else ""
 
-    def _node(self, path: Path, text: str, kind: str) -> int | None:
+    def _node(self, path: PurePosixPath, text: str, kind: str) -> int | None:
         """The id that the lines give, if they give one; else the folder's; else None."""
         idents = {record.log_ident for record in self.parser.records(text, bare=kind == "bare")}
         said = {ident.node for ident in map(self.parser.log_ident, idents) if ident is not None and ident.node is not None}
@@ -219,15 +257,31 @@ class Sniffer:
         return folder if not said or folder in said else None
 
 
-def _to_the_end(stream: BinaryIO, file: LogFile, begun: bytes) -> tuple[int, bytes]:
-    """(bytes of its text, the last of it); whether an archive is truncated or has no end shows only there. begun: what was read of it."""
-    if not file.packed:
-        stream.seek(max(file.size - LAST_RECORDS, 0))
-        return file.size, stream.read(min(file.size, LAST_RECORDS))
-    length, last = len(begun), begun[-LAST_RECORDS:]
-    while piece := stream.read(LOOK):
-        length, last = length + len(piece), (last + piece)[-LAST_RECORDS:]
-    return length, last
+class _Followed:
+    """A stream that is read once, of which the first bytes are read already: how long its text is, and with what it ends."""
+
+    def __init__(self, begun: bytes, stream: BinaryIO) -> None:
+        self._begun, self._stream = begun, stream
+        self._length, self._last = 0, b""
+
+    def read(self, size: int) -> bytes:
+        """The next bytes."""
+        piece, self._begun = (self._begun, b"") if self._begun else (self._stream.read(size), b"")
+        self._length, self._last = self._length + len(piece), (self._last + piece)[-LAST_RECORDS:]
+        return piece
+
+    def to_the_end(self) -> tuple[int, bytes]:
+        """(bytes of the text, the last of it); whether an archive is truncated or has no end shows only there."""
+        while self.read(LOOK):
+            pass
+        return self._length, self._last
+
+
+def _no_file(path: Path, mode: int) -> str:
+    """Why a path of a folder is not read, which is no regular file; empty where it is one."""
+    if stat.S_ISREG(mode):
+        return ""
+    return "it is a link to a folder; give that folder" if stat.S_ISDIR(mode) else "it is no file"
 
 
 def _begins_like(line: str, other: str) -> bool:
@@ -236,9 +290,37 @@ def _begins_like(line: str, other: str) -> bool:
     return whole.startswith(begun)
 
 
-def find(cluster: Cluster, ruleset: RuleSet | None = None, limits: Limits = archives.LIMITS) -> list[LogFile]:
+STANDARD_INPUT = "-"
+
+
+def is_stream(given: str) -> bool:
+    """Whether it can be read only once: standard input, or a pipe, as a shell makes it for `<(zcat ..)`."""
+    return given == STANDARD_INPUT or (os.path.exists(given) and not os.path.isfile(given) and not os.path.isdir(given))
+
+
+def _kept(given: str, folder: Path, limits: Limits) -> Path:
+    """A file with what a stream gives. Raises OSError, `archives.LimitError` among them."""
+    number, name = tempfile.mkstemp(dir=folder)
+    with os.fdopen(number, "wb") as file, contextlib.ExitStack() as stack:
+        stream = sys.stdin.buffer if given == STANDARD_INPUT else stack.enter_context(open(given, "rb"))
+        archives.copy(stream, file, limits.temporary)
+    return Path(name)
+
+
+def _of_stream(given: str, sniffer: "Sniffer", folder: Path) -> list[LogFile]:
+    try:
+        found = sniffer.look_inside(_kept(given, folder, sniffer.limits))
+    except OSError as error:
+        found = [LogFile(Path(given), 0, "unreadable", why=error.strerror or str(error))]
+    return [replace(file, given=given) for file in found]
+
+
+def find(
+    cluster: Cluster, ruleset: RuleSet | None = None, limits: Limits = archives.LIMITS, temporary: Path | None = None
+) -> list[LogFile]:
     """Every file below the paths given for a cluster, with what it is. Raises InputError where something given does not exist.
 
+    temporary: folder in which streams are kept, of which there may be some then (`is_stream`).
     Of those that are empty or unrelated, of which there may be a million, the first of each stands for all.
     """
     sniffer = Sniffer(ruleset, limits)
@@ -246,16 +328,20 @@ def find(cluster: Cluster, ruleset: RuleSet | None = None, limits: Limits = arch
     others: dict[str, LogFile] = {}
     alike: Counter[str] = Counter()
     given = [logs for logs in cluster.logs if not SCHEME.match(logs)]
-    paths = _expand(given)
+    streams = [one for one in dict.fromkeys(given) if temporary is not None and is_stream(one)]
+    paths = _expand(one for one in given if one not in streams)
     if len(given) != 1 or not os.path.isdir(given[0]):
         paths = iter(dict.fromkeys(paths))
+    for one in streams:
+        assert temporary is not None
+        found += _of_stream(one, sniffer, temporary)
     with ThreadPoolExecutor(2) as pool:
         while some := list(islice(paths, AT_A_TIME)):
             empty = dict.fromkeys(filter(_is_empty, some))
             if empty:
                 alike["empty"] += len(empty)
                 others.setdefault("empty", LogFile(Path(next(iter(empty))), 0, "empty"))
-            for file in pool.map(sniffer.look, (Path(path) for path in some if path not in empty)):
+            for file in chain.from_iterable(pool.map(sniffer.look_inside, (Path(path) for path in some if path not in empty))):
                 if file.kind in {"empty", "unrelated"}:
                     others.setdefault(file.kind, file)
                     alike[file.kind] += 1
@@ -439,7 +525,7 @@ def splits(files: Sequence[LogFile], parser: Parser, size: int) -> list[Split]:
 def lines_of(split: Split, parser: Parser) -> Iterator[list[str]]:
     """The lines of a split, whole where a collector has cut them. Raises OSError where the file is another one by now."""
     with split.file.open() as stream:
-        status = os.fstat(stream.fileno())
+        status = split.file.path.stat()
         if split.file.inode and (status.st_ino != split.file.inode or status.st_size < split.file.size):
             raise OSError(f"{split.file.name}: {ROTATED}")
         if not split.file.packed:
@@ -469,12 +555,12 @@ def fetched(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, Path]]:
     rows = (row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
     with tempfile.TemporaryDirectory(prefix="kafka-audit-") as folder:
         for uri, pieces in groupby(rows, key=lambda row: row[0]):
-            local = Path(folder) / f"log{'.gz' if uri.endswith('.gz') else ''}"
+            local = Path(folder) / "log"
             with local.open("wb") as out:
                 for piece in pieces:
                     out.write(piece[3])
                 # Spark gives lines without their ends; the last one may have none
-                if out.tell() == piece[1] + 1 and not uri.endswith(".gz"):
+                if out.tell() == piece[1] + 1:
                     out.truncate(piece[1])
             yield unquote(uri), local
 
@@ -482,9 +568,13 @@ def fetched(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, Path]]:
 # -- rotation ----------------------------------------------------------------------------------------------
 
 
+_PACKED = "|".join(suffix[1:] for suffix in archives.SUFFIXES)
+_ROTATED_TO = re.compile(rf"(?<=\.log)[.\-].*|[.\-_]?\d[\d\-.]*(?=\.|$)|\.(?:{_PACKED})$")
+
+
 def _family(file: LogFile) -> tuple[str, str, str]:
     """What files have in common that one was rotated to the other: `state-change.log`, `state-change.log.2026-11-20-10`, `..log.1.gz`."""
-    return file.cluster, str(file.path.parent), re.sub(r"(?<=\.log)[.\-].*|[.\-_]?\d[\d\-.]*(?=\.|$)|\.gz$", "", file.path.name)
+    return file.cluster, str(file.place.parent), _ROTATED_TO.sub("", file.place.name)
 
 
 def ending(file: LogFile, parser: Parser) -> dict[bytes, int]:

@@ -5,6 +5,7 @@ The text is fetched once and kept by Spark's workers between the two. A file is 
 
 import pickle
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,6 +34,8 @@ LONGEST_PACKED = 256 * 1024 * 1024
 SHARE = 64 * 1024 * 1024
 # uri: percent-encoded; place: grows from piece to piece of a file; size: of the file
 _PIECES = "uri STRING, size BIGINT, place BIGINT, data BINARY"
+# ends of names of files that are read whole; by some of them Spark would unpack the text itself
+_PACKED = r"\.(gz|tgz|bz2|tbz2?|xz|txz|zst|lz4|zip|tar|7z|deflate|snappy)$"
 _NO_FILE_SYSTEM = re.compile(r"ClassNotFoundException|No FileSystem for scheme")
 
 
@@ -69,19 +72,23 @@ def find(spark: SparkSession, cluster: Cluster, ruleset: RuleSet, limits: Limits
     def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         sniffer = Sniffer(ruleset, limits)
         for uri, local in fetched(batches):
-            file = replace(sniffer.look(local, _path(uri)), cluster=cluster.name, timezone=cluster.timezone)
-            said = ending(file, sniffer.parser) if file.kind == "log" else {}
-            file = replace(file, uri=uri, path=_path(uri), inode=0, ending=said)
-            yield pa.RecordBatch.from_pydict({"file": [pickle.dumps(file)]})
+            for found in sniffer.look_inside(local, _path(uri)):
+                file = replace(found, cluster=cluster.name, timezone=cluster.timezone)
+                said = ending(file, sniffer.parser) if file.kind == "log" else {}
+                there = replace(file, uri=uri, path=_path(uri), inode=0, ending=said)
+                yield pa.RecordBatch.from_pydict({"file": [pickle.dumps(there)]})
 
-    files = {file.uri: file for row in by_workers(pieces, look, "file BINARY").collect() for file in [pickle.loads(row.file)]}
+    files = defaultdict[str, list[LogFile]](list)
+    for row in by_workers(pieces, look, "file BINARY").collect():
+        file = pickle.loads(row.file)
+        files[file.uri].append(file)
     for encoded, size in sizes.items():
         uri = unquote(encoded)
         if uri not in files:
-            long = uri.endswith(".gz") and size > LONGEST_PACKED
-            why = f"a .gz of {size >> 20:,} MB is not read from a URI; unpack it, or mount it" if long else ROTATED
-            files[uri] = LogFile(_path(uri), size, "unreadable", why=why, cluster=cluster.name, uri=uri)
-    return Remote(cluster.name, tuple(files[uri] for uri in sorted(files)), pieces)
+            long = re.search(_PACKED, uri) and size > LONGEST_PACKED
+            why = f"a packed file of {size >> 20:,} MB is not read from a URI; unpack it, or mount it" if long else ROTATED
+            files[uri] = [LogFile(_path(uri), size, "unreadable", why=why, cluster=cluster.name, uri=uri)]
+    return Remote(cluster.name, tuple(file for uri in sorted(files) for file in files[uri]), pieces)
 
 
 def _path(uri: str) -> Path:
@@ -115,7 +122,7 @@ def _reader(spark: SparkSession, source: str) -> Any:
 
 def _pieces(spark: SparkSession, given: str) -> DataFrame:
     """Text line by line, so that Spark can split long files; packed files whole, so that one that is damaged harms no other."""
-    packed = F.col("_metadata.file_name").endswith(".gz")
+    packed = F.col("_metadata.file_name").rlike(_PACKED)
     of_file = [F.col("_metadata.file_path").alias("uri"), F.col("_metadata.file_size").alias("size")]
     text = _reader(spark, "text").option("lineSep", "\n").load(given).where(~packed)
     lines = text.select(*of_file, F.col("_metadata.file_block_start").alias("begin"), F.col("value").cast("binary").alias("line"))

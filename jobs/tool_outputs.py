@@ -81,21 +81,27 @@ def among(files: Iterable["LogFile"]) -> list[ToolOutput]:
     for file in files:
         if file.kind == "checkpoint":
             try:
-                moment, told, lines = _read(file.path)
+                with file.open() as stream:
+                    moment, told, lines = _parsed(stream.read(MAX_BYTES + 1), file.place.name)
             except (OSError, checkpoints.CheckpointError):
                 continue  # it has changed since it was looked into
             if moment is not None:
-                found.append(ToolOutput(file.path, file.cluster, moment, told, False, lines))
+                found.append(ToolOutput(Path(file.name), file.cluster, moment, told, False, lines))
     return found
 
 
 def _read(path: Path) -> tuple[datetime | None, tuple[Checkpoint, ...], dict[int, str]]:
-    if path.stat().st_size > MAX_BYTES:
+    with path.open("rb") as stream:
+        return _parsed(stream.read(MAX_BYTES + 1), path.name)
+
+
+def _parsed(content: bytes, name: str) -> tuple[datetime | None, tuple[Checkpoint, ...], dict[int, str]]:
+    if len(content) > MAX_BYTES:
         raise checkpoints.CheckpointError(f"is larger than {MAX_BYTES // 1024 // 1024} MB; a tool's output is not")
-    text = path.read_text("utf-8", "replace")
+    text = content.decode("utf-8", "replace")
     told, whole = tuple(checkpoints.parse(text)), text.splitlines()
     lines = {number: whole[number - 1][:LONGEST_KEPT] for number in {one.line for one in told}}
-    return checkpoints.moment_of(text, path.name), told, lines
+    return checkpoints.moment_of(text, name), told, lines
 
 
 # -- as events -------------------------------------------------------------------------------------------------

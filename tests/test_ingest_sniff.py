@@ -76,12 +76,19 @@ def test_kinds(sniffer: Sniffer, tmp_path: Path, content: bytes | str, kind: str
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
-def test_utf_16_is_named(sniffer: Sniffer, tmp_path: Path, encoding: str) -> None:
-    mark = {"utf-16": b"", "utf-16-le": b"\xff\xfe", "utf-16-be": b"\xfe\xff"}[encoding]
-    found = look(sniffer, tmp_path / "a.log", mark + LINE.encode(encoding))
-    assert found.kind == "unreadable"
-    assert "UTF-16" in found.why
-    assert "iconv" in found.why
+@pytest.mark.parametrize("mark", [True, False])
+def test_utf_16_is_read(sniffer: Sniffer, tmp_path: Path, encoding: str, mark: bool) -> None:
+    """A redirection in Windows PowerShell writes it."""
+    text = (LINE.replace("starting", "größe 日本") * 30).replace("\n", "\r\n")
+    begin = "\ufeff" if mark and encoding != "utf-16" else ""
+    found = look(sniffer, tmp_path / "a.log", (begin + text).encode(encoding))
+    assert (found.kind, found.layers, found.length) == (
+        "log",
+        (f"utf-16-{'be' if encoding == 'utf-16-be' else 'le'}",),
+        len(text.encode()),
+    )
+    with found.open() as stream:
+        assert stream.read().decode() == text
 
 
 def test_utf_8_with_a_byte_order_mark_is_a_log(sniffer: Sniffer, tmp_path: Path) -> None:
@@ -190,8 +197,9 @@ def test_folders_are_searched_in_depth_and_no_file_is_read_twice(tmp_path: Path)
         "broker-1/server.log": ("log", 1, "+09:30"),
         "broker-2/old/server.log.1": ("log", 2, "+09:30"),
         "broker-2/notes.txt": ("unrelated", None, "+09:30"),
+        "gone": ("skipped", None, "+09:30"),
     }
-    assert len(found) == 3
+    assert len(found) == 4
 
 
 def test_what_is_not_there_is_an_error(tmp_path: Path) -> None:
