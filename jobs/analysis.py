@@ -91,7 +91,10 @@ def present(root: str | Path) -> list[str]:
 
 def opened(root: str | Path, names: Collection[str]) -> engine.Tables:
     """The tables under a root. names: tables and views that are read. Raises UsageError where there are none."""
+    from jobs import damage
+
     present(root)
+    damage.refuse(root, names)
     return engine.opened(root, names=names)
 
 

@@ -193,7 +193,7 @@ def _cluster(options: argparse.Namespace) -> configuration.Cluster:
     return configuration.Cluster(name, tuple(options.logs), timezone, options.kafka_version)
 
 
-def _ruleset(site: Path | None) -> RuleSet:
+def ruleset_of(site: Path | None) -> RuleSet:
     """Our rules, and those of a site's own folder once it is found to be sound. Raises UsageError naming file and rule."""
     if site is None:
         return built_in()
@@ -231,7 +231,7 @@ class Audit:
         self.options = options
         self.config = _configuration(options)
         self.rules = options.rules or self.config.rules
-        self.ruleset = _ruleset(self.rules)
+        self.ruleset = ruleset_of(self.rules)
         given = options.day or options.days
         self.days = parsed_days(given, "--days") if given else None
         self.now = parsed_moment(options.now, "--now") if options.now else None
@@ -264,7 +264,7 @@ class Audit:
             return self._run(Path(folder))
 
     def _run(self, temporary: Path) -> int:
-        from jobs import contracts, events, ingest, lease
+        from jobs import contracts, damage, events, ingest, lease
         from jobs.store import Store
 
         with stage("find logs") as doing:
@@ -301,7 +301,9 @@ class Audit:
                 _warn_of(fetched)
                 files += fetched
             store = Store(spark, root, held.check)
+            damage.refuse(root, versions=held.versions)
             code = self._verdict(store, self._audit(store, files))
+            held.versions = store.versions()
             spark.catalog.clearCache()
             return code
 
@@ -520,7 +522,7 @@ class Audit:
         ]
 
     def _verdict(self, store: Any, outcomes: list[Outcome]) -> int:
-        from jobs import verdict
+        from jobs import damage, verdict
 
         problems = [o for o in outcomes if o.problem or o.unreadable]
         told = verdict.gather(store, [o.cluster for o in outcomes])
@@ -530,6 +532,7 @@ class Audit:
         notes = store.upgrade.sentences() + configuration.expired_silences(self.config, self.moment)
         notes += [f"check {name} could not be run: {why}" for name, why in self.failed_checks.items()]
         if self.failed_checks:
+            damage.refuse(store.root, thorough=True)
             code = errors.INTERNAL
         delivered: list[Any] = []
         try:

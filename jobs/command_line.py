@@ -6,12 +6,12 @@ import sys
 import time
 import traceback
 
-from jobs import analysis, assignments, audit, durability, errors, explain, findings, reassignment
+from jobs import analysis, assignments, audit, durability, errors, explain, findings, interrupts, reassignment, repair
 from jobs.alerts import command as alerts
 from jobs.errors import AuditError
 
 # each module adds its commands with what runs them: a function of the options that returns the exit code
-COMMANDS = (audit, explain, findings, alerts, analysis, assignments, reassignment, durability)
+COMMANDS = (audit, explain, findings, alerts, analysis, assignments, reassignment, durability, repair)
 
 EXAMPLES = """\
 examples:
@@ -52,7 +52,17 @@ def run(arguments: list[str] | None = None) -> int:
     # naive times that Spark hands over are in the process's zone; ours are UTC
     os.environ["TZ"] = "UTC"
     time.tzset()
-    code: int = options.run(options)
+    try:
+        code: int = options.run(options)
+    except AuditError:
+        raise
+    except Exception:
+        # what a library makes of a damaged table is no help to anybody
+        if interrupts.received() is None:
+            from jobs import damage
+
+            damage.refuse(getattr(options, "tables", None), thorough=True)
+        raise
     return code
 
 

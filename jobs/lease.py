@@ -11,9 +11,9 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -122,11 +122,15 @@ def _began(process: int) -> int | None:
 
 @dataclass(frozen=True)
 class State:
-    """What the last commit says. holder: None: the lease is free."""
+    """What the last commit says.
+
+    holder: None: the lease is free. versions: table -> number of its last commit, when a run ended in order.
+    """
 
     holder: Holder | None
     renewed_at: float
     expires: float
+    versions: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, text: str) -> "State":
@@ -134,8 +138,9 @@ class State:
         try:
             told = json.loads(text)
             holder = Holder(**told["holder"]) if told["holder"] else None
-            return cls(holder, float(told["renewed_at"]), float(told["expires"]))
-        except (ValueError, TypeError, KeyError):
+            versions = {str(name): int(version) for name, version in told.get("versions", {}).items()}
+            return cls(holder, float(told["renewed_at"]), float(told["expires"]), versions)
+        except (ValueError, TypeError, KeyError, AttributeError):
             return cls(None, 0, 0)
 
     def text(self) -> str:
@@ -149,10 +154,11 @@ class State:
 
 
 class Lease:
-    """A lease that this run holds. Threads may share it."""
+    """A lease that this run holds. Threads may share it. versions: of the tables, for the next run; those that the last run left."""
 
-    def __init__(self, commits: Commits, holder: Holder, version: int) -> None:
+    def __init__(self, commits: Commits, holder: Holder, version: int, versions: Mapping[str, int] | None = None) -> None:
         self._commits, self._holder, self._version = commits, holder, version
+        self.versions: Mapping[str, int] = versions or {}
         self._renewed_at = time.time()
         self._turn, self._stop = threading.Lock(), threading.Event()
         self._taken_by: str | None = None
@@ -167,7 +173,7 @@ class Lease:
         if self._taken_by is not None or self._stop.is_set():
             return
         try:
-            if self._commits.commit(self._version, State(self._holder, time.time(), EXPIRES).text()):
+            if self._commits.commit(self._version, State(self._holder, time.time(), EXPIRES, self.versions).text()):
                 self._version, self._renewed_at = self._version + 1, time.time()
             else:
                 self._taken_by = str(State.of(self._commits.last()[1]).holder or "a run that has ended")
@@ -197,7 +203,7 @@ class Lease:
         with self._turn:
             if self._taken_by is None:
                 try:
-                    self._commits.commit(self._version, State(None, time.time(), 0).text())
+                    self._commits.commit(self._version, State(None, time.time(), 0, self.versions).text())
                 except Exception as error:
                     # the next run takes it over
                     warn(f"the lease on the tables could not be released: {type(error).__name__}; it expires in {EXPIRES} s")
@@ -209,10 +215,10 @@ def _acquired(commits: Commits, root: str, holder: Holder, wait: float) -> Lease
         version, text = commits.last()
         state = State.of(text)
         if state.is_over:
-            if commits.commit(version, State(holder, time.time(), EXPIRES).text()):
+            if commits.commit(version, State(holder, time.time(), EXPIRES, state.versions).text()):
                 if state.holder is not None:
                     warn(f"took over the lease on {root} from a run that died ({state.holder})")
-                return Lease(commits, holder, version + 1)
+                return Lease(commits, holder, version + 1, state.versions)
             continue  # another run was faster
         left = ends - time.monotonic()
         if left <= 0:

@@ -24,8 +24,11 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 from pyarrow import fs
 
+import schemas
+from jobs import upgrade
 from jobs.conflicts import LANDING, Conflict
 from jobs.location import PLAIN
+from jobs.rows import quoted
 
 # of rows, unpacked: a line of a log may have any length
 MOST_BYTES = 64 * 1024 * 1024
@@ -70,6 +73,14 @@ def _left_to_spark() -> Iterator[None]:
         # a panic of Rust is no Exception, and has no name that can be imported
         if type(error).__name__ != "PanicException":
             raise
+
+
+def vocabulary_ddl() -> str:
+    """Column definitions of the vocabulary, as `events` has them."""
+    return ",\n".join(
+        f"  {name} {schemas.SPARK_TYPES[word['type']]} COMMENT {quoted(word['comment'])}"
+        for name, word in schemas.vocabulary().items()
+    )
 
 
 class SmallTables:
@@ -137,6 +148,13 @@ class SmallTables:
             )
             return True
         return False
+
+    def create_as_defined(self, table: str) -> bool:
+        """An empty table as this version defines it; whether it is there now."""
+        from pyspark.sql.types import StructType
+
+        columns = StructType.fromDDL(schemas.columns_ddl(table).replace("{vocabulary}", vocabulary_ddl())).jsonValue()
+        return self.create(table, columns, schemas.partition_columns(table), upgrade.properties(table), schemas.comment(table))
 
     def rows(self, table: str, clusters: Collection[str] = ()) -> Read | None:
         """The rows of a table where they are few, else those of some clusters; None where deltalake does not read it."""

@@ -53,7 +53,7 @@ from jobs.rows import (
     together,
     where,
 )  # fmt: skip
-from jobs.small_tables import MOST_SCANNED, Filters, SmallTables, aligned
+from jobs.small_tables import MOST_SCANNED, Filters, SmallTables, aligned, vocabulary_ddl
 from jobs.timelines.events import CHECKPOINT
 from parsers.rules import RuleSet, built_in
 
@@ -88,14 +88,6 @@ VERSION = "_commit_version"
 def words(sql: str) -> set[str]:
     """Whatever may be a name in a SQL statement, in lower case."""
     return set(re.findall(r"\w+", sql.lower()))
-
-
-def vocabulary_ddl() -> str:
-    """Column definitions of the vocabulary, as they stand in `events`."""
-    return ",\n".join(
-        f"  {name} {schemas.SPARK_TYPES[word['type']]} COMMENT {quoted(word['comment'])}"
-        for name, word in schemas.vocabulary().items()
-    )
 
 
 @dataclass(frozen=True)
@@ -293,6 +285,13 @@ class Store:
         if self.is_rebuilding:
             self._set_properties(upgrade.FACTS, {upgrade.REBUILDING: "false"})
 
+    def versions(self) -> dict[str, int]:
+        """Table -> number of its last commit, where that is known without Spark."""
+        if self._small is None:
+            return {}
+        found = {one.name: self._small.version(one.name) for one in schemas.statements("tables")}
+        return {name: version for name, version in found.items() if version is not None}
+
     def _present(self, name: str) -> upgrade.Present | None:
         """What a table is like; None where there is none."""
         known = None if self._small is None else self._small.described(name)
@@ -360,8 +359,7 @@ class Store:
     def _is_created_small(self, name: str) -> bool:
         if self._small is None:
             return False
-        columns = StructType.fromDDL(schemas.columns_ddl(name).replace("{vocabulary}", vocabulary_ddl())).jsonValue()
-        return self._small.create(name, columns, schemas.partition_columns(name), upgrade.properties(name), schemas.comment(name))
+        return self._small.create_as_defined(name)
 
     def _empty(self, definition: schemas.Statement) -> None:
         """Empties a table and gives it the columns of this version. CREATE OR REPLACE does not, where the table is named by its path."""

@@ -77,10 +77,11 @@ def run(options: argparse.Namespace) -> int:
     root = root_of(options.tables)
     if options.dry_run:
         return _with_tables(root, config, dry_run=True)
-    from jobs import lease, session
+    from jobs import damage, lease, session
 
     spark = session.start(1000) if lease.needs_spark(root) else None
     with lease.held(root, uuid.uuid4().hex[:16], options.wait, spark) as held:
+        damage.refuse(root, versions=held.versions)
         return _with_tables(root, config, again=options.again, guard=held.check)
 
 
