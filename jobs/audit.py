@@ -18,13 +18,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from jobs import accounting, errors, tool_outputs
 from jobs import config as configuration
-from jobs import errors, tool_outputs
 from jobs.errors import InputError, UsageError
 from jobs.globs import matches
 from jobs.location import SCHEME, root_of
 from jobs.progress import stage, warn
-from parsers.explanation import counted
+from parsers.explanation import counted, visible
 from parsers.rules import RuleSet, built_in, load
 
 EXAMPLES = """\
@@ -222,6 +222,8 @@ class Outcome:
     unreadable: tuple[str, ...]
     problem: str | None
     now: datetime | None
+    # rows of `inputs`
+    inputs: tuple[dict[str, Any], ...] = ()
 
 
 class Audit:
@@ -253,6 +255,9 @@ class Audit:
         self.ahead: Any = None
         # what is left to do once the run is recorded
         self.finish: Callable[[], None] = lambda: None
+        # outputs of tools among the logs; rows of `inputs`
+        self.found: list[Any] = []
+        self.inputs: list[dict[str, Any]] = []
         # over what checks look at; None: nothing was checked
         self.queries: Any = None
         # by which a silence has expired
@@ -281,6 +286,7 @@ class Audit:
         _warn_of(files)
         if not at_uris and not any(f.usable for f in files):
             raise InputError(_nothing_found(files))
+        self.found = [file for file in files if file.kind == "checkpoint"]
         files = [file for file in files if file.kind != "checkpoint"]
         if not at_uris and events.are_few(files):
             self.ahead = events.Ahead(files, self.ruleset, self.days)
@@ -319,6 +325,7 @@ class Audit:
 
         spark = store.spark
         files, read = self._read(store, files)
+        self.inputs = accounting.rows([*files, *self.found], read.by_file, self.run_id)
         if last_run.restore(store, [cluster.name for cluster in self.config.clusters]):
             warn("an earlier run was interrupted; this one completes it")
         if self.outputs:
@@ -495,6 +502,7 @@ class Audit:
 
         mine = [file for file in files if file.cluster == cluster.name]
         unreadable = tuple(f"{f.name}: {f.why}" for f in mine if f.kind == "unreadable")
+        inputs = tuple(row for row in self.inputs if row["cluster"] == cluster.name)
         problem = None
         if not any(file.usable for file in mine):
             problem = _nothing_found(mine)
@@ -504,7 +512,9 @@ class Audit:
             problem = _other_zone(error)
         newest = nights.naive(facts.summary.newest) if facts is not None else None
         now = self.now.replace(tzinfo=None) if self.now else newest
-        return Outcome(cluster.name, read.records, read.new, read.out_of_scope, unreadable, problem, now)
+        if problem is None:
+            unreadable += tuple(accounting.gave_nothing([one for one in cluster.logs if not SCHEME.match(one)], mine))
+        return Outcome(cluster.name, read.records, read.new, read.out_of_scope, unreadable, problem, now, inputs)
 
     def _clocks(self, outcomes: list[Outcome], facts: Mapping[str, Any]) -> list[Any]:
         from jobs.checks import Clock
@@ -554,14 +564,22 @@ class Audit:
                 shown = pictures.gather(self.queries, whose, _with_subject(told)) if self.queries else pictures.Pictures()
                 report.write(self.options.report, told, outcomes, self.run_id, shown)
         if self.options.json:
-            whole = verdict.as_json(told, outcomes, run_id=self.run_id, status=status, code=code, notes=notes)
+            whole = {"inputs": self.inputs} | verdict.as_json(
+                told, outcomes, run_id=self.run_id, status=status, code=code, notes=notes
+            )
             _show(json.dumps(whole, default=str))
         else:
-            _show(verdict.as_text(told, outcomes, self.options.tables, notes, self.run_id))
+            _show(verdict.as_text(told, outcomes, self.options.tables, [*self._accounted(outcomes), *notes], self.run_id))
+        store.replace("inputs", [o.cluster for o in outcomes], store.table_of("inputs", self.inputs))
         self._record(store, outcomes, status)
         # after the record: what the next run starts from is what a completed run has left
         self.finish()
         return code
+
+    def _accounted(self, outcomes: list[Outcome]) -> Iterator[str]:
+        for outcome in outcomes:
+            name = f"{outcome.cluster}: " if len(outcomes) > 1 else ""
+            yield from (name + sentence for sentence in accounting.sentences(outcome.inputs))
 
     def _deliver(self, store: Any, findings: list[dict[str, Any]], outcomes: list[Outcome]) -> list[Any]:
         """Sends the alerts that are due; what became of each sink that had some."""
@@ -661,9 +679,10 @@ def _nothing_found(files: list[Any]) -> str:
         return f"No readable log among {counted(count, 'file')}: {unreadable[0].name}: {unreadable[0].why}."
     if len(empty) == len(files):
         return f"{files[0].name} is empty." if count == 1 else f"All {count:,} files are empty."
-    other = next(f for f in files if f.kind in ("unrelated", "checkpoint"))
+    other = max(files, key=lambda file: ("skipped", "empty", "checkpoint", "unrelated").index(file.kind))
+    what = other.why or ("it is the output of one of Kafka's tools" if other.kind == "checkpoint" else "it is empty")
     return (
-        f"None of {counted(count, 'file')} holds a Kafka log record; {other.name}, for one, has no line with a header that is known. "
+        f"None of {counted(count, 'file')} holds a Kafka log record; {visible(other.name)}, for one: {what}. "
         "Give the folder that holds controller.log and state-change.log; `kafka-audit explain LINE` tells about a line."
     )
 

@@ -5,7 +5,7 @@ import pickle
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from functools import partial, reduce
 from itertools import pairwise
@@ -40,6 +40,15 @@ PASSED_OVER = pa.schema(
         pa.field("record", pa.int64()),
     ]
 )
+# beginnings of loggers that Kafka's processes print
+KAFKAS_LOGGERS = (
+    "kafka",
+    "org.apache.kafka.",
+    "state.change.logger",
+    "org.apache.zookeeper.",
+    "io.confluent.",
+    "org.I0Itec.zkclient.",
+)
 SCHEMAS = {"events": EVENTS, "passed_over": PASSED_OVER}
 TIMES = {"events": "ts", "passed_over": "hour"}
 Batches = Iterable[pa.RecordBatch]
@@ -51,6 +60,7 @@ class IngestSummary:
 
     unfinished: records at the end of a file that are not written out; they are read when they are.
     completed: records of earlier runs that were cut short, and are whole now.
+    by_file: number of a file among those that are read -> what `accounting.rows` counts.
     """
 
     lines: int
@@ -63,6 +73,7 @@ class IngestSummary:
     newly_counted: int
     unfinished: int
     completed: int
+    by_file: Mapping[int, Counter[str]] = field(default_factory=dict)
 
 
 # -- parsing -----------------------------------------------------------------------------------------------
@@ -111,20 +122,26 @@ def parse(split: Split, parser: Parser, days: tuple[date, date] | None = None) -
     source = Source(file.cluster, file.node, file.name, zone(file.timezone))
     identity = Identity(file.cluster, split.said_before)
     reader = parser.reader(file.kind == "bare", split.line_no)
+    pieces = Counter[str]()
 
     def read(records: Iterable[Record], last_line: int | None = None, ends: bool = False, unfinished: int = 0) -> Iterator[Block]:
         batch = parser.read(records, source, identity, _in_days(days))
         number = (split.number << 40) + 2 * (split.line_no + reader.lines) + ends
         ids, others = batch.record_ids(), [record_id[:8] for _, _, record_id in batch.out_of_scope]
         counts = Counter(records=batch.records, in_scope=len(ids), out_of_scope=len(others), other_days=batch.other_days)
+        counts["foreign"] = sum(not is_kafkas(record) for record, _, _ in batch.out_of_scope)
+        counts["cut"] = batch.cut
         if ends:
-            counts.update(unfinished=unfinished, begun=reader.begun, lines=reader.lines)
+            joined = pieces["lines"] - pieces["whole"]
+            counts.update(
+                unfinished=unfinished, begun=reader.begun, lines=reader.lines, continued=reader.continued + joined, joined=joined
+            )
         place = (split.number, split.begin)
         yield _block("events", number, parser.table(batch, source, last_line), ids, place=place, counts=counts)
         if others:
             yield _block("passed_over", number, passed_over(batch, source), others, place=place, counts=Counter())
 
-    for lines in ingest.lines_of(split, parser):
+    for lines in ingest.lines_of(split, parser, pieces):
         yield from read(list(reader.feed(lines)))
     unended = split.is_last and file.open_end
     # what may become a header belongs to no stack trace
@@ -133,6 +150,11 @@ def parse(split: Split, parser: Parser, days: tuple[date, date] | None = None) -
     unfinished = unended and bool(ending) and not ending[0].fits
     last_line = ending[0].line_no if ending and split.is_last else None
     yield from read([] if unfinished else ending, last_line, ends=True, unfinished=int(unfinished))
+
+
+def is_kafkas(record: Record) -> bool:
+    """Whether a record out of scope was written by Kafka or a library of its processes, as far as its logger tells."""
+    return record.fits and record.logger is not None and record.logger.startswith(KAFKAS_LOGGERS)
 
 
 def _in_days(days: tuple[date, date] | None) -> Callable[[str | None], bool] | None:
@@ -516,7 +538,7 @@ def land(
         size = min(max(sum(file.length for file in usable) // (3 * cores), ingest.SMALLEST_SPLIT), ingest.LARGEST_SPLIT)
         parsed = OnWorkers(store.spark, ingest.splits(usable, parser, size), parser, days, remote)
     try:
-        totals = conserved(parsed.splits, parsed.blocks)
+        totals, files_read = conserved(parsed.splits, parsed.blocks), by_file(parsed.blocks)
         (landed, completed), (counted, _) = run_concurrently(
             lambda: _land(store, clusters, parsed, "events", totals["in_scope"]),
             lambda: _land(store, clusters, parsed, "passed_over", totals["out_of_scope"]),
@@ -534,6 +556,7 @@ def land(
         newly_counted=counted["records"],
         unfinished=totals["unfinished"],
         completed=completed,
+        by_file=files_read,
     )
 
 
@@ -550,6 +573,15 @@ def conserved(splits: Sequence[Split], blocks: Iterable[Block]) -> Counter[str]:
     conserve("records begun", totals["begun"], totals["records"] + totals["unfinished"])
     conserve("records read", totals["records"], totals["in_scope"] + totals["out_of_scope"] + totals["other_days"])
     return totals
+
+
+def by_file(blocks: Iterable[Block]) -> dict[int, Counter[str]]:
+    """The counts of each file, by its number; lines are those of the file, before any were joined."""
+    found = defaultdict[int, Counter[str]](Counter)
+    for one in blocks:
+        found[one.place[0]].update(one.counts)
+        found[one.place[0]]["lines"] += one.counts["joined"]
+    return dict(found)
 
 
 def conserve(what: str, expected: int, found: int) -> None:

@@ -19,7 +19,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from jobs import archives, checkpoints
+from jobs import accounting, archives, checkpoints
 from jobs.archives import Limits
 from jobs.config import Cluster
 from jobs.errors import InputError
@@ -34,6 +34,8 @@ STAMP_LENGTH = 24
 NODE_FOLDER = re.compile(r"(?:broker|node|kafka|controller|server)[-_.]?(\d+)", re.IGNORECASE)
 # lines that tell whether a collector cuts lines
 MOST_HEADERS = 50
+# unrelated files that are named one by one
+MOST_NAMED = 50
 # a million files are looked into a few at a time
 AT_A_TIME = 500
 ROTATED = "it was rotated away while it was read; the next run reads what it held under its new name"
@@ -56,7 +58,7 @@ class LogFile:
     size: of the file, packed.  length: bytes of its text, unpacked.  layers: what it is packed in (`jobs.archives`), within limits.
     cut: a collector has cut long lines of it in pieces.
     alike: files that are empty, or unrelated, stand for so many of a cluster.
-    uri: where it is, if that is no path of this machine.  given: what it was called, if that is no path: `-`.  ending: as of `ending`, where it is known.
+    uri: where it is, if that is no path of this machine.  given: what it was called, if that is no path: `-`.  layout: of its first record.  ending: as of `ending`, where it is known.
     """
 
     path: Path
@@ -79,6 +81,7 @@ class LogFile:
     layers: archives.Layers = ()
     limits: Limits = archives.LIMITS
     given: str = ""
+    layout: str = ""
 
     @property
     def name(self) -> str:
@@ -189,8 +192,10 @@ class Sniffer:
         text, kind, begun = self._beginning(stream)
         if kind is None and not file.packed and file.path.suffix in archives.SUFFIXES:
             return replace(file, kind="unreadable", why=f"it is no {file.path.suffix}, and holds no log record")
+        if kind is None and checkpoints.is_output(text):
+            return replace(file, kind="checkpoint", length=len(begun))
         if kind is None:
-            return replace(file, kind="checkpoint" if checkpoints.is_output(text) else "unrelated" if text else "empty")
+            return replace(file, kind="unrelated" if text else "empty", why=accounting.looks_like(text) if text else "")
         lines = split_lines(text)
         is_cut = goes_on = False
         if file.packed:
@@ -213,6 +218,7 @@ class Sniffer:
             open_end=bool(unended) or goes_on,
             open_head=bool(unended) and _begins_like(unended, header),
             cut=is_cut,
+            layout=self._layout(lines, kind),
             first_ts=self._ts_of(lines),
             last_ts=self._ts_of(reversed(last_lines)) if kind == "log" else "",
         )
@@ -238,6 +244,11 @@ class Sniffer:
             for last in chain.from_iterable(blocks(stream)):
                 cut = cut or joined.is_partial(last)
         return cut, joined.is_partial(last)
+
+    def _layout(self, lines: Sequence[str], kind: str) -> str:
+        headers = self._timed if kind == "log" else self._bare
+        line = next((line for line in map(self.parser.unwrapped, lines) if headers.begins(line)), None)
+        return "" if line is None else headers.layout_of(line)
 
     def _ts_of(self, lines: Iterable[str]) -> str:
         """The time stamp of the first of the lines that begins a record, as printed."""
@@ -321,12 +332,13 @@ def find(
     """Every file below the paths given for a cluster, with what it is. Raises InputError where something given does not exist.
 
     temporary: folder in which streams are kept, of which there may be some then (`is_stream`).
-    Of those that are empty or unrelated, of which there may be a million, the first of each stands for all.
+    Of those that are empty the first one stands for all, and of those that are unrelated one for all after the first MOST_NAMED: there may be a million.
     """
     sniffer = Sniffer(ruleset, limits)
     found: list[LogFile] = []
     others: dict[str, LogFile] = {}
     alike: Counter[str] = Counter()
+    named = 0
     given = [logs for logs in cluster.logs if not SCHEME.match(logs)]
     streams = [one for one in dict.fromkeys(given) if temporary is not None and is_stream(one)]
     paths = _expand(one for one in given if one not in streams)
@@ -342,7 +354,10 @@ def find(
                 alike["empty"] += len(empty)
                 others.setdefault("empty", LogFile(Path(next(iter(empty))), 0, "empty"))
             for file in chain.from_iterable(pool.map(sniffer.look_inside, (Path(path) for path in some if path not in empty))):
-                if file.kind in {"empty", "unrelated"}:
+                if file.kind == "unrelated" and named < MOST_NAMED:
+                    named += 1
+                    found.append(file)
+                elif file.kind in {"empty", "unrelated"}:
                     others.setdefault(file.kind, file)
                     alike[file.kind] += 1
                 else:
@@ -522,8 +537,8 @@ def splits(files: Sequence[LogFile], parser: Parser, size: int) -> list[Split]:
     return found
 
 
-def lines_of(split: Split, parser: Parser) -> Iterator[list[str]]:
-    """The lines of a split, whole where a collector has cut them. Raises OSError where the file is another one by now."""
+def lines_of(split: Split, parser: Parser, pieces: Counter[str] | None = None) -> Iterator[list[str]]:
+    """The lines of a split, whole where a collector has cut them. pieces: counts lines of the file, and whole ones. Raises OSError where the file is another one by now."""
     with split.file.open() as stream:
         status = split.file.path.stat()
         if split.file.inode and (status.st_ino != split.file.inode or status.st_size < split.file.size):
@@ -532,9 +547,16 @@ def lines_of(split: Split, parser: Parser) -> Iterator[list[str]]:
             stream.seek(split.begin)
         some = blocks(stream, None if split.file.packed else split.end - split.begin)
         if split.file.cut:
-            yield from _some_lines(parser.joined(line for block in some for line in block))
+            yield from _counted(_some_lines(parser.joined(chain.from_iterable(_counted(some, pieces, "lines")))), pieces, "whole")
         else:
             yield from some
+
+
+def _counted(blocks: Iterable[list[str]], counts: Counter[str] | None, name: str) -> Iterator[list[str]]:
+    for block in blocks:
+        if counts is not None:
+            counts[name] += len(block)
+        yield block
 
 
 def _some_lines(lines: Iterable[str]) -> Iterator[list[str]]:

@@ -231,13 +231,13 @@ _NO_GROUPS: tuple[str | None, ...] = ()
 
 
 class Batch:
-    """Some records of a file, read. records: how many were read; each is in scope, out of scope, or not of the days asked for."""
+    """Some records of a file, read. records: how many were read; each is in scope, out of scope, or not of the days asked for. cut: of how many something is left out."""
 
     def __init__(self) -> None:
         # of each rule, of drift, and of no rule: a row an item
         self.claimed: dict[str, list[_Row]] = defaultdict(list)
         self.out_of_scope: list[tuple[Record, int | None, bytes]] = []
-        self.records = self.other_days = 0
+        self.records = self.other_days = self.cut = 0
 
     def record_ids(self) -> list[bytes]:
         """Of the records in scope, in the order of their events in `Parser.table`."""
@@ -363,6 +363,7 @@ class Parser:
         default_node = source.node
         for record in records:
             batch.records += 1
+            batch.cut += record.cut > 0
             _, layout, ts, _, logger, _, log_ident, statement, rest, raw, fits, cut = record
             ident = idents[log_ident] or NOBODY
             node = None if layout in of_cluster else default_node if ident.node is None else ident.node

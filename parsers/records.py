@@ -331,8 +331,8 @@ class RecordReader:
         self._ended = True
         # of it: characters after the first line, bytes that were left out
         self._rest = self._cut = 0
-        # lines that were read, records that have begun
-        self.lines = self.begun = 0
+        # lines that were read, records that have begun, further lines of records; all others belong to none
+        self.lines = self.begun = self.continued = 0
 
     def feed(self, lines: Sequence[str]) -> Iterator[Record]:
         """The records that end within these lines."""
@@ -375,6 +375,7 @@ class RecordReader:
         if self._stack_traces_only and not STACK_TRACE.match(line):
             self._ended = True
         if self._line_no and not self._ended:
+            self.continued += 1
             self._rest += len(line)
             if len(self._tail) < LONGEST_TAIL and self._rest <= LONGEST_REST:
                 self._tail.append(line)
@@ -395,6 +396,7 @@ class RecordReader:
         """The record that the text ends with. without_last_line: unless the last line is its only one, it does not belong to it."""
         if without_last_line and self._tail and self._line_no + len(self._tail) == self._next - 1:
             self._tail.pop()
+            self.continued -= 1
         if self._line_no:
             yield self._record()
             self._line_no = 0
