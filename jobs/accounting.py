@@ -104,12 +104,12 @@ def sentences(inputs: Iterable[Mapping[str, Any]]) -> list[str]:
     logs = [row for row in inputs if row.get("lines") is not None]
     totals = {name: sum(row[name] for row in logs) for name in ("lines", *COUNTED)}
     told = [
-        f"{totals['records']:,} records",
-        f"{totals['continuation_lines']:,} continuation lines",
-        f"{totals['other_records']:,} records of other programs",
-        f"{totals['lines_without_record']:,} lines without a record",
+        counted(totals["records"], "record"),
+        counted(totals["continuation_lines"], "continuation line"),
+        f"{counted(totals['other_records'], 'record')} of other programs",
+        f"{counted(totals['lines_without_record'], 'line')} without a record",
     ]
-    found = [f"Read: {counted(len(logs), 'log')}, {totals['lines']:,} lines = {' + '.join(told)}."]
+    found = [f"Read: {counted(len(logs), 'log')}, {counted(totals['lines'], 'line')} = {' + '.join(told)}."]
     kinds = Counter[str]()
     for row in inputs:
         kinds[row["kind"]] += row["files"]

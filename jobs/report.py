@@ -13,6 +13,7 @@ from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 import schemas
+from jobs import accounting
 from jobs import pictures as drawn
 from jobs.errors import UsageError
 from jobs.identity import known_as
@@ -32,6 +33,7 @@ PROOF_LINES = 60
 PROOF_CHARACTERS = 4_000
 SHOWN_CHARACTERS = 2_000
 UNREADABLE = 200
+INPUTS = 200  # files of a cluster, each with what became of its lines
 SHOWN_UNKNOWN = 10
 # characters that all findings with their detail may take, about
 ROOM = 1_200_000
@@ -48,7 +50,7 @@ def write(path: Path, told: Told, outcomes: list[Any], run_id: str, pictures: Pi
     """Writes the report; an old one stays until the new one is complete. UsageError if it cannot be written.
 
     told: findings (rows of `findings`), counts and not_shown by cluster, proof (record_id -> record).
-    outcomes: cluster, records, new, out_of_scope, unreadable, problem, now.
+    outcomes: cluster, records, new, out_of_scope, unreadable, problem, now, inputs.
     """
     page = rendered(told, outcomes, run_id, pictures)
     target = path.resolve()
@@ -231,6 +233,9 @@ def _cluster(told: Told, outcome: Any, marks: _Marks, pictures: Pictures, place:
         "unreadable": unreadable,
         "unknown": told.unknown.get(outcome.cluster, [])[:SHOWN_UNKNOWN],
         "facts": facts,
+        "read": accounting.sentences(outcome.inputs) if outcome.inputs else [],
+        "inputs": outcome.inputs[:INPUTS],
+        "inputs_left": max(0, len(outcome.inputs) - INPUTS),
     }
 
 

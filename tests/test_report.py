@@ -68,6 +68,7 @@ def outcome(**changes: Any) -> Any:
         "unreadable": (),
         "problem": None,
         "now": AT,
+        "inputs": (),
     }
     return SimpleNamespace(**(parts | changes))
 
@@ -283,3 +284,26 @@ def test_causes_stand_on_top_and_clusters_that_need_nobody_together() -> None:
     assert "Effect" not in top
     assert "2 clusters need nobody now: a, b" in top
     assert "Silenced: 1." in Page(report.rendered(page, clusters[1:2], "r")).text
+
+
+def test_what_was_read_is_accounted_for() -> None:
+    """Names of files are hostile, too."""
+    read = {
+        "file": "a.tar.gz!/server.log",
+        "files": 1,
+        "kind": "log",
+        "read_as": "tar.gz, layout log4j_default",
+        "reason": None,
+        "lines": 5000,
+    }
+    read |= {"records": 4000, "other_records": 1, "continuation_lines": 990, "lines_without_record": 9}
+    skipped = {"file": NASTY, "files": 3, "kind": "unrelated", "read_as": None, "reason": NASTY}
+    html = report.rendered(told(), [outcome(inputs=(read, skipped))], "r")
+    page = Page(html)
+    assert (
+        "5,000 lines = 4,000 records + 990 continuation lines + 1 record of other programs + 9 lines without a record."
+        in page.text
+    )
+    assert "a.tar.gz!/server.log" in page.text
+    assert "and 2 more like it" in page.text
+    assert "script" not in page.tags
