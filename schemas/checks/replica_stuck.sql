@@ -39,6 +39,10 @@ LEFT ANTI JOIN audited_reassignments a ON a.cluster = s.cluster AND a.incarnatio
 -- from 2.6 on, at INFO, no line follows that would say that a replica that is not assigned any more has gone
 LEFT ANTI JOIN audited_partitions_now g ON g.cluster = s.cluster AND g.incarnation = s.incarnation AND g.topic = s.topic
   AND g.partition = s.partition AND s.state = 'OfflineReplica' AND NOT array_contains(g.replicas, s.replica)
+-- nor one that a replica is back with its broker (KafkaController.onBrokerStartup)
+LEFT ANTI JOIN (
+  SELECT o.* FROM audited_broker_outages o LEFT ANTI JOIN logs_seen l ON l.cluster = o.cluster AND l.traced) b
+  ON b.cluster = s.cluster AND b.incarnation = s.incarnation AND b.broker = s.replica AND s.state = 'OfflineReplica' AND b.until > s.valid_from
 LEFT ANTI JOIN audited_partitions_now p ON p.cluster = s.cluster AND p.incarnation = s.incarnation AND p.topic = s.topic
   AND p.partition = s.partition AND array_contains(p.isr, s.replica)
 GROUP BY s.cluster, s.incarnation, s.replica, s.state
