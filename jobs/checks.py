@@ -124,6 +124,8 @@ def present(queries: Queries) -> set[str]:
         "SELECT kind FROM partition_spells",
         "SELECT state AS kind FROM audited_replica_timeline WHERE valid_to IS NULL",
         "(SELECT 'drifted' AS kind FROM audited_events WHERE drifted LIMIT 1)",
+        "(SELECT 'unknown_errors' AS kind FROM audited_events WHERE event_type IS NULL AND level IN ('ERROR', 'FATAL') LIMIT 1)",
+        "(SELECT 'incarnations' AS kind FROM audited_events WHERE incarnation > 1 LIMIT 1)",
         *(f"(SELECT {quoted(table)} AS kind FROM audited_{table} LIMIT 1)" for table in INPUT_TABLES),
         *(f"(SELECT {quoted(fact)} AS kind FROM {fact} LIMIT 1)" for fact in INPUT_FACTS),
     ]

@@ -2,9 +2,14 @@
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 import schemas
 from parsers.events import Parser
@@ -21,13 +26,15 @@ CHECK_COLUMNS = (
 CHECK_ALSO = ("subjects", "outage", "by_absence")
 # what a check may be about `only`, beside event types: kinds of spells (jobs.timelines.spells), kinds of input
 SPELLS = ("leaderless", "out_of_sync", "last_in_sync", "below_min_isr", "not_preferred")
-INPUTS = ("metadata_log", "cluster_ids", "drifted", "slos")
+INPUTS = ("metadata_log", "cluster_ids", "drifted", "slos", "unknown_errors", "incarnations")
 # tables of which a check may be about the rows `only`
 INPUT_TABLES = ("reassignments", "topic_deletions", "discontinuities", "broker_outages", "checkpoints")
 # what is made for checks to read (schemas/facts, jobs.fact_frames), likewise
 INPUT_FACTS = ("clock_distances", "controller_vacancies", "losses")
 # of lists in the order in which Spark happened to read them, some
 UNORDERED = re.compile(r"slice\((?:array_distinct\()?flatten\(collect_list")
+# the level of a line
+LOUD = re.compile(r"\b(?:ERROR|FATAL)\b")
 # by which a query concludes from what no line says
 ABSENCE = re.compile(
     r"\bANTI JOIN\b|\bNOT EXISTS\b|\bNOT exists\(|\b(?:until|valid_to|completed_at) IS NULL|\bpartition_spells\b|'in_progress'"
@@ -55,6 +62,7 @@ def problems(site: Path | None) -> list[str]:
         ("layouts.toml", lambda: layout_problems(load(site))),
         ("schemas/machines", lambda: machine_problems(schemas.machines(), schemas.moves())),
         ("schemas/checks", lambda: check_problems(schemas.statements("checks"), severities())),
+        ("schemas/unreported.toml", lambda: silence_problems(built_in().rules, _readers(), schemas.unreported())),
         ("schemas/contracts.toml", lambda: contract_problems(schemas.contracts(), table_columns())),
     ]
     for where, part in parts:
@@ -65,6 +73,11 @@ def problems(site: Path | None) -> list[str]:
         except MALFORMED as error:
             found.append(f"{where}: not of the right shape ({type(error).__name__}: {error})")
     return found
+
+
+def _readers() -> list[schemas.Statement]:
+    """Checks and the facts that they read."""
+    return [*schemas.statements("checks"), *schemas.statements("facts")]
 
 
 def severities() -> list[str]:
@@ -258,6 +271,7 @@ def check_problems(checks: Iterable[schemas.Statement], known: list[str]) -> lis
             "episodes",
             "levels",
             "only",
+            "optional",
             "silence",
             "thresholds",
         }:
@@ -271,6 +285,7 @@ def check_problems(checks: Iterable[schemas.Statement], known: list[str]) -> lis
         if UNORDERED.search(body):
             found.append(f"{where}: a slice of what collect_list brings in no order: sort it, or each run names other records")
         found += [f"{where}: {text}" for text in _coverage_problems(check, body)]
+        found += column_problems(check)
         given = {name for name in CHECK_ALSO if re.search(rf"(?:\bAS |\w\.){name}\b", body)}
         if check.listed("also") != given:
             found.append(f"{where}: also: names those of {', '.join(CHECK_ALSO)} that the query gives")
@@ -297,6 +312,106 @@ def _coverage_problems(check: schemas.Statement, body: str) -> Iterator[str]:
         yield "silence: the query concludes nothing from absence"
     if "by_absence" in check.listed("also") and all(schemas.coverage()[kind].condition is None for kind in kinds):
         yield "also: by_absence marks findings that need coverage, and the check needs none"
+
+
+@cache
+def filled_columns() -> dict[str, tuple[frozenset[str], frozenset[str]]]:
+    """Event type -> the columns of `events` that its rule may fill, and those that it fills in each of its samples.
+
+    node is that of the file where a line names none.
+    """
+    parser, found = Parser(built_in()), dict[str, tuple[frozenset[str], frozenset[str]]]()
+    for rule in built_in().rules:
+        samples = []
+        for sample in rule.samples:
+            record = parser.record(sample["line"])
+            for event in parser.events(record) if record is not None else ():
+                samples.append({name for name, value in event.items() if value is not None})
+        some = frozenset({"node", *rule.columns, *rule.implies}.union(*samples))
+        found[rule.name] = some, frozenset({"node"}.union(set.intersection(*samples) if samples else ()))
+    return found
+
+
+def column_problems(check: schemas.Statement) -> list[str]:
+    """Columns of `events` that a query reads of event types none of which fills them, or requires of one that does not.
+
+    What is looked at is a SELECT from audited_events alone that names its event types: `event_type = 'a'`, `event_type IN ('a', 'b')`.
+    """
+    where, filled, words = f"schemas/checks/{check.name}.sql", filled_columns(), schemas.vocabulary().keys()
+    found = []
+    try:
+        query = sqlglot.parse_one(check.sql, read="spark")
+    except SqlglotError as error:
+        return [f"{where}: not a query: {str(error).splitlines()[0]}"]
+    for select in query.find_all(exp.Select):
+        tables = [table.name for table in select.find_all(exp.Table) if table.parent_select is select]
+        condition = select.args.get("where")
+        if tables != ["audited_events"] or condition is None:
+            continue
+        conjuncts = list(condition.this.flatten()) if isinstance(condition.this, exp.And) else [condition.this]
+        named = next((types for one in conjuncts if (types := _event_types(one))), None)
+        if named is None or not named <= filled.keys():
+            continue
+        for one in conjuncts:
+            if isinstance(one, exp.Not) and isinstance(one.this, exp.Is) and isinstance(one.this.this, exp.Column):
+                column = one.this.this.name
+                lacking = sorted(name for name in named if column in words and column not in filled[name][1])
+                if lacking and column not in check.listed("optional"):
+                    found.append(
+                        f"{where}: {column} IS NOT NULL leaves out lines of {', '.join(lacking)}; name it under `optional` if that is right"
+                    )
+        read = {column.name for column in select.find_all(exp.Column) if column.parent_select is select} & words
+        missing = sorted(column for column in read if not any(column in filled[name][0] for name in named))
+        found += [f"{where}: {column} is read of {', '.join(sorted(named))}, and no rule fills it" for column in missing]
+    return found
+
+
+def silence_problems(
+    rules: Iterable[Rule], checks: Sequence[schemas.Statement], listed: Mapping[str, Mapping[str, Any]]
+) -> list[str]:
+    """Failures that nothing is made of: of each rule that says `failed`, or has a sample at ERROR or FATAL, a check or `unreported.toml` names it."""
+    where, found = "schemas/unreported.toml", []
+    groups = {name: group for name, group in listed.items() if name != "states"}
+    reasons: dict[str, str] = {}
+    for name, group in groups.items():
+        if set(group) != {"reason", "events"} or not group["reason"]:
+            found.append(f"{where} [{name}]: give a reason and events")
+            continue
+        for event in group["events"]:
+            if event in reasons:
+                found.append(f"{where} [{name}]: {event} is listed in [{reasons[event]}], too")
+            reasons[event] = name
+    texts = [re.sub(r"--[^\n]*", "", one.sql) for one in checks]
+    loud = {rule.name for rule in rules if _is_loud(rule)}
+    reported = {name for name in loud if any(f"'{name}'" in text for text in texts)}
+    found += [
+        f"{name} reports a failure and no check reads it: write a check, or list it in {where} with the reason"
+        for name in sorted(loud - reported - reasons.keys())
+    ]
+    found += [f"{where} [{reasons[name]}]: {name} feeds a check: take it out" for name in sorted(reported & reasons.keys())]
+    found += [f"{where} [{reasons[name]}]: no rule called {name} reports a failure" for name in sorted(reasons.keys() - loud)]
+    known = {check.name for check in checks}
+    found += [
+        f"{where} [states] {state}: there is no check {check}"
+        for state, check in listed.get("states", {}).items()
+        if check not in known
+    ]
+    return found
+
+
+def _is_loud(rule: Rule) -> bool:
+    return rule.says == "failed" or any(LOUD.search(sample.get("line", "")) for sample in rule.samples)
+
+
+def _event_types(condition: exp.Expr) -> set[str] | None:
+    """The event types that a condition names."""
+    if isinstance(condition, exp.Paren):
+        return _event_types(condition.this)
+    if isinstance(condition, exp.EQ) and isinstance(condition.this, exp.Column) and condition.this.name == "event_type":
+        return {condition.expression.name}
+    if isinstance(condition, exp.In) and isinstance(condition.this, exp.Column) and condition.this.name == "event_type":
+        return {one.name for one in condition.expressions}
+    return None
 
 
 def table_columns() -> dict[str, list[str]]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from typing import Any
 
 # of findings, the mildest first
 SEVERITIES = ("info", "warning", "error", "critical")
@@ -238,3 +239,9 @@ def version_number(version: str) -> int:
 def contracts() -> dict[str, dict[str, dict]]:
     """Table -> what must hold in it; see contracts.toml."""
     return tomllib.loads(files(__name__).joinpath("contracts.toml").read_text("utf-8"))
+
+
+@cache
+def unreported() -> dict[str, dict[str, Any]]:
+    """Why some failures feed no check, and which check reports each state that ought to end; see unreported.toml."""
+    return tomllib.loads(files(__name__).joinpath("unreported.toml").read_text("utf-8"))

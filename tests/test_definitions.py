@@ -1,5 +1,6 @@
 """`kafka-audit lint`: our own data files are sound, and each kind of fault is named."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,13 +8,16 @@ import pytest
 import schemas
 from parsers.definitions import (
     check_problems,
+    column_problems,
     contract_problems,
     machine_problems,
     problems,
     severities,
+    silence_problems,
     table_columns,
     word_problems,
 )
+from parsers.rules import built_in
 
 RULE = """loggers = ["own.Logger"]
 [own_rule]
@@ -143,3 +147,41 @@ def test_a_check_names_the_logs_that_it_needs() -> None:
 def test_coverage_is_one_of_several_kinds() -> None:
     assert schemas.needed("this_node or controller, else warning") == schemas.Needs(("this_node", "controller"), "warning")
     assert schemas.needed("every_node") == schemas.Needs(("every_node",))
+
+
+def test_a_failure_that_no_check_reads_is_a_problem() -> None:
+    """No silent failure: a new rule that says `failed`, or is printed at ERROR, needs a check or a reason."""
+    checks, listed = schemas.statements("checks"), schemas.unreported()
+    rules = list(built_in().rules)
+    assert silence_problems(rules, [*checks, *schemas.statements("facts")], listed) == []
+    failed = next(rule for rule in rules if rule.says == "failed")
+    new = replace(failed, name="flux_inverted")
+    (problem,) = silence_problems([*rules, new], [*checks, *schemas.statements("facts")], listed)
+    assert problem.startswith("flux_inverted reports a failure and no check reads it")
+    quiet = replace(failed, name="flux_seen", says="is", samples=[{"line": "[2026-11-20 10:00:00,000] INFO x (y)"}])
+    assert silence_problems([*rules, quiet], [*checks, *schemas.statements("facts")], listed) == []
+    loud = replace(quiet, samples=[{"line": "[2026-11-20 10:00:00,000] FATAL x (y)"}])
+    assert len(silence_problems([*rules, loud], [*checks, *schemas.statements("facts")], listed)) == 1
+
+    def problems_of(**groups: dict[str, object]) -> str:
+        return "; ".join(silence_problems(rules, checks, {**listed, **groups}))
+
+    assert "thread_failed feeds a check" in problems_of(more={"reason": "r", "events": ["thread_failed"]})
+    assert "no rule called nothing" in problems_of(more={"reason": "r", "events": ["nothing"]})
+    assert "give a reason" in problems_of(more={"events": []})
+    assert "there is no check nowhere" in problems_of(states={"waiting": "nowhere"})
+
+
+def test_a_check_reads_columns_that_its_event_types_fill() -> None:
+    """As log_directory_failed did not: all directories that fail are in `text`, and it required `path`."""
+
+    def found(query: str, **header: str) -> list[str]:
+        return column_problems(schemas.Statement("c", header, query))
+
+    query = "SELECT node, path FROM audited_events WHERE event_type IN ('log_dir_offline', 'log_dirs_all_failed') AND path IS NOT NULL"
+    (problem,) = found(query)
+    assert "path IS NOT NULL leaves out lines of log_dirs_all_failed" in problem
+    assert found(query, optional="path") == []
+    (problem,) = found("SELECT isr FROM audited_events WHERE event_type = 'log_dir_offline'")
+    assert "isr is read of log_dir_offline, and no rule fills it" in problem
+    assert found("SELECT node, path, ts FROM audited_events WHERE event_type = 'log_dir_offline'") == []

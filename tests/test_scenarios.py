@@ -70,7 +70,8 @@ def found(
         noted.setattr(checks, "violations", violated)
         code = main(["audit", "--config", str(folder / "audit.toml"), "--tables", str(tables), "--report", str(report)])
     assert code in (errors.CLEAN, errors.FINDINGS)
-    assert report.stat().st_size < 2_000_000
+    # some 230 clusters: findings have a fixed room, and each cluster a table of its files
+    assert report.stat().st_size < 3_000_000
     told = defaultdict(list)
     rows = (
         spark.read.format("delta")

@@ -12,8 +12,13 @@
 -- also: subjects
 -- only: log_dir_offline, replica_offline, log_offline, log_dirs_all_failed
 WITH signs AS (
-  SELECT *, CASE WHEN event_type = 'log_dirs_all_failed' THEN 'all directories' ELSE path END AS dir FROM audited_events
-  WHERE event_type IN ('log_dir_offline', 'replica_offline', 'log_offline', 'log_dirs_all_failed') AND node IS NOT NULL AND path IS NOT NULL
+  SELECT cluster, incarnation, node, ts, record_no, record_id, event_type, topic, partition, path AS dir FROM audited_events
+  WHERE event_type IN ('log_dir_offline', 'replica_offline', 'log_offline') AND node IS NOT NULL AND path IS NOT NULL
+  UNION ALL
+  -- the broker stops, be it for the last one or for the one that holds the metadata log
+  SELECT cluster, incarnation, node, ts, record_no, record_id, event_type, CAST(NULL AS STRING), CAST(NULL AS INT),
+    CASE WHEN path IS NULL AND raw RLIKE 'all log dirs|none of the specified' THEN 'all directories' ELSE coalesce(path, text) END
+  FROM audited_events WHERE event_type = 'log_dirs_all_failed' AND node IS NOT NULL
 ), failed AS (
   SELECT s.cluster, s.incarnation, s.node, s.dir, min(s.ts) AS since, max(s.ts) AS last_sign, bool_or(s.event_type = 'log_dirs_all_failed') AS whole,
     min_by(s.record_id, struct(s.ts, s.record_no)) AS first_record, slice(array_sort(collect_set(s.record_id)), 1, 20) AS evidence,

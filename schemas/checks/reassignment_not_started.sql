@@ -9,6 +9,7 @@
 -- same: topic, partition, whether it was refused
 -- also: by_absence
 -- only: reassignment_requested, reassignment_pending, reassignment_refused, reassignments_refused
+-- optional: topic
 -- thresholds: reassignment_start_minutes=10
 -- candidates: never
 WITH asked AS (

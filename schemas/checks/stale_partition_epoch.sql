@@ -9,6 +9,7 @@
 -- same: broker
 -- also: subjects
 -- only: isr_write_refused, isr_update_failed
+-- optional: topic
 -- thresholds: stale_epoch_seconds=60
 WITH refused AS (
   SELECT cluster, incarnation, node, topic, partition, min(ts) AS since, max(ts) AS until, count(*) AS times,

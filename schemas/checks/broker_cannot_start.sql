@@ -1,0 +1,45 @@
+-- severity: error
+-- levels: an error; a warning where it served later.
+-- harm: unavailability
+-- title: Node could not start
+-- concludes: the exception that ended a start; that the node did not serve later from no line of it in its own log.
+-- needs: this_node
+-- why: The process met a fatal exception while it started. It shuts down by itself then (KafkaServer.startup calls shutdown), so a line
+--   `shutting down` after it is not the wish of an operator.
+-- do: Read the exception in the finding - it names the setting, file, address or id that is wrong. Correct it and start the process once;
+--   restarts alone do not help.
+-- same: node, exception
+-- episodes: yes
+-- only: broker_start_failed
+-- candidates: failed
+WITH failed AS (
+  SELECT cluster, incarnation, node, ts, record_id, error_class, error_message, text FROM audited_events
+  WHERE event_type = 'broker_start_failed' AND node IS NOT NULL AND ts IS NOT NULL AND item = 0
+), reasons AS (
+  -- of the lines of one start the one with an exception says why
+  SELECT f.*, coalesce(f.error_class, x.error_class) AS class, coalesce(f.error_message, x.error_message, f.text) AS message
+  FROM failed f
+  LEFT JOIN LATERAL (
+    SELECT max_by(e.error_class, e.ts) AS error_class, max_by(e.error_message, e.ts) AS error_message FROM failed e
+    WHERE e.cluster = f.cluster AND e.incarnation = f.incarnation AND e.node = f.node AND e.error_class IS NOT NULL
+      AND e.ts BETWEEN f.ts - INTERVAL 1 MINUTE AND f.ts + INTERVAL 1 MINUTE) x
+), served AS (
+  SELECT cluster, incarnation, broker, until FROM audited_broker_outages WHERE broker IS NOT NULL AND until IS NOT NULL
+), ends AS (
+  SELECT r.cluster, r.incarnation, r.node, r.ts, r.record_id, r.class, r.message, min(s.until) AS until
+  FROM reasons r
+  LEFT JOIN served s ON s.cluster = r.cluster AND s.incarnation = r.incarnation AND s.broker = r.node AND s.until > r.ts
+  GROUP BY r.cluster, r.incarnation, r.node, r.ts, r.record_id, r.class, r.message
+)
+SELECT
+  e.cluster, e.incarnation, CASE WHEN e.until IS NULL THEN 'error' ELSE 'warning' END AS severity, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,
+  CAST(NULL AS INT) AS replica, e.node, min(e.ts) AS first_seen, coalesce(e.until, max(e.ts)) AS last_seen, e.until IS NOT NULL AS ended,
+  concat('node ', e.node, coalesce(concat(', ', element_at(split(e.class, '[.]'), -1)), '')) AS thing,
+  concat('Node ', e.node, ' could not start at ', date_format(min(e.ts), 'yyyy-MM-dd HH:mm:ss'),
+         CASE WHEN max(e.ts) > min(e.ts) + INTERVAL 1 MINUTE THEN concat(', nor later, up to ', date_format(max(e.ts), 'yyyy-MM-dd HH:mm:ss')) ELSE '' END,
+         coalesce(concat(': ', e.class), ''), coalesce(concat(': ', left(max(e.message), 300)), ''), '.',
+         CASE WHEN e.until IS NOT NULL THEN concat(' It served from ', date_format(e.until, 'yyyy-MM-dd HH:mm:ss'), ' on.') ELSE '' END) AS detail,
+  concat_ws('|', e.node, e.class) AS same,
+  earliest_records(collect_list(struct(e.ts AS at, array(e.record_id) AS records))) AS evidence
+FROM ends e
+GROUP BY e.cluster, e.incarnation, e.node, e.class, e.until

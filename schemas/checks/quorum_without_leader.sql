@@ -1,0 +1,62 @@
+-- severity: error
+-- levels: an error; a warning where another voter logged a leader meanwhile, or where it is over within five minutes.
+-- harm: unavailability
+-- title: Quorum without a leader
+-- concludes: lines by which a voter knows no leader and cannot be elected, one after another, up to the first line of a leader.
+-- needs: lines
+-- why: For longer than quorum_leaderless_seconds a voter of the KRaft quorum has known no leader and won no election. While the quorum has
+--   none, no leader of a partition is elected, no broker registers and no topic changes; partitions keep the leaders that they have.
+-- do: Run kafka-metadata-quorum --bootstrap-controller HOST:PORT describe --status on every voter. See that a majority of the voters is up, that they
+--   reach each other on the controller listener, and that they agree on controller.quorum.voters. Do not format a voter's storage.
+-- same: quorum
+-- episodes: yes
+-- only: raft_state_changed
+-- thresholds: quorum_leaderless_seconds=60
+-- candidates: open_episodes
+WITH said AS (
+  SELECT cluster, incarnation, node, ts, record_id, raw,
+    event_type IN ('raft_leader_elected', 'controller_activated', 'quorum_leader_learned') OR event_type = 'raft_state_changed' AND to_state LIKE 'Follower%' AS is_led
+  FROM audited_events
+  WHERE node IS NOT NULL AND ts IS NOT NULL AND (event_type IN ('raft_leader_elected', 'controller_activated')
+    OR event_type = 'quorum_leader_learned' AND quorum_node IS NOT NULL
+    OR event_type = 'raft_state_changed' AND (to_state LIKE 'Follower%' OR to_state LIKE 'Unattached%' OR to_state LIKE 'Prospective%' OR to_state LIKE 'Candidate%' OR to_state LIKE 'Voted%')
+    OR event_type = 'raft_election_progressed' AND (raw LIKE '%Election timed out%' OR raw LIKE '%Election has timed out%' OR raw LIKE '%Re-elect as candidate%' OR raw LIKE '%Insufficient remaining votes%'))
+), numbered AS (
+  SELECT *, count_if(is_led) OVER (PARTITION BY cluster, incarnation, node ORDER BY ts, is_led, record_id ROWS UNBOUNDED PRECEDING) AS episode FROM said
+), open_episodes AS (
+  SELECT cluster, incarnation, node, episode, min(ts) AS since, max(ts) AS last_line, count(*) AS times, max_by(raw, ts) AS raw,
+    array_sort(collect_list(struct(ts, record_id))) AS records
+  FROM numbered WHERE NOT is_led GROUP BY cluster, incarnation, node, episode
+  HAVING max(ts) >= min(ts) + make_dt_interval(0, 0, 0, quorum_leaderless_seconds(cluster, NULL))
+), led AS (
+  SELECT cluster, incarnation, node, episode, min(ts) AS at, min_by(record_id, ts) AS record_id FROM numbered WHERE is_led GROUP BY cluster, incarnation, node, episode
+), seen AS (
+  SELECT e.*, l.at AS until, l.record_id AS end_record,
+    array_join(regexp_extract_all(e.raw, '([0-9]+)=(?:VoterState[(]replicaKey=ReplicaKey[(]id=[0-9]+, directoryId=[^)]*[)], state=)?UNRECORDED', 1), ', ') AS silent
+  FROM open_episodes e
+  LEFT JOIN led l ON l.cluster = e.cluster AND l.incarnation = e.incarnation AND l.node = e.node AND l.episode = e.episode + 1
+), together AS (
+  -- what several voters see at one time is one incident
+  SELECT *, count_if(coalesce(since > reached, true)) OVER (PARTITION BY cluster, incarnation ORDER BY since, node ROWS UNBOUNDED PRECEDING) AS incident
+  FROM (SELECT *, max(last_line) OVER (PARTITION BY cluster, incarnation ORDER BY since, node ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reached FROM seen)
+), others AS (
+  -- a voter that won meanwhile, which the others may not hear
+  SELECT t.cluster, t.incarnation, t.incident, min(s.node) AS leader
+  FROM (SELECT cluster, incarnation, incident, min(since) AS since, max(last_line) AS until FROM together GROUP BY cluster, incarnation, incident) t
+  JOIN audited_events s ON s.cluster = t.cluster AND s.incarnation = t.incarnation AND s.ts > t.since AND s.ts < t.until
+  WHERE s.event_type IN ('raft_leader_elected', 'controller_activated') GROUP BY t.cluster, t.incarnation, t.incident
+)
+SELECT
+  t.cluster, t.incarnation, CASE WHEN max(o.leader) IS NOT NULL OR bool_and(t.until IS NOT NULL) AND max(t.last_line) < min(t.since) + INTERVAL 5 MINUTES THEN 'warning' ELSE 'error' END AS severity,
+  CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, CASE WHEN count(DISTINCT t.node) = 1 THEN min(t.node) END AS node,
+  min(t.since) AS first_seen, max(coalesce(t.until, t.last_line)) AS last_seen, bool_and(t.until IS NOT NULL) AS ended,
+  concat('seen by controller ', array_join(array_sort(collect_set(t.node)), ', ')) AS thing,
+  concat('From ', date_format(min(t.since), 'yyyy-MM-dd HH:mm:ss'), ' to ', date_format(max(t.last_line), 'yyyy-MM-dd HH:mm:ss'), ' the voters elected no controller, seen by controller ',
+         array_join(array_sort(collect_set(t.node)), ', '), CASE WHEN max(t.silent) <> '' THEN concat(': its vote requests to ', max_by(t.silent, t.last_line), ' got no answer') ELSE '' END, '.',
+         CASE WHEN max(o.leader) IS NOT NULL THEN concat(' Controller ', max(o.leader), ' led meanwhile: they did not hear it.') ELSE '' END,
+         CASE WHEN bool_and(t.until IS NOT NULL) THEN concat(' They knew a leader again at ', date_format(max(t.until), 'yyyy-MM-dd HH:mm:ss'), '.') ELSE '' END) AS detail,
+  'quorum' AS same,
+  earliest_records(collect_list(struct(t.since AS at, transform(slice(t.records, 1, 10), one -> one.record_id) AS records))) AS evidence
+FROM together t
+LEFT JOIN others o ON o.cluster = t.cluster AND o.incarnation = t.incarnation AND o.incident = t.incident
+GROUP BY t.cluster, t.incarnation, t.incident
