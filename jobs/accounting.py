@@ -95,7 +95,7 @@ def read_as(file: "LogFile") -> str | None:
         return ", ".join(filter(None, [archives.read_as(file.layers), "output of one of Kafka's tools"]))
     if not file.usable:
         return None
-    return ", ".join(filter(None, [archives.read_as(file.layers), file.layout and f"layout {file.layout}"]))
+    return ", ".join(filter(None, [archives.read_as(file.layers), file.read_as, file.layout and f"layout {file.layout}"]))
 
 
 def sentences(inputs: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -18,6 +18,7 @@ from jobs import ingest
 from jobs.conflicts import Conflict
 from jobs.errors import ConservationError
 from jobs.ingest import LogFile, Split
+from parsers.envelopes import reader_of
 from parsers.events import EVENTS, TIMESTAMP, Batch, Identity, Parser, Source, moment, zone
 from parsers.records import Record
 from parsers.rules import RuleSet, built_in
@@ -121,7 +122,7 @@ def parse(split: Split, parser: Parser, days: tuple[date, date] | None = None) -
     file = split.file
     source = Source(file.cluster, file.node, file.name, zone(file.timezone))
     identity = Identity(file.cluster, split.said_before)
-    reader = parser.reader(file.kind == "bare", split.line_no)
+    reader = reader_of(parser, file.envelope, file.kind == "bare", split.line_no)
     pieces = Counter[str]()
 
     def read(records: Iterable[Record], last_line: int | None = None, ends: bool = False, unfinished: int = 0) -> Iterator[Block]:

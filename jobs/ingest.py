@@ -24,8 +24,9 @@ from jobs.archives import Limits
 from jobs.config import Cluster
 from jobs.errors import InputError
 from jobs.location import SCHEME
+from parsers.envelopes import Envelope, Learner, printed, reader_of
 from parsers.events import Identity, Parser
-from parsers.records import LONGEST_LINE, LineBuilder, split_lines
+from parsers.records import LONGEST_LINE, LineBuilder, Record, split_lines
 from parsers.rules import RuleSet
 
 LOOK = 256 * 1024
@@ -59,6 +60,7 @@ class LogFile:
     cut: a collector has cut long lines of it in pieces.
     alike: files that are empty, or unrelated, stand for so many of a cluster.
     uri: where it is, if that is no path of this machine.  given: what it was called, if that is no path: `-`.  layout: of its first record.  ending: as of `ending`, where it is known.
+    envelope: what is around its lines beyond the known wrappers.
     """
 
     path: Path
@@ -82,6 +84,7 @@ class LogFile:
     limits: Limits = archives.LIMITS
     given: str = ""
     layout: str = ""
+    envelope: Envelope | None = None
 
     @property
     def name(self) -> str:
@@ -101,6 +104,16 @@ class LogFile:
     def usable(self) -> bool:
         """Whether records can be read from it."""
         return self.kind in {"log", "bare"}
+
+    @property
+    def wrapped(self) -> bool:
+        """Whether something is around its lines that was found in the file itself."""
+        return bool(self.envelope and self.envelope.layers)
+
+    @property
+    def read_as(self) -> str:
+        """What is around its lines, for a person; empty where nothing is."""
+        return self.envelope.about if self.envelope else ""
 
     @property
     def packed(self) -> bool:
@@ -157,6 +170,7 @@ class Sniffer:
     def __init__(self, ruleset: RuleSet | None = None, limits: Limits = archives.LIMITS) -> None:
         self.parser, self.limits = Parser(ruleset), limits
         self._timed, self._bare = (self.parser.headers(bare) for bare in (False, True))
+        self._learner = Learner(self.parser)
 
     def look(self, path: Path, named: Path | None = None) -> LogFile:
         """What the file is, or the first one that is packed in it."""
@@ -190,6 +204,9 @@ class Sniffer:
 
     def _look_into(self, file: LogFile, stream: BinaryIO, named: Path | None) -> LogFile:
         text, kind, begun = self._beginning(stream)
+        envelope = self._envelope(text, kind)
+        if envelope and envelope.layers:
+            kind = "log"
         if kind is None and not file.packed and file.path.suffix in archives.SUFFIXES:
             return replace(file, kind="unreadable", why=f"it is no {file.path.suffix}, and holds no log record")
         if kind is None and checkpoints.is_output(text):
@@ -214,13 +231,16 @@ class Sniffer:
             file,
             kind=kind,
             length=length,
-            node=self._node((replace(file, path=named, inode=0) if named else file).place, text, kind),
+            node=self._node((replace(file, path=named, inode=0) if named else file).place, self._records(text, kind, envelope)),
             open_end=bool(unended) or goes_on,
             open_head=bool(unended) and _begins_like(unended, header),
             cut=is_cut,
-            layout=self._layout(lines, kind),
-            first_ts=self._ts_of(lines),
-            last_ts=self._ts_of(reversed(last_lines)) if kind == "log" else "",
+            layout=next((record.layout for record in self._records(text, kind, envelope)), ""),
+            first_ts=next((record.ts for record in self._records(text, kind, envelope) if record.ts), "")
+            if envelope and envelope.layers
+            else self._ts_of(lines),
+            last_ts=self._ts_of(reversed(last_lines)) if kind == "log" and not (envelope and envelope.layers) else "",
+            envelope=envelope,
         )
 
     def _beginning(self, stream: BinaryIO) -> tuple[str, str | None, bytes]:
@@ -245,20 +265,28 @@ class Sniffer:
                 cut = cut or joined.is_partial(last)
         return cut, joined.is_partial(last)
 
-    def _layout(self, lines: Sequence[str], kind: str) -> str:
-        headers = self._timed if kind == "log" else self._bare
-        line = next((line for line in map(self.parser.unwrapped, lines) if headers.begins(line)), None)
-        return "" if line is None else headers.layout_of(line)
-
     def _ts_of(self, lines: Iterable[str]) -> str:
         """The time stamp of the first of the lines that begins a record, as printed."""
         line = next((line for line in map(self.parser.unwrapped, lines) if self._timed.begins(line)), "")
         header = self._timed.of_line(line)
         return (header[1] or "") if header else ""
 
-    def _node(self, path: PurePosixPath, text: str, kind: str) -> int | None:
+    def _envelope(self, text: str, kind: str | None) -> Envelope | None:
+        """What is around the lines; None where the known wrappers have to do."""
+        lines = split_lines(text)
+        if any(map(self.parser.joined.knows, lines[:MOST_HEADERS])):
+            return None
+        found = self._learner.learn(lines)
+        return found if found and (found.layers or kind is not None) else None
+
+    def _records(self, text: str, kind: str, envelope: Envelope | None) -> Iterator[Record]:
+        reader = reader_of(self.parser, envelope, kind == "bare")
+        yield from reader.feed(split_lines(text))
+        yield from reader.close()
+
+    def _node(self, path: PurePosixPath, records: Iterable[Record]) -> int | None:
         """The id that the lines give, if they give one; else the folder's; else None."""
-        idents = {record.log_ident for record in self.parser.records(text, bare=kind == "bare")}
+        idents = {record.log_ident for record in records}
         said = {ident.node for ident in map(self.parser.log_ident, idents) if ident is not None and ident.node is not None}
         folders = [m.group(1) for part in path.parts[:-1] if (m := NODE_FOLDER.fullmatch(part))]
         folder = int(folders[-1]) if folders else None
@@ -472,12 +500,12 @@ class Split:
         return self.end >= self.file.length
 
 
-def _next_record(stream: BinaryIO, at: int, parser: Parser) -> int | None:
+def _next_record(file: LogFile, stream: BinaryIO, at: int, parser: Parser) -> int | None:
     """Where a file may be cut at or after a place: a record begins there, and none before it in a row has its time stamp.
 
     So equal texts, which have one time stamp, are counted by one task. None: nowhere before the end.
     """
-    headers = parser.headers(False)
+    headers, unwrapped = parser.headers(False), parser.unwrapped if file.envelope is None else printed
     stream.seek(max(at - 1, 0))
     _next_line(stream)
     begun, first = False, None
@@ -486,7 +514,7 @@ def _next_record(stream: BinaryIO, at: int, parser: Parser) -> int | None:
         data = _next_line(stream)
         if not data:
             return None
-        line = parser.unwrapped(split_lines(data.decode("utf-8", "replace"))[0])
+        line = unwrapped(split_lines(data.decode("utf-8", "replace"))[0])
         if headers.begins(line):
             header = headers.of_line(line)
             ts = header[1] if header else None
@@ -516,15 +544,15 @@ def _lines_between(file: LogFile, begin: int, end: int) -> int:
 
 
 def splits(files: Sequence[LogFile], parser: Parser, size: int) -> list[Split]:
-    """The files in parts of some `size` bytes. A packed file is read whole; so is one at a URI, and one whose lines are cut, or have no time stamps."""
+    """The files in parts of some `size` bytes. A packed file is read whole; so is one at a URI, and one whose lines are cut, are in an envelope, or have no time stamps."""
     found = []
     before = said_before(files, parser)
     for number, file in enumerate(files):
         edges = [0]
-        if not (file.uri or file.packed or file.cut or file.kind == "bare") and file.length > size * 3 // 2:
+        if not (file.uri or file.packed or file.cut or file.wrapped or file.kind == "bare") and file.length > size * 3 // 2:
             with file.open() as stream:
                 for at in range(size, file.length - size // 2, size):
-                    place = _next_record(stream, at, parser) if at > edges[-1] else edges[-1]
+                    place = _next_record(file, stream, at, parser) if at > edges[-1] else edges[-1]
                     if place is None:
                         break
                     if place > edges[-1]:
@@ -603,8 +631,8 @@ def ending(file: LogFile, parser: Parser) -> dict[bytes, int]:
     """Ids of the texts that a file ends with within one moment, and how often."""
     with file.open() as stream:
         if not file.packed and file.length > LAST_RECORDS:
-            stream.seek(_next_record(stream, file.length - LAST_RECORDS, parser) or 0)
-        reader = parser.reader()
+            stream.seek(_next_record(file, stream, file.length - LAST_RECORDS, parser) or 0)
+        reader = reader_of(parser, file.envelope, bare=False)
         records = deque(chain(chain.from_iterable(map(reader.feed, blocks(stream))), reader.close()), MOST_OF_ONE_MOMENT)
     identity, counts = Identity(file.cluster), Counter[bytes]()
     for record in records:

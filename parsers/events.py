@@ -364,9 +364,11 @@ class Parser:
         for record in records:
             batch.records += 1
             batch.cut += record.cut > 0
-            _, layout, ts, _, logger, _, log_ident, statement, rest, raw, fits, cut = record
+            _, layout, ts, _, logger, _, log_ident, statement, rest, raw, fits, cut, named = record
             ident = idents[log_ident] or NOBODY
-            node = None if layout in of_cluster else default_node if ident.node is None else ident.node
+            node = None if layout in of_cluster else ident.node
+            if node is None and layout not in of_cluster:
+                node = default_node if named is None else named
             record_id = identity(node, raw)
             if in_days is not None and not in_days(ts):
                 batch.other_days += 1
@@ -422,7 +424,7 @@ class Parser:
     def _columns_of(self, rule: _Rule | None, drifted: bool, rows: list[_Row], last_line: int | None) -> dict[str, Sequence[Any]]:
         number = len(rows)
         records, ids, idents, thrown, captures, items, raws = zip(*rows, strict=True)
-        line_no, layout, ts, level, logger, _, _, statement, _, _, _, cut = zip(*records, strict=True)
+        line_no, layout, ts, level, logger, _, _, statement, _, _, _, cut, _ = zip(*records, strict=True)
         node, *spoken = zip(*idents, strict=True)
         columns: dict[str, Sequence[Any]] = {
             "record_id": [one.hex() for one in ids],

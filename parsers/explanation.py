@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import schemas
+from parsers.envelopes import Learner, reader_of
 from parsers.events import Parser
 from parsers.patterns import DefinitionError, compiled
 from parsers.records import Record, split_lines
@@ -159,13 +160,17 @@ def explain(text: str, site: Path | None) -> str:
     parser = Parser(load(site) if site is not None else built_in())
     lines = list(parser.joined(split_lines(text.rstrip("\r\n"))))
     unwrapped = [parser.unwrapped(line) for line in lines]
-    reader = parser.reader(bare=not any(map(parser.headers(False).begins, unwrapped)))
-    found = [*reader.feed(lines), *reader.close()]
+    bare = not any(map(parser.headers(False).begins, unwrapped))
+    envelope = Learner(parser).learn(lines)
+    reader = reader_of(parser, envelope if envelope and envelope.layers else None, bare)
+    found = sorted((*reader.feed(lines), *reader.close()), key=lambda record: record.line_no)
     headless = unwrapped[: found[0].line_no - 1] if found else unwrapped
     parts = [(record.line_no, _explained(parser, record)) for record in found[:MOST_RECORDS]]
     if any(line.strip() for line in headless):
         parts.insert(0, (1, _headless(parser, headless)))
     told = ["\n".join([f"line {line_no:,}"] * (len(parts) > 1) + part) for line_no, part in parts]
+    if envelope and envelope.layers:
+        told.insert(0, _row("read as", visible(envelope.about)))
     if len(found) > MOST_RECORDS:
         told.append(f"and {len(found) - MOST_RECORDS:,} records more; `kafka-audit audit` reads whole files")
     return "\n\n".join(told) or "Nothing but blank lines."

@@ -58,6 +58,7 @@ class Record(NamedTuple):
     raw         all of it, as it was before a collector got hold of it
     fits        whether the layout takes the whole of it; if not, the statement is the first line, and nothing else is known
     cut         bytes of it that were left out, because a line or the whole of it was too long
+    node        that its envelope names; None where it names none
     """
 
     line_no: int
@@ -72,6 +73,7 @@ class Record(NamedTuple):
     raw: str
     fits: bool = True
     cut: int = 0
+    node: int | None = None
 
 
 class CutLine(str):
@@ -120,7 +122,8 @@ def split_lines(text: str) -> list[str]:
     return _LINE_END.split(text) if "\r" in text else text.split("\n")
 
 
-def _is_odd(text: str) -> bool:
+def is_odd(text: str) -> bool:
+    """Whether the text has what no layout prints."""
     return "\x00" in text or "\x01" in text or "\x1b" in text or "\ufeff" in text
 
 
@@ -131,7 +134,7 @@ class Unwrapper:
         self._wrapping = compiled(GROUP.sub("(?:", wrapping(wrappers))).match
 
     def __call__(self, line: str) -> str:
-        if _is_odd(line):
+        if is_odd(line):
             line = NOT_PRINTED.sub("", line)
         found = self._wrapping(line)
         return line[found.end() :] if found else line
@@ -289,7 +292,7 @@ class Headers:
         """The headers of lines, as printed, in the first layout (None: it has none); None where they have to be read one by one."""
         text = "\n".join(lines)
         # a line with what no layout prints is cleaned before it is read
-        if self._first is None or _is_odd(text):
+        if self._first is None or is_odd(text):
             return None
         find_all, of_groups, date = self._first
         found = find_all(text)
@@ -322,7 +325,9 @@ class RecordReader:
     Give it the text in order, in any pieces that end with a line; `close` gives the last record.
     """
 
-    def __init__(self, headers: Headers, unwrapped: Unwrapper, *, stack_traces_only: bool = False, line_no: int = 1) -> None:
+    def __init__(
+        self, headers: Headers, unwrapped: Callable[[str], str], *, stack_traces_only: bool = False, line_no: int = 1
+    ) -> None:
         """stack_traces_only: other lines between records belong to none. line_no: of the first line."""
         self._headers, self._unwrapped, self._stack_traces_only = headers, unwrapped, stack_traces_only
         self._next = line_no
@@ -363,7 +368,7 @@ class RecordReader:
             if self._line_no:
                 # most records are one line
                 if self._header and not self._tail and not self._header[7] and not self._cut:
-                    yield made((self._line_no, *self._header[:7], "", self._first, True, 0))
+                    yield made((self._line_no, *self._header[:7], "", self._first, True, 0, None))
                 else:
                     yield self._record()
             self._line_no, self._first, self._header, self._tail, self._ended = line_no, line, header, [], False

@@ -1,0 +1,308 @@
+"""Envelopes: found in the file, whatever they are; they lose no record and make none up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from envelopes import ENVELOPES, Wrap, prefixed
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jobs import events
+from jobs.ingest import LogFile, Sniffer, splits
+from parsers.envelopes import Envelope, Learner, node_of, reader_of
+from parsers.events import Parser
+from parsers.records import Record
+
+PARSER = Parser()
+SNIFFER = Sniffer()
+LEARNER = Learner(PARSER)
+SPEAKER = "[Controller id=4 epoch=5]"
+TRACE = [
+    "java.io.IOException: Connection to 2 was disconnected before the response was read",
+    "\tat org.apache.kafka.clients.NetworkClientUtils.sendAndReceive(NetworkClientUtils.java:111)",
+    "\t... 3 more",
+    "Caused by: a.b.CException: [2026-11-20 10:09:12,175] INFO [Broker id=9] Stopped fetchers (state.change.logger)",
+]
+
+
+def change(replica: int, second: int) -> str:
+    move = "from OnlineReplica to OfflineReplica"
+    return f"[2026-11-20 10:09:{second:02d},175] TRACE {SPEAKER} Changed state of replica {replica} for partition a-0 {move} (state.change.logger)"
+
+
+PLAIN = [
+    change(1, 10),
+    change(2, 11),
+    '[2026-11-20 10:09:12,175] INFO [ReplicaFetcher replicaId=4, leaderId=2, fetcherId=0] say "x, y"; {"a": 1}, done\tnow (kafka.server.ReplicaFetcherThread)',
+    "[2026-11-20 10:09:12,175] ERROR [Controller id=4 epoch=5] Controller 4 epoch 5 failed to change state for partition a-1 from OfflinePartition to OnlinePartition (state.change.logger)",
+    *TRACE,
+    "[2026-11-20 10:09:13,001] INFO KafkaConfig values: ",
+    "\tadvertised.listeners = PLAINTEXT://127.0.0.1:9092",
+    "\tbroker.id = 4",
+    " (kafka.server.KafkaConfig)",
+    change(3, 14),
+    change(4, 15),
+]
+
+
+def read(lines: Sequence[str]) -> tuple[Envelope | None, list[Record]]:
+    """What the lines are in, and their records in the order of the file."""
+    envelope = LEARNER.learn(lines)
+    reader = reader_of(PARSER, envelope, bare=False)
+    records = [*reader.feed(lines), *reader.close()]
+    assert reader.begun == len(records)
+    return envelope, sorted(records, key=lambda record: record.line_no)
+
+
+def texts(records: Sequence[Record]) -> list[str]:
+    """Of records, as they were written; blank lines between records say nothing."""
+    return [record.raw.rstrip("\n") for record in records]
+
+
+WANTED = texts(read(PLAIN)[1])
+
+
+def test_plain_lines_have_no_envelope() -> None:
+    assert read(PLAIN)[0] == Envelope(())
+    assert len(WANTED) == 7
+
+
+@pytest.mark.parametrize("name", ENVELOPES)
+def test_each_envelope_is_opened(name: str) -> None:
+    _, records = read(ENVELOPES[name](PLAIN))
+    assert texts(records) == WANTED
+    assert all(record.fits for record in records)
+
+
+@pytest.mark.parametrize("inner", ENVELOPES)
+@pytest.mark.parametrize("outer", ENVELOPES)
+def test_an_envelope_in_an_envelope(outer: str, inner: str) -> None:
+    assert texts(read(ENVELOPES[outer](ENVELOPES[inner](PLAIN)))[1]) == WANTED
+
+
+# -- prefixes that nobody listed ---------------------------------------------------------------------------
+
+words = st.text(st.sampled_from("abcxyzKAFKAöß_"), min_size=1, max_size=12)
+numbers = st.integers(0, 10**9).map(str)
+marks = st.sampled_from(
+    [
+        "|",
+        "||",
+        ":",
+        " - ",
+        "> ",
+        "# ",
+        "=> ",
+        "/",
+        "@",
+        ".",
+        ",",
+        ";",
+        "::",
+        "[x] ",
+        "(a) ",
+        "<7>",
+        "  ",
+        "\t",
+        "%",
+        "*",
+        "+",
+        "~",
+    ]
+)
+
+
+@st.composite
+def prefixes(draw: st.DrawFn) -> str:
+    """A prefix with words and marks that are the same in each line, and counters, times and sources that are not."""
+    pieces = draw(
+        st.lists(
+            st.one_of(words, marks, st.sampled_from(["{n}", "{day}T{time}Z", "{time},123", "{day} {time}"])),
+            min_size=1,
+            max_size=7,
+        )
+    )
+    end = draw(st.sampled_from([" ", ": ", "| ", "> ", "]", "\t"]))
+    # what counts or tells the time stands alone
+    form = (
+        "".join(piece + draw(st.sampled_from([" ", "|", "/", "] ", "; "] if "{" in piece else ["", " "])) for piece in pieces)
+        + end
+    )
+    return form
+
+
+def shaped(form: str) -> Wrap:
+    return prefixed(lambda n, day, time: form.replace("{n}", str(n)).replace("{day}", day).replace("{time}", time))
+
+
+@settings(max_examples=150, deadline=None)
+@given(prefixes())
+def test_any_prefix_is_found(form: str) -> None:
+    assert texts(read(shaped(form)(PLAIN))[1]) == WANTED
+
+
+@settings(max_examples=40, deadline=None)
+@given(prefixes(), st.sampled_from(sorted(ENVELOPES)), st.booleans())
+def test_any_prefix_and_a_known_envelope(form: str, name: str, is_outer: bool) -> None:
+    wrap = shaped(form)
+    one, other = (wrap, ENVELOPES[name]) if is_outer else (ENVELOPES[name], wrap)
+    assert texts(read(one(other(PLAIN)))[1]) == WANTED
+
+
+# -- nothing is forged -------------------------------------------------------------------------------------
+
+FORGED = "[2026-11-20 10:09:12,175] INFO [Controller id=9 epoch=99] Changed state of replica 9 for partition a-9 from OnlineReplica to OfflineReplica (state.change.logger)"
+QUOTED = [
+    f"a.b.CException: {FORGED}",
+    f"\tat {FORGED}",
+    f"Caused by: a.b.CException: topic {FORGED}",
+    f"  {FORGED}",
+    f"> {FORGED}",
+    f"topic: {FORGED}",
+    f"kafka-4 | {FORGED}",
+    json.dumps({"log": FORGED + "\n"}),
+    f'"2026-11-20","kafka4","{FORGED}"',
+    f"x\t{FORGED}",
+]
+HOSTILE = [*PLAIN[:3], *(line for quoted in QUOTED for line in (PLAIN[3], quoted, quoted)), *PLAIN[-2:]]
+
+
+@pytest.mark.parametrize("name", ENVELOPES)
+def test_what_a_stack_trace_quotes_begins_no_record(name: str) -> None:
+    _, records = read(ENVELOPES[name](HOSTILE))
+    assert texts(records) == texts(read(HOSTILE)[1])
+    assert all("replica 9" not in record.statement for record in records)
+
+
+@pytest.mark.parametrize("quoted", QUOTED)
+@pytest.mark.parametrize("name", ENVELOPES)
+def test_not_even_where_stack_traces_are_most_of_the_lines(name: str, quoted: str) -> None:
+    lines = [PLAIN[0], *[PLAIN[3], *[quoted] * 30] * 3, PLAIN[1]]
+    _, records = read(ENVELOPES[name](lines))
+    assert all("replica 9" not in record.statement for record in records)
+    assert len(records) == 5
+
+
+def test_a_log_in_json_is_read_as_such_whatever_it_quotes() -> None:
+    lines = [
+        json.dumps({"timestamp": f"2026-11-20T10:09:{n:02d}.175Z", "level": "INFO", "logger": "kafka.server.KafkaServer",
+                    "message": FORGED if n == 7 else "starting", "thread": FORGED, "exception": {"stacktrace": FORGED}})
+        for n in range(20)
+    ]  # fmt: skip
+    lines = [line.replace(json.dumps(FORGED), '"main"', 1) if n != 7 else line for n, line in enumerate(lines)]
+    envelope, records = read(lines)
+    assert (envelope, len(records)) == (Envelope(()), 20)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["# Runbook", "", "When the controller has moved, it logs", "", f"    {FORGED}", "", "Then restart it.", "", "See also:", f"    {FORGED}", *["prose"] * 9],
+        ["one line of a mail", f"as I said: {FORGED}", "and more", "and more", "bye"],
+        ["127.0.0.1 - - [20/Nov/2026] GET /?q=" + FORGED] + ["127.0.0.1 - - [20/Nov/2026] GET /"] * 50,
+    ],
+)  # fmt: skip
+def test_prose_that_quotes_a_line_is_no_log(lines: list[str]) -> None:
+    assert read(lines)[0] in (None, Envelope(()), Envelope((), bare=True))
+
+
+# -- other programs in the stream --------------------------------------------------------------------------
+
+
+def test_a_stack_trace_stays_with_its_source() -> None:
+    """Two containers write at the same time."""
+    other = [line.replace("id=4 epoch=5", "id=5 epoch=6") for line in PLAIN]
+    mixed = [
+        line
+        for n, pair in enumerate(zip(PLAIN, other, strict=True))
+        for line in (f"kafka-4.x | {pair[0]}", f"kafka-5.x | {pair[1]}")
+    ]
+    _, records = read(mixed)
+    assert sorted(texts(records)) == sorted(WANTED + texts(read(other)[1]))
+
+
+@pytest.mark.parametrize("name", ["filebeat", "fluentd", "loki"])
+def test_events_of_other_programs_belong_to_no_record(name: str) -> None:
+    lines = [
+        text
+        for line in PLAIN[:2]
+        for text in (line, f"{line[:24]} GET /index.html 200", "Listening on port 80", "===> Launching")
+    ]
+    foreign = [*ENVELOPES[name](lines[:1]), *(ENVELOPES[name]([text])[0] for text in lines[1:])]
+    assert texts(read(foreign)[1]) == PLAIN[:2]
+
+
+# -- what the envelope says of a record --------------------------------------------------------------------
+
+
+def test_the_envelope_names_node_and_time() -> None:
+    bare = "Sending StopReplica request for 1 replicas to broker 1 (state.change.logger)"
+    lines = [
+        json.dumps({"@timestamp": f"2026-11-20T10:09:1{n}.175+01:00", "host": {"name": f"kafka-{n}"}, "message": bare})
+        for n in range(3)
+    ]
+    _, records = read(lines)
+    assert [(record.ts, record.node) for record in records] == [(f"2026-11-20 10:09:1{n}.175+01:00", n) for n in range(3)]
+
+
+def test_names_that_the_lines_contradict_tell_no_node() -> None:
+    """Pods are numbered from 0, brokers may be numbered from 1001."""
+    lines = [f"kafka-0 kafka {line}" for line in PLAIN]
+    envelope, records = read(lines)
+    assert envelope is not None
+    assert not envelope.names_node
+    assert {record.node for record in records} == {None}
+
+
+@pytest.mark.parametrize(
+    ("names", "node"),
+    [
+        (("kafka-4.1.x7@worker-2 | ",), 4), (("broker-4/server.log:",), 4), (("kafka[812]: ",), None), (("kafka4", "broker-4"), 4),
+        (("kafka-1", "kafka-2"), None), (("mykafka-3",), None), (("/data/node_7/x",), 7), (("worker-3",), None),
+    ],
+)  # fmt: skip
+def test_node_of(names: tuple[str, ...], node: int | None) -> None:
+    assert node_of(names) == node
+
+
+# -- files -------------------------------------------------------------------------------------------------
+
+
+def rows(path: Path, content: str) -> tuple[LogFile, list[tuple[Any, ...]]]:
+    """What a file is, and its events as they land, but for the place of a record in the file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+    file = SNIFFER.look(path)
+    tables = [
+        block.rows for split in splits([file], PARSER, 10**9) for block in events.parse(split, PARSER) if block.table == "events"
+    ]
+    found = [row for table in tables for row in table.to_pylist()]
+    left_out = {"record_no", "file", "ends_file"}
+    return file, sorted(
+        tuple(sorted((k, str(v)) for k, v in row.items() if k not in left_out and v is not None)) for row in found
+    )
+
+
+@pytest.mark.parametrize("name", ENVELOPES)
+def test_a_file_in_an_envelope_gives_the_same_events(name: str, tmp_path: Path) -> None:
+    _, wanted = rows(tmp_path / "plain.log", "\n".join(PLAIN) + "\n")
+    file, found = rows(tmp_path / "wrapped", "\n".join(ENVELOPES[name](PLAIN)) + "\n")
+    assert file.kind == "log"
+    assert file.node == 4
+    assert len(wanted) > 5
+    assert found == wanted
+
+
+@pytest.mark.shared
+def test_the_cases_give_the_events_of_the_plain_log(shared: Path, tmp_path: Path) -> None:
+    folder = shared / "cases" / "envelopes"
+    _, wanted = rows(tmp_path / "plain.log", (folder / "plain.log").read_text("utf-8"))
+    others = [path for path in sorted(folder.iterdir()) if path.name != "plain.log"]
+    assert len(others) == 13
+    for path in others:
+        assert rows(tmp_path / path.name, path.read_text("utf-8"))[1] == wanted, path.name
