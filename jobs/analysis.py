@@ -150,10 +150,13 @@ def reading(query: str) -> str:
 
 def sql(query: str, tables: str | Path, form: str = "table", with_engine: str = "auto") -> int:
     """Run one query and print its rows in one of FORMATS. Raises UsageError where it is wrong."""
+    from jobs import damage
+
     statement = reading(query)
     present(tables)
     if form == "parquet" and sys.stdout.isatty():
         raise UsageError("--format parquet writes no text; send it to a file: ... > result.parquet")
+    damage.refuse(tables, named(statement) or ())
     known = engine.opened(tables, with_engine, named(statement))
     try:
         answer = known.query(statement)

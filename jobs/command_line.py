@@ -54,16 +54,25 @@ def run(arguments: list[str] | None = None) -> int:
     time.tzset()
     try:
         code: int = options.run(options)
-    except AuditError:
-        raise
-    except Exception:
-        # what a library makes of a damaged table is no help to anybody
-        if interrupts.received() is None:
+    except Exception as error:
+        if interrupts.received() is None and (not isinstance(error, AuditError) or _is_of_files(error)):
+            # what a library makes of a damaged table is no help to anybody
             from jobs import damage
 
             damage.refuse(getattr(options, "tables", None), thorough=True)
         raise
     return code
+
+
+def _is_of_files(error: AuditError) -> bool:
+    """Whether an error was raised because a file could not be read."""
+    import duckdb
+
+    of_files = (OSError, duckdb.IOException, duckdb.InvalidInputException, duckdb.SerializationException)
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, of_files):
+        cause = cause.__context__
+    return cause is not None
 
 
 def failed(error: Exception) -> int:

@@ -16,6 +16,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 import schemas
 from jobs import config as configuration
@@ -46,6 +48,8 @@ KEPT = {
     "audit_runs": ("run_id",),
     "checkpoints": ("cluster", "taken_at", "file", "line", "topic", "partition"),
 }
+# findings, and what is about them
+SUBJECTS = {"findings", "finding_subjects"}
 # what follows where rows of a table are lost
 LOSSES = {
     "events": "the next audit reads them again from logs that are still there",
@@ -148,13 +152,41 @@ def _repair(folder: Path, found: Mapping[str, Sequence[str]]) -> list[Repaired]:
         return []
     _set_aside(folder, upgrade.FACTS)
     repaired = []
-    for table, why in sorted(found.items()):
+    # the ledger of runs and the findings before what is about them
+    for table, why in sorted(found.items(), key=lambda one: (one[0] == "finding_subjects", one[0])):
         if table in KEPT:
             repaired.append(_salvage(folder, table, why))
         else:
             _set_aside(folder, table)
             repaired.append(Repaired(table, why))
+    if SUBJECTS.intersection(found):
+        _drop_orphans(folder)
+        _forget_versions(folder)
     return repaired
+
+
+def _drop_orphans(folder: Path) -> None:
+    """Removes what is said of findings that are lost."""
+    from jobs.small_tables import SmallTables
+
+    subjects = _plain(DeltaTable(str(folder / "finding_subjects")).to_pyarrow_table())
+    left = _of_findings(folder, subjects)
+    if left.num_rows < subjects.num_rows and not SmallTables(folder, 0).overwrite("finding_subjects", left):
+        raise UsageError(f"table finding_subjects under {folder} cannot be written; free space and run the same command again")
+
+
+def _of_findings(folder: Path, subjects: pa.Table) -> pa.Table:
+    """Rows about findings that there are."""
+    findings = _plain(DeltaTable(str(folder / "findings")).to_pyarrow_table())
+    return subjects.filter(pc.is_in(subjects["fingerprint"], value_set=findings["fingerprint"].combine_chunks()))
+
+
+def _forget_versions(folder: Path) -> None:
+    """No run goes back to versions of findings that another table had."""
+    if "audit_runs" in (path.name for path in folder.iterdir()):
+        runs = DeltaTable(str(folder / "audit_runs"))
+        if "tables_at" in (one.name for one in runs.schema().fields):
+            runs.update({"tables_at": "NULL"}, predicate="tables_at IS NOT NULL")
 
 
 def _set_aside(folder: Path, table: str) -> None:
@@ -181,9 +213,6 @@ def _salvage(folder: Path, table: str, why: Sequence[str]) -> Repaired:
 
 def _without_files(folder: Path, table: str, why: Sequence[str]) -> Repaired | None:
     """Takes the damaged files out of a table; None where delta-rs does not write it."""
-    from deltalake import DeltaTable
-    from deltalake.exceptions import DeltaError
-
     log = damage.read_log(folder / table)
     lost = [name for name in log.files if not damage.is_readable(folder / table / name)]
     aside = _new_aside(folder, table)
@@ -247,6 +276,13 @@ def _rows(path: Path, log: Log, table: str) -> Left:
     rows = _of_newest(plain, KEPT[table])
     if table == "events":
         rows = _whole(rows)
+    if table == "finding_subjects":
+        rows = _of_findings(path.parent, rows)
+    if table == "findings" and "known_as" in rows.column_names:
+        # a finding that has another fingerprint now, in an older file
+        is_renamed = pc.is_in(rows["fingerprint"], value_set=rows["known_as"].combine_chunks().drop_null())
+        newest = pc.is_in(rows["fingerprint"], value_set=plain[0]["fingerprint"].combine_chunks())
+        rows = rows.filter(pc.or_(pc.invert(is_renamed), newest))
     # whether other files were lost, too, nothing tells any more
     return Left(rows, lost_files, None if not (path / LOG).is_dir() or lost_files else 0)
 
