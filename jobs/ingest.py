@@ -339,6 +339,8 @@ def is_stream(given: str) -> bool:
 
 def _kept(given: str, folder: Path, limits: Limits) -> Path:
     """A file with what a stream gives. Raises OSError, `archives.LimitError` among them."""
+    if given == STANDARD_INPUT and sys.stdin is None:
+        raise OSError("standard input is closed")
     number, name = tempfile.mkstemp(dir=folder)
     with os.fdopen(number, "wb") as file, contextlib.ExitStack() as stack:
         stream = sys.stdin.buffer if given == STANDARD_INPUT else stack.enter_context(open(given, "rb"))

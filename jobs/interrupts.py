@@ -5,6 +5,7 @@ to it that the run ends: it cancels what runs elsewhere, stops other processes a
 This module imports little: it is the first to be loaded.
 """
 
+import atexit
 import contextlib
 import os
 import select
@@ -39,6 +40,8 @@ class _Run:
         self.before: dict[int, Any] = {}
         self.cancels: list[Callable[[], None]] = []
         self.stops: list[Callable[[], None]] = []
+        # with which the process is going to end
+        self.code: int | None = None
         # of this process, while nothing is printed to it
         self.stderr: Any = None
         # what wakes the thread that watches
@@ -76,6 +79,9 @@ def install() -> None:
     except ValueError:
         return
     if _run.wakes is None:
+        # the first one that is registered is the last one that runs
+        atexit.unregister(_at_exit)
+        atexit.register(_at_exit)
         _watch()
 
 
@@ -93,10 +99,10 @@ def remove() -> None:
         os.close(ended.wakes)
 
 
-def finish() -> int:
-    """Ends what was interrupted: stops other processes, prints the one line. Returns the exit code."""
+def finish(number: int | None = None) -> int:
+    """Ends what was interrupted: stops other processes, prints the one line. Returns the exit code. number: of the signal, where none was handled."""
     _run.is_raised = True
-    _run.received = _run.received or signal.SIGINT
+    _run.received = _run.received or number or signal.SIGINT
     for stop in _run.stops:
         stop()
     _show()
@@ -110,11 +116,20 @@ def leave(code: int) -> None:
     os._exit(code)
 
 
-def is_over() -> None:
-    """The work is done: a signal from now on ends the process at once."""
+def is_over(code: int | None = None) -> None:
+    """The work is done: a signal from now on ends the process at once. code: with which the process is going to end."""
     if _run.before:
         for number in CODES:
             signal.signal(number, _late)
+    _run.code = code
+
+
+def _at_exit() -> None:
+    """Ends the process after all others have cleaned up: what the interpreter does then resets the handlers."""
+    if _run.code is not None:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.flush()
+        leave(_run.code)
 
 
 def is_driver_gone(error: Exception) -> bool:
@@ -169,9 +184,8 @@ def _speak_again(ended: _Run) -> None:
 
 
 def _late(number: int, _frame: FrameType | None) -> None:
-    _run.received = _run.received or number
-    _show()
-    os._exit(CODES[signal.Signals(number)])
+    signal.signal(number, signal.SIG_IGN)
+    os._exit(finish(number))
 
 
 def _show() -> None:

@@ -23,7 +23,7 @@ def _code(arguments: list[str] | None, is_process: bool) -> int:
         code = command_line.run(arguments)
         interrupts.check()
         if is_process:
-            interrupts.is_over()
+            interrupts.is_over(code)
         return code
     except KeyboardInterrupt:
         code = interrupts.finish()
@@ -31,7 +31,10 @@ def _code(arguments: list[str] | None, is_process: bool) -> int:
         if interrupts.received() is None and not interrupts.is_driver_gone(error):
             if is_process:
                 interrupts.is_over()
-            return command_line.failed(error)
+            code = command_line.failed(error)
+            if is_process:
+                interrupts.is_over(code)
+            return code
         code = interrupts.finish()
     if is_process:
         # threads that wait for a process which has ended would keep this one alive

@@ -169,3 +169,27 @@ def test_the_next_run_is_not_disturbed_in_the_same_process(capsys: pytest.Captur
     assert main(["explain", "nothing"]) in {0, 1}
     assert [signal.getsignal(number) for number in CODES] == before
     assert signal.set_wakeup_fd(-1) == -1
+
+
+AT_THE_END = """
+import atexit, weakref
+from jobs import command_line
+def run(arguments):
+    {end}
+    return 1
+command_line.run = run
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        pytest.param("pass", 1, id="undisturbed"),
+        pytest.param("atexit.register(os.kill, os.getpid(), signal.SIGTERM)", 143, id="before others have cleaned up"),
+        pytest.param("weakref.finalize(run, os.kill, os.getpid(), signal.SIGINT)", 130, id="while temporary files are removed"),
+    ],
+)
+def test_after_the_verdict(end: str, code: int) -> None:
+    """Until the process is gone."""
+    returned, said, _ = run(AT_THE_END.format(end=end))
+    assert (returned, "interrupted by" in said) == (code, code > 1)
