@@ -1,8 +1,8 @@
 """What tools outside of the logs say about partitions at one moment, and whether the timelines agree. Pure.
 
-Read are kafka-topics --describe (every form, also --under-replicated-partitions and the like), the partition state of zookeeper-shell,
-partitions as kafka-metadata-shell prints them, the current assignment that kafka-reassign-partitions prints, and the quorum of kafka-metadata-quorum
-describe, which is that of a partition, too: of the metadata log. A tool prints no time, but for zookeeper-shell: the caller says when it
+Read are kafka-topics --describe (every form, also --under-replicated-partitions and the like, and copied from a terminal or a mail), the
+partition states and assignments of zookeeper-shell, partitions as kafka-metadata-shell prints them, the assignments that
+kafka-reassign-partitions prints, and the quorum of kafka-metadata-quorum describe, which is that of a partition, too: of the metadata log. A tool prints no time, but for zookeeper-shell: the caller says when it
 was run, or the file's name does.
 """
 
@@ -15,9 +15,36 @@ from typing import Any
 
 Row = Mapping[str, Any]
 
-DESCRIBED = re.compile(r"\s*Topic: ?([a-zA-Z0-9._\-]+)\s+Partition: ?(\d{1,10})\s+(.*)")
-FIELD = re.compile(r"(Leader|Replicas|Isr|Adding Replicas|Removing Replicas|Elr|LastKnownElr|Offline): ?([^\t]*)")
+# names of the columns of kafka-topics --describe, 0.8 to 4.x and Confluent's; between them stand tabs or, from a terminal, blanks
+COLUMNS = (
+    "TopicId", "Topic", "PartitionCount", "Partition", "ReplicationFactor", "Configs", "MarkedForDeletion", "Leader", "Adding Replicas",
+    "Removing Replicas", "Replicas", "Isr", "LastKnownElr", "Elr", "Offline", "Observers",
+)  # fmt: skip
+LABEL = re.compile(rf"(?<![A-Za-z0-9._\-])({'|'.join(COLUMNS)}): ?")
+ID_LIST = re.compile(r"(?:-?\d+(?:, ?-?\d+)*)?")
+# that begin a line which a terminal or a mail has wrapped
+WRAPPED = re.compile(rf"\s*(?:{'|'.join(COLUMNS[7:])}):|\s*[\d,]+")
+# colours of a terminal, the marks of a quoted mail, a byte order mark
+ORNAMENT = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|^\ufeff|^(?:[>|]\s?)+(?=\s*Topic:)")
 TOPIC = re.compile(r"Topic: ?([a-zA-Z0-9._\-]+)\s+(?:TopicId: ?\S+\s+)?PartitionCount: ?\d+")
+TOPIC_PATH = re.compile(r"/brokers/topics/([a-zA-Z0-9._\-]+)\s*$")
+MOVING = re.compile(r"([a-zA-Z0-9._\-]+)-(\d{1,10}): replicas: (.*?)\.(?: adding: (.*?)\.)?(?: removing: (.*?)\.)?\s*")
+# kafka-reassign-partitions --verify: since 2.6, and before
+AT_REST = re.compile(
+    r"There is no active reassignment of partition ([a-zA-Z0-9._\-]+)-(\d{1,10}), but replica set is ([\d,]*) rather than .*"
+)
+NOT_THERE = re.compile(
+    r"ERROR: Assigned replicas \(([\d,]*)\) don't match the list of replicas for reassignment \([\d,]*\) for partition (.*)"
+)
+BY_NAME = re.compile(r"([a-zA-Z0-9._\-]+)-(\d{1,10})|\[([a-zA-Z0-9._\-]+),(\d{1,10})\]")
+# outputs that tell of no partition -> tool
+OTHERS = {
+    "kafka-broker-api-versions": re.compile(r"^\S+:\d+ \(id: -?\d+ rack: .*\) -> \($", re.MULTILINE),
+    "kafka-reassign-partitions --verify": re.compile(r"^Status of partition reassignment:", re.MULTILINE),
+    "kafka-reassign-partitions --list": re.compile(r"^(?:No partition reassignments found|Current partition reassignments:)", re.MULTILINE),
+    "kafka-dump-log, of no metadata log": re.compile(r"^Dumping (?!.*__cluster_metadata-0/)\S+\.(?:log|checkpoint|index|timeindex)$", re.MULTILINE),
+    "zookeeper-shell": re.compile(r"^(?:\[zk: .*\] |Connecting to \S+:\d+$|WatchedEvent state:SyncConnected)", re.MULTILINE),
+}  # fmt: skip
 STATE_PATH = re.compile(r"/brokers/topics/([a-zA-Z0-9._\-]+)/partitions/(\d{1,10})/state")
 SHELL_PATH = re.compile(r"/topics/(?:byName/)?([a-zA-Z0-9._\-]+)/(\d{1,10})(?:/data)?\b")
 REGISTRATION = re.compile(r"PartitionRegistration\((.*)")
@@ -68,35 +95,72 @@ class Checkpoint:
     cluster_id: str | None = None
 
 
-def parse(text: str) -> list[Checkpoint]:
+@dataclass(frozen=True)
+class Output:
+    """What was read of a tool's output. told: by line. unread: line -> text, of those that look like a partition and cannot be read."""
+
+    told: tuple[Checkpoint, ...]
+    unread: Mapping[int, str]
+
+
+# of a line: it looks like a partition, and cannot be read
+Unread = int
+
+
+def read(text: str) -> Output:
     """The partitions that a tool's output tells of, in its order. Raises CheckpointError where it is of none of these tools."""
     whole = text.splitlines()
-    lines = [line if len(line) <= MAX_LINE else "" for line in whole]
-    told = (
+    lines = [ORNAMENT.sub("", line) if len(line) <= MAX_LINE else "" for line in whole]
+    found = (
         *_described(lines),
         *_of_zookeeper(lines),
+        *_of_topic_node(lines),
         *_of_metadata_shell(lines),
         *_of_reassign(whole),
+        *_of_running(lines),
         *_of_quorum(lines),
         *_of_replication(lines),
     )
-    found = [one for one in told if _is_sound(one)]
-    if not found and not any(TOPIC.match(line) for line in lines):
+    told = [one for one in found if isinstance(one, Checkpoint) and _is_sound(one)]
+    numbers = {one for one in found if isinstance(one, Unread)}
+    numbers |= {one.line for one in found if isinstance(one, Checkpoint) and not _is_sound(one)}
+    if not told and not numbers and not any(TOPIC.match(line.lstrip()) for line in lines) and tool_of(text) is None:
         raise CheckpointError(
             "is no output of kafka-topics --describe, of zookeeper-shell get /brokers/topics/../state, of kafka-metadata-shell, "
-            "of kafka-reassign-partitions --generate or --execute, or of kafka-metadata-quorum describe"
+            "of kafka-reassign-partitions --generate, --execute or --list, or of kafka-metadata-quorum describe"
         )
-    return sorted(found, key=lambda one: one.line)
+    unread = {number: whole[number - 1] for number in sorted(numbers)}
+    return Output(tuple(sorted(told, key=lambda one: one.line)), unread)
+
+
+def parse(text: str) -> list[Checkpoint]:
+    """The same less what cannot be read."""
+    return list(read(text).told)
+
+
+def tool_of(text: str) -> str | None:
+    """The tool whose output the text is, where that need not tell of a partition; null: it is of none of these."""
+    return next((tool for tool, form in OTHERS.items() if form.search(text)), None)
 
 
 def is_output(text: str) -> bool:
     """Whether the text is of one of these tools and tells of a partition."""
+    output = _looked_into(text)
+    return output is not None and bool(output.told)
+
+
+def is_like_output(text: str) -> bool:
+    """The same, or it has a line that looks like a partition and cannot be read, or it is of a tool that need not tell of a partition."""
+    output = _looked_into(text)
+    return tool_of(text) is not None or (output is not None and bool(output.told or output.unread))
+
+
+def _looked_into(text: str) -> Output | None:
+    hints = ("Partition:", "/brokers/topics/", "/topics/", CURRENT, "LeaderId:", "LogEndOffset", "adding: ", "replica")
     try:
-        return any(
-            hint in text for hint in ("Partition: ", "/state", "/topics/", CURRENT, "LeaderEpoch:", "LogEndOffset")
-        ) and bool(parse(text))
+        return read(text) if any(hint in text for hint in hints) else None
     except CheckpointError:
-        return False
+        return None
 
 
 def _is_sound(one: Checkpoint) -> bool:
@@ -116,32 +180,59 @@ def _ids(text: str) -> tuple[int, ...]:
     return tuple(int(part) if len(part) < 12 else NO_ID for part in re.findall(r"-?\d+", text))
 
 
-def _described(lines: Sequence[str]) -> Iterator[Checkpoint]:
-    """`Topic: orders  Partition: 0  Leader: 1  Replicas: 1,2  Isr: 1,2 ..`; no leader is `none` or -1."""
-    for number, line in enumerate(lines, 1):
-        if not (row := DESCRIBED.match(line)):
+def _described(lines: Sequence[str]) -> Iterator[Checkpoint | Unread]:
+    """`Topic: orders  Partition: 0  Leader: 1  Replicas: 1,2  Isr: 1,2 ..`, with the columns that its version has; no leader is `none` or -1."""
+    for number, values in _described_rows(lines):
+        topic, partition = values["Topic"], values["Partition"]
+        lists = {name: values[name] for name in ("Replicas", "Isr", "Adding Replicas", "Removing Replicas") if name in values}
+        leader = values.get("Leader")
+        is_readable = (
+            TOPIC_NAME.fullmatch(topic)
+            and re.fullmatch(r"\d{1,10}", partition)
+            and all(ID_LIST.fullmatch(text) for text in lists.values())
+            and (leader is None or leader in NO_LEADER or re.fullmatch(r"-?\d{1,10}", leader))
+            and (leader is not None or "Replicas" in lists or "Isr" in lists)
+        )
+        if not is_readable:
+            yield number
             continue
-        values = dict(FIELD.findall(row[3]))
-        if not {"Leader", "Replicas", "Isr"} <= values.keys():
-            continue
-        leader = values["Leader"].strip()
-        numeric = re.fullmatch(r"-?\d{1,10}", leader)
+        ids = {name: _ids(text) for name, text in lists.items()}
         yield Checkpoint(
-            "describe", row[1], int(row[2]), number,
-            leader=int(leader) if numeric else -1 if leader in ("none", "N/A") else None,
-            isr=_ids(values["Isr"]),
-            replicas=_ids(values["Replicas"]),
-            adding=_ids(values["Adding Replicas"]) if "Adding Replicas" in values else None,
-            removing=_ids(values["Removing Replicas"]) if "Removing Replicas" in values else None,
+            "describe", topic, int(partition), number,
+            leader=None if leader is None else NO_LEADER[leader] if leader in NO_LEADER else int(leader),
+            isr=ids.get("Isr"), replicas=ids.get("Replicas"), adding=ids.get("Adding Replicas"), removing=ids.get("Removing Replicas"),
         )  # fmt: skip
 
 
-def _of_zookeeper(lines: Sequence[str]) -> Iterator[Checkpoint]:
+NO_LEADER: dict[str, int | None] = {"none": -1, "N/A": -1, "": None}
+
+
+def _described_rows(lines: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
+    """(number of its first line, values by column) of each row of a partition; what was wrapped is joined."""
+    for number, line in enumerate(lines, 1):
+        if "Topic:" not in line:
+            continue
+        whole = line
+        for later in lines[number : number + 3]:
+            is_cut = whole.rstrip().endswith((":", ",")) or later.lstrip().startswith(",") or LABEL.match(later.lstrip())
+            if "Topic:" in later or not WRAPPED.match(later) or not is_cut:
+                break
+            whole += later.strip() if whole.endswith(",") or later.lstrip().startswith(",") else f" {later.strip()}"
+        labels = list(LABEL.finditer(whole))
+        begins = [n for n, label in enumerate(labels) if label[1] == "Topic"]
+        for begin, end in zip(begins, [*begins[1:], len(labels)], strict=True):
+            ends = [label.start() for label in labels[begin + 1 :]] + [len(whole)]
+            values = {label[1]: whole[label.end() : stop].strip() for label, stop in zip(labels[begin:end], ends, strict=False)}
+            if "Partition" in values:
+                yield number, values
+
+
+def _of_zookeeper(lines: Sequence[str]) -> Iterator[Checkpoint | Unread]:
     """The JSON after a line that names the path; `dataVersion = 3` after it is the partition epoch."""
     for number, line in enumerate(lines, 1):
-        if not (path := STATE_PATH.search(line)):
+        if not (path := STATE_PATH.search(line)) or MISSING_NODE in line:
             continue
-        following = list(enumerate(lines[number - 1 : number + 20], number))
+        following = _up_to_next_path(lines, number)
         state = next((held for _, later in following if (held := _json(later)) and "isr" in held), None)
         versions = [found[1] for _, later in following if (found := re.match(r"dataVersion = (\d{1,10})\b", later))]
         if state and isinstance(state["isr"], list) and isinstance(state.get("leader"), int):
@@ -149,6 +240,41 @@ def _of_zookeeper(lines: Sequence[str]) -> Iterator[Checkpoint]:
                 "zookeeper", path[1], int(path[2]), number, leader=state["leader"], isr=tuple(state["isr"]),
                 leader_epoch=state.get("leader_epoch"), partition_epoch=int(versions[0]) if versions else None,
             )  # fmt: skip
+        elif not any(MISSING_NODE in later for _, later in following):
+            yield number
+
+
+# zookeeper-shell of a path that is not there
+MISSING_NODE = "Node does not exist"
+
+
+def _up_to_next_path(lines: Sequence[str], number: int) -> list[tuple[int, str]]:
+    """(number, line) from a line that names a path to the next one that does."""
+    found = [(number, lines[number - 1])]
+    for later, line in enumerate(lines[number : number + 20], number + 1):
+        if "/brokers/topics/" in line:
+            break
+        found.append((later, line))
+    return found
+
+
+def _of_topic_node(lines: Sequence[str]) -> Iterator[Checkpoint | Unread]:
+    """The assignment of a topic: JSON after a line that ends with its path. Before 2.4 it has no adding_replicas and removing_replicas."""
+    for number, line in enumerate(lines, 1):
+        if not (path := TOPIC_PATH.search(line)) or MISSING_NODE in line:
+            continue
+        following = _up_to_next_path(lines, number)
+        nodes = [held for _, later in following if (held := _json(later)) and isinstance(held.get("partitions"), dict)]
+        for partition, replicas in nodes[0]["partitions"].items() if nodes else ():
+            adding, removing = (_moving(nodes[0].get(name), partition) for name in ("adding_replicas", "removing_replicas"))
+            number_of = int(partition) if re.fullmatch(r"\d{1,10}", partition) else NO_ID
+            yield Checkpoint(
+                "zookeeper", path[1], number_of, number, replicas=_listed(replicas), adding=adding, removing=removing
+            )
+
+
+def _moving(by_partition: Any, partition: str) -> tuple[Any, ...] | None:
+    return _listed(by_partition.get(partition)) if isinstance(by_partition, dict) else None
 
 
 def _json(line: str) -> dict[str, Any] | None:
@@ -188,19 +314,40 @@ def _of_metadata_shell(lines: Sequence[str]) -> Iterator[Checkpoint]:
         path = None
 
 
-def _of_reassign(lines: Sequence[str]) -> Iterator[Checkpoint]:
+def _of_reassign(lines: Sequence[str]) -> Iterator[Checkpoint | Unread]:
     """The JSON after `Current partition replica assignment`; of replicas only the assigned ones."""
     for number, line in enumerate(lines, 1):
         if line.strip() != CURRENT:
             continue
         current = next((held for later in lines[number : number + 3] if (held := _json(later))), {})
+        if not _listed(current.get("partitions")):
+            yield number
         for row in _listed(current.get("partitions")):
             if isinstance(row, dict) and isinstance(row.get("topic"), str) and TOPIC_NAME.fullmatch(row["topic"]):
                 partition: Any = row.get("partition")
                 yield Checkpoint("reassign", row["topic"], partition, number, replicas=_listed(row.get("replicas")))
 
 
-def _of_quorum(lines: Sequence[str]) -> Iterator[Checkpoint]:
+def _of_running(lines: Sequence[str]) -> Iterator[Checkpoint | Unread]:
+    """`orders-0: replicas: 4,1. adding: 4. removing: 1.` of --list; what --verify says of partitions that are not where the plan wants them."""
+    for number, line in enumerate(lines, 1):
+        text = line.strip()
+        if row := MOVING.fullmatch(text):
+            lists = [part or "" for part in row.groups()[2:]]
+            if all(ID_LIST.fullmatch(one) for one in lists):
+                replicas, adding, removing = map(_ids, lists)
+                yield Checkpoint("reassign", row[1], int(row[2]), number, replicas=replicas, adding=adding, removing=removing)
+            else:
+                yield number
+        elif row := AT_REST.fullmatch(text):
+            yield Checkpoint("reassign", row[1], int(row[2]), number, replicas=_ids(row[3]), adding=(), removing=())
+        elif (row := NOT_THERE.fullmatch(text)) and (name := BY_NAME.fullmatch(row[2])):
+            yield Checkpoint("reassign", name[1] or name[3], int(name[2] or name[4]), number, replicas=_ids(row[1]))
+        elif ": replicas: " in text and "adding: " in text:
+            yield number
+
+
+def _of_quorum(lines: Sequence[str]) -> Iterator[Checkpoint | Unread]:
     """`LeaderId: 1` and the lines around it; voters are `[1,2,3]`, or objects with an id (since 3.9)."""
     begin: int | None = None
     values: dict[str, str] = {}
@@ -218,10 +365,12 @@ def _of_quorum(lines: Sequence[str]) -> Iterator[Checkpoint]:
                 "quorum", METADATA_TOPIC, 0, begin, leader=leader, leader_epoch=epoch, replicas=voters, high_watermark=mark,
                 observers=observers, lag=lag, cluster_id=values.get("ClusterId"),
             )  # fmt: skip
+        elif begin is not None and len(values) > 1:
+            yield begin
         begin, values = None, {}
 
 
-def _of_replication(lines: Sequence[str]) -> Iterator[Checkpoint]:
+def _of_replication(lines: Sequence[str]) -> Iterator[Checkpoint | Unread]:
     """A table of nodes, the leader first; neither its epoch nor the high watermark is told."""
     for begin, line in enumerate(lines, 1):
         if not REPLICATION.match(line.strip()):
@@ -237,6 +386,8 @@ def _of_replication(lines: Sequence[str]) -> Iterator[Checkpoint]:
             observers = tuple(node for node, _, status in rows if status == "Observer")
             behind = max(lag for _, lag, status in rows if status != "Observer")
             yield Checkpoint("quorum", METADATA_TOPIC, 0, begin, leader=leader, replicas=voters, observers=observers, lag=behind)
+        else:
+            yield begin
 
 
 def _number(text: str | None) -> int | None:

@@ -209,7 +209,7 @@ class Sniffer:
             kind = "log"
         if kind is None and not file.packed and file.path.suffix in archives.SUFFIXES:
             return replace(file, kind="unreadable", why=f"it is no {file.path.suffix}, and holds no log record")
-        if kind is None and checkpoints.is_output(text):
+        if kind is None and checkpoints.is_like_output(text):
             return replace(file, kind="checkpoint", length=len(begun))
         if kind is None:
             return replace(file, kind="unrelated" if text else "empty", why=accounting.looks_like(text) if text else "")

@@ -19,7 +19,7 @@ from jobs.timelines.controllers import terms as controller_terms
 from jobs.timelines.events import CHECKPOINT, EPOCH, moment_of
 from jobs.timelines.incarnations import incarnation
 from parsers.events import ID_BYTES
-from parsers.explanation import visible
+from parsers.explanation import counted, visible
 
 if TYPE_CHECKING:
     from jobs.ingest import LogFile
@@ -30,6 +30,8 @@ MAX_BYTES = 256 * 1024 * 1024
 # characters of a line that stand in `events.raw`
 LONGEST_KEPT = 2_000
 QUORUM = "quorum"
+# lines of a file that are named where they cannot be read, and characters of each
+NAMED_LINES, LONGEST_NAMED = 5, 200
 # columns of `checkpoints` that have a field's values under another name
 COLUMNS = {"adding": "adding_replicas", "removing": "removing_replicas"}
 
@@ -69,6 +71,8 @@ def given(paths: Iterable[Path], at: datetime | None, clusters: Sequence[str]) -
         except checkpoints.CheckpointError as error:
             raise UsageError(f"--checkpoint {path} {error}") from None
         moment = at or moment
+        if not told:
+            warn(f"--checkpoint {path} tells of no partition; nothing is compared with it")
         if moment is None:
             raise UsageError(f"--checkpoint {path} does not say when the tool was run; say it with --at TIME")
         found.append(ToolOutput(path, clusters[0], moment, told, True, lines))
@@ -76,30 +80,46 @@ def given(paths: Iterable[Path], at: datetime | None, clusters: Sequence[str]) -
 
 
 def among(files: Iterable["LogFile"]) -> list[ToolOutput]:
-    """Reads those that lie among the logs; what does not say when it was taken is left out."""
-    found = []
+    """Reads those that lie among the logs; those that do not say when they were taken are named and left out."""
+    found, undated = [], []
     for file in files:
         if file.kind == "checkpoint":
             try:
                 with file.open() as stream:
-                    moment, told, lines = _parsed(stream.read(MAX_BYTES + 1), file.place.name)
+                    moment, told, lines = _parsed(stream.read(MAX_BYTES + 1), file.name, file.place.name)
             except (OSError, checkpoints.CheckpointError):
                 continue  # it has changed since it was looked into
             if moment is not None:
                 found.append(ToolOutput(Path(file.name), file.cluster, moment, told, False, lines))
+            elif told:
+                undated.append(file.name)
+    if undated:
+        warn(
+            f"{counted(len(undated), 'output')} of tools without a time, {visible(undated[0])}{' for one' if len(undated) > 1 else ''}: not compared. "
+            "Name the file by its time (describe-20260301T040000Z.txt), or give --checkpoint FILE --at TIME"
+        )
     return found
 
 
 def _read(path: Path) -> tuple[datetime | None, tuple[Checkpoint, ...], dict[int, str]]:
     with path.open("rb") as stream:
-        return _parsed(stream.read(MAX_BYTES + 1), path.name)
+        return _parsed(stream.read(MAX_BYTES + 1), str(path), path.name)
 
 
-def _parsed(content: bytes, name: str) -> tuple[datetime | None, tuple[Checkpoint, ...], dict[int, str]]:
+def _parsed(content: bytes, path: str, name: str) -> tuple[datetime | None, tuple[Checkpoint, ...], dict[int, str]]:
     if len(content) > MAX_BYTES:
         raise checkpoints.CheckpointError(f"is larger than {MAX_BYTES // 1024 // 1024} MB; a tool's output is not")
     text = content.decode("utf-8", "replace")
-    told, whole = tuple(checkpoints.parse(text)), text.splitlines()
+    output, whole = checkpoints.read(text), text.splitlines()
+    told = output.told
+    for number, line in list(output.unread.items())[:NAMED_LINES]:
+        warn(
+            f"{visible(path)}, line {number}: it looks like a partition and cannot be read: {visible(line.strip())[:LONGEST_NAMED]}"
+        )
+    if len(output.unread) > NAMED_LINES:
+        warn(f"{visible(path)}: {len(output.unread) - NAMED_LINES:,} more lines that look like a partition cannot be read")
+    if not told and not output.unread and (tool := checkpoints.tool_of(text)):
+        warn(f"{visible(path)} is output of {tool}, and tells of no partition")
     lines = {number: whole[number - 1][:LONGEST_KEPT] for number in {one.line for one in told}}
     return checkpoints.moment_of(text, name), told, lines
 

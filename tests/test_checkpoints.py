@@ -54,6 +54,53 @@ FORMS = {
         {"leader": 1, "isr": (1,), "partition_epoch": 3},
     ),
 }  # fmt: skip
+FORMS |= {
+    "copied from a terminal": (
+        "        Topic: orders   Partition: 0    Leader: 12      Replicas: 12,13,11      Isr: 12,11      Elr:    LastKnownElr:\n",
+        {"leader": 12, "replicas": (12, 13, 11), "isr": (12, 11), "adding": None},
+    ),
+    "copied from a terminal, no leader": (
+        "Topic: orders Partition: 0 Leader: none Replicas: 13,11,12 Isr: Elr: 13 LastKnownElr: 11\n", {"leader": -1, "isr": (), "replicas": (13, 11, 12)},
+    ),
+    "with colours, quoted, CRLF": (
+        "> \x1b[32mTopic: orders\x1b[0m  Partition: 0  Leader: 1  Replicas: 1,2  Isr: 1, 2\r\n", {"leader": 1, "isr": (1, 2)},
+    ),
+    "between prompts": (
+        "ann@host:~$ kafka-topics --bootstrap-server b:9092 --describe --topic orders\nTopic: orders\tTopicId: x\tPartitionCount: 1\tReplicationFactor: 2\t"
+        "Configs: min.insync.replicas=2\n\tTopic: orders  Partition: 0  Leader: 1  Replicas: 1,2  Isr: 1,2\nann@host:~$ exit\n",
+        {"leader": 1, "isr": (1, 2), "replicas": (1, 2)},
+    ),
+    "wrapped by a mail": (
+        "Topic: orders  Partition: 0  Leader: 1  Replicas: 1,2  Isr:\n1,2   Elr:\n  LastKnownElr:\n", {"leader": 1, "replicas": (1, 2), "isr": (1, 2)},
+    ),
+    "without some columns": ("Topic: orders  Partition: 0  Leader: 1\n", {"leader": 1, "replicas": None, "isr": None}),
+    "Confluent's": (
+        "\tTopic: orders\tPartition: 0\tLeader: 1\tReplicas: 1,2,5\tIsr: 1,2\tOffline: \tObservers: 5\n", {"replicas": (1, 2, 5), "isr": (1, 2)},
+    ),
+    "kafka-reassign-partitions --list": (
+        "Current partition reassignments:\norders-0: replicas: 4,5,1. adding: 4,5. removing: 1.\n",
+        {"replicas": (4, 5, 1), "adding": (4, 5), "removing": (1,), "leader": None},
+    ),
+    "kafka-reassign-partitions --list, only removed": (
+        "orders-0: replicas: 4,1. removing: 1.\n", {"replicas": (4, 1), "adding": (), "removing": (1,)},
+    ),
+    "kafka-reassign-partitions --verify": (
+        "Status of partition reassignment:\nThere is no active reassignment of partition orders-0, but replica set is 1,2 rather than 4,5.\n",
+        {"replicas": (1, 2), "adding": (), "removing": ()},
+    ),
+    "kafka-reassign-partitions --verify, up to 2.5": (
+        "ERROR: Assigned replicas (1,2) don't match the list of replicas for reassignment (4,5) for partition orders-0\n",
+        {"replicas": (1, 2), "adding": None},
+    ),
+    "zookeeper-shell, a topic": (
+        '[zk: localhost:2181(CONNECTED) 0] get /brokers/topics/orders\n{"removing_replicas":{"0":[1]},"partitions":{"0":[4,1]},"topic_id":"x",'
+        '"adding_replicas":{"0":[4]},"version":3}\n',
+        {"replicas": (4, 1), "adding": (4,), "removing": (1,), "isr": None},
+    ),
+    "zookeeper-shell, a topic up to 2.3": (
+        'get /brokers/topics/orders\n{"version":1,"partitions":{"0":[2,1]}}\ncZxid = 0x5\ndataVersion = 0\n', {"replicas": (2, 1), "adding": None},
+    ),
+}  # fmt: skip
 STATUS = (
     "ClusterId:              fMCL8kv1SWm87L_Md-I2hg\nLeaderId:               3002\nLeaderEpoch:            2\nHighWatermark:          10\n"
     "MaxFollowerLag:         7\nMaxFollowerLagTimeMs:   -1\n"
@@ -124,6 +171,88 @@ def test_what_is_none_of_these_tools(text):
 )
 def test_numbers_that_kafka_cannot_have_are_no_checkpoint(text):
     assert not checkpoints.is_output(text)
+
+
+TERMINAL = """\
+Topic: billing  TopicId: 3pZ1mJ2wQ7yZ0hVb4nT5xg PartitionCount: 3       ReplicationFactor: 3    Configs: min.insync.replicas=2
+        Topic: billing  Partition: 0    Leader: 12      Replicas: 12,13,11      Isr: 12,11      Elr:    LastKnownElr:
+        Topic: billing  Partition: 1    Leader: none    Replicas: 13,11,12      Isr:            Elr: 13 LastKnownElr:
+        Topic: billing  Partition: 2    Leader: 11      Replicas: 11,12,13      Isr: 11,12,13   Elr:    LastKnownElr:
+"""
+
+
+def test_blanks_of_a_terminal_are_tabs():
+    tabs = re.sub(r"^\t?", "", re.sub(r" {2,}|(?<=xg) ", "\t", TERMINAL), flags=re.MULTILINE)
+    assert "\tLeader: 12\t" in tabs
+    assert checkpoints.read(TERMINAL) == checkpoints.read(tabs)
+    # several outputs after one another, and rows that have lost the end of their line
+    twice = (
+        f"$ kafka-topics --describe\n{TERMINAL}$ kafka-topics --describe --topic other\n{TERMINAL.replace('billing', 'other')}"
+    )
+    assert [one.topic for one in checkpoints.parse(twice)] == ["billing"] * 3 + ["other"] * 3
+    assert [one.partition for one in checkpoints.parse(TERMINAL.replace("\n", " "))] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Topic: orders  Partition: 0  Leader: 1  Replicas: 1,2  Isr: 1,2,",
+        "Topic: orders  Partition: 0  Leader: 1  Replicas: 1,2..  Isr: 1",
+        "Topic: orders  Partition: x  Leader: 1  Replicas: 1,2  Isr: 1",
+        "Topic: orders  Partition: 0  Leader: nobody  Replicas: 1,2  Isr: 1",
+        "Topic: orders  Partition: 0",
+        "Topic: or ders  Partition: 0  Leader: 1  Replicas: 1,2  Isr: 1",
+        "Topic: orders  Partition: 0  Leader: 99999999999  Replicas: 1  Isr: 1",
+        "get /brokers/topics/orders/partitions/0/state",
+        "Current partition replica assignment",
+        "orders-0: replicas: 4,5,x. adding: 4. removing: 1.",
+        "NodeId  LogEndOffset    Lag     LastFetchTimestamp      LastCaughtUpTimestamp   Status",
+        "ClusterId: x\nLeaderId: 3",
+    ],
+)
+def test_a_line_that_looks_like_a_partition_is_named(line):
+    output = checkpoints.read(f"{line}\n\nTopic: orders  Partition: 7  Leader: 1  Replicas: 1,2  Isr: 1\n")
+    assert output.unread == {1: line.splitlines()[0]}
+    assert [one.partition for one in output.told] == [7]
+    assert checkpoints.is_like_output(line)
+    assert not checkpoints.is_output(line)
+
+
+@pytest.mark.parametrize(
+    ("text", "tool"),
+    [
+        ("b1:9092 (id: 1 rack: null isFenced: false) -> (\n\tProduce(0): 0 to 9 [usable: 9],\n)\n", "kafka-broker-api-versions"),
+        ("b1:9092 (id: 1 rack: a) -> (\n\tProduce(0): 0 to 9 [usable: 9]\n)\n", "kafka-broker-api-versions"),
+        (
+            "Status of partition reassignment:\nReassignment of partition orders-0 is completed.\n",
+            "kafka-reassign-partitions --verify",
+        ),
+        ("No partition reassignments found.\n", "kafka-reassign-partitions --list"),
+        ("Dumping /data/orders-0/00000000000000000000.log\nLog starting offset: 0\n", "kafka-dump-log, of no metadata log"),
+        ("Connecting to localhost:2181\n\nWATCHER::\n[1, 2, 3]\n", "zookeeper-shell"),
+    ],
+)
+def test_tools_that_tell_of_no_partition(text, tool):
+    assert checkpoints.tool_of(text) == tool
+    assert checkpoints.read(text) == checkpoints.Output((), {})
+    assert checkpoints.is_like_output(text)
+    assert not checkpoints.is_output(text)
+
+
+def test_what_is_not_read_is_said(tmp_path, capsys):
+    folder = tmp_path / "broker-1"
+    folder.mkdir()
+    (folder / "server.log").write_text("[2026-11-20 10:00:00,000] INFO [KafkaServer id=1] started (kafka.server.KafkaServer)\n")
+    (folder / "describe.txt").write_text(TERMINAL)
+    (folder / "cut-20261120T100000Z.txt").write_text("Topic: orders  Partition: 0  Leader: 1  Replicas: 1,2,\n")
+    (folder / "versions.txt").write_text("b1:9092 (id: 1 rack: null) -> (\n)\n")
+    files = list(ingest.find(Cluster("c", (str(tmp_path),))))
+    assert sorted(file.kind for file in files) == ["checkpoint", "checkpoint", "checkpoint", "log"]
+    tool_outputs.among(files)
+    said = capsys.readouterr().err
+    assert "1 output of tools without a time" in said
+    assert "cut-20261120T100000Z.txt, line 1: it looks like a partition and cannot be read: Topic: orders" in said
+    assert "versions.txt is output of kafka-broker-api-versions, and tells of no partition" in said
 
 
 def test_a_topic_without_partitions_is_a_checkpoint_of_none():
