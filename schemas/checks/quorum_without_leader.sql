@@ -32,7 +32,8 @@ WITH said AS (
   SELECT cluster, incarnation, node, episode, min(ts) AS at, min_by(record_id, ts) AS record_id FROM numbered WHERE is_led GROUP BY cluster, incarnation, node, episode
 ), seen AS (
   SELECT e.*, l.at AS until, l.record_id AS end_record,
-    array_join(regexp_extract_all(e.raw, '([0-9]+)=(?:VoterState[(]replicaKey=ReplicaKey[(]id=[0-9]+, directoryId=[^)]*[)], state=)?UNRECORDED', 1), ', ') AS silent
+    -- the votes of an election that ended; those of one that begins are not there yet
+    array_join(regexp_extract_all(CASE WHEN e.raw RLIKE 'Election (?:has )?timed out' THEN e.raw ELSE regexp_extract(e.raw, ' from (?:Candidate|Prospective)State.*', 0) END, '([0-9]+)=(?:VoterState[(]replicaKey=ReplicaKey[(]id=[0-9]+, directoryId=[^)]*[)], state=)?UNRECORDED', 1), ', ') AS silent
   FROM open_episodes e
   LEFT JOIN led l ON l.cluster = e.cluster AND l.incarnation = e.incarnation AND l.node = e.node AND l.episode = e.episode + 1
 ), together AS (
@@ -52,7 +53,7 @@ SELECT
   min(t.since) AS first_seen, max(coalesce(t.until, t.last_line)) AS last_seen, bool_and(t.until IS NOT NULL) AS ended,
   concat('seen by controller ', array_join(array_sort(collect_set(t.node)), ', ')) AS thing,
   concat('From ', date_format(min(t.since), 'yyyy-MM-dd HH:mm:ss'), ' to ', date_format(max(t.last_line), 'yyyy-MM-dd HH:mm:ss'), ' the voters elected no controller, seen by controller ',
-         array_join(array_sort(collect_set(t.node)), ', '), CASE WHEN max(t.silent) <> '' THEN concat(': its vote requests to ', max_by(t.silent, t.last_line), ' got no answer') ELSE '' END, '.',
+         array_join(array_sort(collect_set(t.node)), ', '), CASE WHEN max(t.silent) <> '' THEN concat('; vote requests to ', max_by(t.silent, CASE WHEN t.silent <> '' THEN t.last_line END), ' got no answer') ELSE '' END, '.',
          CASE WHEN max(o.leader) IS NOT NULL THEN concat(' Controller ', max(o.leader), ' led meanwhile: they did not hear it.') ELSE '' END,
          CASE WHEN bool_and(t.until IS NOT NULL) THEN concat(' They knew a leader again at ', date_format(max(t.until), 'yyyy-MM-dd HH:mm:ss'), '.') ELSE '' END) AS detail,
   'quorum' AS same,
