@@ -6,7 +6,8 @@
 -- why: The KRaft controller reports events that took far longer than it expects, several within an hour (slow_events_per_hour). Elections, registrations
 --   and heartbeats wait behind them, and brokers that wait too long are fenced.
 -- do: Look at the disk of the metadata log, at CPU and garbage collections of the controller, and at what the slow events are.
--- same: node, day
+-- same: node
+-- episodes: yes
 -- only: controller_event_slow
 -- thresholds: slow_events_per_hour=10
 -- candidates: slow
@@ -22,7 +23,7 @@ SELECT
   concat(counted(count(*), 'slow event'), coalesce(concat(' of controller ', s.node), '')) AS thing,
   concat(coalesce(concat('Controller ', s.node), 'A controller'), ' reported ', counted(count(*), 'slow event'), ' on ', date_format(min(s.ts), 'yyyy-MM-dd'), ', up to ', max(s.within_hour),
          ' within one hour; the first: ', left(min_by(s.request, s.ts), 120), '.') AS detail,
-  concat_ws('|', s.node, date_trunc('DAY', s.ts)) AS same,
+  coalesce(CAST(s.node AS STRING), '') AS same,
   earliest_records(collect_list(struct(s.ts AS at, array(s.record_id) AS records))) AS evidence
 FROM slow s
 JOIN clocks k ON k.cluster = s.cluster
