@@ -77,6 +77,8 @@ MOST_WITHOUT_SPARK = 100_000
 NEWEST_COMMITS = 20
 # operations that add rows, as Delta's history has them
 ADDING = ("WRITE", "MERGE")
+# tables in which no row may stand twice -> column of `cluster_facts` with the version that the run that has ended last has left
+EXAMINED = {"events": "events_version", "passed_over": "passed_over_version"}
 # what two rows of a table must not have in common
 KEYS = {"events": EVENT, "passed_over": ("cluster", "record")}
 # no record is later
@@ -240,18 +242,23 @@ class Store:
                 self.spark.sql(f"ALTER TABLE {self._identifier(name)} ADD COLUMNS ({added})")
             list(pool.map(self._create, (definitions[name] for name in plan.created if name not in self._created)))
             if rebuilds:
-                self._remove_doubled_rows()
+                self._remove_doubled_rows(there)
             list(pool.map(lambda name: self._set_properties(name, plan.stamped[name]), plan.stamped))
 
-    def _remove_doubled_rows(self) -> None:
-        """Rows that stand more than once are removed where a table was written to by others than the run that has ended last."""
-        if upgrade.FACTS not in self._created and not self.exists(upgrade.FACTS):
+    def _remove_doubled_rows(self, there: Collection[str]) -> None:
+        """Rows that stand more than once are removed where a table was written to by others than the run that has ended last.
+
+        there: tables that this run has not created.
+        """
+        names = {table: name for table, name in EXAMINED.items() if table in there and table not in self._created}
+        if not names:
             return
-        names = {"events": "events_version", "passed_over": "passed_over_version"}
-        known = self.table(upgrade.FACTS).agg(*(F.max(name).alias(name) for name in names.values())).first()
-        assert known is not None
+        known: dict[str, Any] = {}
+        if upgrade.FACTS in there:
+            (row,) = self.table(upgrade.FACTS).agg(*(F.max(name).alias(name) for name in names.values())).collect()
+            known = row.asDict()
         for table, name in names.items():
-            if table not in self._created and self.version(table) != known[name]:
+            if self.version(table) != known.get(name):
                 self._remove_doubled(table)
 
     def _remove_doubled(self, table: str) -> None:
