@@ -24,6 +24,7 @@ from jobs.errors import InputError, UsageError
 from jobs.globs import matches
 from jobs.location import SCHEME, root_of
 from jobs.progress import stage, warn
+from jobs.window import Window
 from parsers.explanation import counted, visible
 from parsers.rules import RuleSet, built_in, load
 
@@ -67,6 +68,19 @@ def add_arguments(commands: Any) -> None:
     days = audit.add_mutually_exclusive_group()
     days.add_argument("--day", metavar="D", help="only records of this day, 2026-03-01")
     days.add_argument("--days", metavar="D..E", help="only records of these days, both included")
+    days.add_argument(
+        "--since",
+        metavar="TIME",
+        help="report findings from this time on: a time, a day, or how long before the end of the logs (2h, 7d); all records are read",
+    )
+    audit.add_argument("--until", metavar="TIME", help="report findings up to this time; a day counts whole")
+    audit.add_argument(
+        "--node",
+        action="append",
+        default=[],
+        metavar="ID",
+        help="report findings about this node, and those about none; may be repeated",
+    )
     audit.add_argument(
         "--config", type=Path, metavar="audit.toml", help="clusters (instead of LOGS), thresholds, silences, alerts"
     )
@@ -236,6 +250,7 @@ class Audit:
         self.ruleset = ruleset_of(self.rules)
         given = options.day or options.days
         self.days = parsed_days(given, "--days") if given else None
+        self.window = Window.given(options.since, options.until, options.node)
         self.now = parsed_moment(options.now, "--now") if options.now else None
         if options.at and not options.checkpoint:
             raise UsageError("--at tells when a --checkpoint was printed; give that, too")
@@ -535,18 +550,23 @@ class Audit:
         from jobs import damage, verdict
 
         problems = [o for o in outcomes if o.problem or o.unreadable]
-        told = verdict.gather(store, [o.cluster for o in outcomes])
+        gathered = verdict.gather(store, [o.cluster for o in outcomes])
+        told = verdict.within(gathered, self.window, {o.cluster: o.now for o in outcomes})
         failing = verdict.at_or_above(told.findings, self.options.fail_on)
         code = errors.INPUT if problems else errors.FINDINGS if failing else errors.CLEAN
         status = {errors.INPUT: "input_problem", errors.FINDINGS: "findings", errors.CLEAN: "clean"}[code]
         notes = store.upgrade.sentences() + configuration.expired_silences(self.config, self.moment)
         notes += [f"check {name} could not be run: {why}" for name, why in self.failed_checks.items()]
+        if left_out := len(gathered.findings) - len(told.findings):
+            notes.append(
+                f"{counted(left_out, 'finding')} outside of --since, --until and --node: kafka-audit findings --tables {self.options.tables}"
+            )
         if self.failed_checks:
             damage.refuse(store.root, thorough=True)
             code = errors.INTERNAL
         delivered: list[Any] = []
         try:
-            delivered = self._deliver(store, told.findings, outcomes) if self.config.sinks else []
+            delivered = self._deliver(store, gathered.findings, outcomes) if self.config.sinks else []
         except Exception as error:
             # the verdict is told whatever becomes of the alerts; an error of ours may hold an address that is a secret
             notes.append(f"alerts could not be delivered: internal error: {type(error).__name__}; the next run tries again")
@@ -555,7 +575,7 @@ class Audit:
         if any(report.failed for report in delivered):
             code = max(code, errors.DELIVERY)
         if self.options.metrics:
-            self._measure(store, told, outcomes, delivered, code)
+            self._measure(store, gathered, outcomes, delivered, code)
         if self.options.report:
             from jobs import pictures, report
 

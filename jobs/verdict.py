@@ -2,8 +2,8 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,6 +14,7 @@ from jobs.queries import Queries
 from jobs.ranking import by_cause, is_never_hidden, worst_first
 from jobs.rows import here, quoted
 from jobs.store import Store
+from jobs.window import Window
 from parsers.explanation import counted
 from schemas import SEVERITIES
 
@@ -131,7 +132,7 @@ def _subjects(asked: Queries) -> dict[str, dict[str, Any]]:
     rows = asked.rows(
         f"""SELECT fingerprint, count(DISTINCT struct(topic, partition)) AS partitions,
           min_by(struct(topic, partition), struct(replica IS NOT NULL AS is_replica, since, topic, partition)) AS first,
-          slice(array_sort(collect_set(concat_ws('-', topic, partition))), 1, {NAMED}) AS some
+          slice(array_sort(collect_set(concat_ws('-', topic, partition))), 1, {NAMED}) AS some, array_sort(collect_set(replica)) AS replicas
         FROM told_finding_subjects GROUP BY fingerprint"""
     )
     return {
@@ -139,9 +140,19 @@ def _subjects(asked: Queries) -> dict[str, dict[str, Any]]:
             "partitions": row["partitions"],
             "first": (row["first"]["topic"], row["first"]["partition"]),
             "some": row["some"],
+            "replicas": row["replicas"],
         }
         for row in rows
     }
+
+
+def within(told: Told, window: Window, now: Mapping[str, datetime | None]) -> Told:
+    """What is reported of it. now: cluster -> the moment that its findings are measured against."""
+    if not window:
+        return told
+    replicas = {fingerprint: one["replicas"] for fingerprint, one in told.subjects.items()}
+    kept = [f for f in told.findings if window.has(f, now.get(f["cluster"]), replicas.get(f["fingerprint"], ()))]
+    return replace(told, findings=kept)
 
 
 def at_or_above(findings: list[dict[str, Any]], severity: str) -> list[dict[str, Any]]:
