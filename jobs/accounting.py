@@ -145,15 +145,13 @@ def _is_of(file: "LogFile", given: str) -> bool:
     """Whether a file was found at a path that was given: the file itself, or a folder or glob."""
     if file.given:
         return file.given == given
-    path, one = str(file.path), given.rstrip("/") or "/"
-    return path == os.path.normpath(one) or path.startswith(os.path.normpath(one) + "/") or one == "." or _matches(path, one)
-
-
-def _matches(path: str, glob: str) -> bool:
-    # a glob may match the file or a folder above it
-    parts = path.split("/")
-    return (
-        any(fnmatch.fnmatch("/".join(parts[:end]), glob) for end in range(1, len(parts) + 1))
-        if re.search(r"[*?\[]", glob)
-        else False
-    )
+    path, one = os.path.normpath(file.path), os.path.normpath(given)
+    if one == "." and not os.path.isabs(path):
+        return True
+    if path == one or path.startswith(one.rstrip("/") + "/"):
+        return True
+    if not re.search(r"[*?\[]", one):
+        return False
+    # it may match a folder above the file; `**/` is any number of folders, none among them
+    glob, parts = one.replace("**/", "*"), path.split("/")
+    return any(fnmatch.fnmatch("/".join(parts[:end]), glob) for end in range(1, len(parts) + 1))

@@ -137,6 +137,30 @@ def test_what_was_given_and_gave_nothing(tmp_path: Path) -> None:
     assert "kafka-audit explain LINE" in found[2]
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        "logs",
+        "./logs",
+        "logs/",
+        "logs//broker-1",
+        ".",
+        "logs/../logs",
+        "logs/**/*.log*",
+        "./logs/*/server.log",
+        "lo*",
+        "logs/broker-?",
+        "**/*.log",
+    ],
+)
+@pytest.mark.parametrize("relative", [True, False])
+def test_no_path_that_gave_a_log_is_blamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, relative: bool) -> None:
+    write(tmp_path, {"logs/broker-1/server.log": LINE.encode(), "logs/controller.log": LINE.encode()})
+    monkeypatch.chdir(tmp_path)
+    one = given if relative else f"{tmp_path}/{given}"
+    assert gave_nothing([one], ingest.find(Cluster("c", (one,)))) == []
+
+
 @pytest.mark.spark
 def test_an_input_that_gave_nothing_makes_code_3(spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(tmp_path, {"controller.log": (LINE * 2 + FAILED).encode(), "notes.txt": b"Dear diary,\n"})
