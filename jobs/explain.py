@@ -1,4 +1,4 @@
-"""The commands `explain` and `lint`: what the rules make of a line, and whether they are sound. No JVM."""
+"""The commands `explain`, `layout` and `lint`: what the rules make of a line, how a file is read, whether rules are sound. No JVM."""
 
 import argparse
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs import errors
-from jobs.errors import UsageError
+from jobs.errors import InputError, UsageError
 
 EXAMPLES = """\
 examples:
@@ -16,7 +16,7 @@ examples:
 
 
 def add_arguments(commands: Any) -> None:
-    """Adds `explain` and `lint` to the command line."""
+    """Adds `explain`, `layout` and `lint` to the command line."""
     explain_ = commands.add_parser(
         "explain",
         help="which rule claims a line, and what it captures",
@@ -26,6 +26,11 @@ def add_arguments(commands: Any) -> None:
     explain_.add_argument("line", nargs="?", default="-", metavar="LINE", help="a log line; '-' or nothing reads stdin")
     explain_.add_argument("--rules", type=Path, metavar="DIR", help="a folder of rule files of your own")
     explain_.set_defaults(run=explain)
+
+    layout_ = commands.add_parser("layout", help="how a file is read: envelope, layout, three records; or a pattern to try")
+    layout_.add_argument("file", type=Path, metavar="FILE", help="a log, or an archive of logs")
+    layout_.add_argument("--rules", type=Path, metavar="DIR", help="a folder of rule files and layouts of your own")
+    layout_.set_defaults(run=layout)
 
     lint_ = commands.add_parser("lint", help="check rule, machine and check files; needs no JVM")
     lint_.add_argument("--rules", type=Path, metavar="DIR", help="a folder of rule files of your own, checked with ours")
@@ -41,6 +46,27 @@ def explain(options: argparse.Namespace) -> int:
         raise UsageError("No line to explain; give one, or pipe it in")
     print(explanation.explain(text, options.rules))
     return errors.CLEAN
+
+
+def layout(options: argparse.Namespace) -> int:
+    """Prints how a file is read; exit code 3 where nothing in it is."""
+    from jobs.ingest import LOOK, Sniffer
+    from parsers import explanation
+    from parsers.rules import load
+
+    if not options.file.is_file():
+        raise InputError(f"{options.file}: no such file")
+    sniffer = Sniffer(load(options.rules) if options.rules else None)
+    told, read = [], False
+    for file in sniffer.look_inside(options.file):
+        text = ""
+        if not file.why or file.kind == "unrelated":
+            with file.open() as stream:
+                text = stream.read(LOOK).decode("utf-8", "replace")
+        read = read or file.usable or file.kind == "checkpoint"
+        told.append("\n".join([file.name, *explanation.layout(sniffer.parser, text, file.kind, file.envelope, file.why)]))
+    print("\n\n".join(told))
+    return errors.CLEAN if read else errors.INPUT
 
 
 def lint(options: argparse.Namespace) -> int:

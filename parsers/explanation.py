@@ -1,5 +1,6 @@
 """What a log record says and why, or how far each rule and layout got with it, as text. No Spark."""
 
+import json
 import re
 import unicodedata
 from bisect import bisect_left
@@ -10,9 +11,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import schemas
-from parsers.envelopes import Learner, reader_of
+from parsers.envelopes import Envelope, Learner, reader_of
 from parsers.events import Parser
 from parsers.patterns import DefinitionError, compiled
+from parsers.proposals import proposed
 from parsers.records import Record, split_lines
 from parsers.rules import Rule, built_in, load
 
@@ -174,6 +176,73 @@ def explain(text: str, site: Path | None) -> str:
     if len(found) > MOST_RECORDS:
         told.append(f"and {len(found) - MOST_RECORDS:,} records more; `kafka-audit audit` reads whole files")
     return "\n\n".join(told) or "Nothing but blank lines."
+
+
+SHOWN_RECORDS = 3
+PLAIN = "nothing but the layout"
+KNOWN = "a collector's prefix (parsers/layouts.toml)"
+
+
+def layout(parser: Parser, text: str, kind: str, envelope: Envelope | None, why: str = "") -> list[str]:
+    """How a file that begins with the text is read, with three of its records; or a pattern to try. kind, why: as of `jobs.ingest.LogFile`."""
+    if kind not in {"log", "bare"}:
+        return [_row("read as", "output of one of Kafka's tools")] if kind == "checkpoint" else _not_read(text, kind, why)
+    lines = split_lines(text)
+    reader = reader_of(parser, envelope, kind == "bare")
+    records = sorted((*reader.feed(lines), *reader.close()), key=lambda record: record.line_no)
+    if not records:
+        return _not_read(text, kind, why)
+    wrapped = envelope is None and any(line != parser.unwrapped(line) for line in lines[:MOST_RECORDS])
+    names = dict.fromkeys(record.layout for record in records)
+    patterns = {one.name: one.pattern or "JSON" for one in parser.ruleset.layouts}
+    found = [
+        _row("read as", visible(envelope.about) if envelope and envelope.layers else KNOWN if wrapped else PLAIN),
+        *(_row("layout", visible(f"{name}   {patterns.get(name, '')}".rstrip())) for name in names),
+        _row("time stamps", _stamps(records)),
+    ]
+    # those of Kafka first, whole ones first
+    for record in sorted(records, key=lambda one: (not one.fits, not parser.in_scope(one)))[:SHOWN_RECORDS]:
+        parts = (record.ts or "no time stamp", record.level or "no level", record.logger or "no logger")
+        found += ["", f"  line {record.line_no:,}: {'  '.join(map(cut, parts))}"]
+        found.append(f"    {cut(record.log_ident + record.statement)}")
+        if record.node is not None:
+            found.append(f"    node {record.node}, as the envelope names it")
+    if kind == "bare" and (pattern := proposed(lines)):
+        found += ["", "  The lines seem to have time stamps, which no layout reads.", *_to_try(pattern)]
+    return found
+
+
+def _stamps(records: list[Record]) -> str:
+    """What the time stamps are."""
+    stamps = [record.ts for record in records if record.ts]
+    if not stamps:
+        return "none: records keep the order of the file, and no duration can be told"
+    zones = sum(bool(re.search(r"[^\d.]", ts[19:])) for ts in stamps)
+    return (
+        "with a zone, which wins over --timezone"
+        if zones == len(stamps)
+        else "without a zone: --timezone says it"
+        if not zones
+        else "some with a zone"
+    )
+
+
+def _not_read(text: str, kind: str, why: str) -> list[str]:
+    """That nothing was recognised, what the file looks like, and a pattern to try."""
+    found = [_row("not read", why or {"empty": "it is empty"}.get(kind, "no known layout has such lines"))]
+    lines = split_lines(text)
+    found += [f"    {cut(line)}" for line in lines[:SHOWN_RECORDS] if line.strip()]
+    if pattern := proposed(lines):
+        return [*found, "", *_to_try(pattern)]
+    return found
+
+
+def _to_try(pattern: str) -> list[str]:
+    return [
+        "  This pattern reads them. Put it into layouts.toml in the folder of --rules:",
+        "    [own]",
+        f"    conversion_pattern = {json.dumps(pattern)}",
+    ]
 
 
 def _headless(parser: Parser, lines: list[str]) -> list[str]:

@@ -126,6 +126,7 @@ _DATE_FORMATS = {
     "COMPACT": "yyyyMMddHHmmssSSS",
     "ABSOLUTE": "HH:mm:ss,SSS",
     "DATE": "dd MMM yyyy HH:mm:ss,SSS",
+    "UNIX_MILLIS": "UNIX_MILLIS",
 }
 _ZONE = r"Z|[+\-]\d\d(?::?\d\d)?"
 _ISO = re.compile(r"yyyy-MM-dd(?:'T'|T| )HH:mm:ss(?:[,.]S+)?( ?(?:X+|x+|Z+))?")
@@ -140,11 +141,13 @@ EPOCH_SECONDS = r"\d{9,11}"
 EPOCH_INSTANT = r'\{"epochSecond": ?(?<seconds>\d{9,11})(?:, ?"nanoOfSecond": ?(?<nanos>\d{1,9}))?\}'
 _DATE_PIECE = re.compile(
     r"'(?P<quoted>[^']*)'|(?P<date>yyyy-MM-dd)|(?P<clock>HH:mm:ss)|(?P<fraction>[,.]S+)|(?P<digits>S+)"
-    r"|(?P<year>(?:yy|uu)(?![yu])|yyyy(?!y)|uuuu(?!u))|(?P<month>MM?(?!M))|(?P<day>dd?(?!d))|(?P<hour>HH?(?!H))|(?P<minute>mm?(?!m))"
+    r"|(?P<year>(?:yy|uu)(?![yu])|yyyy(?!y)|uuuu(?!u))|(?P<month_name>MMMM?(?!M))|(?P<month>MM?(?!M))|(?P<day>dd?(?!d))|(?P<hour>HH?(?!H))|(?P<minute>mm?(?!m))"
     r"|(?P<second>ss?(?!s))|(?P<zone>X+|x+|Z+)|(?P<named_zone>z+)|(?P<unknown>(?!T(?!T))(?P<letter>[A-Za-z])(?P=letter)*)|(?P<other>.)",
     re.DOTALL,
 )
-_DATE_REGEX = {"date": r"\d{4}-\d\d-\d\d", "clock": r"\d\d:\d\d:\d\d", "zone": _ZONE}
+# in any language: see `parsers.months`
+MONTH_NAME = r"[^\s\d\[\](),:;|/\-]{2,20}+"
+_DATE_REGEX = {"date": r"\d{4}-\d\d-\d\d", "clock": r"\d\d:\d\d:\d\d", "zone": _ZONE, "month_name": MONTH_NAME}
 
 
 def fixed_zone(name: str, where: str) -> str:
@@ -171,6 +174,8 @@ def _date(options: list[str], where: str) -> tuple[str, str]:
     if iso := _ISO.fullmatch(form):
         free = ISO_ZONE if iso[1] or not fixed else ""
         return ISO_TIME + free, "{date} {clock}{fraction}" + ("{zone}" if free else fixed)
+    if form == "UNIX_MILLIS":
+        return rf"(?<epoch_ms>{EPOCH_MILLIS})", EPOCH_MS
     groups: set[str] = set()
     regex = century = ""
 
@@ -198,11 +203,12 @@ def _date(options: list[str], where: str) -> tuple[str, str]:
         number = _DATE_REGEX.get(name, "[,.]" * (name == "fraction") + number)
         regex += f"(?<{name}>{number})" + (rf"\d{{{digits - kept}}}" if digits > kept else "")
         century = "20" if text in {"yy", "uu"} else century
-    if "date" not in groups and not groups >= {"year", "month", "day"}:
+    month = "month_name" if "month_name" in groups else "month"
+    if "date" not in groups and not groups >= {"year", month, "day"}:
         raise unsupported("it has no date")
     if "clock" not in groups and not groups >= {"hour", "minute", "second"}:
         raise unsupported("it has no time of day to the second")
-    time = "{date}" if "date" in groups else century + "{year}-{month}-{day}"
+    time = "{date}" if "date" in groups else f"{century}{{year}}-{{{month}}}-{{day}}"
     time += " {clock}" if "clock" in groups else " {hour}:{minute}:{second}"
     time += "{fraction}" if "fraction" in groups else ".{digits}" if "digits" in groups else ""
     return regex, time + ("{zone}" if "zone" in groups else fixed)
@@ -226,7 +232,7 @@ _OTHERS = {
     r"[\w.$?<>\-]*": ("F", "file", "C", "class", "M", "method"),
     r"[\w.$?<>\-]*(?:\([^()]{0,300}\))?": ("l", "location"),
     r"(?:\[[^\[\]\n]{0,300}\]|[^\[\]\n]{0,300}?)": ("x", "NDC"),
-    r"[^\[\]\n]{0,300}?": ("X", "mdc", "MDC", "K", "map", "MAP", "marker", "markerSimpleName", "cn", "contextName",
+    r"[^\[\]|\n]{0,300}?": ("X", "mdc", "MDC", "K", "map", "MAP", "marker", "markerSimpleName", "cn", "contextName",
                                "property", "u", "uuid", "h", "host", "hostName"),
     r"(?:true|false)": ("endOfBatch",),
 }  # fmt: skip

@@ -23,6 +23,7 @@ from parsers.layouts import (
     Wrapper,
     wrapping,
 )
+from parsers.months import month
 from parsers.patterns import GROUP, THROWABLE_CLASS, compiled
 
 # what no layout prints, but crashes (NUL padding), terminals (colours) and editors (byte order mark) leave
@@ -250,9 +251,13 @@ def _header_of(layout: Layout, regex: re.Pattern[str], full_name: FullName) -> C
 
     name, fixed_logger, cuts, is_count = layout.name, layout.logger, layout.cuts, layout.time == EPOCH_MS
     time, slots, template = values(layout.time_groups), values(_SLOTS), _GROUP_NAME.sub("%s", layout.time)
+    month_at = layout.time_groups.index("month_name") if "month_name" in layout.time_groups else None
 
     def header(groups: Sequence[str]) -> Header:
-        ts = (template % time(groups)).replace(",", ".")
+        parts = time(groups)
+        if month_at is not None and parts[month_at]:
+            parts = (*parts[:month_at], month(parts[month_at]), *parts[month_at + 1 :])
+        ts = (template % parts).replace(",", ".")
         level, logger, thread, ident, statement, thrown = slots(groups)
         if cuts and logger:
             logger = full_name(logger, ident)

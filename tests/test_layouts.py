@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,10 +15,13 @@ from hypothesis import strategies as st
 from samples import PARSER
 
 from jobs.ingest import Sniffer
+from jobs.nightly_audit import main
 from parsers.definitions import SLOTS
 from parsers.events import Parser
 from parsers.layouts import Layout, from_conversion_pattern, from_json, shapes
+from parsers.months import month
 from parsers.patterns import DefinitionError, compiled
+from parsers.proposals import proposed
 from parsers.records import STACK_TRACE, Record, json_header, time_text
 from parsers.rules import built_in, load
 
@@ -117,11 +122,11 @@ def test_message_of_many_lines() -> None:
             "[%d{dd.MM.yyyy HH:mm}] %p %m%n",
             "date format {dd.MM.yyyy HH:mm} is not supported: it has no time of day to the second",
         ),
-        ("[%d{dd MMM yyyy HH:mm:ss}] %p %m%n", "is not supported: MMM is no number"),
+        ("[%d{EEE MMM dd HH:mm:ss}] %p %m%n", "is not supported: EEE is no number"),
         ("[%d{yyyy-MM-dd hh:mm:ss a}] %p %m%n", "is not supported: hh is no number"),
         ("[%d{yyyy-MM-dd HH:mm:ss dd}{UTC}{de}] %p %d %m%n", "%d stands twice"),
         ("[%d{ABSOLUTE}] %p %m%n", "date format {ABSOLUTE} is not supported: it has no date"),
-        ("[%d{UNIX_MILLIS}] %p %m%n", "date format {UNIX_MILLIS} is not supported: it is no date"),
+        ("[%d{UNIX}] %p %m%n", "date format {UNIX} is not supported: it is no date"),
         ("[%d{yyyy-MM-dd HH:mm:ss}{Moon/Base}] %p %m%n", "there is no time zone Moon/Base"),
         ("%d %p%n%m%n", "%n before %m is not supported"),
         ("%d %p %m%n -- %c", "text after %n is not supported"),
@@ -397,3 +402,92 @@ def test_faults_of_a_layout_of_ones_own(tmp_path: Path, text: str, complaint: st
 )
 def test_other_lines_are_no_records(line: str) -> None:
     assert PARSER.record(line, bare=False) is None
+
+
+# -- kafka-audit layout ------------------------------------------------------------------------------------
+
+
+def laid_out(path: Path, content: str | bytes, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """Exit code and text of `kafka-audit layout`."""
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return main(["layout", str(path)]), capsys.readouterr().out
+
+
+LINES = "".join(f"[2026-11-20 10:09:1{n},175] INFO [Broker id=3] Stopped fetchers (state.change.logger)\n" for n in range(5))
+
+
+def test_layout_says_how_a_file_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, plain = laid_out(tmp_path / "a.log", LINES, capsys)
+    assert code == 0
+    assert "nothing but the layout" in plain
+    assert "log4j_default   [%d] %p %m (%c%notEmpty{:%L})%n" in plain
+    assert "without a zone" in plain
+    assert plain.count("[Broker id=3] Stopped fetchers") == 3
+    wrapped = "".join(f"kafka-3.1.x7@worker | {line}\n" for line in LINES.splitlines())
+    code, told = laid_out(tmp_path / "b.log", wrapped, capsys)
+    assert "prefix 'kafka-3.1.x7@worker | '" in told
+    assert "node 3, as the envelope names it" in told
+    packed = gzip.compress(LINES.replace(",175", ".175+01:00").encode())
+    assert "a zone, which wins over --timezone" in laid_out(tmp_path / "c.log.gz", packed, capsys)[1]
+    bare = "[Broker id=3] Sending StopReplica request for 1 replicas to broker 1 (state.change.logger)\n"
+    assert "keep the order of the file" in laid_out(tmp_path / "d.log", bare, capsys)[1]
+
+
+UNKNOWN = {
+    "%d{dd.MM.yyyy HH:mm:ss,SSS} <%t> %-5p %c => %m%n": "20.11.2026 10:09:1{n},175 <main> INFO kafka.server.KafkaServer => starting {n}",
+    "%d{yyyy/MM/dd HH:mm:ss} %-5p [%t] * %m%n": "2026/11/20 10:09:1{n} WARN  [main] * [Broker id=3] starting",
+    "[%d{dd-MM-yyyy HH:mm:ss,SSS}] %-5p | %m (%c)%n": "[20-11-2026 10:09:1{n},175] INFO | [Broker id=3] starting (kafka.server.KafkaServer)",
+}
+
+
+@pytest.mark.parametrize("pattern", UNKNOWN)
+def test_layout_proposes_a_pattern_that_reads_the_file(pattern: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [UNKNOWN[pattern].replace("{n}", str(n)) for n in range(5)]
+    code, told = laid_out(tmp_path / "a.log", "\n".join([*lines, TRACE, ""]), capsys)
+    # what ends with one of Kafka's loggers is read as lines without a time stamp
+    assert code == (0 if pattern.endswith("(%c)%n") else 3)
+    found = re.search(r'conversion_pattern = (".*")', told)
+    assert found, told
+    assert json.loads(found[1]) == pattern
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "rules" / "layouts.toml").write_text(f"[own]\n{found[0]}\n")
+    assert main(["layout", str(tmp_path / "a.log"), "--rules", str(tmp_path / "rules")]) == 0
+    assert "layout        own" in capsys.readouterr().out
+
+
+def test_layout_of_what_is_no_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, told = laid_out(tmp_path / "notes.txt", "Lorem ipsum\ndolor sit amet\n" * 9, capsys)
+    assert code == 3
+    assert "not read" in told
+    assert "conversion_pattern" not in told
+    assert main(["layout", str(tmp_path / "none.log")]) == 3
+
+
+@given(st.text(max_size=300))
+@settings(max_examples=60, deadline=None)
+def test_a_proposal_never_fails(text: str) -> None:
+    pattern = proposed(text.splitlines())
+    assert pattern is None or from_conversion_pattern(pattern, "here")
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [("Nov", "11"), ("März", "03"), ("déc.", "12"), ("Okt", "10"), ("ноября", "11"), ("11月", "11"), ("noviembre", "11"), ("nobody", "nobody"),
+     # October in Croatian, November in Polish
+     ("lis", "lis")],
+)  # fmt: skip
+def test_names_of_months(name: str, number: str) -> None:
+    assert month(name) == number
+
+
+@pytest.mark.parametrize("stamp", ["20 Nov 2026 10:09:12,175", "20 нояб. 2026 10:09:12,175"])
+def test_dates_with_the_name_of_the_month(stamp: str) -> None:
+    record = read_by("[%d{DATE}] %p %m (%c)%n", f"[{stamp}] INFO {MESSAGE} (state.change.logger)")
+    assert record is not None
+    assert (record.ts, record.statement) == ("2026-11-20 10:09:12.175", STATEMENT)
+
+
+def test_milliseconds_since_1970() -> None:
+    record = read_by("%d{UNIX_MILLIS} %p %c - %m%n", f"1795169352175 INFO state.change.logger - {MESSAGE}")
+    assert record is not None
+    assert record.ts == "2026-11-20 10:09:12.175Z"
