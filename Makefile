@@ -1,10 +1,11 @@
-# `make audit` and `make test` need nothing but Python 3.11+, and Java 17 or 21; the second run works offline.
+# `make audit` needs nothing but Python 3.11+, `make test` also Java 17 or 21; the second run works offline.
 SHELL := /bin/sh
 PYTHON ?= python3
 LOGS ?= sample_logs/3.3.2-trace/delete-topic-dead-broker
 TABLES ?= audit-tables
 UV_VERSION := 0.13.8
 JRE ?=
+ENGINE ?= auto
 KAFKA ?=
 SCENARIO ?= reassign
 LEVEL ?= default
@@ -20,6 +21,7 @@ UV := $(shell command -v uv 2>/dev/null || echo $(TOOLS)/uv/bin/uv)
 help:
 	@echo "make audit               set up, audit one of sample_logs/"
 	@echo "make audit LOGS=FOLDER   audit that folder (TABLES=DIR: where the tables go, default $(TABLES))"
+	@echo "make audit ENGINE=local  without Java, on this machine (ENGINE=spark: on Spark)"
 	@echo "make test                set up, run the whole test suite"
 	@echo "make lint                ruff, mypy, the rules' own lint"
 	@echo "make docs                regenerate the tables in docs/reference"
@@ -43,8 +45,9 @@ $(VENV)/.jre: $(VENV)/.ready
 	@$(VENV)/bin/python -m jobs.setup --private-java
 	@touch $@
 
-audit: setup
-	@$(VENV)/bin/kafka-audit audit "$(LOGS)" --tables "$(TABLES)"; code=$$?; [ $$code -le 1 ] || exit $$code
+audit: $(VENV)/.ready $(if $(JRE),$(VENV)/.jre)
+	@[ "$(ENGINE)" = local ] || $(VENV)/bin/python -m jobs.setup --java || [ "$(ENGINE)" = auto ]
+	@$(VENV)/bin/kafka-audit audit "$(LOGS)" --tables "$(TABLES)" --engine "$(ENGINE)"; code=$$?; [ $$code -le 1 ] || exit $$code
 
 test: setup
 	@$(VENV)/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder

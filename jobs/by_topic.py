@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql.types import StructType
 
 from jobs.rows import EVERY, Fold, Frame, Where, fold_groups, having, lacking, of_clusters, one_of, together, where
 
@@ -45,6 +44,6 @@ class ToldAnew:
         return lacking(where(rows, ~of_clusters(self.clusters)), self.topics, TOPIC)
 
 
-def fold_topics(one: Frame, other: Frame, fold: Fold, schema: StructType) -> Frame:
+def fold_topics(one: Frame, other: Frame, fold: Fold, schema: pa.Schema) -> Frame:
     """Folds the rows of each topic of one incarnation. in: rows with KEY. out: KEY and what the fold returns, as schema has it."""
     return fold_groups(one, other, KEY, fold, schema)

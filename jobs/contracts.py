@@ -13,9 +13,9 @@ from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import from_arrow_schema
 
 import schemas
+from jobs.engine.listing import arrow_type_name
 from jobs.errors import ContractError
 from jobs.queries import Queries
 from jobs.rows import Frame, quoted
@@ -119,8 +119,10 @@ def _violations(queries: Queries, rules: list[Rule], shown: Mapping[str, str]) -
     return {row["rule"]: (row["rows"], row["example"]) for row in broken}
 
 
-def guard(queries: Queries, written: Mapping[str, Frame], whole: Mapping[str, Frame] | None = None) -> int:
-    """Validates the rows of the run's clusters in tables, as they are written.
+def guard(
+    queries: Queries, written: Mapping[str, Frame], whole: Mapping[str, Frame] | None = None, *, with_gx: bool = True
+) -> int:
+    """Validates the rows of the run's clusters in tables, as they are written. with_gx: Great Expectations judges; else this module does.
 
     written: tables that contracts.toml names, with the rows that are to be guarded. whole: all rows of tables that their rules refer
     to; None: those that are guarded. Returns the number of rules; raises ContractError naming the broken.
@@ -135,19 +137,32 @@ def guard(queries: Queries, written: Mapping[str, Frame], whole: Mapping[str, Fr
         if definition.name in written:
             rows, contract = written[definition.name], schemas.contracts()[definition.name]
             queries.view(_view(definition.name), rows)
-            kinds = from_arrow_schema(rows.schema) if isinstance(rows, pa.Table) else rows.schema
-            found = {field.name: field.dataType.simpleString() for field in kinds}
+            kinds = {one.name: one.type for one in rows.schema} if isinstance(rows, pa.Table) else None
+            found = (
+                {field.name: field.dataType.simpleString() for field in rows.schema}
+                if kinds is None
+                else {name: arrow_type_name(kind) for name, kind in kinds.items()}
+            )
             rules += rules_of(definition, contract, found)
             shown[definition.name] = _shown(definition, contract)
     if any(rule.broken for rule in rules):  # a query over columns that are not there would only fail
         violations = {n: (1, rule.broken) for n, rule in enumerate(rules) if rule.broken}
     else:
         violations = _violations(queries, rules, shown)
-    broken = _unexpected(rules, violations, set(written))
+    broken = _unexpected(rules, violations, set(written)) if with_gx else _objections(rules, violations)
     if broken:
         more = f"; and {len(broken) - SHOWN} more" if len(broken) > SHOWN else ""
         raise ContractError("The written tables break their contract: " + "; ".join(broken[:SHOWN]) + more)
     return len(rules)
+
+
+def _objections(rules: list[Rule], violations: Mapping[int, tuple[int, str]]) -> list[str]:
+    """The broken rules: table, column and rule, how often, and an example."""
+    return [_objection(rules[n].table, rules[n].column, rules[n].words, *violations[n]) for n in sorted(violations)]
+
+
+def _objection(table: str, column: str, rule: str, rows: int, example: str) -> str:
+    return f"{table}.{column}: {rule!r} is broken by {counted(rows, 'row')}, for example {example}"
 
 
 def _unexpected(rules: list[Rule], violations: Mapping[int, tuple[int, str]], tables: Collection[str]) -> list[str]:
@@ -181,10 +196,7 @@ def _unexpected(rules: list[Rule], violations: Mapping[int, tuple[int, str]], ta
     objections = []
     for outcome in result.results:
         rows = outcome.result.get("unexpected_index_list") or []
-        objections += [
-            f"{row['table']}.{row['column']}: {row['rule']!r} is broken by {counted(row['violations'], 'row')}, for example {row['example']}"
-            for row in rows
-        ]
+        objections += [_objection(row["table"], row["column"], row["rule"], row["violations"], row["example"]) for row in rows]
         if not outcome.success and not rows:
             objections.append(f"{outcome.expectation_config.type}: {outcome.result or outcome.exception_info}"[:500])
     return objections

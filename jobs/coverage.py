@@ -7,8 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructType
 
 from jobs.rows import (
     NONE,
@@ -167,7 +165,7 @@ def of_node(node: int | None, parts: Dicts, held: Dicts, span: tuple[datetime, d
         yield {"hour": hour, "logger": logger, **one.counts, "layouts": layouts, **told}
 
 
-def coverage(events: Frame, passed_over: Frame, held: Frame, schema: StructType, again: Hours | None = None) -> Frame:
+def coverage(events: Frame, passed_over: Frame, held: Frame, schema: pa.Schema, again: Hours | None = None) -> Frame:
     """One row a node, hour and logger.
 
     in: events and passed_over. held: rows of `coverage` so far. schema: of `coverage`, which is what comes out. again: the hours that are
@@ -175,11 +173,10 @@ def coverage(events: Frame, passed_over: Frame, held: Frame, schema: StructType,
     """
     if again is not None:
         events, passed_over = where(events, again.hold("ts")), where(passed_over, again.hold("hour"))
-    kinds = from_arrow_schema(PARTS)
     parts = gathered(
         together(
-            by_batch(select(events, *EVENT_COLUMNS), count_events, kinds),
-            by_batch(select(passed_over, *NODE, "hour", "logger", "layout"), count_passed_over, kinds),
+            by_batch(select(events, *EVENT_COLUMNS), count_events, PARTS),
+            by_batch(select(passed_over, *NODE, "hour", "logger", "layout"), count_passed_over, PARTS),
         )
     )
     stays = above("records", 0) & (NONE if again is None else ~again.hold("hour"))

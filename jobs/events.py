@@ -289,7 +289,6 @@ class OnWorkers:
     def rows(self, table: str, dropped: Any, cut_short: set[str]) -> Any:
         """What is left, as a DataFrame."""
         from pyspark.sql import functions as F
-        from pyspark.sql.pandas.types import from_arrow_schema
 
         from jobs.frames import by_workers
 
@@ -305,7 +304,7 @@ class OnWorkers:
             packed = packed.withColumn("places", F.lit(None).cast("array<int>"))
         else:
             packed = packed.join(F.broadcast(dropped), "number", "left")
-        return by_workers(packed.select("rows", "places"), unpack, from_arrow_schema(schema))
+        return by_workers(packed.select("rows", "places"), unpack, schema)
 
     def close(self) -> None:
         """Gives memory free."""
@@ -469,16 +468,17 @@ def cut_short(ends: Iterable[Last], others: Iterable[Last]) -> set[str]:
 
 def _incomplete(store: Any, clusters: Sequence[str], parsed: Here | OnWorkers) -> tuple[set[str], set[str]]:
     """Ids of records that were cut short and stand somewhere else as a whole: (of this run's, of earlier runs')."""
-    from pyspark.sql import functions as F
+    from jobs.rows import at_one_of, fetched, is_known, is_true
 
     def held(condition: Any) -> list[Last]:
-        rows = store.rows_of("events", clusters).filter(condition & F.col("ts").isNotNull())
-        return [] if store.has_none("events") else _firsts(rows.select(*Last._fields, "item").toArrow())
+        if store.has_none("events"):
+            return []
+        return _firsts(fetched(store.read("events", clusters, condition & is_known("ts"), [*Last._fields, "item"])))
 
     ends = [block.last for block in parsed.blocks if block.last and block.last.ts]
-    early = held(F.col("ends_file"))
+    early = held(is_true("ends_file"))
     fresh = parsed.records_at({last.ts for last in [*ends, *early] if last.ts})
-    return cut_short(ends, [*fresh, *held(F.col("ts").isin([last.ts for last in ends]))]), cut_short(early, fresh)
+    return cut_short(ends, [*fresh, *held(at_one_of("ts", [last.ts for last in ends if last.ts]))]), cut_short(early, fresh)
 
 
 # -- landing -----------------------------------------------------------------------------------------------
@@ -529,7 +529,7 @@ def land(
 
     clusters = _clusters(files)
     parsed: Here | OnWorkers
-    if ahead is None and not remote and are_few(files):
+    if ahead is None and not remote and (store.spark is None or are_few(files)):
         ahead = Ahead(files, ruleset, days)
     if ahead is not None:
         parsed = ahead.parsed()
@@ -630,13 +630,13 @@ def _land_once(store: Any, clusters: Sequence[str], parsed: Here | OnWorkers, ta
 
 def _append(store: Any, table: str, rows: Any, after: int) -> Counter[str]:
     """Appends rows, of Arrow or a DataFrame, and counts their records. after: the commit up to which copies were looked for."""
-    from pyspark.sql import Observation
-    from pyspark.sql import functions as F
-
     if isinstance(rows, pa.Table):
         if rows.num_rows:
             store.append(table, rows, after)
         return _counted(table, rows)
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F
+
     counts = {"records": F.lit(True)}
     if table == "events":
         whole = F.col("item") == 0

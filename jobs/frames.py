@@ -1,15 +1,19 @@
 """Frames of few rows: Spark plans, optimises and runs a query the sooner the less it has to read for it."""
 
+from __future__ import annotations
+
 import gc
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zipimport import zipimporter
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+
+from jobs.engine.later import arrow, types
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 # rows that stand in a plan as they are
 MOST_IN_PLAN = 10_000
@@ -28,13 +32,13 @@ def framed(spark: SparkSession, rows: pa.Table) -> DataFrame:
     return spark.createDataFrame(pa.table([column.combine_chunks() for column in rows.columns], schema=rows.schema))
 
 
-def of_rows(spark: SparkSession, rows: Iterable[Mapping[str, Any]], columns: StructType | str) -> DataFrame:
-    """Rows in a plan; columns: as Spark or its DDL has them. A list that createDataFrame is given is read by Python workers, which take a second to start."""
-    schema = StructType.fromDDL(columns) if isinstance(columns, str) else columns
-    return framed(spark, pa.Table.from_pylist(list(rows), schema=to_arrow_schema(schema)))
+def of_rows(spark: SparkSession, rows: Iterable[Mapping[str, Any]], columns: pa.Schema | str) -> DataFrame:
+    """Rows in a plan; columns: as Arrow or Spark's DDL has them. A list that createDataFrame is given is read by Python workers, which take a second to start."""
+    schema = arrow.to_arrow_schema(types.StructType.fromDDL(columns)) if isinstance(columns, str) else columns
+    return framed(spark, pa.Table.from_pylist(list(rows), schema=schema))
 
 
-def by_workers(rows: DataFrame, function: OfBatches, columns: StructType | str) -> DataFrame:
+def by_workers(rows: DataFrame, function: OfBatches, columns: pa.Schema | str) -> DataFrame:
     """What a function makes of batches of the rows in Spark's Python workers; columns: as `of_rows` has them."""
 
     def of_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -46,4 +50,4 @@ def by_workers(rows: DataFrame, function: OfBatches, columns: StructType | str) 
             gc.freeze()
         yield from function(batches)
 
-    return rows.mapInArrow(of_task, columns)
+    return rows.mapInArrow(of_task, columns if isinstance(columns, str) else arrow.from_arrow_schema(columns))

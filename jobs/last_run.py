@@ -8,9 +8,8 @@ from collections.abc import Collection
 from typing import Any
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 
-from jobs.rows import Frame, distinct, here, in_clusters, select
+from jobs.rows import Frame, distinct, here, select
 
 # tables that are compared with what earlier runs have left in them
 COMPARED = ("findings", "finding_subjects")
@@ -38,9 +37,9 @@ def restore(store: Any, clusters: Collection[str]) -> bool:
     for run in runs[:MOST_RUNS]:
         if not run["tables_at"]:
             continue
-        try:
-            rows = {table: _at(store, table, clusters, version) for table, version in json.loads(run["tables_at"]).items()}
-        except PySparkException:
+        found_at = {table: store.rows_at(table, clusters, version) for table, version in json.loads(run["tables_at"]).items()}
+        rows = {table: some for table, some in found_at.items() if some is not None}
+        if len(rows) < len(found_at):
             continue  # files of that version are gone
         if all(ids <= completed for ids in _runs_of(rows["findings"]).values()):
             _put_back(store, clusters, rows)
@@ -58,12 +57,6 @@ def _runs_of(findings: Frame) -> dict[str, set[str]]:
     for row in here(distinct(select(findings, "cluster", "run_id"))):
         found.setdefault(row["cluster"], set()).add(row["run_id"])
     return found
-
-
-def _at(store: Any, table: str, clusters: Collection[str], version: int) -> pa.Table:
-    """The rows of clusters in an earlier version of a table."""
-    rows = store.spark.read.format("delta").option("versionAsOf", version).load(store.path(table))
-    return store.table_of(table, here(rows.filter(in_clusters(clusters))))
 
 
 def _put_back(store: Any, clusters: Collection[str], rows: dict[str, pa.Table]) -> None:

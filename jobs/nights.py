@@ -13,21 +13,20 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
 
 import schemas
 from jobs import coverage, folding, queries
 from jobs.by_topic import TOPIC, TOPICS
+from jobs.engine.later import functions as F
 from jobs.folding import MOST_ON_DRIVER
 from jobs.frames import MOST_IN_PLAN, by_workers, framed
 from jobs.partition_spells import IS_WRONG
 from jobs.rows import (
+    EVERY,
     Frame,
     Where,
     above,
@@ -85,6 +84,9 @@ from jobs.timelines import (
     topic_deletions,
 )
 from jobs.timelines.events import EPOCH
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Keeps = Mapping[str, Sequence[str]]
 # so long before the first moment that something new is about checks look back
@@ -178,7 +180,7 @@ def read(store: Store, clusters: Sequence[str], keeps: Keeps) -> Night:
             gone = gathered(_recognised(where(changes.deleted, later)))
             removed = None if is_empty(gone) else gone
     if anew:
-        came.append(store.read("events", anew))
+        came.append(store.read("events", anew, EVERY, ["cluster", *EVENT_COLUMNS]))
     rows = together(*(select(some, "cluster", *EVENT_COLUMNS) for some in came))
     count, hours = _counted(rows, "ts", "event_type")
     events = _recognised(rows)
@@ -499,7 +501,7 @@ def _incarnations(rows: Frame, facts: Mapping[str, ClusterFacts]) -> Frame:
             told = pa.record_batch([batch["record_id"], batch["item"], numbers], schema=NUMBERED)
             yield told.filter(pc.not_equal(numbers, batch["incarnation"]))
 
-    return by_batch(given, numbered, from_arrow_schema(NUMBERED))
+    return by_batch(given, numbered, NUMBERED)
 
 
 NUMBERED = pa.schema([("record_id", pa.string()), ("item", pa.int32()), ("incarnation", pa.int32())])
@@ -583,17 +585,22 @@ def _touched_states(store: Store, night: Night, keyed: Frame, changed: Mapping[s
     )
 
 
-def _through(spark: SparkSession, keyed: Frame, states: Frame, facts: Mapping[str, ClusterFacts], at_once: int | None) -> Frame:
+def _through(
+    spark: "SparkSession | None", keyed: Frame, states: Frame, facts: Mapping[str, ClusterFacts], at_once: int | None
+) -> Frame:
     """Folds partitions, few events and states on the driver. keyed: events; states: as `_touched_states` gives them.
 
     out: `folding.OUTPUT`, computed once.
     """
-    few = few_of(states, MOST_ON_DRIVER) if isinstance(keyed, pa.Table) else None
+    few = None
+    if isinstance(keyed, pa.Table):
+        few = fetched(states) if spark is None else few_of(states, MOST_ON_DRIVER)
     if few is not None:
         both = pa.concat_tables([aligned(some, folding.INPUT) for some in (keyed, few)])
-        if both.num_rows <= MOST_ON_DRIVER:
+        if spark is None or both.num_rows <= MOST_ON_DRIVER:
             batches = folding.fold_groups(folding.in_groups(both, folding.GROUP), EVENT_COLUMNS, facts, at_once)
             return pa.Table.from_batches(batches, folding.OUTPUT)
+    assert spark is not None
     rows = in_spark(spark, keyed).unionByName(in_spark(spark, states), allowMissingColumns=True)
     for one in facts.values():
         one.by_number  # noqa: B018  # computed once, not by every worker

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow.compute as pc
-from pyspark.sql.types import StructType
 
 from jobs.by_topic import KEY, fold_topics
+from jobs.engine.types import schema_of
 from jobs.rows import (
     Dicts,
     Frame,
@@ -63,7 +63,7 @@ def partition_losses(audited: Mapping[str, Frame], told: Mapping[str, Frame], fa
             for loss in losses(history, said, known):
                 yield {"partition": partition, **loss._asdict()}
 
-    return fold_topics(rows, lines, fold, StructType.fromDDL(_COLUMNS))
+    return fold_topics(rows, lines, fold, schema_of(_COLUMNS))
 
 
 def by_partition(rows: Dicts, lines: Dicts) -> dict[int, tuple[list[Interval], list[Line]]]:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import StructType
 
 from jobs.by_topic import fold_topics
+from jobs.engine.types import schema_of
 from jobs.folding import rows_of
 from jobs.rows import (
     Dicts,
@@ -82,7 +82,7 @@ def partition_spells(
             for spell in spells(some, judged_by, topic=key[2], min_isr=least, deletions=gone):
                 yield {"partition": partition, **spell._asdict()}
 
-    return fold_topics(steps, deletions, fold, StructType.fromDDL(_COLUMNS))
+    return fold_topics(steps, deletions, fold, schema_of(_COLUMNS))
 
 
 def _by_partition(rows: Dicts) -> dict[int, list[Step]]:

@@ -4,20 +4,29 @@ To plan a query takes Spark longer than to read a few thousand rows: all checks 
 (`tests/benchmarks/checks.py`). Where both read the same rows they tell the same (`tests/test_queries.py`, `tests/test_scenarios.py`).
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
 
-from jobs.engine import database
+from jobs.engine import database, later
 from jobs.rows import Frame, gathered, in_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 # rows of a frame that is asked in this process, up to 400 bytes each; where one has more Spark is asked about all
 MOST_ASKED_HERE = 250_000
-# what a query that cannot be run raises
-FAILED = (PySparkException, *database.FAILED)
+
+
+class SparkFailed(Exception):
+    """A query that Spark cannot run, with what it says."""
+
+
+# errors of a query that cannot be run
+FAILED = (SparkFailed, *database.FAILED)
 
 
 class Queries(Protocol):
@@ -36,8 +45,10 @@ class Queries(Protocol):
         """What queries with the same columns tell, in one piece; moments have a zone. Raises one of FAILED."""
 
 
-def over(spark: SparkSession, frames: Iterable[Frame]) -> Queries:
-    """For queries over these and what is told of them; threads may share it."""
+def over(spark: SparkSession | None, frames: Iterable[Frame]) -> Queries:
+    """For queries over these and what is told of them; threads may share it. spark: None: this machine computes."""
+    if spark is None:
+        return database.Database()
     are_few = all(isinstance(one, pa.Table) and one.num_rows <= MOST_ASKED_HERE for one in frames)
     return database.Database() if are_few else InSpark(spark)
 
@@ -59,12 +70,21 @@ class InSpark:
 
     def function(self, sql: str) -> None:
         """Makes a function."""
-        self._spark.sql(sql)
+        self._sql(sql)
 
     def frame(self, sql: str) -> Frame:
         """What a query tells, as a table where it is few rows."""
-        return gathered(self._spark.sql(sql))
+        return gathered(self._sql(sql))
 
     def rows(self, *queries: str) -> list[dict[str, Any]]:
         """What queries tell. One text: every frame that is put together call by call is analysed again from its leaves."""
-        return self._spark.sql("\nUNION ALL\n".join(queries)).toArrow().to_pylist()
+        try:
+            return self._sql("\nUNION ALL\n".join(queries)).toArrow().to_pylist()
+        except later.errors.PySparkException as error:
+            raise SparkFailed(str(error)) from error
+
+    def _sql(self, sql: str) -> DataFrame:
+        try:
+            return self._spark.sql(sql)
+        except later.errors.PySparkException as error:
+            raise SparkFailed(str(error)) from error

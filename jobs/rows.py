@@ -11,20 +11,23 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
 
+from jobs.engine.later import arrow
+from jobs.engine.later import functions as F
 from jobs.engine.literals import moment, quoted
 from jobs.frames import MOST_IN_PLAN, OfBatches, by_workers, framed, where_few
 
-Frame: TypeAlias = pa.Table | DataFrame
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    Frame: TypeAlias = pa.Table | DataFrame
+else:
+    Frame = pa.Table
 Dicts: TypeAlias = list[dict[str, Any]]
 # (the values of some columns, rows of the one frame, rows of the other) -> rows without these columns
 Fold: TypeAlias = Callable[[tuple[Any, ...], Dicts, Dicts], Iterable[Mapping[str, Any]]]
@@ -128,6 +131,15 @@ def at_or_before(column: str, at: datetime) -> Where:
     return Where(f"{column} <= {moment(at)}", pc.field(column) <= _moment(at))
 
 
+def at_one_of(column: str, moments: Iterable[datetime]) -> Where:
+    """A moment is one of some (UTC)."""
+    some = sorted({at.replace(tzinfo=None) for at in moments})
+    if not some:
+        return NONE
+    values = pa.array([at.replace(tzinfo=UTC) for at in some], pa.timestamp("us", "UTC"))
+    return Where(f"{column} IN ({', '.join(map(moment, some))})", pc.field(column).isin(values))
+
+
 def from_day(column: str, day: Any) -> Where:
     """A day, or a moment, is of this day or of a later one."""
     return Where(f"to_date({column}) >= DATE '{day}'", pc.field(column).cast(pa.date32()) >= pa.scalar(day, pa.date32()))
@@ -180,7 +192,7 @@ def together(one: Frame, *others: Frame) -> Frame:
         if isinstance(found, pa.Table) and isinstance(other, pa.Table):
             found = pa.concat_tables([found, other.select(found.column_names).cast(found.schema)])
         else:
-            spark = (found if isinstance(found, DataFrame) else other).sparkSession
+            spark = (found if not isinstance(found, pa.Table) else other).sparkSession
             found = in_spark(spark, found).unionByName(in_spark(spark, other))
     return found
 
@@ -211,7 +223,7 @@ def _matched(rows: Frame, keys: Frame, on: Sequence[str], how: str) -> Frame:
     if isinstance(rows, pa.Table) and isinstance(keys, pa.Table):
         are_there = among(rows, keys, on)
         return rows.filter(are_there if how == "left_semi" else pc.invert(are_there))
-    spark = (rows if isinstance(rows, DataFrame) else keys).sparkSession
+    spark = (rows if not isinstance(rows, pa.Table) else keys).sparkSession
     others = in_spark(spark, select(keys, *on)).distinct()
     return in_spark(spark, rows).join(F.broadcast(others), list(on), how)
 
@@ -227,7 +239,7 @@ def marked(rows: Frame, keys: Frame, on: Sequence[str], name: str) -> Frame:
     """The rows with a column that says whether their values of some columns are among those of others."""
     if isinstance(rows, pa.Table) and isinstance(keys, pa.Table):
         return rows.append_column(name, among(rows, keys, on))
-    spark = (rows if isinstance(rows, DataFrame) else keys).sparkSession
+    spark = (rows if not isinstance(rows, pa.Table) else keys).sparkSession
     others = in_spark(spark, select(keys, *on)).distinct().withColumn(name, F.lit(True))
     return in_spark(spark, rows).join(F.broadcast(others), list(on), "left").withColumn(name, F.coalesce(name, F.lit(False)))
 
@@ -245,7 +257,7 @@ def marked_with_any(rows: Frame, column: str, values: Collection[int], name: str
 
 def looked_up(rows: Frame, known: pa.Table, on: Sequence[str]) -> Frame:
     """The rows with the other columns of a table in which their values of some columns stand once, or do not."""
-    if isinstance(rows, DataFrame):
+    if not isinstance(rows, pa.Table):
         return rows.join(F.broadcast(framed(rows.sparkSession, known)), list(on), "left")
     places = {key: at for at, key in enumerate(zip(*(known[name].to_pylist() for name in on), strict=True))}
     wanted = zip(*(rows[name].to_pylist() for name in on), strict=True)
@@ -304,50 +316,48 @@ def differing(some: Frame, others: Frame, keys: Sequence[str]) -> Frame:
         more = Counter(texts[: some.num_rows])
         more.subtract(texts[some.num_rows :])
         return distinct(both.filter(pa.array([more[text] != 0 for text in texts], pa.bool_())).select(list(keys)))
-    spark = (some if isinstance(some, DataFrame) else others).sparkSession
+    spark = (some if not isinstance(some, pa.Table) else others).sparkSession
     one_more, one_less = in_spark(spark, some).withColumn("more", F.lit(1)), in_spark(spark, others).withColumn("more", F.lit(-1))
     counted = one_more.unionByName(one_less).groupBy(*names).agg(F.sum("more").alias("more")).filter("more <> 0")
     return gathered(counted.select(*keys).distinct())
 
 
-def by_batch(rows: Frame, function: OfBatches, schema: StructType) -> Frame:
+def by_batch(rows: Frame, function: OfBatches, schema: pa.Schema) -> Frame:
     """What a function makes of batches of the rows: here, or by Spark's workers."""
     if isinstance(rows, pa.Table):
-        return pa.Table.from_batches(function(rows.to_batches()), to_arrow_schema(schema))
+        return pa.Table.from_batches(function(rows.to_batches()), schema)
     return by_workers(rows, function, schema)
 
 
-def mapped(rows: Frame, function: Callable[[dict[str, Any]], Iterable[Mapping[str, Any]]], schema: StructType) -> Frame:
+def mapped(rows: Frame, function: Callable[[dict[str, Any]], Iterable[Mapping[str, Any]]], schema: pa.Schema) -> Frame:
     """The rows that a function makes of each."""
-    arrow = to_arrow_schema(schema)
 
     def made(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield pa.RecordBatch.from_pylist([one for row in batch.to_pylist() for one in function(row)], arrow)
+            yield pa.RecordBatch.from_pylist([one for row in batch.to_pylist() for one in function(row)], schema)
 
     return by_batch(rows, made, schema)
 
 
-def fold_groups(one: Frame, other: Frame, by: Sequence[str], fold: Fold, schema: StructType) -> Frame:
+def fold_groups(one: Frame, other: Frame, by: Sequence[str], fold: Fold, schema: pa.Schema) -> Frame:
     """What a function makes of the rows of both that have the same values of some columns. out: these, and what it returns, as schema has it."""
-    arrow = to_arrow_schema(schema)
 
     def folded(key: tuple[Any, ...], some: Dicts, others: Dicts) -> Dicts:
         return [{**dict(zip(by, key, strict=True)), **row} for row in fold(key, some, others)]
 
     def of_worker(key: Any, some: Any, others: Any) -> Any:
         rows = folded(tuple(value.as_py() for value in key), some.to_pylist(), others.to_pylist())
-        return pa.Table.from_pylist(rows, schema=arrow)
+        return pa.Table.from_pylist(rows, schema=schema)
 
     one, other = run_concurrently(*(partial(here_if_few, frame, MOST_ON_DRIVER) for frame in (one, other)))
     if isinstance(one, pa.Table) and isinstance(other, pa.Table):
         some, others = (_grouped(table, by) for table in (one, other))
         rows = [row for key in {**some, **others} for row in folded(key, some.get(key, []), others.get(key, []))]
-        return pa.Table.from_pylist(rows, schema=arrow)
-    spark = (one if isinstance(one, DataFrame) else other).sparkSession
+        return pa.Table.from_pylist(rows, schema=schema)
+    spark = (one if not isinstance(one, pa.Table) else other).sparkSession
     # columns of their own: both sides may come from one frame
     left, right = (frame.toDF(*frame.columns) for frame in (in_spark(spark, one), in_spark(spark, other)))
-    return left.groupBy(*by).cogroup(right.groupBy(*by)).applyInArrow(of_worker, schema)
+    return left.groupBy(*by).cogroup(right.groupBy(*by)).applyInArrow(of_worker, arrow.from_arrow_schema(schema))
 
 
 def _grouped(table: pa.Table, by: Sequence[str]) -> dict[tuple[Any, ...], Dicts]:
@@ -368,7 +378,7 @@ def gathered(rows: Frame) -> Frame:
 
 def few_of(rows: Frame, most: int) -> pa.Table | None:
     """The rows, where they are no more than so many."""
-    if isinstance(rows, DataFrame):
+    if not isinstance(rows, pa.Table):
         return where_few(rows, most)
     return rows if rows.num_rows <= most else None
 
@@ -381,7 +391,7 @@ def here_if_few(rows: Frame, most: int) -> Frame:
 
 def in_spark(spark: SparkSession, rows: Frame) -> DataFrame:
     """The rows as a frame."""
-    if isinstance(rows, DataFrame):
+    if not isinstance(rows, pa.Table):
         return rows
     # what stands in a plan each query goes through anew
     return framed(spark, rows) if rows.num_rows <= MOST_IN_PLAN else framed(spark, rows).localCheckpoint(eager=False)

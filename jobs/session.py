@@ -1,5 +1,7 @@
 """The Spark session: the Java that Spark 4.1 runs on, Delta's two jars, and the settings that matter for this job."""
 
+from __future__ import annotations
+
 import contextlib
 import logging
 import os
@@ -16,13 +18,15 @@ from concurrent.futures import Future
 from importlib.resources import files
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
-
-from pyspark import SparkConf, SparkContext
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Any
 
 from jobs import interrupts
+from jobs.engine.later import core, sql
 from jobs.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
 
 DELTA = "io.delta:delta-spark_4.1_2.13:4.4.0"
 # what Delta's POM drags in is in Spark already, or unused; two jars are all that is needed
@@ -227,7 +231,7 @@ def start(input_bytes: int | None = None, extra: dict[str, str] | None = None) -
     """
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).disabled = True
-    conf = SparkConf()
+    conf = core.SparkConf()
     conf.setAll(list((settings(input_bytes) | (extra or {})).items()))
     if not submitted():
         use_private_java()
@@ -237,7 +241,7 @@ def start(input_bytes: int | None = None, extra: dict[str, str] | None = None) -
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         _launch_quietly(conf)
     with _own_handler_of_signals():
-        session = SparkSession.builder.config(conf=conf).getOrCreate()
+        session = sql.SparkSession.builder.config(conf=conf).getOrCreate()
     interrupts.on_interrupt(cancel=lambda: _cancel_jobs(session))
     for key, value in settings(input_bytes).items():
         of_session = ("spark.sql.codegen", "spark.sql.session", "spark.databricks", "spark.sql.sources", "spark.sql.dataFrame")
@@ -270,10 +274,10 @@ def _launch_quietly(conf: SparkConf) -> None:
     try:
         from pyspark import java_gateway
 
-        ensure = SparkContext._ensure_initialized
+        ensure = core.SparkContext._ensure_initialized
     except (ImportError, AttributeError):
         return  # a later pyspark: getOrCreate starts the JVM, less quietly
-    if SparkContext._gateway is not None:
+    if core.SparkContext._gateway is not None:
         return
     # what py4j logs of a JVM that was ended says nothing new
     logging.getLogger("py4j").setLevel(logging.CRITICAL)

@@ -7,6 +7,7 @@ tables of a few rows each that is most of what a small night costs (tests/benchm
 import json
 import operator
 import os
+import sys
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from pyarrow import fs
 import schemas
 from jobs import upgrade
 from jobs.conflicts import LANDING, Conflict
+from jobs.engine.types import delta_schema
 from jobs.location import PLAIN
 from jobs.rows import quoted
 
@@ -87,8 +89,11 @@ class SmallTables:
     """The tables of a folder. Whatever deltalake cannot do is None or False, and left to Spark."""
 
     def __init__(self, folder: Path, most_rows: int) -> None:
+        """most_rows: that are read; sys.maxsize: all, whatever they hold."""
         self.folder = folder
         self.most_rows = most_rows
+        self.most_bytes = sys.maxsize if most_rows == sys.maxsize else MOST_BYTES
+        self.most_scanned = sys.maxsize if most_rows == sys.maxsize else MOST_SCANNED
 
     @classmethod
     def of(cls, folder: Path | None, most_rows: int) -> "SmallTables | None":
@@ -151,10 +156,9 @@ class SmallTables:
 
     def create_as_defined(self, table: str) -> bool:
         """An empty table as this version defines it; whether it is there now."""
-        from pyspark.sql.types import StructType
-
-        columns = StructType.fromDDL(schemas.columns_ddl(table).replace("{vocabulary}", vocabulary_ddl())).jsonValue()
-        return self.create(table, columns, schemas.partition_columns(table), upgrade.properties(table), schemas.comment(table))
+        return self.create(
+            table, delta_schema(table), schemas.partition_columns(table), upgrade.properties(table), schemas.comment(table)
+        )
 
     def rows(self, table: str, clusters: Collection[str] = ()) -> Read | None:
         """The rows of a table where they are few, else those of some clusters; None where deltalake does not read it."""
@@ -162,12 +166,18 @@ class SmallTables:
             if (opened := self._opened(table)) is not None:
                 found = self._dataset(table, opened)
                 groups = (group for fragment in found.get_fragments() for group in fragment.row_groups)
-                if found.count_rows() <= self.most_rows and sum(group.total_byte_size for group in groups) <= MOST_BYTES:
+                if found.count_rows() <= self.most_rows and sum(group.total_byte_size for group in groups) <= self.most_bytes:
                     return Read(found.to_table(), is_whole=True)
                 mine = pc.field("cluster").isin(sorted(clusters))
                 if not clusters or _few(found, ["cluster"], mine, self.most_rows) is None:
                     return Read(None, is_whole=False)
                 return Read(_few(found, found.schema.names, mine, self.most_rows), is_whole=False)
+        return None
+
+    def rows_at(self, table: str, version: int) -> pa.Table | None:
+        """All rows of an earlier version; None where deltalake does not read it."""
+        with _left_to_spark():
+            return self._dataset(table, DeltaTable(str(self.folder / table), version=version)).to_table()
         return None
 
     def rows_where(self, table: str, columns: Sequence[str], where: Any, most: int = MOST_SCANNED) -> pa.Table | None:
@@ -177,7 +187,7 @@ class SmallTables:
         with _left_to_spark():
             if (opened := self._opened(table)) is not None:
                 every = self._dataset(table, opened)
-                if every.count_rows() <= MOST_SCANNED:
+                if every.count_rows() <= self.most_scanned:
                     return _few(every, columns, where, most)
         return None
 
@@ -189,7 +199,10 @@ class SmallTables:
                 batches: list[pa.RecordBatch] = []
                 for batch in reader:
                     batches.append(batch)
-                    if sum(one.num_rows for one in batches) > self.most_rows or sum(one.nbytes for one in batches) > MOST_BYTES:
+                    if (
+                        sum(one.num_rows for one in batches) > self.most_rows
+                        or sum(one.nbytes for one in batches) > self.most_bytes
+                    ):
                         return None
                 columns = [*pa.schema(opened.schema().to_arrow()), *CHANGE_FEED]
                 return aligned(pa.Table.from_batches(batches, reader.schema), pa.schema(columns)), opened.version()

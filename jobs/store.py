@@ -1,5 +1,7 @@
 """The Delta tables: created from `schemas/tables`, compared with it, written and read."""
 
+from __future__ import annotations
+
 import operator
 import re
 import threading
@@ -9,22 +11,20 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-from pyspark.sql.types import StructType
 
 import schemas
 from jobs import rereading, upgrade
 from jobs.conflicts import LANDING, Conflict, refused
+from jobs.engine.later import errors, gateway
+from jobs.engine.later import functions as F
+from jobs.engine.listing import type_name
+from jobs.engine.types import table_schema
 from jobs.errors import UsageError
 from jobs.frames import by_workers, framed, of_rows, where_few
 from jobs.location import local_folder, root_of
@@ -39,6 +39,7 @@ from jobs.rows import (
     extremes,
     fetched,
     few_of,
+    here,
     in_clusters,
     in_spark,
     is_known,
@@ -56,6 +57,9 @@ from jobs.rows import (
 from jobs.small_tables import MOST_SCANNED, Filters, SmallTables, aligned, vocabulary_ddl
 from jobs.timelines.events import CHECKPOINT
 from parsers.rules import RuleSet, built_in
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 # what logs are read into: as long as history and as wide as its lines, so it is asked for what is needed of it
 LANDED = ("events", "passed_over")
@@ -110,7 +114,8 @@ def _with_properties(sql: str, properties: Mapping[str, str]) -> str:
     return "\n".join([*lines, f"TBLPROPERTIES ({upgrade.settings(properties)})"])
 
 
-def _kinds(columns: StructType) -> dict[str, str]:
+def _kinds(columns: Any) -> dict[str, str]:
+    """columns: a StructType."""
     return {field.name: field.dataType.simpleString() for field in columns.fields}
 
 
@@ -136,7 +141,7 @@ def _are_same(some: pa.Table, others: pa.Table) -> bool:
 class Held:
     """All rows of some clusters (None: of all). few: they are known; of many it is known how to read them."""
 
-    spark: SparkSession
+    spark: Any
     clusters: frozenset[str] | None
     few: pa.Table | None
     read: Callable[[], DataFrame] | None = None
@@ -173,16 +178,11 @@ class Held:
         return self.parts[clusters]
 
 
-@cache
-def _arrow_schema(table: str) -> pa.Schema:
-    return to_arrow_schema(StructType.fromDDL(", ".join(f"{name} {kind}" for name, kind in schemas.columns(table).items())))
-
-
 class Store:
     """The tables under one root, a folder or any URI that Spark can write to."""
 
-    def __init__(self, spark: SparkSession, root: str | Path, guard: Callable[[], None] = lambda: None) -> None:
-        """guard: raises where this run must not write any more."""
+    def __init__(self, spark: Any, root: str | Path, guard: Callable[[], None] = lambda: None) -> None:
+        """spark: a session; None: a subclass computes without one. guard: raises where this run must not write any more."""
         self.spark = spark
         self.guard = guard
         self.root = root_of(root)
@@ -209,10 +209,9 @@ class Store:
             return True
         return DeltaTable.isDeltaTable(self.spark, self.path(table))
 
-    def schema(self, table: str) -> StructType:
+    def schema(self, table: str) -> pa.Schema:
         """The columns of a table that is there."""
-        told = None if self._small is None else self._small.schema(table)
-        return self.table(table).schema if told is None else StructType.fromJson(told)
+        return table_schema(table)
 
     def open(self, ruleset: RuleSet | None = None, *, rebuilds: bool = True) -> None:
         """Creates missing tables and converts those of an earlier version, all of which are looked at first.
@@ -304,7 +303,7 @@ class Store:
         known = None if self._small is None else self._small.described(name)
         if known is not None:
             columns, properties, by = known
-            return upgrade.Present(_kinds(StructType.fromJson(columns)), properties, by)
+            return upgrade.Present({one["name"]: type_name(one["type"]) for one in columns["fields"]}, properties, by)
         if not self.exists(name):
             return None
         told = self.spark.sql(f"SHOW TBLPROPERTIES {self._identifier(name)}").collect()
@@ -331,7 +330,7 @@ class Store:
         records = rows.filter(OF_LOGS.sql).filter("item = 0").select(*columns)
         place = ("cluster", "file")
         sorted_ = records.repartition(*place).sortWithinPartitions(*place, "record_no")
-        made = by_workers(sorted_, partial(rereading.reread, ruleset=ruleset), from_arrow_schema(rereading.REREAD)).persist()
+        made = by_workers(sorted_, partial(rereading.reread, ruleset=ruleset), rereading.REREAD).persist()
         try:
             self._rename_evidence(made.filter("item = 0").select("record_id", rereading.FORMER))
             new = made.drop(rereading.FORMER)
@@ -402,8 +401,12 @@ class Store:
         for view in views:
             try:
                 self.spark.sql(view.sql)
-            except PySparkException:
+            except errors.PySparkException:
                 continue  # of a table that is not there
+
+    def unknown_statements(self, cluster: str, most: int) -> list[dict[str, Any]]:
+        """The most frequent rows of the view of that name."""
+        return [row.asDict() for row in self.view_of_events("unknown_statements", [cluster]).limit(most).collect()]
 
     def view_of_events(self, name: str, clusters: Iterable[str]) -> DataFrame:
         """A view that is made of `events` alone, over the rows of some clusters."""
@@ -418,6 +421,14 @@ class Store:
     def table(self, name: str) -> DataFrame:
         """The table as it is now."""
         return self.spark.read.format("delta").load(self.path(name))
+
+    def rows_at(self, table: str, clusters: Collection[str], version: int) -> pa.Table | None:
+        """The rows of some clusters in an earlier version of a table; None where files of that version are gone."""
+        reader = self.spark.read.format("delta").option("versionAsOf", version)
+        try:
+            return self.table_of(table, here(reader.load(self.path(table)).filter(in_clusters(clusters))))
+        except errors.PySparkException:
+            return None
 
     def clusters(self) -> list[str]:
         """The clusters that `events` has rows of."""
@@ -442,7 +453,7 @@ class Store:
     ) -> Frame:
         """The rows of some clusters for which a condition holds, few of them as an Arrow table. columns: None: all."""
         names = frozenset(clusters)
-        few = _arrow_schema(table).empty_table() if table in self._created else self._hold(table, names).few
+        few = table_schema(table).empty_table() if table in self._created else self._hold(table, names).few
         if few is not None:
             found: Frame = where(few, of_clusters(names) & condition)
         else:
@@ -459,7 +470,7 @@ class Store:
 
     def table_of(self, table: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
         """Rows as those of a table."""
-        return pa.Table.from_pylist(list(rows), schema=_arrow_schema(table))
+        return pa.Table.from_pylist(list(rows), schema=table_schema(table))
 
     def _hold(self, table: str, names: frozenset[str]) -> Held:
         """The rows of these clusters, or of more."""
@@ -571,7 +582,7 @@ class Store:
         self.guard()
         if isinstance(rows, pa.Table):
             if table not in LANDED:  # of these as many columns as are filled are written
-                rows = aligned(rows, _arrow_schema(table))
+                rows = aligned(rows, table_schema(table))
             if self._small is not None and rows.num_rows <= MOST_HERE and self._small.append(table, rows, after):
                 self._is_written(table)
                 return
@@ -629,11 +640,11 @@ class Store:
         is_new = table in self._created
         before = None if is_new and self._small is None else self._hold(table, names)
         few: Any
-        if isinstance(rows, DataFrame):
+        if not isinstance(rows, pa.Table):
             new = _by_name(table, rows)
             few = None if table in self._many else where_few(new)
         else:
-            few = aligned(rows, _arrow_schema(table))
+            few = aligned(rows, table_schema(table))
         goes = of_clusters(names) & condition
         if before is not None and before.is_small_table and few is not None and few.num_rows <= MOST_HERE:
             replaced = met(before.few, goes)
@@ -689,7 +700,7 @@ class Store:
             return False
         if (some := few_of(rows, MOST_WITHOUT_SPARK)) is None:
             return False
-        new, may_settle = aligned(some, _arrow_schema(table)), "settled" in schemas.columns(table)
+        new, may_settle = aligned(some, table_schema(table)), "settled" in schemas.columns(table)
         held = None if table in self._many else self._hold(table, clusters | anew)
         if held is not None and held.few is not None and held.is_small_table and new.num_rows <= MOST_HERE:
             replaced = pc.and_(met(held.few, of_clusters(clusters)), among(held.few, keys, PARTITION_KEY))
@@ -846,7 +857,7 @@ class Store:
         try:
             rows = feed.load(self.path(table))
             found = rows.groupBy("_change_type").agg(F.max(VERSION).alias("newest")).collect()
-        except (PySparkException, Py4JError):
+        except (errors.PySparkException, gateway.Py4JError):
             return None
         version = max((row.newest for row in found), default=after)
         return rows, {row._change_type for row in found}, version

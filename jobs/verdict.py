@@ -121,8 +121,7 @@ def _counts(
     unknown: dict[str, list[dict[str, Any]]] = {}
     for name in clusters:
         if counts[name].get("unrecognised") or counts[name].get("drifted"):
-            rows = store.view_of_events("unknown_statements", [name]).limit(UNKNOWN)
-            unknown[name] = [row.asDict() for row in rows.collect()]
+            unknown[name] = store.unknown_statements(name, UNKNOWN)
     return counts, not_shown, unknown
 
 

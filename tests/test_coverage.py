@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.pandas.types import from_arrow_schema
 
 import schemas
 from jobs import coverage, rows
@@ -55,7 +54,7 @@ def passed_over(*told: tuple[int | None, int | None]) -> pa.Table:
 
 
 def told(*args: Any, **more: Any) -> list[dict[str, Any]]:
-    found = rows.here(coverage.coverage(*args, from_arrow_schema(SCHEMA), **more))
+    found = rows.here(coverage.coverage(*args, SCHEMA, **more))
     return sorted(found, key=lambda row: (row["node"] or 0, row["hour"] or NOON - timedelta(days=1), row["logger"] or ""))
 
 

@@ -27,3 +27,17 @@ def test_timelines_are_plain_python() -> None:
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             ours = [name for name in names if name.split(".")[0] in {*ALLOWED, "tests", "pyspark", "delta", "pyarrow"}]
             assert all(name.startswith("jobs.timelines") or name == "schemas" for name in ours), f"{path.name} imports {ours}"
+
+
+def test_what_computes_without_spark_does_not_import_it() -> None:
+    """A module imports Spark's where it uses them (`jobs.engine.later`), so that the local engine runs where they are not installed."""
+    of_spark = {"pyspark", "py4j", "delta", "great_expectations"}
+    for path in sorted((ROOT / "jobs").rglob("*.py")):
+        if path.relative_to(ROOT / "jobs").as_posix() in ("engine/spark.py", "remote.py"):
+            continue
+        for node in ast.parse(path.read_text("utf-8")).body:
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not of_spark & {name.split(".")[0] for name in names}, (
+                f"{path.relative_to(ROOT)} imports {names} when it is loaded"
+            )

@@ -207,13 +207,13 @@ def deliver(folder: Path, files: Files) -> None:
         target.write_bytes(content)
 
 
-def audit(root: Path, tables: Path, delivered: dict[str, Files]) -> int:
+def audit(root: Path, tables: Path, delivered: dict[str, Files], engine: str) -> int:
     """The exit code of one run over all clusters that something was delivered for."""
     some = {name: files for name, files in delivered.items() if files}
     for name, files in some.items():
         deliver(root / name, files)
     config = configuration(root / "audit.toml", {name: root / name for name in some})
-    return main(["audit", "--config", str(config), "--tables", str(tables)])
+    return main(["audit", "--config", str(config), "--tables", str(tables), "--engine", engine])
 
 
 def rows(tables: Path) -> dict[tuple[str, str], list[str]]:
@@ -267,7 +267,9 @@ def power_cut(*_: object) -> None:
     raise RuntimeError("power cut")
 
 
-def test_any_delivery_gives_the_tables_of_one_run(spark, capsys, tmp_path, monkeypatch):
+@pytest.mark.parametrize("engines", [("spark", "spark", "spark"), ("local", "spark", "local")], ids="-".join)
+def test_any_delivery_gives_the_tables_of_one_run(spark, capsys, tmp_path, monkeypatch, engines):
+    """Of one run on Spark, whatever the engines are that take turns."""
     continued: set[str] = set()
     refolded: set[str] = set()
     write = nights._write
@@ -288,9 +290,12 @@ def test_any_delivery_gives_the_tables_of_one_run(spark, capsys, tmp_path, monke
         if number == 1:
             with monkeypatch.context() as patched:
                 patched.setattr(nights, "_write", power_cut)
-                assert audit(tmp_path / "nights", tmp_path / "tables", {ABORTED: delivered[ABORTED]}) == errors.INTERNAL
-        assert audit(tmp_path / "nights", tmp_path / "tables", delivered) in told
-    assert audit(tmp_path / "once", tmp_path / "expected", {name: files for name, files, _ in chosen}) in told
+                assert (
+                    audit(tmp_path / "nights", tmp_path / "tables", {ABORTED: delivered[ABORTED]}, engines[number])
+                    == errors.INTERNAL
+                )
+        assert audit(tmp_path / "nights", tmp_path / "tables", delivered, engines[number]) in told
+    assert audit(tmp_path / "once", tmp_path / "expected", {name: files for name, files, _ in chosen}, "spark") in told
     capsys.readouterr()
     for mode in ("kraft", "default"):
         assert any(mode in cluster for cluster in continued), f"no timeline went on from what is kept: {mode}"

@@ -11,7 +11,6 @@ from zipimport import zipimporter
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from jobs import rows as asked
 from jobs.frames import by_workers
@@ -161,7 +160,7 @@ def test_the_first_and_the_last(given: Callable[[pa.Table], Frame]) -> None:
 
 
 def test_what_functions_make_of_rows(given: Callable[[pa.Table], Frame]) -> None:
-    each = from_arrow_schema(pa.schema([("cluster", pa.string()), ("id", pa.int32())]))
+    each = pa.schema([("cluster", pa.string()), ("id", pa.int32())])
     made = asked.mapped(given(SOME), lambda row: [{"cluster": row["cluster"], "id": one} for one in row["ids"] or ()], each)
     assert [(row["cluster"], row["id"]) for row in here(made)] == [("a", 1), ("a", 2), ("b'", 3), ("a", 2)]
 
@@ -174,7 +173,7 @@ def test_groups_are_folded(given: Callable[[pa.Table], Frame], monkeypatch: pyte
         return [{"name": "/".join(map(str, key)), "rows": len(some), "others": len(others)}]
 
     names, counts = ("cluster", "text", "name"), ("rows", "others")
-    schema = from_arrow_schema(pa.schema([*((n, pa.string()) for n in names), *((n, pa.int32()) for n in counts)]))
+    schema = pa.schema([*((n, pa.string()) for n in names), *((n, pa.int32()) for n in counts)])
     told = here(asked.fold_groups(given(SOME), KEYS, ["cluster", "text"], fold, schema))
     assert {row["name"]: (row["cluster"], row["text"], row["rows"], row["others"]) for row in told} == {
         "a/x": ("a", "x", 2, 1), "a/None": ("a", None, 1, 1), "b/x'y": ("b", "x'y", 1, 1), "b'/ü": ("b'", "ü", 1, 0),

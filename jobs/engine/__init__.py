@@ -13,13 +13,11 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from jobs.errors import UsageError
-from jobs.location import SCHEME, local_folder, root_of
+from jobs.location import delta_rs_uri, root_of
 
 MOMENT = pa.timestamp("us", "UTC")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ENGINES = ("auto", "local", "spark")
-# schemes of object stores that delta-rs reaches
-OBJECT_STORES = ("s3", "s3a", "gs", "abfs", "abfss", "az", "file")
 
 
 class QueryError(UsageError):
@@ -83,7 +81,7 @@ def opened(root: str | Path, engine: str = "auto", names: Collection[str] | None
     """
     where = root_of(root)
     if engine != "spark":
-        if is_reached_locally(where):
+        if delta_rs_uri(where) is not None:
             from jobs.engine.local import LocalTables
 
             tables = LocalTables(where)
@@ -94,14 +92,7 @@ def opened(root: str | Path, engine: str = "auto", names: Collection[str] | None
                 if engine == "local":
                     raise UsageError(f"{reason}; the local engine does not read it, --engine spark does") from None
         elif engine == "local":
-            raise UsageError(
-                f"--tables {root}: the local engine reads folders, {', '.join(OBJECT_STORES[:4])}; use --engine spark"
-            )
+            raise UsageError(f"--tables {root}: the local engine reads folders, s3://, gs:// and abfss://; use --engine spark")
     from jobs.engine.spark import SparkTables
 
     return SparkTables(where, names, store)
-
-
-def is_reached_locally(root: str) -> bool:
-    """Return whether delta-rs finds its way to a root."""
-    return local_folder(root) is not None or (SCHEME.match(root) is not None and root.partition(":")[0].lower() in OBJECT_STORES)

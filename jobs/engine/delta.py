@@ -1,7 +1,6 @@
 """One Delta table on this machine or in an object store: delta-rs lists its files, DuckDB reads them."""
 
 import json
-import re
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -13,11 +12,9 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from jobs.engine import NotReadable
 from jobs.engine.database import Database, identifier, text
 from jobs.errors import UsageError
-from jobs.location import SCHEME, local_folder
+from jobs.location import SCHEME, delta_rs_uri
 from parsers.explanation import visible
 
-# in a path of this machine; other characters delta-rs takes as parts of a URL
-PLAIN = re.compile(r"[A-Za-z0-9._/ +=@,~-]+")
 _DUCKDB_TYPES = {
     "string": "VARCHAR", "integer": "INTEGER", "long": "BIGINT", "short": "SMALLINT", "byte": "TINYINT", "double": "DOUBLE", "float": "FLOAT",
     "boolean": "BOOLEAN", "date": "DATE", "timestamp": "TIMESTAMP", "timestamp_ntz": "TIMESTAMP", "binary": "BLOB",
@@ -38,7 +35,7 @@ class Table:
     @classmethod
     def opened(cls, root: str, is_local: bool, name: str) -> "Table | None":
         """None where there is none. Raises NotReadable where it needs a feature that this engine does not read."""
-        uri = f"{local_folder(root) if is_local else root}/{name}"
+        uri = f"{delta_rs_uri(root)}/{name}"
         try:
             table = DeltaTable(uri)
         except TableNotFoundError:

@@ -17,7 +17,7 @@ from sqlglot.errors import SqlglotError
 import schemas
 from jobs.engine import Answer, NotReadable, QueryError, dialect, statements
 from jobs.engine.database import FAILED, Database, identifier, text
-from jobs.engine.delta import PLAIN, Table
+from jobs.engine.delta import Table
 from jobs.engine.listing import OfColumns, OfNames, arrow_type_name, listing, type_name
 from jobs.errors import UsageError
 from jobs.location import local_folder
@@ -25,6 +25,8 @@ from parsers.explanation import visible
 
 # names that are offered where one is not found
 NEAR = 5
+# name of the values that `matching` looks for
+WANTED = "wanted_values"
 # functions of Spark that return rows and read nothing
 ROW_FUNCTIONS = (
     "range",
@@ -49,8 +51,6 @@ class LocalTables:
 
     def check(self, names: Collection[str] | None = None) -> None:
         """Raise NotReadable where Spark reads the tables (names; None: all) and this engine does not."""
-        if self._folder is not None and not PLAIN.fullmatch(str(self._folder)):
-            raise NotReadable(f"the path {self.root} has characters that delta-rs takes as parts of a URL")
         wanted = _closure(names) if names is not None else {one.name for one in schemas.statements("tables")}
         for name in sorted(wanted & self._table_names):
             if (table := self._table(name)) is not None:
@@ -64,6 +64,19 @@ class LocalTables:
         """Return columns (None: all) of the rows for which a condition in Spark's SQL holds. Moments have the zone UTC."""
         named = ", ".join(f"`{name}`" for name in columns) if columns is not None else "*"
         answer = self.query(f"SELECT {named} FROM {table} WHERE {where}")
+        return pa.Table.from_batches(answer.batches, answer.schema)
+
+    def matching(self, table: str, columns: Sequence[str], column: str, values: pa.Array, where: str = "true") -> pa.Table:
+        """Return columns of the rows for which a condition holds and that have one of some values in a column."""
+        named = ", ".join(f"`{name}`" for name in columns)
+        tree = statements.parsed(f"SELECT {named} FROM {table} WHERE {where}")
+        database = self._database([table])
+        self._read_less(tree, database)
+        database.view(WANTED, pa.table({"value": values}))
+        of_wanted = exp.select("value").from_(WANTED).subquery()
+        assert isinstance(tree, exp.Select)
+        tree = tree.where(exp.In(this=exp.column(column), query=of_wanted))
+        answer = _answered(database, dialect.in_duckdb(dialect.adapted(tree)))
         return pa.Table.from_batches(answer.batches, answer.schema)
 
     def query(self, sql: str) -> Answer:

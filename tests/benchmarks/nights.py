@@ -168,7 +168,7 @@ def processor() -> float:
     return sum(process.seconds for process in processes())
 
 
-def audit(root: Path) -> Night:
+def audit(root: Path, engine: str) -> Night:
     """Audits what was written."""
     spent: dict[str, float] = {"clock": 0.0, "worked": 0.0}
     update = nights.update
@@ -182,9 +182,12 @@ def audit(root: Path) -> Night:
     nights.update = timed
     begun, worked = time.perf_counter(), processor()
     with contextlib.redirect_stdout(io.StringIO()):
-        code = nightly_audit.main(["audit", str(root / "logs"), "--tables", str(root / "tables"), "--cluster", "c"])
+        code = nightly_audit.main(
+            ["audit", str(root / "logs"), "--tables", str(root / "tables"), "--cluster", "c", "--engine", engine]
+        )
     assert code in (errors.CLEAN, errors.FINDINGS)
-    status = Path(f"/proc/{jvm()}/status").read_text()
+    # of the process that computes: the JVM, or this one
+    status = Path(f"/proc/{os.getpid() if engine == 'local' else jvm()}/status").read_text()
     memory = int(re.findall(r"VmHWM:\s+(\d+)", status)[0]) // 1024
     return Night(time.perf_counter() - begun, spent["clock"], processor() - worked, spent["worked"], memory)
 
@@ -195,6 +198,7 @@ def main() -> None:
     given.add_argument("--topics", type=int, default=200)
     given.add_argument("--partitions", type=int, help="of each topic (default: as many as the recording's)")
     given.add_argument("--nights", type=int, default=10)
+    given.add_argument("--engine", choices=["local", "spark"], default="spark")
     kind = given.add_mutually_exclusive_group()
     kind.add_argument("--same", action="store_true", help="every night is about all topics")
     kind.add_argument("--touched", type=float, help="share of the topics that a night is about")
@@ -230,7 +234,7 @@ def main() -> None:
                 some = every[before % options.topics :][:a_night]
                 recording.write_night(root / "logs", number, some, hours=stop, again=before // options.topics)
             records = sum(log.read_text().count("\n") for log in (root / "logs").rglob("*.log"))
-            night = processes.submit(audit, root).result()
+            night = processes.submit(audit, root, options.engine).result()
             cells = [number + 1, records, f"{night.clock:.1f}", f"{night.timelines:.1f}", f"{records / night.timelines:.0f}"]
             cells += [night.memory, f"{night.worked:.1f}", f"{night.worked_at_timelines:.1f}"]
             second = night if number == 1 else second

@@ -1,0 +1,304 @@
+"""The tables of a folder, read and written by this machine without Spark: delta-rs commits, DuckDB reads. All rows are Arrow tables."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import schemas
+from jobs import upgrade
+from jobs.engine import NotReadable
+from jobs.engine.literals import moment
+from jobs.engine.local import LocalTables
+from jobs.engine.types import table_schema
+from jobs.errors import UsageError
+from jobs.location import local_folder
+from jobs.progress import warn
+from jobs.rows import EVERY, Where, among, distinct, in_clusters, lacking, met, of_clusters, select, where
+from jobs.small_tables import SmallTables, aligned
+from jobs.store import EVENT, KEYS, LANDED, MOST_HERE, PARTITION_KEY, UNSETTLED, Held, Store, _files_of
+from parsers.rules import RuleSet
+
+# values that a query looks for, by the name that it knows them by
+WANTED = "wanted_values"
+
+
+class LocalStore(Store):
+    """`Store` without Spark. Raises UsageError where delta-rs does not reach the folder, or cannot write a table of it."""
+
+    def __init__(self, root: str | Path, guard: Callable[[], None] = lambda: None) -> None:
+        """guard: as `Store` has it."""
+        super().__init__(None, root, guard)
+        folder = local_folder(self.root)
+        found = SmallTables.of(folder, sys.maxsize)
+        if found is None:
+            raise UsageError(f"--tables {root}: the local engine writes to folders of this machine; use --engine spark")
+        self._delta_rs = self._small = found
+
+    def _tables(self) -> LocalTables:
+        """The tables as they are now."""
+        return LocalTables(self.root)
+
+    def exists(self, table: str) -> bool:
+        """Return whether the table has been created."""
+        return self._delta_rs.version(table) is not None
+
+    def open(self, ruleset: RuleSet | None = None, *, rebuilds: bool = True) -> None:
+        """Create missing tables. Raises UsageError where tables are of an earlier version: Spark converts them."""
+        try:
+            self._tables().check()
+        except NotReadable as reason:
+            raise UsageError(f"{reason}; the local engine does not read it, --engine spark does") from None
+        with ThreadPoolExecutor(4) as pool:
+            names = [one.name for one in schemas.statements("tables")]
+            there = {name: one for name, one in zip(names, pool.map(self._present, names), strict=True) if one is not None}
+        plan = upgrade.decide(there, self.root)
+        if plan.reread or plan.emptied or plan.added:
+            raise UsageError(
+                f"The tables under {self.root} are of an earlier version. Run the audit once with --engine spark, which converts them"
+            )
+        super().open(ruleset, rebuilds=rebuilds)
+
+    def _create(self, definition: schemas.Statement) -> None:
+        if not self._is_created_small(definition.name):
+            raise self._not_written(definition.name)
+        self._created.add(definition.name)
+
+    def _set_properties(self, name: str, properties: Mapping[str, str]) -> None:
+        if not self._delta_rs.set_properties(name, properties):
+            raise self._not_written(name)
+
+    def _remove_doubled_rows(self) -> None:
+        if upgrade.FACTS in self._created:
+            return
+        names = {"events": "events_version", "passed_over": "passed_over_version"}
+        listed = ", ".join(f"max({name}) AS {name}" for name in names.values())
+        (known,) = self._tables().query(f"SELECT {listed} FROM {upgrade.FACTS}").rows()
+        for table, name in names.items():
+            if table not in self._created and self.exists(table) and self.version(table) != known[name]:
+                self._remove_doubled(table)
+
+    def _remove_doubled(self, table: str) -> None:
+        keys = ", ".join(KEYS[table])
+        numbered = f"SELECT *, row_number() OVER (PARTITION BY {keys} ORDER BY {keys}) AS nth FROM {table}"
+        (found,) = self._tables().query(f"SELECT count(*) AS doubled FROM ({numbered}) WHERE nth > 1").rows()
+        if not found["doubled"]:
+            return
+        if not self.is_rebuilding:
+            self.upgrade = replace(self.upgrade, rebuilds=True)
+            self._begin_rebuilding([upgrade.FACTS])
+        once = self._tables().query(f"SELECT {', '.join(table_schema(table).names)} FROM ({numbered}) WHERE nth = 1")
+        rows = pa.Table.from_batches(once.batches, once.schema).cast(table_schema(table))
+        if not self._delta_rs.overwrite(table, rows):
+            raise self._not_written(table)
+        self._is_written(table)
+        self.upgrade = replace(self.upgrade, doubled={**self.upgrade.doubled, table: found["doubled"]})
+        warn(
+            f"{found['doubled']:,} rows of {table} stood twice, as two runs at once or an earlier version wrote them; they were removed"
+        )
+
+    def _is_empty_now(self, table: str) -> bool:
+        return not self._count(table)
+
+    def _not_written(self, table: str) -> UsageError:
+        return UsageError(f"Table {table} under {self.root} cannot be written by the local engine; use --engine spark")
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def whole(self, table: str) -> pa.Table:
+        """All rows of a table."""
+        return self._rows(self._whole(table))
+
+    def rows_at(self, table: str, clusters: Collection[str], version: int) -> pa.Table | None:
+        """The rows of some clusters in an earlier version of a table; None where files of that version are gone."""
+        found = self._delta_rs.rows_at(table, version)
+        return None if found is None else where(aligned(found, table_schema(table)), of_clusters(clusters))
+
+    def clusters(self) -> list[str]:
+        """The clusters that `events` has rows of."""
+        return sorted(row["cluster"] for row in self._tables().query("SELECT DISTINCT cluster FROM events").rows())
+
+    def unknown_statements(self, cluster: str, most: int) -> list[dict[str, Any]]:
+        """The most frequent rows of the view of that name."""
+        rows = (
+            self._tables()
+            .query(f"SELECT * FROM unknown_statements WHERE {in_clusters([cluster])} ORDER BY records DESC, masked LIMIT {most}")
+            .rows()
+        )
+        return [{name: v.replace(tzinfo=None) if isinstance(v, datetime) else v for name, v in row.items()} for row in rows]
+
+    def rows_of(self, table: str, clusters: Iterable[str]) -> Any:
+        """The rows of some clusters."""
+        return self.read(table, clusters)
+
+    def read(
+        self,
+        table: str,
+        clusters: Iterable[str],
+        condition: Where = EVERY,
+        columns: Sequence[str] | None = None,
+        *,
+        few_are: int = 0,
+    ) -> pa.Table:
+        """The rows of some clusters for which a condition holds. columns: None: all."""
+        names = frozenset(clusters)
+        wanted = list(columns) if columns is not None else table_schema(table).names
+        if table in self._created or not names:
+            return select(table_schema(table).empty_table(), *wanted)
+        if table in LANDED:
+            return self._selected(table, wanted, f"{in_clusters(names)} AND ({condition.sql})")
+        held = self._hold(table, names).few
+        return select(where(held, of_clusters(names) & condition), *wanted)
+
+    def _selected(self, table: str, columns: Sequence[str], condition: str) -> pa.Table:
+        kinds = table_schema(table)
+        return self._tables().read(table, columns, condition).cast(pa.schema([kinds.field(name) for name in columns]))
+
+    def rows_with(
+        self,
+        table: str,
+        clusters: Iterable[str],
+        column: str,
+        values: Iterable[Any],
+        columns: Sequence[str],
+        *,
+        span: tuple[str, datetime | None, datetime | None] | None = None,
+    ) -> pa.Table:
+        """Columns of the rows of some clusters that have one of some values in a column. span: as `Store.rows_with` has it."""
+        condition = in_clusters(clusters)
+        if span is not None:
+            name, first, final = span
+            between = "" if first is None or final is None else f" OR {name} BETWEEN {moment(first)} AND {moment(final)}"
+            condition += f" AND ({name} IS NULL{between})"
+        return self._matching(table, columns, column, pa.array(list(values), table_schema(table).field(column).type), condition)
+
+    def _matching(self, table: str, columns: Sequence[str], column: str, values: pa.Array, condition: str) -> pa.Table:
+        if table in self._created or not len(values):
+            return select(table_schema(table).empty_table(), *columns)
+        found = self._tables().matching(table, columns, column, values, condition)
+        kinds = table_schema(table)
+        return found.cast(pa.schema([kinds.field(name) for name in columns]))
+
+    def rows_about(self, table: str, clusters: Iterable[str], column: str, values: Collection[Any]) -> pa.Table:
+        """The rows of some clusters that have one of some values in a column."""
+        kinds = table_schema(table)
+        return self._matching(table, kinds.names, column, pa.array(list(values), kinds.field(column).type), in_clusters(clusters))
+
+    def rows_that_have(self, table: str, clusters: Iterable[str], column: str, columns: Sequence[str]) -> pa.Table:
+        """Columns of the rows of some clusters in which one is not null."""
+        if table in self._created:
+            return select(table_schema(table).empty_table(), *columns)
+        return self._selected(table, columns, f"{in_clusters(clusters)} AND {column} IS NOT NULL")
+
+    def has_few(self, table: str, clusters: Iterable[str]) -> bool:
+        """Whether all rows may be read: only what is needed of a table is read."""
+        return False
+
+    def _change_feed(self, table: str, after: int) -> None:
+        """Changes that delta-rs cannot read are not known."""
+
+    def version(self, table: str) -> int:
+        """Number of the table's last commit."""
+        version = self._delta_rs.version(table)
+        assert version is not None
+        return version
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    def append(self, table: str, rows: Any, after: int | None = None) -> None:
+        """Adds rows; columns by name, those that they have not are null. after: as `Store.append` has it."""
+        self.guard()
+        if not self._delta_rs.append(table, rows if table in LANDED else aligned(rows, table_schema(table)), after):
+            raise self._not_written(table)
+        self._is_written(table)
+
+    def replace_where(self, table: str, clusters: Iterable[str], condition: Where, rows: Any) -> None:
+        """Puts rows in the place of those of some clusters for which a condition holds, in one commit; in none where they are the same."""
+        self.guard()
+        names, new = frozenset(clusters), aligned(rows, table_schema(table))
+        held = self._whole(table)
+        goes = met(held.few, of_clusters(names) & condition)
+        self._replaced(table, held, names, goes, new, keeps_settled=condition == UNSETTLED)
+
+    def replace_partitions(
+        self, table: str, clusters: Collection[str], anew: Collection[str], partitions: Any, rows: Any
+    ) -> None:
+        """As `Store.replace_partitions`; of a large table only the topics of these partitions are read."""
+        self.guard()
+        may_settle = "settled" in schemas.columns(table)
+        if not clusters or anew or self._count(table) <= MOST_HERE:
+            held, new = self._whole(table), aligned(rows, table_schema(table))
+            goes = pc.and_(met(held.few, of_clusters(clusters)), among(held.few, partitions, PARTITION_KEY))
+            if may_settle:
+                goes = pc.and_(goes, pc.invert(self._rows(held)["settled"]))
+            goes = pc.or_(goes, met(held.few, of_clusters(anew)))
+            self._replaced(table, held, frozenset([*clusters, *anew]), goes, new, keeps_settled=may_settle and not anew)
+            return
+        new = aligned(rows, table_schema(table))
+        topics = partitions["topic"].unique()
+        is_open = " AND NOT settled" if may_settle else ""
+        touched = self._matching(table, new.column_names, "topic", topics, f"{in_clusters(clusters)}{is_open}")
+        rewritten = pa.concat_tables([lacking(touched, partitions, PARTITION_KEY), new])
+        staying = [
+            ({"cluster": name, **({"settled": False} if may_settle else {})}, ~pc.field("topic").isin(topics))
+            for name in sorted(clusters)
+        ]
+        if not self._delta_rs.overwrite(table, rewritten, _files_of(clusters, keeps_settled=may_settle), staying):
+            raise self._not_written(table)
+        self._is_written(table)
+
+    def _count(self, table: str) -> int:
+        return self._tables().query(f"SELECT count(*) AS rows FROM {table}").rows()[0]["rows"]
+
+    def _whole(self, table: str) -> Held:
+        """All rows of a table."""
+        if table in self._created:
+            return Held(None, None, table_schema(table).empty_table())
+        return self._hold(table, frozenset())
+
+    def _rows(self, held: Held) -> Any:
+        assert held.few is not None
+        return held.few
+
+    def _replaced(self, table: str, held: Held, names: frozenset[str], goes: Any, rows: pa.Table, *, keeps_settled: bool) -> None:
+        if not self._is_replaced_small(table, held, names, goes, rows, keeps_settled=keeps_settled):
+            raise self._not_written(table)
+
+    def delete(self, table: str, condition: Where) -> None:
+        """Removes the rows for which a condition holds."""
+        self.guard()
+        if table in LANDED:
+            keys = [name for name in EVENT if name in table_schema(table).names]
+            gone = distinct(self._selected(table, keys, condition.sql))
+            if gone.num_rows and not self._delta_rs.delete_matching(table, gone, keys):
+                raise self._not_written(table)
+            self._is_written(table)
+            return
+        held = self._whole(table)
+        self._without(table, held, met(held.few, condition))
+
+    def delete_matching(self, table: str, condition: Where, keys: Any) -> None:
+        """Removes the rows for which a condition holds and whose values are among those of keys."""
+        self.guard()
+        held = self._whole(table)
+        self._without(table, held, pc.and_(met(held.few, condition), among(held.few, keys, keys.column_names)))
+
+    def _without(self, table: str, held: Held, gone: Any) -> None:
+        clusters = frozenset(self._rows(held).filter(gone)["cluster"].to_pylist())
+        self._replaced(table, held, clusters, gone, self._rows(held).slice(0, 0), keeps_settled=False)
+
+    def set_matching(self, table: str, condition: Where, values: Any, keys: Sequence[str]) -> None:
+        """Gives rows the values of those with the same keys."""
+        self.guard()
+        others = [name for name in values.column_names if name not in keys]
+        if not self._delta_rs.set_matching(table, values, keys, others):
+            raise self._not_written(table)
+        self._is_written(table)
