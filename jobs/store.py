@@ -252,13 +252,15 @@ class Store:
         names = {table: name for table, name in EXAMINED.items() if table in there and table not in self._created}
         if not names:
             return
-        known: dict[str, Any] = {}
-        if upgrade.FACTS in there:
-            (row,) = self.table(upgrade.FACTS).agg(*(F.max(name).alias(name) for name in names.values())).collect()
-            known = row.asDict()
+        known = self._examined_versions(list(names.values())) if upgrade.FACTS in there else {}
         for table, name in names.items():
             if self.version(table) != known.get(name):
                 self._remove_doubled(table)
+
+    def _examined_versions(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return the newest value of some columns of `cluster_facts`."""
+        (row,) = self.table(upgrade.FACTS).agg(*(F.max(name).alias(name) for name in names)).collect()
+        return row.asDict()
 
     def _remove_doubled(self, table: str) -> None:
         """Leaves one of rows that have the same KEYS, in one commit; with a warning, and what is derived from them is rebuilt."""

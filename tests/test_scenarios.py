@@ -124,7 +124,7 @@ def test_findings_and_durability_tell_the_same_losses(
     by_findings = Counter(
         (row["cluster"], row["topic"]) for row in rows_of(tables, "finding_subjects") if row["fingerprint"] in elections
     )
-    assert sum(by_findings.values()) == 2
+    assert sum(by_findings.values()) == 3
     by_days: Counter[tuple[str, str]] = Counter()
     lost: dict[tuple[str, str], int] = {}
     for row in rows_of(tables, "durability"):

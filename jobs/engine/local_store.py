@@ -76,15 +76,10 @@ class LocalStore(Store):
         if not self._delta_rs.set_properties(name, properties):
             raise self._not_written(name)
 
-    def _remove_doubled_rows(self) -> None:
-        if upgrade.FACTS in self._created:
-            return
-        names = {"events": "events_version", "passed_over": "passed_over_version"}
-        listed = ", ".join(f"max({name}) AS {name}" for name in names.values())
+    def _examined_versions(self, names: Sequence[str]) -> dict[str, Any]:
+        listed = ", ".join(f"max({name}) AS {name}" for name in names)
         (known,) = self._tables().query(f"SELECT {listed} FROM {upgrade.FACTS}").rows()
-        for table, name in names.items():
-            if table not in self._created and self.exists(table) and self.version(table) != known[name]:
-                self._remove_doubled(table)
+        return known
 
     def _remove_doubled(self, table: str) -> None:
         keys = ", ".join(KEYS[table])
