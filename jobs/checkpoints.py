@@ -240,8 +240,13 @@ def _of_zookeeper(lines: Sequence[str]) -> Iterator[Checkpoint | Unread]:
                 "zookeeper", path[1], int(path[2]), number, leader=state["leader"], isr=tuple(state["isr"]),
                 leader_epoch=state.get("leader_epoch"), partition_epoch=int(versions[0]) if versions else None,
             )  # fmt: skip
-        elif not any(MISSING_NODE in later for _, later in following):
+        elif ends_with_path(line, path) and not any(MISSING_NODE in later for _, later in following):
             yield number
+
+
+def ends_with_path(line: str, path: re.Match[str]) -> bool:
+    """Return whether a line is a command of zookeeper-shell: other data may name the path, too."""
+    return not line[path.end() :].strip(" '\"")
 
 
 # zookeeper-shell of a path that is not there

@@ -458,3 +458,11 @@ def test_timelines_begin_at_what_tools_told_of_recordings(recording: Path) -> No
 def plain(row: dict) -> dict:
     """Without what a row before it changes."""
     return {name: value for name, value in row.items() if name not in ("step", "settled")}
+
+
+def test_data_that_names_the_path_of_a_partition_is_no_output() -> None:
+    """A file of another program may name the znode of a partition; only a line that ends with it is a command of zookeeper-shell."""
+    path = "/brokers/topics/orders/partitions/3/state"
+    assert not checkpoints.is_like_output(f'{{"op": "setData", "path": "{path}", "value": {{"leader": 1}}}}\n')
+    assert not checkpoints.is_like_output(f"watching {path} for changes\n")
+    assert checkpoints.is_like_output(f"get -s {path}\n<html>\n")
