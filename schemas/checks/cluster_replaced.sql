@@ -1,4 +1,5 @@
 -- severity: error
+-- levels: an error where lines name both cluster ids; a warning where epochs that begin again are all that shows it.
 -- harm: loss
 -- title: Cluster was wiped or replaced
 -- concludes: a new cluster id, a metadata log that begins again, or epochs that start again.
@@ -15,7 +16,7 @@ WITH begun AS (
   FROM audited_events WHERE ts IS NOT NULL AND item = 0 GROUP BY cluster, incarnation
 )
 SELECT
-  b.cluster, b.incarnation, 'error' AS severity, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,
+  b.cluster, b.incarnation, CASE WHEN b.cluster_id <> p.cluster_id THEN 'error' ELSE 'warning' END AS severity, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,
   CAST(NULL AS INT) AS replica, CAST(NULL AS INT) AS node, b.at AS first_seen, b.at AS last_seen, false AS ended,
   concat('at ', date_format(b.at, 'yyyy-MM-dd HH:mm:ss')) AS thing,
   concat('At ', date_format(b.at, 'yyyy-MM-dd HH:mm:ss'), ' another cluster began under this name', coalesce(concat(', cluster id ', b.cluster_id), ''),
