@@ -366,9 +366,11 @@ class Parser:
             batch.cut += record.cut > 0
             _, layout, ts, _, logger, _, log_ident, statement, rest, raw, fits, cut, named = record
             ident = idents[log_ident] or NOBODY
-            node = None if layout in of_cluster else ident.node
-            if node is None and layout not in of_cluster:
+            node = ident.node
+            if node is None:
                 node = default_node if named is None else named
+            if layout in of_cluster:
+                node = None
             record_id = identity(node, raw)
             if in_days is not None and not in_days(ts):
                 batch.other_days += 1

@@ -243,6 +243,16 @@ def json_header(layout: Layout, line: str) -> Header | None:
     return layout.name, ts, level, first("logger") or None, first("thread") or None, message[:at], message[at:], thrown
 
 
+def _with_month_number(time: Callable[[Sequence[str]], Any], at: int) -> Callable[[Sequence[str]], Any]:
+    """The parts of a time, of which one is the name of a month."""
+
+    def parts(groups: Sequence[str]) -> Any:
+        found = time(groups)
+        return (*found[:at], month(found[at]), *found[at + 1 :])
+
+    return parts
+
+
 def _header_of(layout: Layout, regex: re.Pattern[str], full_name: FullName) -> Callable[[Sequence[str]], Header]:
     """A function from the groups of a regex, empty where they have not matched, to a header. The last group never matches."""
 
@@ -251,13 +261,11 @@ def _header_of(layout: Layout, regex: re.Pattern[str], full_name: FullName) -> C
 
     name, fixed_logger, cuts, is_count = layout.name, layout.logger, layout.cuts, layout.time == EPOCH_MS
     time, slots, template = values(layout.time_groups), values(_SLOTS), _GROUP_NAME.sub("%s", layout.time)
-    month_at = layout.time_groups.index("month_name") if "month_name" in layout.time_groups else None
+    if "month_name" in layout.time_groups:
+        time = _with_month_number(time, layout.time_groups.index("month_name"))
 
     def header(groups: Sequence[str]) -> Header:
-        parts = time(groups)
-        if month_at is not None and parts[month_at]:
-            parts = (*parts[:month_at], month(parts[month_at]), *parts[month_at + 1 :])
-        ts = (template % parts).replace(",", ".")
+        ts = (template % time(groups)).replace(",", ".")
         level, logger, thread, ident, statement, thrown = slots(groups)
         if cuts and logger:
             logger = full_name(logger, ident)
