@@ -550,6 +550,7 @@ class Audit:
         newest = nights.naive(facts.summary.newest) if facts is not None else None
         now = self.now.replace(tzinfo=None) if self.now else newest
         if problem is None:
+            mine += [file for file in self.found if file.kind == "checkpoint" and file.cluster == cluster.name]
             unreadable += tuple(accounting.gave_nothing([one for one in cluster.logs if not SCHEME.match(one)], mine))
         return Outcome(cluster.name, read.records, read.new, read.out_of_scope, unreadable, problem, now, inputs)
 

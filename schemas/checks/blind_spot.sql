@@ -36,7 +36,7 @@ WITH seen AS (
   FROM seen s LEFT JOIN unheard u ON u.cluster = s.cluster
   LEFT JOIN unlimited n ON n.cluster = s.cluster
 ), first AS (
-  SELECT cluster, min_by(record_id, struct(ts, record_no)) AS record_id, min(ts) AS since FROM audited_events WHERE ts IS NOT NULL AND item = 0 GROUP BY cluster
+  SELECT cluster, min_by(record_id, struct(ts, record_no, record_id)) AS record_id, min(ts) AS since FROM audited_events WHERE ts IS NOT NULL AND item = 0 GROUP BY cluster
 )
 SELECT
   g.cluster, k.incarnation, 'info' AS severity, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,

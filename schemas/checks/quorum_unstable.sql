@@ -14,7 +14,7 @@
 -- candidates: hours
 WITH elections AS (
   SELECT cluster, incarnation, date_trunc('HOUR', ts) AS hour, CAST(regexp_extract(raw, 'epoch=([0-9]{1,18})', 1) AS BIGINT) AS epoch,
-    bool_or(event_type = 'raft_leader_elected') AS won, min(ts) AS ts, min_by(record_id, ts) AS record_id,
+    bool_or(event_type = 'raft_leader_elected') AS won, min(ts) AS ts, min_by(record_id, struct(ts, record_id)) AS record_id,
     collect_set(CASE WHEN event_type = 'raft_state_changed' THEN node END) AS candidates
   FROM audited_events
   WHERE (event_type = 'raft_leader_elected' OR event_type = 'raft_state_changed' AND to_state LIKE 'Candidate%') AND raw RLIKE 'epoch=[0-9]'

@@ -29,7 +29,7 @@ WITH said AS (
   FROM numbered WHERE NOT is_led GROUP BY cluster, incarnation, node, episode
   HAVING max(ts) >= min(ts) + make_dt_interval(0, 0, 0, quorum_leaderless_seconds(cluster, NULL))
 ), led AS (
-  SELECT cluster, incarnation, node, episode, min(ts) AS at, min_by(record_id, ts) AS record_id FROM numbered WHERE is_led GROUP BY cluster, incarnation, node, episode
+  SELECT cluster, incarnation, node, episode, min(ts) AS at, min_by(record_id, struct(ts, record_id)) AS record_id FROM numbered WHERE is_led GROUP BY cluster, incarnation, node, episode
 ), seen AS (
   SELECT e.*, l.at AS until, l.record_id AS end_record,
     -- the votes of an election that ended; those of one that begins are not there yet

@@ -25,6 +25,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 # what two runs cannot have in common
 OF_RUN = {
     "findings": ("run_id", "status"),
+    "inputs": ("run_id",),
     "partition_states": ("events_version",),
     "cluster_facts": ("events_version", "passed_over_version"),
 }
