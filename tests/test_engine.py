@@ -35,7 +35,7 @@ ROOT = Path(__file__).parents[1]
 SAMPLE = ROOT / "sample_logs" / "3.3.2-trace" / "delete-topic-dead-broker"
 # runs a command with imports that fail and that are noted
 WITHOUT_SPARK = """\
-import sys
+import os, sys
 tried = []
 class Hook:
     def find_spec(self, name, path=None, target=None):
@@ -45,7 +45,7 @@ class Hook:
 sys.meta_path.insert(0, Hook())
 from jobs.nightly_audit import main
 code = main(sys.argv[1:])
-assert not tried, tried
+assert not {*tried} - {os.environ.get("MAY_BE_TRIED")}, tried
 sys.exit(code)
 """
 
@@ -473,6 +473,8 @@ def test_tables_in_an_object_store_are_read_without_java(audited: Path, tmp_path
     ]
     with s3.endpoint() as place:
         environment = {**place.environment, "PATH": str(tmp_path), "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+        # pyarrow's datasets look for it, and do without it
+        environment["MAY_BE_TRIED"] = "pandas"
         client = boto3.client(
             "s3", endpoint_url=place.url, region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x"
         )
