@@ -10,7 +10,7 @@ import tempfile
 import threading
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime
 from functools import partial
@@ -318,8 +318,7 @@ class Audit:
         if self.engine == "local":
             from jobs.engine.local_store import LocalStore
 
-            with lease.held(root, self.run_id, self.options.wait) as held:
-                tables = LocalStore(root, held.check)
+            with lease.held(root, self.run_id, self.options.wait) as held, closing(LocalStore(root, held.check)) as tables:
                 damage.refuse(root, versions=held.versions)
                 code = self._verdict(tables, self._audit(tables, files))
                 held.versions = tables.versions()

@@ -1,4 +1,4 @@
-"""Logs to table `events`: splits are parsed on all cores, copies are taken out, what is left is appended by Spark."""
+"""Logs to table `events`: splits are parsed on all cores, copies are taken out, what is left is appended."""
 
 import gc
 import pickle
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from functools import partial, reduce
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -171,7 +171,7 @@ def _block(table: str, number: int, rows: pa.Table, ids: Sequence[bytes], **give
     times = rows[TIMES[table]] if TIMES[table] in filled else pa.nulls(rows.num_rows, TIMESTAMP)
     span = pc.min_max(times)
     ends = rows.filter(rows["ends_file"]) if "ends_file" in filled else EVENTS.empty_table()
-    last = next((last for last in _firsts(ends) if len(last.raw) <= LONGEST_CUT), None)
+    last = next((last for last in firsts(ends) if len(last.raw) <= LONGEST_CUT), None)
     first, final = span["min"].as_py(), span["max"].as_py()
     return Block(table, number, rows, ids, filled=filled, first=first, final=final, last=last, **given)
 
@@ -218,8 +218,17 @@ class Here:
     def rows(self, table: str, dropped: Mapping[int, Sequence[int]], cut_short: set[str]) -> pa.Table:
         """What is left."""
         schema = _filled(table, self.blocks)
-        left = [_left(one.rows, schema, dropped.get(one.number, ()), cut_short) for one in self.blocks if one.table == table]
-        return pa.concat_tables([schema.empty_table(), *left])
+        some = [left(one.rows, schema, dropped.get(one.number, ()), cut_short) for one in self.blocks if one.table == table]
+        return pa.concat_tables([schema.empty_table(), *some])
+
+    def append(
+        self, store: Any, table: str, dropped: Mapping[int, Sequence[int]], cut_short: set[str], after: int
+    ) -> Counter[str]:
+        """Appends what is left; returns how many records of what kind that is. after: the commit up to which copies were looked for."""
+        rows = self.rows(table, dropped, cut_short)
+        if rows.num_rows:
+            store.append(table, rows, after)
+        return counted(table, rows)
 
     def close(self) -> None:
         """Gives memory free."""
@@ -297,7 +306,7 @@ class OnWorkers:
         def unpack(batches: Batches) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 for packed, places in zip(*batch.columns, strict=True):
-                    yield from _left(_unpacked(packed), schema, places.as_py() or (), cut_short).to_batches()
+                    yield from left(_unpacked(packed), schema, places.as_py() or (), cut_short).to_batches()
 
         packed = self._packed.filter(F.col("table") == table)
         if dropped is None:
@@ -306,9 +315,45 @@ class OnWorkers:
             packed = packed.join(F.broadcast(dropped), "number", "left")
         return by_workers(packed.select("rows", "places"), unpack, schema)
 
+    def append(self, store: Any, table: str, dropped: Any, cut_short: set[str], after: int) -> Counter[str]:
+        """As `Here.append`; the rows are counted while they are written."""
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as F
+
+        counts = {"records": F.lit(True)}
+        if table == "events":
+            whole = F.col("item") == 0
+            counts = {
+                "records": whole,
+                "recognised": whole & F.col("event_type").isNotNull(),
+                "drifted": whole & F.col("drifted"),
+            }
+        seen, rows = Observation(), self.rows(table, dropped, cut_short)
+        store.append(table, rows.observe(seen, *(F.count_if(which).alias(name) for name, which in counts.items())), after)
+        return Counter(seen.get)
+
     def close(self) -> None:
         """Gives memory free."""
         self._packed.unpersist()
+
+
+class Parsed(Protocol):
+    """Splits that were parsed: in this process (`Here`), by Spark's workers (`OnWorkers`) or by a pool (`jobs.engine.parsing.OnPool`)."""
+
+    splits: Sequence[Split]
+    blocks: list[Block]
+
+    def copies(self, table: str, landed: "Landed") -> tuple[Any, int]:
+        """Return which records are in another place, too, or are known, and how many they are."""
+
+    def records_at(self, moments: set[datetime]) -> list[Last]:
+        """Return the records that have one of these time stamps."""
+
+    def append(self, store: Any, table: str, dropped: Any, cut_short: set[str], after: int) -> Counter[str]:
+        """Append what is left; return how many records of what kind that is. after: the commit up to which copies were looked for."""
+
+    def close(self) -> None:
+        """Free memory and files."""
 
 
 _BLOCK = pa.schema(
@@ -383,8 +428,8 @@ def with_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table(arrays, schema=schema)
 
 
-def _left(rows: pa.Table, schema: pa.Schema, dropped: Sequence[int], cut_short: set[str]) -> pa.Table:
-    """The rows without those of the records at some places, and of those with some ids."""
+def left(rows: pa.Table, schema: pa.Schema, dropped: Sequence[int], cut_short: set[str]) -> pa.Table:
+    """Return the rows, with the columns of a schema, of all records but those at some places and those with some ids."""
     rows = with_schema(rows, schema)
     if dropped:
         places = pa.array(range(rows.num_rows), pa.int64())
@@ -439,8 +484,8 @@ class Landed:
 # -- records that were cut short ---------------------------------------------------------------------------
 
 
-def _firsts(events: pa.Table) -> list[Last]:
-    """The records of some events; each is told by its first item."""
+def firsts(events: pa.Table) -> list[Last]:
+    """Return the records of some events, one for each row whose item is 0."""
     if not events.num_rows:
         return []
     firsts = events.filter(pc.equal(events["item"], 0))
@@ -450,7 +495,7 @@ def _firsts(events: pa.Table) -> list[Last]:
 def _records_at(events: pa.Table, moments: set[datetime]) -> list[Last]:
     if "ts" not in events.column_names:
         return []
-    return _firsts(events.filter(pc.is_in(events["ts"], value_set=pa.array(sorted(moments), TIMESTAMP))))
+    return firsts(events.filter(pc.is_in(events["ts"], value_set=pa.array(sorted(moments), TIMESTAMP))))
 
 
 def cut_short(ends: Iterable[Last], others: Iterable[Last]) -> set[str]:
@@ -466,14 +511,14 @@ def cut_short(ends: Iterable[Last], others: Iterable[Last]) -> set[str]:
     }
 
 
-def _incomplete(store: Any, clusters: Sequence[str], parsed: Here | OnWorkers) -> tuple[set[str], set[str]]:
+def _incomplete(store: Any, clusters: Sequence[str], parsed: "Parsed") -> tuple[set[str], set[str]]:
     """Ids of records that were cut short and stand somewhere else as a whole: (of this run's, of earlier runs')."""
     from jobs.rows import at_one_of, fetched, is_known, is_true
 
     def held(condition: Any) -> list[Last]:
         if store.has_none("events"):
             return []
-        return _firsts(fetched(store.read("events", clusters, condition & is_known("ts"), [*Last._fields, "item"])))
+        return firsts(fetched(store.read("events", clusters, condition & is_known("ts"), [*Last._fields, "item"])))
 
     ends = [block.last for block in parsed.blocks if block.last and block.last.ts]
     early = held(is_true("ends_file"))
@@ -498,7 +543,7 @@ class Ahead:
 
     def __init__(self, files: Sequence[LogFile], ruleset: RuleSet | None = None, days: tuple[date, date] | None = None) -> None:
         pool = ThreadPoolExecutor(1)
-        self._parsing = pool.submit(_parsed_here, files, ruleset, days)
+        self._parsing = pool.submit(parsed_here, files, ruleset, days)
         pool.shutdown(wait=False)
 
     def parsed(self) -> Here:
@@ -506,7 +551,8 @@ class Ahead:
         return self._parsing.result()
 
 
-def _parsed_here(files: Sequence[LogFile], ruleset: RuleSet | None, days: tuple[date, date] | None = None) -> Here:
+def parsed_here(files: Sequence[LogFile], ruleset: RuleSet | None, days: tuple[date, date] | None = None) -> Here:
+    """Return what logs say, parsed in this process."""
     parser = Parser(ruleset)
     return Here(ingest.splits([file for file in files if file.usable], parser, ingest.LARGEST_SPLIT), parser, days)
 
@@ -528,16 +574,7 @@ def land(
     from jobs.rows import run_concurrently
 
     clusters = _clusters(files)
-    parsed: Here | OnWorkers
-    if ahead is None and not remote and (store.spark is None or are_few(files)):
-        ahead = Ahead(files, ruleset, days)
-    if ahead is not None:
-        parsed = ahead.parsed()
-    else:
-        parser, usable = Parser(ruleset), [file for file in files if file.usable]
-        cores = store.spark.sparkContext.defaultParallelism
-        size = min(max(sum(file.length for file in usable) // (3 * cores), ingest.SMALLEST_SPLIT), ingest.LARGEST_SPLIT)
-        parsed = OnWorkers(store.spark, ingest.splits(usable, parser, size), parser, days, remote)
+    parsed: Parsed = store.parsed(files, ruleset, days, remote) if ahead is None else ahead.parsed()
     try:
         totals, files_read = conserved(parsed.splits, parsed.blocks), by_file(parsed.blocks)
         (landed, completed), (counted, _) = run_concurrently(
@@ -591,7 +628,7 @@ def conserve(what: str, expected: int, found: int) -> None:
         raise ConservationError(f"{expected:,} {what}, but {found:,} of them accounted for; please report this with the log")
 
 
-def _land(store: Any, clusters: Sequence[str], parsed: Here | OnWorkers, table: str, read: int) -> tuple[Counter[str], int]:
+def _land(store: Any, clusters: Sequence[str], parsed: "Parsed", table: str, read: int) -> tuple[Counter[str], int]:
     """(what was appended to a table, how many records of earlier runs it completes). read: records for the table.
 
     Raises ConservationError unless each record is landed or a copy.
@@ -607,7 +644,7 @@ def _land(store: Any, clusters: Sequence[str], parsed: Here | OnWorkers, table: 
     raise Conflict.on(table)
 
 
-def _land_once(store: Any, clusters: Sequence[str], parsed: Here | OnWorkers, table: str, read: int) -> tuple[Counter[str], int]:
+def _land_once(store: Any, clusters: Sequence[str], parsed: "Parsed", table: str, read: int) -> tuple[Counter[str], int]:
     """The same, where nobody else appends meanwhile. Raises Conflict where somebody does, and nothing is appended."""
     seen = store.looked_at(table)
     dropped, copies = parsed.copies(table, Landed.of(store, clusters, table, parsed.blocks))
@@ -621,33 +658,15 @@ def _land_once(store: Any, clusters: Sequence[str], parsed: Here | OnWorkers, ta
         before, seen = seen, store.version(table)
         if seen > before + 1:
             raise Conflict.on(table)
-    landed = _append(store, table, parsed.rows(table, dropped, incomplete), seen) if copies < read else Counter[str]()
+    landed = parsed.append(store, table, dropped, incomplete, seen) if copies < read else Counter[str]()
     accounted = landed["records"] + copies
     # a record that is cut short may be a copy, too
     conserve(f"records for {table}", read, read if accounted <= read <= accounted + len(incomplete) else accounted)
     return landed, len(completed)
 
 
-def _append(store: Any, table: str, rows: Any, after: int) -> Counter[str]:
-    """Appends rows, of Arrow or a DataFrame, and counts their records. after: the commit up to which copies were looked for."""
-    if isinstance(rows, pa.Table):
-        if rows.num_rows:
-            store.append(table, rows, after)
-        return _counted(table, rows)
-    from pyspark.sql import Observation
-    from pyspark.sql import functions as F
-
-    counts = {"records": F.lit(True)}
-    if table == "events":
-        whole = F.col("item") == 0
-        counts = {"records": whole, "recognised": whole & F.col("event_type").isNotNull(), "drifted": whole & F.col("drifted")}
-    seen = Observation()
-    store.append(table, rows.observe(seen, *(F.count_if(which).alias(name) for name, which in counts.items())), after)
-    return Counter(seen.get)
-
-
-def _counted(table: str, rows: pa.Table) -> Counter[str]:
-    """Records among rows, and of `events` those that a rule recognises, and those that have drifted."""
+def counted(table: str, rows: pa.Table) -> Counter[str]:
+    """Return the number of records among rows of a table; of `events` also how many a rule recognises, and how many have drifted."""
     if table != "events":
         return Counter(records=rows.num_rows)
     whole = rows.filter(pc.equal(rows["item"], 0))
@@ -658,5 +677,5 @@ def _counted(table: str, rows: pa.Table) -> Counter[str]:
 def events_of(logs: Sequence[str], cluster: str = "cluster", timezone: str = "UTC", ruleset: RuleSet | None = None) -> pa.Table:
     """The events of some logs (files, globs, folders), without tables and without Spark: columns of table `events`, copies once."""
     ruleset = ruleset or built_in()
-    parsed = _parsed_here(ingest.find(ingest.Cluster(cluster, tuple(logs), timezone), ruleset), ruleset)
+    parsed = parsed_here(ingest.find(ingest.Cluster(cluster, tuple(logs), timezone), ruleset), ruleset)
     return with_schema(parsed.rows("events", parsed.copies("events")[0], set()), EVENTS)

@@ -545,6 +545,11 @@ def _lines_between(file: LogFile, begin: int, end: int) -> int:
     return lines
 
 
+def split_size(files: Iterable[LogFile], cores: int) -> int:
+    """Return the size, in bytes, of the parts of some files that keep so many cores busy."""
+    return min(max(sum(file.length for file in files) // (3 * cores), SMALLEST_SPLIT), LARGEST_SPLIT)
+
+
 def splits(files: Sequence[LogFile], parser: Parser, size: int) -> list[Split]:
     """The files in parts of some `size` bytes. A packed file is read whole; so is one at a URI, and one whose lines are cut, are in an envelope, or have no time stamps."""
     found = []

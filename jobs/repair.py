@@ -327,11 +327,11 @@ def _of_newest(tables: Sequence[pa.Table], keys: Sequence[str]) -> pa.Table:
 
 def _whole(rows: pa.Table) -> pa.Table:
     """Events without those of records that were cut short and stand somewhere else as a whole."""
-    from jobs.events import LONGEST_CUT, _firsts, cut_short
+    from jobs.events import LONGEST_CUT, cut_short, firsts
 
     if "ends_file" not in rows.column_names:
         return rows
-    ends = [one for one in _firsts(rows.filter(pc.fill_null(rows["ends_file"], False))) if one.ts and len(one.raw) <= LONGEST_CUT]
+    ends = [one for one in firsts(rows.filter(pc.fill_null(rows["ends_file"], False))) if one.ts and len(one.raw) <= LONGEST_CUT]
     moments = pa.array(sorted({one.ts for one in ends if one.ts}), rows.schema.field("ts").type)
-    gone = cut_short(ends, _firsts(rows.filter(pc.is_in(rows["ts"], value_set=moments)))) if ends else set()
+    gone = cut_short(ends, firsts(rows.filter(pc.is_in(rows["ts"], value_set=moments)))) if ends else set()
     return rows.filter(pc.invert(pc.is_in(rows["record_id"], value_set=pa.array(sorted(gone), pa.string())))) if gone else rows

@@ -6,12 +6,11 @@ tables of a few rows each that is most of what a small night costs (tests/benchm
 
 import json
 import operator
-import os
 import sys
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
@@ -28,6 +26,7 @@ from pyarrow import fs
 import schemas
 from jobs import upgrade
 from jobs.conflicts import LANDING, Conflict
+from jobs.engine.files import DataFile, FileWriter
 from jobs.engine.types import delta_schema
 from jobs.location import PLAIN
 from jobs.rows import quoted
@@ -36,8 +35,6 @@ from jobs.rows import quoted
 MOST_BYTES = 64 * 1024 * 1024
 # rows that this process looks through for some; where there are more, Spark's workers share them
 MOST_SCANNED = 20_000_000
-# no two values are the same, and a text of any length takes as much room in a file as in memory (as session.py has it for Spark)
-NO_DICTIONARY = ("record_id", "raw")
 # features of tables that are written here: of others deltalake refuses some (clustering), and some would need more than files and rows
 WRITTEN = {"appendOnly", "invariants", "changeDataFeed"}
 # a property of tables, and the number of files from which on they are made one, as Spark does it
@@ -272,13 +269,11 @@ class SmallTables:
     def _write(
         self, table: str, mode: str, rows: pa.Table, of: Filters = (), *, staying: Staying = (), after: int | None = None
     ) -> bool:
-        opened = self._opened(table)
-        if opened is None or not _is_written(opened):
+        opened = self._to_write(table, after)
+        if opened is None:
             return False
-        version, by = opened.version(), opened.metadata().partition_columns
-        if after is not None and version != after:
-            raise Conflict.on(table)
-        files: list[AddAction] | None = None
+        by = opened.metadata().partition_columns
+        files: list[DataFile] | None = None
         with _left_to_spark():
             rows = aligned(rows, pa.schema(opened.schema().to_arrow()))
             files = [
@@ -290,31 +285,70 @@ class SmallTables:
                 schema = pa.schema([one for one in every.schema if one.name not in by])
                 mine = reduce(operator.and_, (pc.field(name) == value for name, value in values.items()), which)
                 files.append(self._file(table, schema, _that_hold(every, schema.names, mine), values))
-        if files is None:
+        return files is not None and self._are_committed(table, opened, mode, files, of, after=after)
+
+    def add_files(self, table: str, files: Sequence[DataFile], after: int | None = None) -> bool:
+        """Moves files into a table, which other processes have written beside it; whether they are there now. after: as `append` has it.
+
+        Where they are not, they are where they were. Raises OSError where they cannot be moved.
+        """
+        opened = self._to_write(table, after)
+        if opened is None:
             return False
-        made = files
+        moved = [replace(one, path=self.folder / table / one.path.name) for one in files]
+        is_there = False
+        try:
+            for one, there in zip(files, moved, strict=True):
+                one.path.rename(there.path)
+            is_there = self._are_committed(table, opened, "append", moved, after=after)
+        finally:
+            if not is_there:
+                for one, there in zip(files, moved, strict=True):
+                    if there.path.exists():
+                        there.path.rename(one.path)
+        return is_there
+
+    def replace_by_files(self, table: str, files: Sequence[DataFile], of: Filters) -> bool:
+        """Puts files, which are in the table's folder, in the place of all others, or of those in partitions of which something holds."""
+        opened = self._to_write(table, None)
+        return opened is not None and self._are_committed(table, opened, "overwrite", files, of)
+
+    def _to_write(self, table: str, after: int | None) -> DeltaTable | None:
+        opened = self._opened(table)
+        if opened is None or not _is_written(opened):
+            return None
+        if after is not None and opened.version() != after:
+            raise Conflict.on(table)
+        return opened
+
+    def _are_committed(
+        self, table: str, opened: DeltaTable, mode: str, files: Sequence[DataFile], of: Filters = (), *, after: int | None = None
+    ) -> bool:
+        actions = [_added(one) for one in files]
+        by = opened.metadata().partition_columns
 
         def commit(properties: CommitProperties) -> None:
-            opened.create_write_transaction(made, mode, opened.schema(), by, list(of) or None, commit_properties=properties)
+            opened.create_write_transaction(actions, mode, opened.schema(), by, list(of) or None, commit_properties=properties)
 
-        if not self._is_committed(table, version, commit, after):
+        if not self._is_committed(table, opened.version(), commit, after):
             return False
         with _left_to_spark():
             if opened.metadata().configuration.get(AUTO_COMPACT) == "true" and len(opened.file_uris()) >= COMPACTED_FROM:
                 opened.optimize.compact()
         return True
 
-    def _file(self, table: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch], values: Mapping[str, Any]) -> AddAction:
-        """A file of the table. No value of a partition column is a part of its name."""
-        name, count = f"{uuid.uuid4().hex}.snappy.parquet", 0
-        path = self.folder / table / name
-        with pq.ParquetWriter(path, schema, use_dictionary=[one for one in schema.names if one not in NO_DICTIONARY]) as file:
-            for batch in batches:
-                file.write_batch(batch)
-                count += batch.num_rows
-        told = os.stat(path)
-        said = {column: str(value).lower() if isinstance(value, bool) else value for column, value in values.items()}
-        return AddAction(name, told.st_size, said, told.st_mtime_ns // 10**6, True, json.dumps({"numRecords": count}))
+    def _file(self, table: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch], values: Mapping[str, Any]) -> DataFile:
+        """A file of the table."""
+        file = FileWriter(self.folder / table, schema, values)
+        for batch in batches:
+            file.add(batch)
+        return file.close()
+
+
+def _added(file: DataFile) -> AddAction:
+    values = {column: str(value).lower() if isinstance(value, bool) else value for column, value in file.values.items()}
+    written = file.path.stat().st_mtime_ns // 10**6
+    return AddAction(file.path.name, file.size, values, written, True, json.dumps({"numRecords": file.rows}))
 
 
 def _that_hold(every: ds.FileSystemDataset, columns: Sequence[str], where: Any) -> Iterator[pa.RecordBatch]:

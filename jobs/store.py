@@ -576,6 +576,17 @@ class Store:
         """Whether the table is known to hold no row."""
         return table in self._created
 
+    def parsed(self, files: Sequence[Any], ruleset: RuleSet | None, days: Any, remote: Sequence[Any] = ()) -> Any:
+        """Return what logs say (`events.Parsed`). files: `ingest.LogFile`; days, remote: as `events.land` has them."""
+        from jobs import events, ingest
+        from parsers.events import Parser
+
+        if not remote and events.are_few(files):
+            return events.parsed_here(files, ruleset, days)
+        parser, usable = Parser(ruleset), [file for file in files if file.usable]
+        size = ingest.split_size(usable, self.spark.sparkContext.defaultParallelism)
+        return events.OnWorkers(self.spark, ingest.splits(usable, parser, size), parser, days, remote)
+
     def append(self, table: str, rows: DataFrame | pa.Table, after: int | None = None) -> None:
         """Adds rows; columns by name, those that they have not are null.
 

@@ -58,7 +58,7 @@ FILES: dict[str, bytes] = {
 def accounts(folder: Path) -> tuple[list[ingest.LogFile], list[dict[str, Any]]]:
     """The files of a folder and their rows of `inputs`."""
     files = ingest.find(Cluster("c", (str(folder),)))
-    parsed = events._parsed_here(files, None)
+    parsed = events.parsed_here(files, None)
     events.conserved(parsed.splits, parsed.blocks)
     rows = accounting.rows(files, events.by_file(parsed.blocks), "run")
     return files, [row | {"file": row["file"].removeprefix(f"{folder}/")} for row in rows]

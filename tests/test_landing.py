@@ -31,8 +31,11 @@ def rows_of(store: Store) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def logs(tmp_path: Path) -> Path:
-    """A night's logs: some rotated, copied, packed."""
-    folder = tmp_path / "logs"
+    return copied_logs(tmp_path / "logs")
+
+
+def copied_logs(folder: Path) -> Path:
+    """Write the logs of a cluster, some of them rotated, copied, packed; return their folder."""
     shutil.copytree(SAMPLE, folder, ignore=shutil.ignore_patterns("*.md", "*.json*"))
     log = folder / "broker-1" / "state-change.log"
     lines = log.read_bytes().splitlines(keepends=True)

@@ -59,14 +59,17 @@ def ids(tables: Path, table: str) -> Counter[tuple[Any, ...]]:
 
 def between(monkeypatch: pytest.MonkeyPatch, does: Callable[[str], None], table: str) -> None:
     """Does something after a run has looked for copies, and before it appends."""
-    append = events._append
 
-    def late(store: Any, name: str, *given: Any) -> Counter[str]:
-        if name == table:
-            does(name)
-        return append(store, name, *given)
+    def before(append: Callable[..., Counter[str]]) -> Callable[..., Counter[str]]:
+        def late(parsed: Any, store: Any, name: str, *given: Any) -> Counter[str]:
+            if name == table:
+                does(name)
+            return append(parsed, store, name, *given)
 
-    monkeypatch.setattr("jobs.events._append", late)
+        return late
+
+    for parsed in (events.Here, events.OnWorkers):
+        monkeypatch.setattr(parsed, "append", before(parsed.append))
 
 
 @pytest.mark.parametrize("table", ["events", "passed_over"])

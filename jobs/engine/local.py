@@ -70,7 +70,7 @@ class LocalTables:
         """Return columns of the rows for which a condition holds and that have one of some values in a column."""
         named = ", ".join(f"`{name}`" for name in columns)
         tree = statements.parsed(f"SELECT {named} FROM {table} WHERE {where}")
-        database = self._database([table])
+        database = self.database([table])
         self._read_less(tree, database)
         database.view(WANTED, pa.table({"value": values}))
         of_wanted = exp.select("value").from_(WANTED).subquery()
@@ -111,7 +111,7 @@ class LocalTables:
         tree = statements.parsed(sql)
         statements.refuse_all_but_reading(tree)
         dialect.name_columns(tree, sql)
-        database = self._database(self._sources(tree))
+        database = self.database(self._sources(tree))
         self._read_less(tree, database)
         return dialect.adapted(tree), database
 
@@ -151,11 +151,17 @@ class LocalTables:
             found.add(name)
         return found
 
-    def _database(self, names: Iterable[str]) -> Database:
-        """A database with tables, views, and the views' own tables."""
+    def define(self, database: Database, table: str, name: str, where: str) -> None:
+        """Define a view of a table that the database has. where: a condition in DuckDB's SQL; moments in it have a zone."""
+        found = self._table(table)
+        assert found is not None
+        found.define(database, name, where)
+
+    def database(self, names: Iterable[str], files: Collection[str] = ()) -> Database:
+        """Return a database with tables, views, and the views' own tables. files: others that it may read."""
         wanted = _closure(names)
         tables = [(name, table) for name in sorted(wanted & self._table_names) if (table := self._table(name)) is not None]
-        database = Database([file for _, table in tables for file in table.files])
+        database = Database([*files, *(file for _, table in tables for file in table.files)])
         for name, table in tables:
             table.register(database, name)
         for view in schemas.statements("views"):

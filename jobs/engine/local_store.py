@@ -16,8 +16,10 @@ import pyarrow.compute as pc
 import schemas
 from jobs import upgrade
 from jobs.engine import NotReadable
+from jobs.engine.files import DataFile
 from jobs.engine.literals import moment
 from jobs.engine.local import LocalTables
+from jobs.engine.pool import Pool
 from jobs.engine.types import table_schema
 from jobs.errors import UsageError
 from jobs.location import local_folder
@@ -25,10 +27,11 @@ from jobs.progress import warn
 from jobs.rows import EVERY, Where, among, distinct, in_clusters, lacking, met, of_clusters, select, where
 from jobs.small_tables import SmallTables, aligned
 from jobs.store import EVENT, KEYS, LANDED, MOST_HERE, PARTITION_KEY, UNSETTLED, Held, Store, _files_of
+from parsers.events import Parser
 from parsers.rules import RuleSet
 
-# values that a query looks for, by the name that it knows them by
-WANTED = "wanted_values"
+# bytes of text that this process parses sooner than the processes of a pool have started
+SOONER_HERE = 16 * 1024 * 1024
 
 
 class LocalStore(Store):
@@ -42,6 +45,11 @@ class LocalStore(Store):
         if found is None:
             raise UsageError(f"--tables {root}: the local engine writes to folders of this machine; use --engine spark")
         self._delta_rs = self._small = found
+        self.pool = Pool()
+
+    def close(self) -> None:
+        """End the processes that have computed for this run."""
+        self.pool.close()
 
     def _tables(self) -> LocalTables:
         """The tables as they are now."""
@@ -207,6 +215,26 @@ class LocalStore(Store):
         return version
 
     # -- writing -----------------------------------------------------------------------------------------------
+
+    def parsed(self, files: Sequence[Any], ruleset: RuleSet | None, days: Any, remote: Sequence[Any] = ()) -> Any:
+        """As `Store.parsed`. What one process parses sooner than a pool starts is parsed in this one."""
+        from jobs import events, ingest
+
+        usable = [file for file in files if file.usable]
+        if sum(file.length for file in usable) < SOONER_HERE:
+            return events.parsed_here(usable, ruleset, days)
+        from jobs.engine.parsing import OnPool
+
+        parser = Parser(ruleset)
+        splits = ingest.splits(usable, parser, ingest.split_size(usable, self.pool.workers))
+        return OnPool(self.pool, self._delta_rs.folder, splits, parser, days=days)
+
+    def append_files(self, table: str, files: Sequence[DataFile], after: int | None = None) -> None:
+        """Add rows that are in files beside the table, which become its own. after: as `Store.append` has it."""
+        self.guard()
+        if files and not self._delta_rs.add_files(table, files, after):
+            raise self._not_written(table)
+        self._is_written(table)
 
     def append(self, table: str, rows: Any, after: int | None = None) -> None:
         """Adds rows; columns by name, those that they have not are null. after: as `Store.append` has it."""

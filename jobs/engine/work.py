@@ -1,0 +1,116 @@
+"""What a process of the pool does with a piece of the work. It imports no database: these processes parse, fold and write files."""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from jobs import events
+from jobs.engine.files import DataFile, FileWriter
+from jobs.engine.pool import loaded
+from jobs.engine.types import table_schema
+from jobs.events import Block
+from jobs.ingest import Split
+from parsers.events import Parser
+from parsers.rules import built_in
+
+# of records: the block, their place in it, what is the same for copies
+IDS = pa.schema([("number", pa.int64()), ("place", pa.int32()), ("id", pa.binary())])
+# parsers by the file that their rules are in
+_parsers: dict[Path | None, Parser] = {}
+# the rules that come with the product are compiled before processes are forked
+built_in()
+
+
+@dataclass(frozen=True)
+class Landing:
+    """The rows of one table that some splits give. numbers: of the blocks, one a row group. ids: a file of IDS. counts: as `events.counted` has them."""
+
+    table: str
+    file: DataFile
+    numbers: tuple[int, ...]
+    ids: Path
+    counts: Counter[str]
+
+
+def parse(given: Path, folders: Mapping[str, Path], splits: Sequence[Split]) -> tuple[list[Block], list[Landing]]:
+    """Parse splits and write their rows, a file a table. The blocks that are returned have none.
+
+    given: a file with (rules or None, days). folders: table -> where its rows are written to.
+    """
+    ruleset, days = loaded(given)
+    key = None if ruleset is None else given
+    if key not in _parsers:
+        _parsers[key] = Parser(ruleset or built_in())
+    blocks: list[Block] = []
+    written: dict[str, _Written] = {}
+    try:
+        for block in (block for split in splits for block in events.parse(split, _parsers[key], days)):
+            assert block.rows is not None
+            if block.rows.num_rows:
+                if block.table not in written:
+                    written[block.table] = _Written(block.table, folders[block.table])
+                written[block.table].add(block)
+            blocks.append(replace(block, rows=None, ids=()))
+        return blocks, [one.close() for one in written.values()]
+    finally:
+        _tidy()
+
+
+class _Written:
+    """The files of a table that some splits give."""
+
+    def __init__(self, table: str, folder: Path) -> None:
+        self.table, self._schema = table, table_schema(table)
+        self._file = FileWriter(folder, self._schema)
+        self._ids_path = self._file.path.with_suffix(".ids")
+        self._ids = pq.ParquetWriter(self._ids_path, IDS, use_dictionary=False, compression="none")
+        self._numbers: list[int] = []
+        self._counts = Counter[str]()
+
+    def add(self, block: Block) -> None:
+        """Write the rows of a block, and the ids of its records."""
+        assert block.rows is not None
+        rows = events.with_schema(block.rows, self._schema)
+        self._file.add(rows)
+        self._numbers.append(block.number)
+        self._counts += events.counted(self.table, rows)
+        count = len(block.ids)
+        self._ids.write(
+            pa.table([pa.repeat(block.number, count), pa.array(range(count), pa.int32()), list(block.ids)], schema=IDS)
+        )
+
+    def close(self) -> Landing:
+        """Return what was written."""
+        self._ids.close()
+        return Landing(self.table, self._file.close(), tuple(self._numbers), self._ids_path, self._counts)
+
+
+def rewrite(one: Landing, dropped: Mapping[int, Sequence[int]], cut_short: set[str]) -> tuple[DataFile | None, Counter[str]]:
+    """Write a file again without some records. dropped: number of a block -> places of records; cut_short: ids of others.
+
+    Return the file, and how many records of what kind it has; None where no row is left.
+    """
+    source = pq.ParquetFile(one.file.path)
+    target = FileWriter(one.file.path.parent, table_schema(one.table))
+    counts = Counter[str]()
+    try:
+        for group, number in enumerate(one.numbers):
+            rows = events.left(source.read_row_group(group), table_schema(one.table), dropped.get(number, ()), cut_short)
+            target.add(rows)
+            counts += events.counted(one.table, rows)
+        file = target.close()
+        return (file if file.rows else None), counts
+    finally:
+        _tidy()
+
+
+def _tidy() -> None:
+    gc.collect()
+    pa.default_memory_pool().release_unused()
