@@ -466,7 +466,7 @@ class Audit:
         given |= {"metadata_log"} if any(facts[name].has_metadata_log for name in names) else set()
         given |= {"cluster_ids"} if any(len(facts[name].cluster_ids) > 1 for name in names) else set()
         given |= {"slos"} if self.config.slos else set()
-        found = checks.violations(self.queries, given, self.config.thresholds)
+        found = checks.violations(self.queries, given)
         self.failed_checks = found.failed
         before = here(store.read("findings", names))
         begins = {name: at.replace(tzinfo=UTC) for name, at in made.looked_back(names).items()}

@@ -1,7 +1,6 @@
 """Findings: every check of `schemas/checks` is a query that returns the violating rows, with its proof."""
 
 import hashlib
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -33,8 +32,6 @@ SUBJECTS = "ARRAY<STRUCT<topic: STRING, partition: INT, replica: INT, since: TIM
 OUTAGE = "STRUCT<node: INT, since: TIMESTAMP>"
 # the checks that report outages; what names one as its cause is caused by their finding
 OUTAGE_CHECKS = ("broker_down", "cluster_down")
-# of a function with two arguments
-CALL = re.compile(r"\b([a-z_]+)\(([^(),]+), ([^(),]+)\)")
 
 
 @dataclass(frozen=True)
@@ -67,11 +64,11 @@ def register(
     known |= {"clocks": clock_rows(clocks), "slos": slo_rows(slos), "legal_moves": _legal_moves()}
     known["leading"] = pa.table({"event_type": sorted(LEADING)})
     run_concurrently(*(partial(queries.view, name, rows) for name, rows in known.items()))
-    for function in schemas.statements("functions"):
-        queries.function(function.sql)
+    for function in [one.sql for one in schemas.statements("functions")] + threshold_functions(thresholds):
+        queries.function(function)
     told: dict[str, Frame] = {}
     for fact in schemas.statements("facts"):  # by name: a later one reads an earlier one
-        told[fact.name] = queries.frame(with_thresholds(fact.sql, thresholds))
+        told[fact.name] = queries.frame(fact.sql)
         queries.view(fact.name, told[fact.name])
     now = {clock.cluster: clock.now for clock in clocks}
     queries.view("partition_spells", gathered(partition_spells(given, told, now, facts)))
@@ -114,6 +111,7 @@ def asked(
 ) -> str:
     """Hash of all that findings depend on besides the tables: of the same tables, the same is found."""
     texts = [statement.sql for kind in ("functions", "facts", "checks") for statement in schemas.statements(kind)]
+    texts += [repr(schemas.thresholds())]
     return hashlib.sha256(repr((texts, clocks, thresholds, slos, silences, outputs)).encode()).hexdigest()
 
 
@@ -151,26 +149,20 @@ def slo_rows(slos: Sequence[Slo]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=pa.schema(columns))
 
 
-def with_thresholds(sql: str, settings: Sequence[Threshold]) -> str:
-    """A query with every `<threshold>(<cluster>, <topic>)` replaced by its value, an expression over these two."""
-    defaults = schemas.thresholds()
-
-    def value(call: re.Match[str]) -> str:
-        name, cluster, topic = call.groups()
-        if name not in defaults:
-            return call[0]
-        return f"({threshold_sql(defaults[name], [one for one in settings if one.name == name], cluster, topic)})"
-
-    return CALL.sub(value, sql)
+def threshold_functions(settings: Sequence[Threshold]) -> list[str]:
+    """Return the definition of a SQL function of (cluster, topic) for each threshold, with the values of audit.toml."""
+    return [
+        f"CREATE OR REPLACE TEMPORARY FUNCTION {name}(cluster STRING, topic STRING) RETURNS INT RETURN "
+        + threshold_sql(limit.default, [one for one in settings if one.name == name])
+        for name, limit in schemas.thresholds().items()
+    ]
 
 
-def threshold_sql(default: int, settings: Sequence[Threshold], cluster: str = "cluster", topic: str = "topic") -> str:
-    """The value of one threshold as an expression over cluster and topic; the last setting that matches counts."""
+def threshold_sql(default: int, settings: Sequence[Threshold]) -> str:
+    """Return the value of one threshold as an expression over cluster and topic; the last setting that matches counts."""
     value = str(default)
     for setting in settings:
-        value = (
-            f"CASE WHEN {_all_match([(cluster, setting.cluster), (topic, setting.topic)])} THEN {setting.value} ELSE {value} END"
-        )
+        value = f"CASE WHEN {_all_match([('cluster', setting.cluster), ('topic', setting.topic)])} THEN {setting.value} ELSE {value} END"
     return value
 
 
@@ -195,17 +187,17 @@ class Violations:
     failed: Mapping[str, str]
 
 
-def violations(queries: Queries, given: Collection[str] = (), thresholds: Sequence[Threshold] = ()) -> Violations:
+def violations(queries: Queries, given: Collection[str] = ()) -> Violations:
     """Runs the checks; one that fails costs no other its findings.
 
     given: what there is of `present`, and of metadata_log, cluster_ids, slos; a check that is about some `only` is left out without them.
     """
-    active = _with_candidates(queries, [check for check in schemas.statements("checks") if _is_given(check, given)], thresholds)
+    active = _with_candidates(queries, [check for check in schemas.statements("checks") if _is_given(check, given)])
     failed: dict[str, str] = {}
 
     def found_by(some: Sequence[schemas.Statement]) -> list[dict[str, Any]]:
         try:
-            return queries.rows(*(_select(check, thresholds) for check in some)) if some else []
+            return queries.rows(*(_select(check) for check in some)) if some else []
         except FAILED as error:
             if len(some) == 1:
                 failed[some[0].name] = str(error).splitlines()[0]
@@ -238,12 +230,10 @@ def _is_given(check: schemas.Statement, given: Collection[str]) -> bool:
     return not about or not about.isdisjoint(given)
 
 
-def _with_candidates(
-    queries: Queries, checks: Sequence[schemas.Statement], thresholds: Sequence[Threshold]
-) -> list[schemas.Statement]:
+def _with_candidates(queries: Queries, checks: Sequence[schemas.Statement]) -> list[schemas.Statement]:
     """The checks less those that find nothing, as there are no rows in the parts of their queries that they call their `candidates`."""
     asked = [
-        f"(SELECT {quoted(check.name)} AS name FROM (\n{with_thresholds(check.part(part), thresholds)}\n) LIMIT 1)"
+        f"(SELECT {quoted(check.name)} AS name FROM (\n{check.part(part)}\n) LIMIT 1)"
         for check in checks
         for part in sorted(check.listed("candidates"))
     ]
@@ -256,7 +246,7 @@ def _with_candidates(
     return [check for check in checks if check.name in found or not check.listed("candidates")]
 
 
-def _select(check: schemas.Statement, thresholds: Sequence[Threshold]) -> str:
+def _select(check: schemas.Statement) -> str:
     """A check with the columns that all have. What it concludes without the logs that would show otherwise is left out, or is a smaller claim."""
     name = quoted(check.name)
     needs, coverage = check.needs, schemas.coverage()
@@ -278,7 +268,7 @@ def _select(check: schemas.Statement, thresholds: Sequence[Threshold]) -> str:
       r.same AS thing, r.evidence, r.ended,
       {_also(check, "subjects", SUBJECTS)}, {_also(check, "outage", OUTAGE)}
     FROM (
-    {with_thresholds(check.sql, thresholds)}
+    {check.sql}
     ) r {source} {only}"""
 
 

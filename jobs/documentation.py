@@ -80,6 +80,18 @@ def _without(check: schemas.Statement) -> str:
     return "no finding" if check.needs.otherwise is None else f"at most {check.needs.otherwise}, and the finding says so"
 
 
+def thresholds() -> str:
+    """Return every threshold with its default, its unit, its meaning and the checks that it changes, as a table."""
+    used = {
+        name: [c.name for c in schemas.statements("checks") if name in c.listed("thresholds")] for name in schemas.thresholds()
+    }
+    rows = [
+        f"| `{name}` | {limit.default:,} | {limit.unit} | {_cell(limit.meaning)} | {', '.join(f'`{one}`' for one in used[name])} |"
+        for name, limit in schemas.thresholds().items()
+    ]
+    return "\n".join(["| threshold | default | unit | meaning | checks |", "|---|---|---|---|---|", *rows])
+
+
 def rules() -> str:
     """How many rules each file holds, and whose statements they are."""
     by_file: dict[str, list[str]] = {}
@@ -112,6 +124,7 @@ def shapes() -> str:
 PAGES = {
     "tables": ("dictionary", dictionary),
     "checks": ("checks", checks),
+    "configuration": ("thresholds", thresholds),
     "event-types": ("rules", rules),
     "layouts": ("layouts", shapes),
 }

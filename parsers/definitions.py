@@ -40,6 +40,8 @@ ABSENCE = re.compile(
     r"\bANTI JOIN\b|\bNOT EXISTS\b|\bNOT exists\(|\b(?:until|valid_to|completed_at) IS NULL|\bpartition_spells\b|'in_progress'"
 )
 CONTRACT_KEYS = {"unique", "one_of", "never"}
+# units of thresholds, as names of thresholds write them
+UNITS = {"milliseconds": "ms"}
 WORD_KEYS = {"type", "comment"}
 VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?")
 # what samples of a layout may name by another word
@@ -62,6 +64,7 @@ def problems(site: Path | None) -> list[str]:
         ("layouts.toml", lambda: layout_problems(load(site))),
         ("schemas/machines", lambda: machine_problems(schemas.machines(), schemas.moves())),
         ("schemas/checks", lambda: check_problems(schemas.statements("checks"), severities())),
+        ("schemas/thresholds.toml", lambda: threshold_problems(schemas.thresholds(), _readers())),
         ("schemas/unreported.toml", lambda: silence_problems(built_in().rules, _readers(), schemas.unreported())),
         ("schemas/contracts.toml", lambda: contract_problems(schemas.contracts(), table_columns())),
     ]
@@ -251,9 +254,9 @@ def check_problems(checks: Iterable[schemas.Statement], known: list[str]) -> lis
         harm = check.header.get("harm")
         if harm and harm not in schemas.HARMS:
             found.append(f"{where}: harm {harm} is none of {', '.join(schemas.HARMS)}")
-        declared = check.header.get("thresholds")
-        if declared is not None and not re.fullmatch(r"[a-z_]+=\d+(, [a-z_]+=\d+)*", declared):
-            found.append(f"{where}: thresholds are written name=number, with commas between them")
+        called = _thresholds_of(check)
+        if check.listed("thresholds") != called:
+            found.append(f"{where}: thresholds: names those that the query calls, {', '.join(sorted(called)) or 'none'}")
         states = {move.to_state for move in schemas.moves()}
         if nothing := check.listed("only") - {
             *SPELLS,
@@ -292,6 +295,40 @@ def check_problems(checks: Iterable[schemas.Statement], known: list[str]) -> lis
         absent = [name for name in CHECK_COLUMNS if not re.search(rf"\b{name}\b", body)]
         if absent:
             found.append(f"{where}: the query does not give {', '.join(absent)}")
+    return found
+
+
+def _thresholds_of(one: schemas.Statement) -> set[str]:
+    """Return the thresholds that a query calls, and for a check those of the facts that it reads."""
+    body = re.sub(r"--[^\n]*", "", one.sql)
+    called = {name for name in schemas.thresholds() if re.search(rf"\b{name}\(", body)}
+    return called.union(
+        *(_thresholds_of(fact) for fact in schemas.statements("facts") if fact != one and _reads(body, fact.name))
+    )
+
+
+def _reads(body: str, table: str) -> bool:
+    return re.search(rf"\b(?:FROM|JOIN) {table}\b", body) is not None
+
+
+def threshold_problems(limits: Mapping[str, schemas.Limit], queries: Sequence[schemas.Statement]) -> list[str]:
+    """Return what is wrong with thresholds: a sentence says what each limits, its unit is in its name, a query calls it.
+
+    queries: checks and facts.
+    """
+    found = []
+    called = set().union(*map(_thresholds_of, queries))
+    for name, limit in limits.items():
+        where = f"schemas/thresholds.toml [{name}]"
+        if type(limit.default) is not int or limit.default < 0:
+            found.append(f"{where}: default is a whole number from 0 on")
+        if not limit.meaning.endswith(".") or not limit.unit:
+            found.append(f"{where}: give a unit, and a meaning that is a sentence")
+        ending = "_per_hour" if limit.unit.endswith("within one hour") else f"_{UNITS.get(limit.unit, limit.unit)}"
+        if not name.endswith(ending):
+            found.append(f"{where}: the name ends with its unit, {ending}")
+        if name not in called:
+            found.append(f"{where}: no check or fact calls it")
     return found
 
 

@@ -135,15 +135,22 @@ def statements(kind: str) -> tuple[Statement, ...]:
     return tuple(found)
 
 
+@dataclass(frozen=True)
+class Limit:
+    """A threshold of checks: its value unless audit.toml sets another, what the number counts, and what it limits."""
+
+    default: int
+    unit: str
+    meaning: str
+
+
 @cache
-def thresholds() -> dict[str, int]:
-    """Threshold -> its default, as the heads of the checks declare them: `-- thresholds: leaderless_seconds=30, other_minutes=5`."""
-    found = {}
-    for check in statements("checks"):
-        for entry in filter(None, check.header.get("thresholds", "").split(",")):
-            name, _, value = entry.partition("=")
-            found[name.strip()] = int(value)
-    return found
+def thresholds() -> dict[str, Limit]:
+    """Threshold -> what it is; see thresholds.toml."""
+    return {
+        name: Limit(**entry)
+        for name, entry in tomllib.loads(files(__name__).joinpath("thresholds.toml").read_text("utf-8")).items()
+    }
 
 
 # what a finding of a check means for the users of the cluster, the worst first

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from parsers.definitions import (
     severities,
     silence_problems,
     table_columns,
+    threshold_problems,
     word_problems,
 )
 from parsers.rules import built_in
@@ -95,6 +97,22 @@ def test_faults_of_a_check() -> None:
     ]
     sliced = schemas.Statement("c", header, "SELECT slice(array_distinct(flatten(collect_list(x))), 1, 20) AS evidence")
     assert any("in no order" in problem for problem in check_problems([sliced], severities()))
+
+
+def test_faults_of_a_threshold() -> None:
+    query = schemas.Statement("c", {}, "SELECT 1 WHERE idle_seconds(cluster, NULL) > 1")
+
+    def found(name: str = "idle_seconds", **changed: Any) -> str:
+        entry = {"default": 3, "unit": "seconds", "meaning": "How long it may be idle.", **changed}
+        return "; ".join(threshold_problems({name: schemas.Limit(**entry)}, [query]))
+
+    assert "no check or fact calls it" in found("idle_minutes", unit="minutes")
+    assert "the name ends with its unit, _minutes" in found(unit="minutes")
+    assert "a meaning that is a sentence" in found(meaning="idle")
+    assert "whole number" in found(default=-1)
+    check = schemas.statements("checks")[0]
+    undeclared = schemas.Statement("c", check.header, f"{check.sql} AND leaderless_seconds(cluster, topic) > 1")
+    assert any("thresholds: names those that the query calls" in one for one in check_problems([undeclared], severities()))
 
 
 def test_a_part_of_a_query() -> None:

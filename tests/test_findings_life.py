@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import pytest
 import schemas
 from jobs import checks, findings_life
 from jobs.config import Silence, Threshold
+from jobs.engine.database import Database
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -173,18 +173,15 @@ def test_the_last_threshold_that_matches_counts(spark: SparkSession) -> None:
     assert checks.threshold_sql(30, []) == "30"
 
 
-def test_a_query_with_the_values_of_its_thresholds() -> None:
-    sql = "a > leaderless_seconds(s.cluster, NULL) AND b > greatest(s.cluster, 1)"
-    assert checks.with_thresholds(sql, []) == "a > (30) AND b > greatest(s.cluster, 1)"
-    told = checks.with_thresholds(sql, [Threshold("leaderless_seconds", 5, cluster="pay*")])
-    assert (
-        told
-        == "a > (CASE WHEN coalesce(CAST(s.cluster AS STRING), '') RLIKE '^(?s:pay.*)$' THEN 5 ELSE 30 END) AND b > greatest(s.cluster, 1)"
+def test_thresholds_are_functions_of_cluster_and_topic() -> None:
+    settings = [Threshold("leaderless_seconds", 600, topic="tmp-*"), Threshold("leaderless_seconds", 5, cluster="pay*")]
+    database = Database()
+    for function in checks.threshold_functions(settings):
+        database.function(function)
+    values = (
+        "leaderless_seconds(cluster, topic) AS a, leaderless_seconds(cluster, NULL) AS b, log_gap_minutes(cluster, topic) AS c"
     )
-
-
-def test_no_threshold_is_left_a_call() -> None:
-    calls = re.compile(rf"\b({'|'.join(schemas.thresholds())})\(")
-    texts = [one.sql for kind in ("facts", "checks") for one in schemas.statements(kind)]
-    assert any(map(calls.search, texts))
-    assert not any(calls.search(checks.with_thresholds(text, [])) for text in texts)
+    rows = database.rows(
+        f"SELECT {values} FROM VALUES ('payments', 'orders'), ('other', 'tmp-1'), ('other', 'x') AS v(cluster, topic)"
+    )
+    assert sorted(tuple(row.values()) for row in rows) == [(5, 5, 90), (30, 30, 90), (600, 30, 90)]

@@ -53,8 +53,8 @@ def found(
         register(queries, *frames, **settings)
         checked.update(queries=queries, frames=frames, settings=settings, tables=tables)
 
-    def violated(queries: Any, given: Any, thresholds: Any) -> checks.Violations:
-        checked.update(given=given, thresholds=thresholds, told=violations(queries, given, thresholds))
+    def violated(queries: Any, given: Any) -> checks.Violations:
+        checked.update(given=given, told=violations(queries, given))
         return checked["told"]
 
     blocks = [
@@ -169,7 +169,7 @@ def test_spark_finds_what_is_found_here(spark: Any, found: dict[str, list[dict[s
     queries = InSpark(spark)
     checks.register(queries, *checked["frames"], **checked["settings"])
     assert checks.present(queries) <= checked["given"]
-    told = checks.violations(queries, checked["given"], checked["thresholds"])
+    told = checks.violations(queries, checked["given"])
     assert (told.failed, checked["told"].failed) == ({}, {})
 
     def comparable(rows: list[dict[str, Any]]) -> list[str]:

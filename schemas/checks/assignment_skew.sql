@@ -6,7 +6,7 @@
 -- why: One broker holds far more replicas than the mean, by thresholds.assignment_skew_percent (200 = twice the mean): its disk and its
 --   network fill up first. Only clusters with ten replicas a broker and more are looked at, and only brokers that hold any.
 -- do: See kafka-audit assignments for what each broker holds; move replicas with kafka-reassign-partitions.
--- thresholds: assignment_skew_percent=200
+-- thresholds: assignment_skew_percent
 -- same: broker
 SELECT
   s.cluster, s.incarnation, 'info' AS severity, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,

@@ -12,7 +12,7 @@
 -- episodes: yes
 -- also: subjects, outage
 -- only: below_min_isr
--- thresholds: below_min_isr_seconds=60
+-- thresholds: below_min_isr_seconds
 -- candidates: long
 WITH long AS (
   SELECT * FROM partition_spells WHERE kind = 'below_min_isr' AND until >= since + make_dt_interval(0, 0, 0, below_min_isr_seconds(cluster, topic))

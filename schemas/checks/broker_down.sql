@@ -17,7 +17,7 @@
 -- episodes: yes
 -- also: subjects, by_absence
 -- only: broker_outages
--- thresholds: broker_down_minutes=5, leaderless_seconds=30, session_seconds=60
+-- thresholds: broker_down_minutes, leaderless_seconds, session_seconds
 WITH hit AS (
   SELECT cluster, incarnation, cause_broker, cause_since,
     collect_list(struct(topic, partition, replica, since, CASE WHEN ended THEN until END AS until)) AS subjects,

@@ -8,7 +8,7 @@
 -- do: Restart the broker, so that it registers anew. Two processes with one node.id look the same - see that there is only one.
 -- same: broker, old epoch
 -- only: isr_alter_ignored, controller_event_failed, controller_event_failed_up_to_3_5, broker_heartbeat_failed, alter_partition_failed
--- thresholds: stale_broker_epoch_seconds=60
+-- thresholds: stale_broker_epoch_seconds
 -- candidates: refused
 WITH refused AS (
   SELECT cluster, incarnation, event_type = 'broker_heartbeat_failed' AS own,

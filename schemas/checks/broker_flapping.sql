@@ -9,7 +9,7 @@
 --   restarts it, a network that drops. Until it is mended, the cluster is better off without it.
 -- same: broker, day
 -- only: broker_outages
--- thresholds: broker_outages_per_hour=3
+-- thresholds: broker_outages_per_hour
 -- candidates: flapping
 WITH counted AS (
   SELECT o.*, count(*) OVER (

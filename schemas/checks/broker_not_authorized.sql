@@ -10,7 +10,7 @@
 -- same: node, kind of refusal
 -- only: fetch_refused, fetch_failed, request_failed, request_handling_failed, alter_partition_failed, broker_registration_failed, broker_heartbeat_failed,
 --   raft_request_failed, node_unreachable, request_answered_with_error, fetch_request_failed
--- thresholds: refused_seconds=60
+-- thresholds: refused_seconds
 -- candidates: refused
 WITH refused AS (
   SELECT cluster, incarnation, node, ts, record_id,

@@ -11,7 +11,7 @@
 -- same: broker
 -- episodes: yes
 -- only: broker_outages
--- thresholds: broker_start_minutes=10
+-- thresholds: broker_start_minutes
 -- candidates: starts
 WITH starts AS (
   SELECT o.*, k.now FROM audited_broker_outages o

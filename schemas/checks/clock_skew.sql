@@ -8,7 +8,7 @@
 -- do: Check NTP on the node, and the time zone that its logs are given with (timezone in audit.toml).
 -- same: pair of nodes, half hours of difference
 -- only: clock_distances
--- thresholds: clock_skew_ms=2000
+-- thresholds: clock_skew_ms
 SELECT
   m.cluster, m.incarnation, 'warning' AS severity, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,
   CAST(NULL AS INT) AS replica, m.other AS node, m.since AS first_seen, m.until AS last_seen, false AS ended,

@@ -13,6 +13,7 @@
 -- episodes: yes
 -- also: subjects
 -- only: broker_outages
+-- thresholds: broker_down_minutes, broker_start_minutes
 -- candidates: outages
 WITH outages AS (
   SELECT * FROM audited_broker_outages WHERE broker IS NULL

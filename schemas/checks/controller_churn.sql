@@ -9,7 +9,7 @@
 --   elected; in a quorum the start or stop of any controller counts so.
 -- do: Look at why each one lost it - session expiry (garbage collection, ZooKeeper latency), fetch timeouts in the quorum, restarts.
 -- same: day
--- thresholds: controllers_per_hour=5
+-- thresholds: controllers_per_hour
 -- candidates: terms
 WITH told AS (
   -- every node of a quorum tells who leads it; of the lines of an election (up to 2.0 two) the one that names its epoch

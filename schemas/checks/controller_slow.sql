@@ -9,7 +9,7 @@
 -- same: node
 -- episodes: yes
 -- only: controller_event_slow
--- thresholds: slow_events_per_hour=10
+-- thresholds: slow_events_per_hour
 -- candidates: slow
 WITH slow AS (
   SELECT * FROM (

@@ -9,7 +9,7 @@
 -- same: follower, day
 -- also: subjects
 -- only: out_of_sync
--- thresholds: isr_turns_per_hour=4
+-- thresholds: isr_turns_per_hour
 -- candidates: turns
 WITH turns AS (
   -- many partitions that fall out at once are one turn

@@ -11,7 +11,7 @@
 -- episodes: yes
 -- also: subjects, outage
 -- only: last_in_sync
--- thresholds: last_in_sync_seconds=30
+-- thresholds: last_in_sync_seconds
 -- candidates: long
 WITH long AS (
   SELECT * FROM partition_spells WHERE kind = 'last_in_sync' AND until >= since + make_dt_interval(0, 0, 0, last_in_sync_seconds(cluster, topic))

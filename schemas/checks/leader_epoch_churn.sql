@@ -8,7 +8,7 @@
 --   every step interrupts producers and followers.
 -- do: Look for a tool that submits reassignments or elections in a loop. kafka-reassign-partitions --list shows what is running.
 -- same: topic, partition, day
--- thresholds: leader_epochs_per_hour=10
+-- thresholds: leader_epochs_per_hour
 -- candidates: rises
 WITH steps AS (
   SELECT t.cluster, t.incarnation, t.topic, t.partition, t.valid_from, t.leader, t.leader_epoch, t.record_id, t.isr,

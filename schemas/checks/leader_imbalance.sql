@@ -10,7 +10,7 @@
 -- same: broker
 -- also: subjects
 -- only: not_preferred
--- thresholds: leader_imbalance_minutes=60
+-- thresholds: leader_imbalance_minutes
 -- candidates: long
 WITH long AS (
   SELECT s.* FROM partition_spells s

@@ -9,7 +9,7 @@
 --   Brokers that share one log folder overwrite what the others have rotated; each needs its own (LOG_DIR).
 -- same: node
 -- episodes: yes
--- thresholds: log_gap_minutes=90
+-- thresholds: log_gap_minutes
 -- candidates: gaps
 WITH written AS (
   SELECT cluster, incarnation, node, ts, record_id, lag(ts) OVER w AS before, lag(record_id) OVER w AS record_before

@@ -11,7 +11,7 @@
 -- same: node
 -- episodes: yes
 -- only: migration_progressed
--- thresholds: migration_minutes=10
+-- thresholds: migration_minutes
 -- candidates: waits
 WITH said AS (
   SELECT cluster, incarnation, node, ts, record_id, text,

@@ -12,7 +12,7 @@
 -- same: cluster
 -- episodes: yes
 -- also: by_absence
--- thresholds: no_controller_seconds=60
+-- thresholds: no_controller_seconds
 -- only: controller_vacancies, broker_heartbeat_failed, node_unreachable, controlled_shutdown_failed
 -- candidates: vacant, complaints
 WITH vacant AS (

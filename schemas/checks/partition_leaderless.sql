@@ -12,7 +12,7 @@
 -- episodes: yes
 -- also: subjects
 -- only: leaderless
--- thresholds: leaderless_seconds=30
+-- thresholds: leaderless_seconds
 WITH unexplained AS (
   SELECT s.*, array_sort(s.isr) AS last_isr,
     lag(s.since) OVER (PARTITION BY s.cluster, s.incarnation, array_sort(s.isr) ORDER BY s.since, s.topic, s.partition) AS before

@@ -7,7 +7,7 @@
 --   thresholds.leader_skew_percent (200 = twice the mean): whenever leaders go back to where they are preferred, it carries that load.
 --   Only clusters with ten partitions a broker and more are looked at.
 -- do: Change the order of replicas with kafka-reassign-partitions, then run a preferred leader election.
--- thresholds: leader_skew_percent=200
+-- thresholds: leader_skew_percent
 -- same: broker
 SELECT
   s.cluster, s.incarnation, 'info' AS severity, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,

@@ -10,7 +10,7 @@
 --   controller.quorum.voters.
 -- same: day
 -- only: raft_state_changed
--- thresholds: quorum_elections_per_hour=30
+-- thresholds: quorum_elections_per_hour
 -- candidates: hours
 WITH elections AS (
   SELECT cluster, incarnation, date_trunc('HOUR', ts) AS hour, CAST(regexp_extract(raw, 'epoch=([0-9]{1,18})', 1) AS BIGINT) AS epoch,

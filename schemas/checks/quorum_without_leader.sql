@@ -11,7 +11,7 @@
 -- same: quorum
 -- episodes: yes
 -- only: raft_state_changed
--- thresholds: quorum_leaderless_seconds=60
+-- thresholds: quorum_leaderless_seconds
 -- candidates: open_episodes
 WITH said AS (
   SELECT cluster, incarnation, node, ts, record_id, raw,

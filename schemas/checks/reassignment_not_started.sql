@@ -10,7 +10,7 @@
 -- also: by_absence
 -- only: reassignment_requested, reassignment_pending, reassignment_refused, reassignments_refused
 -- optional: topic
--- thresholds: reassignment_start_minutes=10
+-- thresholds: reassignment_start_minutes
 -- candidates: never
 WITH asked AS (
   SELECT e.cluster, e.incarnation, e.topic, e.partition, e.ts, e.record_id, e.event_type IN ('reassignment_refused', 'reassignments_refused') AS refused,

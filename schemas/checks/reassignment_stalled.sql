@@ -11,7 +11,7 @@
 -- episodes: yes
 -- also: outage
 -- only: reassignments
--- thresholds: reassignment_minutes=60
+-- thresholds: reassignment_minutes
 -- candidates: late
 WITH late AS (
   SELECT r.*, k.now FROM audited_reassignments r

@@ -10,7 +10,7 @@
 -- same: broker, state
 -- also: subjects
 -- only: NewReplica, ReplicaDeletionStarted, OfflineReplica
--- thresholds: replica_stuck_minutes=15
+-- thresholds: replica_stuck_minutes
 -- candidates: stuck
 WITH stuck AS (
   SELECT r.*, k.now FROM audited_replica_timeline r

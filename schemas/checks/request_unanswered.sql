@@ -9,7 +9,7 @@
 -- same: broker, request, error
 -- also: by_absence, subjects
 -- only: request_answered_with_error, request_answered, become_error, become_failed_by_zookeeper, log_not_created, become_started
--- thresholds: request_seconds=60
+-- thresholds: request_seconds
 -- candidates: answers, failures, left_lying
 WITH answers AS (
   SELECT * FROM audited_events

@@ -8,7 +8,7 @@
 --   refuse what it sends by its old epoch, but what it writes to ZooKeeper by itself may stand.
 -- do: Restart the old controller's broker. Look for what kept it from noticing - a long garbage collection, a lost ZooKeeper session.
 -- same: node, controller epoch
--- thresholds: stale_controller_seconds=10
+-- thresholds: clock_skew_ms, stale_controller_seconds
 -- candidates: changes
 WITH terms AS (
   SELECT cluster, incarnation, controller_epoch, node, elected_at, record_id FROM audited_controllers

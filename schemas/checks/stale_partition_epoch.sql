@@ -10,7 +10,7 @@
 -- also: subjects
 -- only: isr_write_refused, isr_update_failed
 -- optional: topic
--- thresholds: stale_epoch_seconds=60
+-- thresholds: stale_epoch_seconds
 WITH refused AS (
   SELECT cluster, incarnation, node, topic, partition, min(ts) AS since, max(ts) AS until, count(*) AS times,
     min_by(record_id, ts) AS record_id, slice(array_sort(collect_set(record_id)), 1, 5) AS records

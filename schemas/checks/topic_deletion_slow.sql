@@ -12,7 +12,7 @@
 -- episodes: yes
 -- also: by_absence
 -- only: topic_deletions
--- thresholds: topic_deletion_minutes=10
+-- thresholds: topic_deletion_minutes
 -- candidates: slow
 WITH slow AS (
   SELECT d.*, k.now, coalesce(d.completed_at, k.now) AS until FROM audited_topic_deletions d

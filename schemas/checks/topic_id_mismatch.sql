@@ -10,7 +10,7 @@
 -- same: broker, topic
 -- also: subjects
 -- only: topic_id_mismatched, fetch_refused
--- thresholds: topic_id_seconds=120
+-- thresholds: topic_id_seconds
 -- candidates: lasting
 WITH said AS (
   SELECT cluster, incarnation, node, topic, partition, ts, record_id, event_type = 'topic_id_mismatched' AS plain FROM audited_events

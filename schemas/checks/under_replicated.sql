@@ -13,7 +13,7 @@
 -- episodes: yes
 -- also: subjects, outage
 -- only: out_of_sync
--- thresholds: under_replicated_minutes=10
+-- thresholds: under_replicated_minutes
 -- candidates: up
 WITH up AS (
   -- while its broker is down that is a matter of broker_down

@@ -34,9 +34,9 @@ def frames_of(logs: Path) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
         seen.update(frames=frames, settings=settings)
         register(queries, *frames, **settings)
 
-    def violated(queries: Any, given: Any, thresholds: Any) -> checks.Violations:
+    def violated(queries: Any, given: Any) -> checks.Violations:
         seen["given"] = given
-        return violations(queries, given, thresholds)
+        return violations(queries, given)
 
     checks.register, checks.violations = registered, violated
     with tempfile.TemporaryDirectory() as folder, redirect_stdout(StringIO()), redirect_stderr(StringIO()):
