@@ -395,13 +395,13 @@ class Audit:
             with stage("nothing new to check", spark):
                 before = here(store.read("findings", audited))
                 self._settle(store, findings_life.still(before), before, clocks)
-        if store.is_rebuilding:
-            others = sorted(set(store.clusters()).difference(cluster.name for cluster in self.config.clusters))
+        if stale := store.stale_clusters():
+            others = sorted(stale.difference(cluster.name for cluster in self.config.clusters))
             if others:
                 with stage("rebuild other clusters", spark) as doing:
                     rebuilding.rebuild(store, others, self.ruleset, self.config)
                     doing.note(", ".join(others))
-            store.rebuilt()
+        store.rebuilt()
         return outcomes
 
     def _configured(self, cluster: configuration.Cluster) -> str:
@@ -498,8 +498,11 @@ class Audit:
         """(the files, what was read); what is left of them is read anew where logs have gone away in the meantime."""
         from jobs import ingest
 
-        with stage("open tables", store.spark):
+        with stage("open tables", store.spark) as doing:
             store.open(self.ruleset)
+            store.apply_rules(self.ruleset)
+            if store.rules_changed.records:
+                doing.note(f"{store.rules_changed.records:,} records read again by other rules")
         left = ingest.still_there(files)
         while True:
             if left != files:
@@ -530,6 +533,7 @@ class Audit:
             if read.unfinished:
                 counts.append(f"{read.unfinished:,} not written out yet, at the end of a file")
             doing.note(", ".join(counts))
+        store.drop_skipped([cluster.name for cluster in self.config.clusters], self.ruleset)
         return read
 
     def _outcome(self, cluster: configuration.Cluster, files: list[Any], facts: Any, read: Any) -> Outcome:
@@ -577,7 +581,9 @@ class Audit:
         failing = verdict.at_or_above(told.findings, self.options.fail_on)
         code = errors.INPUT if problems else errors.FINDINGS if failing else errors.CLEAN
         status = {errors.INPUT: "input_problem", errors.FINDINGS: "findings", errors.CLEAN: "clean"}[code]
-        notes = store.upgrade.sentences() + configuration.expired_silences(self.config, self.moment)
+        notes = (
+            store.upgrade.sentences() + store.rules_changed.sentences() + configuration.expired_silences(self.config, self.moment)
+        )
         notes += [f"check {name} could not be run: {why}" for name, why in self.failed_checks.items()]
         if left_out := len(gathered.findings) - len(told.findings):
             notes.append(

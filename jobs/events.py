@@ -19,7 +19,7 @@ from jobs.conflicts import Conflict
 from jobs.errors import ConservationError
 from jobs.ingest import LogFile, Split
 from parsers.envelopes import reader_of
-from parsers.events import EVENTS, TIMESTAMP, Batch, Identity, Parser, Source, moment, zone
+from parsers.events import EVENTS, PASSED_OVER, TIMESTAMP, Batch, Identity, Parser, Source, first_bytes, moment, zone
 from parsers.records import Record
 from parsers.rules import RuleSet, built_in
 
@@ -31,16 +31,6 @@ LONGEST_CUT = 1_000_000
 MOST_LOOKS = 5
 # of a table's rows that may be met again; a zone moves a day by one at most
 ZONES = timedelta(days=2)
-PASSED_OVER = pa.schema(
-    [
-        pa.field("cluster", pa.string()),
-        ("node", pa.int32()),
-        ("hour", TIMESTAMP),
-        ("logger", pa.string()),
-        ("layout", pa.string()),
-        pa.field("record", pa.int64()),
-    ]
-)
 # beginnings of loggers that Kafka's processes print
 KAFKAS_LOGGERS = (
     "kafka",
@@ -182,8 +172,7 @@ def passed_over(batch: Batch, source: Source) -> pa.Table:
     for record, node, record_id in batch.out_of_scope:
         at = moment(record.ts, source.zone)
         hour = at and at.replace(minute=0, second=0, microsecond=0)
-        number = int.from_bytes(record_id[:8], "big", signed=True)
-        rows.append((source.cluster, node, hour, record.logger, record.layout, number))
+        rows.append((source.cluster, node, hour, record.logger, record.layout, first_bytes(record_id)))
     columns = zip(*rows, strict=True) if rows else [()] * len(PASSED_OVER)
     return pa.table([pa.array(column, kind) for column, kind in zip(columns, PASSED_OVER.types, strict=True)], schema=PASSED_OVER)
 

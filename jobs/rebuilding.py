@@ -16,10 +16,12 @@ def keeps_of(ruleset: RuleSet) -> dict[str, tuple[str, ...]]:
 def rebuild(store: Any, clusters: Sequence[str], ruleset: RuleSet, config: Config) -> None:
     """Writes timelines, coverage, assignments, durability and what is compared with checkpoints, of clusters in `events`.
 
-    store: `Store`, in which `cluster_facts` has no row of them. Findings are left as they are: the next audit of a cluster looks at them again.
+    store: `Store`, in which what `cluster_facts` has of them is removed. Findings are left as they are: the next audit of a cluster looks at them again.
     """
-    from jobs import assignments, durability, nights, tool_outputs
+    from jobs import assignments, durability, nights, tool_outputs, upgrade
+    from jobs.rows import of_clusters
 
+    store.delete(upgrade.FACTS, of_clusters(clusters))
     made = nights.update(store, nights.read(store, clusters, keeps_of(ruleset)))
     racks = {cluster.name: cluster.racks for cluster in config.clusters}
     run_concurrently(

@@ -1,25 +1,49 @@
-"""Events of an earlier version, read again from the text of their records: `events.raw` holds each record whole. Pure: Arrow in and out."""
+"""Events read again from the text of their records: `events.raw` holds each record whole. Pure: Arrow in and out.
 
+After an upgrade all records are read again, and get the ids of this version (`reread`). After a change of the rules those are read again that
+the change may concern (`changes`).
+"""
+
+import hashlib
+import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC
 from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
 
-from parsers.events import EVENTS, Identity, Parser, Source
+from parsers.events import EVENTS, PASSED_OVER, Batch, Identity, Parser, Source, first_bytes
 from parsers.records import Record
-from parsers.rules import RuleSet
+from parsers.rules import Rule, RuleSet
 
 # column of the result: the id that the record had
 FORMER = "former_id"
 REREAD = EVENTS.append(pa.field(FORMER, pa.string()))
 # of an event of an earlier version; the first item of a record holds its text
 OF_RECORD = ("cluster", "file", "record_no", "record_id", "node", "ts", "raw")
+# likewise, in versions that have them
+OF_SOME_VERSIONS = ("layout", "cut_bytes")
 # there from the version on that gives records the ids of this one
 ENDS_FILE = "ends_file"
 AT_ONCE = 10_000
+# loggers that a message names
+SHOWN = 3
+# layout of a text that no layout reads any more
+NO_LAYOUT = "-"
+# values that a record keeps whatever is read in its text
+KEPT = ("record_id", "cluster", "incarnation", "file", "record_no", "ts", ENDS_FILE)
+# what becomes of a row of `events`: it is written, or removed; of the first row of a record also: it is counted in `passed_over` instead
+SET, GONE, PASSED = "set", "gone", "passed"
+# columns of `changes`: one of these, and the event type that the record had
+CHANGE, FORMER_TYPE = "change", "former_type"
+CHANGES = EVENTS.append(pa.field(CHANGE, pa.string())).append(pa.field(FORMER_TYPE, pa.string()))
+# in what order `changes` reads rows
+IN_ORDER = ("cluster", "file", "record_no", "record_id", "item")
+# name, among those of rules, of what the timelines keep by the rules
+KEEPS = ""
 
 Row = dict[str, Any]
 
@@ -51,20 +75,13 @@ def reread(batches: Iterable[pa.RecordBatch], ruleset: RuleSet) -> Iterator[pa.R
 
 def _events(rows: Sequence[Row], parser: Parser, identity: Identity, has_ids: bool) -> Iterator[pa.RecordBatch]:
     """rows: of one file."""
-    by_node = defaultdict[int | None, list[Row]](list)
-    for row in rows:
-        by_node[row["node"]].append(row)
-    for node, mine in by_node.items():
-        source = Source(rows[0]["cluster"], node, rows[0]["file"], UTC)
-        read = parser.read([_record(row, parser) for row in mine], source, identity)
-        found = parser.table(read, source)
+    kept = {"ts": "ts", "record_no": "record_no", ENDS_FILE: ENDS_FILE, FORMER: "record_id"}
+    if has_ids:
+        kept["record_id"] = "record_id"
+    for mine, _, found in _read_again(rows, parser, identity):
         if not found.num_rows:
             continue
-        of_line = {row["record_no"]: row for row in mine}
-        records = [of_line[line] for line in found["record_no"].to_pylist()]
-        kept = {"ts": "ts", ENDS_FILE: ENDS_FILE, FORMER: "record_id"}
-        if has_ids:
-            kept["record_id"] = "record_id"
+        records = [mine[number] for number in found["record_no"].to_pylist()]
         arrays = []
         for one in REREAD:
             if one.name in kept:
@@ -76,15 +93,160 @@ def _events(rows: Sequence[Row], parser: Parser, identity: Identity, has_ids: bo
         yield from pa.table(arrays, schema=REREAD).to_batches()
 
 
+def _read_again(rows: Iterable[Row], parser: Parser, identity: Identity) -> Iterator[tuple[list[Row], Batch, pa.Table]]:
+    """(rows of one node, what was read, its events, whose record_no is the place among these rows). rows: of one file."""
+    by_node = defaultdict[int | None, list[Row]](list)
+    for row in rows:
+        by_node[row["node"]].append(row)
+    for node, mine in by_node.items():
+        source = Source(mine[0]["cluster"], node, mine[0]["file"], UTC)
+        # one line may hold several records, so that lines do not tell them apart
+        batch = parser.read([_record(row, parser)._replace(line_no=place) for place, row in enumerate(mine)], source, identity)
+        yield mine, batch, parser.table(batch, source)
+
+
 def _record(row: Row, parser: Parser) -> Record:
-    text = row["raw"] or ""
-    record = parser.record(text, bare=row["ts"] is None)
+    text, cut = row["raw"] or "", row.get("cut_bytes") or 0
+    record = parser.again(text, row.get("layout"), has_time=row["ts"] is not None)
     if record is None:
         first, _, rest = text.partition("\n")
-        return Record(row["record_no"], "-", None, None, None, None, "", first, rest, text, False)
-    return record._replace(line_no=row["record_no"])
+        return Record(0, NO_LAYOUT, None, None, None, None, "", first, rest, text, False, cut)
+    return record._replace(cut=cut)
 
 
 def renamed(ids: pa.ChunkedArray, names: dict[str, str]) -> pa.Array:
     """Lists of record ids, with the new ids of those that have one. ids: list<string>."""
     return pa.array([None if some is None else [names.get(one, one) for one in some] for some in ids.to_pylist()], ids.type)
+
+
+# -- rules that have changed -----------------------------------------------------------------------------------
+
+
+def versions(ruleset: RuleSet) -> dict[str, str]:
+    """Return name of a rule -> hash of everything that decides what its records say; also KEEPS."""
+    found = {
+        rule.name: _hash([_told(rule), sorted(rule.loggers), rule.starts, rule.contains, rule.drifts]) for rule in ruleset.rules
+    }
+    found[KEEPS] = _hash(sorted((rule.name, rule.keeps) for rule in ruleset.rules if rule.keeps))
+    return found
+
+
+def _told(rule: Rule) -> list[Any]:
+    return [rule.pattern, rule.says, sorted(rule.implies.items()), rule.each]
+
+
+def _hash(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, default=str).encode()).hexdigest()[:8]
+
+
+def concerned(before: Mapping[str, str], ruleset: RuleSet) -> set[str]:
+    """Return the event types whose records may say something else than with the rules before, besides those that no rule has read.
+
+    before: `versions` of them. A rule is chosen by how a text begins, so that a new one may take records of others that begin like it.
+    """
+    now = versions(ruleset)
+    changed = [rule for rule in ruleset.rules if before.get(rule.name) != now[rule.name]]
+    found = {name for name in before.keys() - {KEEPS} if before[name] != now.get(name)}
+    beginnings = {start for rule in changed for start in rule.starts}
+    return found | {
+        rule.name
+        for rule in ruleset.rules
+        if any(one.startswith(start) or start.startswith(one) for one in rule.starts for start in beginnings)
+    }
+
+
+def changes(batches: Iterable[pa.RecordBatch], ruleset: RuleSet) -> Iterator[pa.RecordBatch]:
+    """Return what other rules change in rows of `events`, with the columns of CHANGES; nothing of records that say what they have said.
+
+    in: rows of `events`, all of each record, IN_ORDER. Id, moment and node of a record are kept.
+    """
+    parser = Parser(ruleset)
+    rows = (row for batch in batches for row in batch.to_pylist())
+    for (cluster, _), of_file in groupby(rows, key=lambda row: (row["cluster"], row["file"])):
+        identity = Identity(cluster)
+        records: list[list[Row]] = []
+        for _, of_record in groupby(of_file, key=lambda row: row["record_id"]):
+            records.append(list(of_record))
+            if len(records) == AT_ONCE:
+                yield from _changed(records, parser, identity)
+                records = []
+        yield from _changed(records, parser, identity)
+
+
+def _changed(records: Sequence[list[Row]], parser: Parser, identity: Identity) -> Iterator[pa.RecordBatch]:
+    """records: of one file, all rows of each, the one with its text first."""
+    before = {rows[0]["record_id"]: rows for rows in records}
+    made: list[Row] = []
+    for mine, batch, found in _read_again((rows[0] for rows in records), parser, identity):
+        after: dict[int, list[Row]] = defaultdict(list)
+        for row in found.to_pylist():
+            after[row["record_no"]].append(row)
+        passed = {record.line_no: record for record, _, _ in batch.out_of_scope}
+        for place, first in enumerate(mine):
+            read_as = passed[place].layout if place in passed else after[place][0]["layout"]
+            if first["raw"] is None or read_as == NO_LAYOUT:
+                continue  # what cannot be read again stays
+            old = before[first["record_id"]]
+            kept = {name: first[name] for name in KEPT}
+            new = [_whole(row | kept) for row in sorted(after[place], key=lambda row: row["item"])]
+            if new == old:
+                continue
+            former = {FORMER_TYPE: first["event_type"]}
+            made += [row | former | {CHANGE: SET} for row in new if row not in old]
+            items = {row["item"] for row in new}
+            made += [row | former | {CHANGE: GONE} for row in old if row["item"] not in items]
+            if place in passed:
+                # as it is counted when its file is read
+                printed = {"logger": passed[place].logger, "layout": passed[place].layout}
+                made.append(first | printed | former | {CHANGE: PASSED})
+    if made:
+        yield from pa.Table.from_pylist(made, schema=CHANGES).to_batches()
+
+
+def _whole(row: Row) -> Row:
+    return {name: row.get(name) for name in EVENTS.names}
+
+
+def passed_over(rows: pa.Table) -> pa.Table:
+    """Return the rows of `passed_over` of records, given with the columns of `events`."""
+    found = []
+    for row in rows.select(["cluster", "node", "ts", "logger", "layout", "record_id"]).to_pylist():
+        hour = row["ts"] and row["ts"].replace(minute=0, second=0, microsecond=0)
+        number = first_bytes(bytes.fromhex(row["record_id"]))
+        found.append((row["cluster"], row["node"], hour, row["logger"], row["layout"], number))
+    return pa.Table.from_pylist([dict(zip(PASSED_OVER.names, row, strict=True)) for row in found], schema=PASSED_OVER)
+
+
+def in_scope(loggers: Iterable[str | None], ruleset: RuleSet, *, are: bool = True) -> list[str]:
+    """Return the loggers that rules are about, or (are=False) those that no rule is about."""
+    return sorted(logger for logger in loggers if logger is not None and ruleset.in_scope(logger) == are)
+
+
+@dataclass(frozen=True)
+class Reread:
+    """What a change of the rules has changed in `events`.
+
+    records: that were read again. changed: that say something else. loggers: that were out of scope and are not any more; skipped: how many
+    of their records are counted and not stored.
+    """
+
+    records: int
+    changed: int
+    loggers: tuple[str, ...] = ()
+    skipped: int = 0
+
+    def sentences(self) -> list[str]:
+        """For people; none where nothing was to be read."""
+        found = []
+        if self.records:
+            found.append(
+                f"The rules have changed: {self.records:,} records were read again, {self.changed:,} of them say something else now."
+            )
+        if self.skipped:
+            shown, more = ", ".join(self.loggers[:SHOWN]), len(self.loggers) - SHOWN
+            others = f" and {more} more" if more > 0 else ""
+            found.append(
+                f"{self.skipped:,} records of loggers that rules are about now ({shown}{others}) were counted and not stored: "
+                "give their logs again."
+            )
+        return found

@@ -237,6 +237,21 @@ class SmallTables:
             ),
         )
 
+    def merge(self, table: str, values: pa.Table, keys: Sequence[str], columns: Sequence[str], gone: str) -> bool:
+        """Puts rows in the place of those with the same keys, and adds the others; whether they are there now. gone: which are removed instead."""
+        same = " AND ".join(f't."{name}" = v."{name}"' for name in keys)
+        told = {f'"{name}"': f'v."{name}"' for name in columns}
+        return self._changed(
+            table,
+            lambda opened, properties: (
+                opened.merge(values, same, "v", "t", commit_properties=properties)
+                .when_matched_delete(gone)
+                .when_matched_update(told)
+                .when_not_matched_insert(told, f"NOT ({gone})")
+                .execute()
+            ),
+        )
+
     def _changed(self, table: str, change: Callable[[DeltaTable, CommitProperties], Any]) -> bool:
         opened = self._opened(table)
         if opened is None or not _is_written(opened):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import operator
 import re
 import threading
@@ -39,6 +40,7 @@ from jobs.rows import (
     extremes,
     fetched,
     few_of,
+    having,
     here,
     in_clusters,
     in_spark,
@@ -56,6 +58,7 @@ from jobs.rows import (
 )  # fmt: skip
 from jobs.small_tables import MOST_SCANNED, Filters, SmallTables, aligned, vocabulary_ddl
 from jobs.timelines.events import CHECKPOINT
+from parsers.events import EVENTS, first_bytes
 from parsers.rules import RuleSet, built_in
 
 if TYPE_CHECKING:
@@ -69,6 +72,13 @@ EVENT = ("record_id", "item")
 UNSETTLED = ~is_true("settled")
 # events less what tools told of partitions (checkpoints)
 OF_LOGS = is_null("event_type") | ~one_of("event_type", [CHECKPOINT])
+
+
+def is_first() -> Where:
+    """The row that stands for a record."""
+    return Where("item = 0", pc.field("item") == 0)
+
+
 # columns that tell a partition, whatever its incarnation
 PARTITION_KEY = ("cluster", "topic", "partition")
 # rows of a table that are all read into this process
@@ -187,8 +197,11 @@ class Store:
         self.guard = guard
         self.root = root_of(root)
         self._small = SmallTables.of(local_folder(self.root), MOST_HERE)
-        # what opening the tables has changed in them
+        # what opening the tables has changed in them, and what other rules
         self.upgrade = upgrade.Plan()
+        self.rules_changed = rereading.Reread(0, 0)
+        # clusters in whose events this run or an interrupted one has changed something by other rules
+        self._stale: set[str] = set()
         # tables created in this run: what is known to be empty need not be read
         self._created: set[str] = set()
         # by table: what this run has read or written it need not read again
@@ -292,6 +305,13 @@ class Store:
         """Everything that is derived from `events` is rebuilt: a later run goes on from it."""
         if self.is_rebuilding:
             self._set_properties(upgrade.FACTS, {upgrade.REBUILDING: "false"})
+        if self._stale:
+            self._set_properties(upgrade.FACTS, {upgrade.STALE: "[]"})
+            self._stale = set()
+
+    def stale_clusters(self) -> set[str]:
+        """Return the clusters of which what is derived from `events` has to be rebuilt, though nothing new of them may be read."""
+        return set(self.clusters()) if self.is_rebuilding else self._stale
 
     def versions(self) -> dict[str, int]:
         """Table -> number of its last commit, where that is known without Spark."""
@@ -328,7 +348,8 @@ class Store:
     def _reread(self, name: str, ruleset: RuleSet) -> None:
         """Reads the records of a table again from their text, in one commit. Findings get the new ids of their evidence before that."""
         rows = self.table(name)
-        columns = [name for name in (*rereading.OF_RECORD, rereading.ENDS_FILE) if name in rows.columns]
+        wanted = (*rereading.OF_RECORD, *rereading.OF_SOME_VERSIONS, rereading.ENDS_FILE)
+        columns = [name for name in wanted if name in rows.columns]
         records = rows.filter(OF_LOGS.sql).filter("item = 0").select(*columns)
         place = ("cluster", "file")
         sorted_ = records.repartition(*place).sortWithinPartitions(*place, "record_no")
@@ -341,6 +362,110 @@ class Store:
             new.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(self.path(name))
         finally:
             made.unpersist()
+
+    # -- rules that have changed
+
+    def apply_rules(self, ruleset: RuleSet) -> None:
+        """Reads the records of `events` again that say something else by these rules than by those before. The result is `rules_changed`.
+
+        The rules are noted last: an interrupted run begins again, and finds nothing to change in what is changed already.
+        """
+        now = rereading.versions(ruleset)
+        noted = self._noted()
+        self._stale = set(json.loads(noted.get(upgrade.STALE, "[]")))
+        before = json.loads(noted.get(upgrade.RULES, "{}"))
+        if before == now:
+            return
+        skipped: list[str] = []
+        if not (self.has_none("events") and self.has_none("passed_over")):
+            # an upgrade has read all of them again
+            records, changed = (0, 0) if self.upgrade.reread else self._read_again(before, ruleset)
+            skipped = rereading.in_scope(self._loggers("passed_over"), ruleset)
+            counted = self._count_where("passed_over", one_of("logger", skipped)) if skipped else 0
+            self.rules_changed = rereading.Reread(records, changed, tuple(skipped), counted)
+        self._set_properties(upgrade.FACTS, {upgrade.SKIPPED: json.dumps(skipped), upgrade.RULES: json.dumps(now)})
+
+    def _noted(self) -> Mapping[str, str]:
+        """What is noted about the rules that `events` were read with."""
+        facts = self._present(upgrade.FACTS)
+        return {} if facts is None else facts.properties
+
+    def _read_again(self, before: Mapping[str, str], ruleset: RuleSet) -> tuple[int, int]:
+        """(records that were read again, those that have changed)."""
+        where_ = OF_LOGS
+        if before:
+            concerned = one_of("event_type", rereading.concerned(before, ruleset))
+            strange = one_of("logger", rereading.in_scope(self._loggers("events"), ruleset, are=False))
+            where_ &= is_null("event_type") | concerned | strange
+        records = self._count_where("events", where_ & is_first())
+        made = self._changes(where_, ruleset) if records else None
+        ids, changed, whole = set[str](), set[str](), set[str]()
+        if made is not None:
+            found = fetched(distinct(select(made, "cluster", "record_id", rereading.FORMER_TYPE))).to_pylist()
+            ids = {row["record_id"] for row in found}
+            changed = {row["cluster"] for row in found}
+            # histories that rest on what a record has said before are rebuilt as a whole
+            whole = {row["cluster"] for row in found if row[rereading.FORMER_TYPE] is not None}
+        if rereading.versions(ruleset)[rereading.KEEPS] != before.get(rereading.KEEPS):
+            whole.update(self.clusters())
+        if stale := self._stale | changed | whole:
+            self._stale = stale
+            self._set_properties(upgrade.FACTS, {upgrade.STALE: json.dumps(sorted(stale))})
+        if whole:
+            self.delete(upgrade.FACTS, of_clusters(whole))
+        if made is not None and ids:
+            passed = rereading.passed_over(fetched(where(made, one_of(rereading.CHANGE, [rereading.PASSED]))))
+            if passed.num_rows:
+                known = fetched(self.read("passed_over", set(passed["cluster"].to_pylist()), EVERY, list(KEYS["passed_over"])))
+                if (new := lacking(passed, known, KEYS["passed_over"])).num_rows:
+                    self.append("passed_over", new)
+            self.guard()
+            self._merge_changes(where(made, ~one_of(rereading.CHANGE, [rereading.PASSED])))
+            self._is_written("events")
+        return records, len(ids)
+
+    def drop_skipped(self, clusters: Collection[str], ruleset: RuleSet) -> None:
+        """Takes from `passed_over` what stands in `events` by now: records of loggers that were out of scope by earlier rules."""
+        skipped = json.loads(self._noted().get(upgrade.SKIPPED, "[]"))
+        if not skipped:
+            return
+        counted = fetched(self.read("passed_over", clusters, one_of("logger", skipped), list(KEYS["passed_over"])))
+        if counted.num_rows:
+            full = {ruleset.full_name(logger, "") for logger in skipped}.union(skipped)
+            columns = ["cluster", "record_id"]
+            landed = fetched(self.read("events", clusters, is_first() & one_of("logger", full), columns))
+            numbers = [first_bytes(bytes.fromhex(one)) for one in landed["record_id"].to_pylist()]
+            both = pa.table({"cluster": landed["cluster"], "record": pa.array(numbers, pa.int64())})
+            gone = having(counted, both, KEYS["passed_over"])
+            if gone.num_rows:
+                # their hours are counted again
+                self.delete(upgrade.FACTS, of_clusters(set(gone["cluster"].to_pylist())))
+                self.delete_matching("passed_over", one_of("logger", skipped), gone)
+        if not self._count_where("passed_over", one_of("logger", skipped)):
+            self._set_properties(upgrade.FACTS, {upgrade.SKIPPED: "[]"})
+
+    def _loggers(self, table: str) -> list[str | None]:
+        rows = self.table(table).select("logger").distinct().collect()
+        return [row.logger for row in rows]
+
+    def _count_where(self, table: str, condition: Where) -> int:
+        return self.table(table).filter(condition.sql).count()
+
+    def _changes(self, condition: Where, ruleset: RuleSet) -> Frame:
+        """What rules change in rows of `events`, as `rereading.changes` returns it."""
+        rows = self.table("events").filter(condition.sql).repartition("cluster", "file")
+        rows = rows.select(*EVENTS.names).sortWithinPartitions(*rereading.IN_ORDER)
+        return by_workers(rows, partial(rereading.changes, ruleset=ruleset), rereading.CHANGES).localCheckpoint()
+
+    def _merge_changes(self, changes: Frame) -> None:
+        """Writes rows with the columns of `rereading.CHANGES` in one commit."""
+        rows = in_spark(self.spark, changes)
+        same = " AND ".join(f"t.{name} = v.{name}" for name in EVENT)
+        values = {name: F.col(f"v.{name}") for name in EVENTS.names}
+        gone = f"v.{rereading.CHANGE} = '{rereading.GONE}'"
+        merged = self._delta("events").alias("t").merge(rows.alias("v"), same).whenMatchedDelete(gone)
+        with refused("events"):
+            merged.whenMatchedUpdate(set=values).whenNotMatchedInsert(f"NOT ({gone})", values=values).execute()
 
     def _rename_evidence(self, ids: DataFrame) -> None:
         """ids: record_id and the former one. Lists of findings that hold a former id hold the new one then."""
@@ -817,7 +942,7 @@ class Store:
             clusters = frozenset(held.few.filter(gone)["cluster"].to_pylist())
             return self._is_replaced_small(table, held, clusters, gone, held.few.slice(0, 0), keeps_settled=False)
         # as rows that are deleted, not as files that are replaced: what comes and goes there is read as changes
-        keys = [name for name in EVENT if name in held.few.column_names]
+        keys = list(KEYS[table])
         if not self._small.delete_matching(table, distinct(held.few.filter(gone).select(keys)), keys):
             return False
         self._is_written(table)

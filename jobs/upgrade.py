@@ -16,6 +16,11 @@ from jobs.rereading import OF_RECORD
 VERSION = "kafka_audit.tables_version"
 # property of `cluster_facts`: derived tables were emptied, and the run that rebuilds them has not ended yet
 REBUILDING = "kafka_audit.rebuilding"
+# properties of `cluster_facts`: hashes of the rules that `events` were read with; loggers whose records were out of scope and are not by them
+RULES = "kafka_audit.rules"
+SKIPPED = "kafka_audit.skipped_loggers"
+# likewise: clusters whose events were changed by other rules, of which what is derived may not be rebuilt yet
+STALE = "kafka_audit.stale_clusters"
 # what every rebuilding starts from, and what it resets first
 FACTS = "cluster_facts"
 EVENTS = "events"

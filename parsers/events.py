@@ -84,6 +84,24 @@ def _fields() -> list[pa.Field]:
 EVENTS = pa.schema(_fields())
 
 
+# the columns of table `passed_over`
+PASSED_OVER = pa.schema(
+    [
+        pa.field("cluster", pa.string()),
+        ("node", pa.int32()),
+        ("hour", TIMESTAMP),
+        ("logger", pa.string()),
+        ("layout", pa.string()),
+        pa.field("record", pa.int64()),
+    ]
+)
+
+
+def first_bytes(record_id: bytes) -> int:
+    """The beginning of a record's id as a number, which `passed_over` tells records by."""
+    return int.from_bytes(record_id[:8], "big", signed=True)
+
+
 class _Remembered(dict[Any, Any]):
     """Argument -> what a function gives of it; the same few are asked for again and again."""
 
@@ -292,6 +310,22 @@ class Parser:
         reader = RecordReader(headers, self.unwrapped)
         list(reader.feed([first]))
         for line in map(self.unwrapped, rest):
+            reader._add(line)
+        return next(reader.close())
+
+    def again(self, raw: str, layout: str | None, has_time: bool) -> Record | None:
+        """The record of `Record.raw`, out of whatever it has been in; None if no layout has such a first line.
+
+        layout: that it was read with; None: not known. has_time: where the layout is not known: whether the record has a time.
+        """
+        bare = self._layouts[layout].bare if layout in self._layouts else False if has_time else None
+        first, *rest = split_lines(raw)
+        headers = self.headers(bare)
+        if not headers.begins(first):
+            return None
+        reader = RecordReader(headers, str)
+        list(reader.feed([first]))
+        for line in rest:
             reader._add(line)
         return next(reader.close())
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import schemas
-from jobs import upgrade
+from jobs import rereading, upgrade
 from jobs.engine import NotReadable
 from jobs.engine.files import DataFile
 from jobs.engine.literals import moment
@@ -27,7 +27,7 @@ from jobs.progress import warn
 from jobs.rows import EVERY, Where, among, distinct, in_clusters, lacking, met, of_clusters, select, where
 from jobs.small_tables import SmallTables, aligned
 from jobs.store import EVENT, KEYS, LANDED, MOST_HERE, PARTITION_KEY, UNSETTLED, Held, Store, _files_of
-from parsers.events import Parser
+from parsers.events import EVENTS, Parser
 from parsers.rules import RuleSet
 
 # bytes of text that this process parses sooner than the processes of a pool have started
@@ -113,6 +113,23 @@ class LocalStore(Store):
 
     def _not_written(self, table: str) -> UsageError:
         return UsageError(f"Table {table} under {self.root} cannot be written by the local engine; use --engine spark")
+
+    # -- rules that have changed -------------------------------------------------------------------------------
+
+    def _loggers(self, table: str) -> list[str | None]:
+        return [row["logger"] for row in self._tables().query(f"SELECT DISTINCT logger FROM {table}").rows()]
+
+    def _count_where(self, table: str, condition: Where) -> int:
+        return self._tables().query(f"SELECT count(*) AS rows FROM {table} WHERE {condition.sql}").rows()[0]["rows"]
+
+    def _changes(self, condition: Where, ruleset: RuleSet) -> pa.Table:
+        columns, order = ", ".join(EVENTS.names), ", ".join(rereading.IN_ORDER)
+        rows = self._tables().query(f"SELECT {columns} FROM events WHERE {condition.sql} ORDER BY {order}")
+        return pa.Table.from_batches(rereading.changes(rows.batches, ruleset), rereading.CHANGES)
+
+    def _merge_changes(self, changes: Any) -> None:
+        if not self._delta_rs.merge("events", changes, EVENT, EVENTS.names, f"v.{rereading.CHANGE} = '{rereading.GONE}'"):
+            raise self._not_written("events")
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -299,7 +316,7 @@ class LocalStore(Store):
         """Removes the rows for which a condition holds."""
         self.guard()
         if table in LANDED:
-            keys = [name for name in EVENT if name in table_schema(table).names]
+            keys = list(KEYS[table])
             gone = distinct(self._selected(table, keys, condition.sql))
             if gone.num_rows and not self._delta_rs.delete_matching(table, gone, keys):
                 raise self._not_written(table)
@@ -311,6 +328,13 @@ class LocalStore(Store):
     def delete_matching(self, table: str, condition: Where, keys: Any) -> None:
         """Removes the rows for which a condition holds and whose values are among those of keys."""
         self.guard()
+        if table in LANDED:
+            rows = self._selected(table, keys.column_names, condition.sql)
+            gone = distinct(rows.filter(among(rows, keys, keys.column_names)))
+            if gone.num_rows and not self._delta_rs.delete_matching(table, gone, gone.column_names):
+                raise self._not_written(table)
+            self._is_written(table)
+            return
         held = self._whole(table)
         self._without(table, held, pc.and_(met(held.few, condition), among(held.few, keys, keys.column_names)))
 
