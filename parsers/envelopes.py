@@ -15,7 +15,18 @@ from typing import Any, NamedTuple
 
 from parsers.events import Parser
 from parsers.patterns import compiled
-from parsers.records import NOT_PRINTED, STACK_TRACE, Headers, Record, RecordReader, is_odd, split_lines, time_text
+from parsers.records import (
+    LONGEST_LINE,
+    LONGEST_REST,
+    NOT_PRINTED,
+    STACK_TRACE,
+    Headers,
+    Record,
+    RecordReader,
+    is_odd,
+    split_lines,
+    time_text,
+)
 
 # lines that an envelope is learned from, and characters of each that are looked into
 MOST_LINES = 1_000
@@ -33,8 +44,10 @@ MOST_SHAPES = 8
 SHOWN = 40
 # fields of a row that are looked into
 MOST_COLUMNS = 40
-# lines that a quoted CSV field may have
+# lines that a quoted CSV field may have, and characters that a row may have
 LONGEST_FIELD = 2_000
+LONGEST_ROW = LONGEST_REST + LONGEST_LINE
+csv.field_size_limit(LONGEST_ROW)
 DELIMITERS = {",": "CSV", "\t": "TSV", ";": "CSV with semicolons"}
 EVERY = "*"
 # in what names of hosts, pods, containers and files say of the node
@@ -189,8 +202,11 @@ def printed(line: str) -> str:
 
 
 def _fields(text: str, delimiter: str) -> list[str]:
-    """The fields of a row, which may have several lines."""
-    return next(csv.reader([part + "\n" for part in text.split("\n")], delimiter=delimiter), [])
+    """The fields of a row, which may have several lines; none where it is too long or is no row."""
+    try:
+        return next(csv.reader([part + "\n" for part in text.split("\n")], delimiter=delimiter), [])
+    except csv.Error:
+        return []
 
 
 class Opener:
@@ -204,6 +220,7 @@ class Opener:
         # by layer: the lines of a row with a quoted field that is not closed yet
         self._rows: dict[int, list[Inside]] = {}
         self._quotes: dict[int, int] = {}
+        self._sizes: dict[int, int] = {}
         # of lines that a collector has cut, by source
         self._begun: dict[tuple[str, ...], str] = {}
 
@@ -278,10 +295,11 @@ class Opener:
             row = self._rows.setdefault(at, [])
             row.append(line)
             self._quotes[at] = self._quotes.get(at, 0) + line.text.count('"')
-            if self._quotes[at] % 2 and len(row) < LONGEST_FIELD:
+            self._sizes[at] = self._sizes.get(at, 0) + len(line.text)
+            if self._quotes[at] % 2 and len(row) < LONGEST_FIELD and self._sizes[at] < LONGEST_ROW:
                 return
             line = self._rows.pop(at)[0]
-            self._quotes[at] = 0
+            self._quotes[at] = self._sizes[at] = 0
             fields = _fields("\n".join(piece.text for piece in row), layer.delimiter)
         if layer.index < len(fields):
             others = tuple(

@@ -306,3 +306,11 @@ def test_the_cases_give_the_events_of_the_plain_log(shared: Path, tmp_path: Path
     assert len(others) == 13
     for path in others:
         assert rows(tmp_path / path.name, path.read_text("utf-8"))[1] == wanted, path.name
+
+
+@pytest.mark.parametrize("name", ["splunk", "semicolons"])
+def test_a_row_may_be_long(name: str) -> None:
+    """A field of more than 131,072 characters, which is the most that Python's reader takes unless it is set."""
+    long = f"[2026-11-20 10:09:12,175] INFO {SPEAKER} {'x' * 200_000} (state.change.logger)"
+    _, records = read(ENVELOPES[name]([*PLAIN, long]))
+    assert texts(records) == [*WANTED, long]
