@@ -1,6 +1,7 @@
 """Findings: every check of `schemas/checks` is a query that returns the violating rows, with its proof."""
 
 import hashlib
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,6 +23,7 @@ from jobs.store import words
 from jobs.timelines import LEADING, ClusterFacts
 from jobs.tool_outputs import ToolOutput
 from parsers.definitions import INPUT_FACTS, INPUT_TABLES
+from schemas import wording
 
 AUDITED = (
     "events", "partition_timeline", "replica_timeline", "reassignments", "topic_deletions", "controllers", "discontinuities",
@@ -30,6 +32,8 @@ AUDITED = (
 # a check may tell what its findings are about one by one, and which outage (node null: of all brokers) they follow from
 SUBJECTS = "ARRAY<STRUCT<topic: STRING, partition: INT, replica: INT, since: TIMESTAMP, until: TIMESTAMP>>"
 OUTAGE = "STRUCT<node: INT, since: TIMESTAMP>"
+# columns of a violation that its words are made of
+OF_WORDS = ("facts", "lacking", "unheard")
 # the checks that report outages; what names one as its cause is caused by their finding
 OUTAGE_CHECKS = ("broker_down", "cluster_down")
 
@@ -111,7 +115,7 @@ def asked(
 ) -> str:
     """Hash of all that findings depend on besides the tables: of the same tables, the same is found."""
     texts = [statement.sql for kind in ("functions", "facts", "checks") for statement in schemas.statements(kind)]
-    texts += [repr(schemas.thresholds())]
+    texts += map(repr, (schemas.thresholds(), schemas.coverage(), wording.wordings(), wording.known_commands()))
     return hashlib.sha256(repr((texts, clocks, thresholds, slos, silences, outputs)).encode()).hexdigest()
 
 
@@ -205,7 +209,40 @@ def violations(queries: Queries, given: Collection[str] = ()) -> Violations:
             return [row for check in some for row in found_by([check])]
 
     halves = run_concurrently(*(partial(found_by, active[n::2]) for n in (0, 1)))
-    return Violations(_with_causes(identified(row for half in halves for row in half)), failed)
+    found = identified(row for half in halves for row in half)
+    return Violations(_with_causes(_in_words(found, _modes(queries), failed)), failed)
+
+
+def _modes(queries: Queries) -> dict[str, dict[str, Any]]:
+    """Return what advice depends on, by cluster: MODE and the commands of `schemas/commands.toml`."""
+    asked = """SELECT k.cluster, k.kafka_version, coalesce(bool_or(l.kraft), false) AS is_kraft
+      FROM clocks k LEFT JOIN logs_seen l ON l.cluster = k.cluster GROUP BY k.cluster, k.kafka_version"""
+    modes = {}
+    for row in queries.rows(asked):
+        version = row["kafka_version"] and divmod(schemas.version_number(row["kafka_version"]), 10**6)
+        known = (version[0], version[1] // 1000) if version else None
+        mode = {name: row[name] for name in wording.MODE}
+        modes[row["cluster"]] = mode | wording.commands(mode["is_kraft"], known)
+    return modes
+
+
+def _in_words(
+    found: Sequence[Mapping[str, Any]], modes: Mapping[str, Mapping[str, Any]], failed: dict[str, str]
+) -> list[dict[str, Any]]:
+    """Return the rows with title, detail and advice in the place of their facts; `failed` is given the checks whose templates do not fit."""
+    done = []
+    for row in found:
+        words = wording.wordings()[row["check_id"]]
+        facts = dict(modes[row["cluster"]]) | {name: row[name] for name in wording.COLUMNS} | json.loads(row["facts"] or "{}")
+        try:
+            texts = {name: wording.rendered(getattr(words, name), facts) for name in wording.TEMPLATES}
+            if row["lacking"]:
+                texts["detail"] += " " + wording.rendered(row["lacking"], facts | {"unheard": row["unheard"]})
+        except wording.FAILED as error:
+            failed[row["check_id"]] = f"its words do not fit its facts: {error}"
+            continue
+        done.append({name: value for name, value in row.items() if name not in OF_WORDS} | texts)
+    return done
 
 
 def _with_causes(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -250,7 +287,7 @@ def _select(check: schemas.Statement) -> str:
     """A check with the columns that all have. What it concludes without the logs that would show otherwise is left out, or is a smaller claim."""
     name = quoted(check.name)
     needs, coverage = check.needs, schemas.coverage()
-    severity, detail, source, only = "r.severity", "r.detail", "", ""
+    severity, lacking, unheard, source, only = "r.severity", "CAST(NULL AS STRING)", "CAST(NULL AS ARRAY<INT>)", "", ""
     if conditions := [condition for kind in needs.kinds if (condition := coverage[kind].condition)]:
         is_covered = " OR ".join(conditions)
         if "by_absence" in check.listed("also"):
@@ -262,14 +299,24 @@ def _select(check: schemas.Statement) -> str:
         else:
             smaller = [quoted(one) for one in schemas.SEVERITIES[schemas.SEVERITIES.index(needs.otherwise) + 1 :]]
             severity = f"CASE WHEN NOT ({is_covered}) AND r.severity IN ({', '.join(smaller)}) THEN {quoted(needs.otherwise)} ELSE r.severity END"
-            detail = f"concat(r.detail, CASE WHEN {is_covered} THEN '' ELSE {coverage[needs.kinds[0]].lacking} END)"
+            lacking = f"CASE WHEN NOT ({is_covered}) THEN {quoted(coverage[needs.kinds[0]].lacking or '')} END"
+            unheard = "h.unheard"
     return f"""SELECT r.cluster, r.incarnation, {name} AS check_id, {severity} AS severity, r.topic, r.partition, r.replica, r.node, r.first_seen, r.last_seen,
-      concat({quoted(check.header["title"])}, coalesce(concat(': ', r.thing), '')) AS title, {detail} AS detail,
-      r.same AS thing, r.evidence, r.ended,
+      r.thing, {_facts(check)} AS facts, r.evidence, r.ended, {lacking} AS lacking, {unheard} AS unheard,
       {_also(check, "subjects", SUBJECTS)}, {_also(check, "outage", OUTAGE)}
     FROM (
     {check.sql}
     ) r {source} {only}"""
+
+
+def _facts(check: schemas.Statement) -> str:
+    """The columns that a check gives to its words alone, as one JSON object."""
+    names = sorted(check.listed("facts"))
+    return (
+        f"to_json(struct({', '.join(f'r.{name}' for name in names)}), map('ignoreNullFields', 'false'))"
+        if names
+        else "CAST(NULL AS STRING)"
+    )
 
 
 def _also(check: schemas.Statement, column: str, kind: str) -> str:

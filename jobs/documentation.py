@@ -8,6 +8,7 @@ from pathlib import Path
 import schemas
 from parsers.layouts import Layout, Wrapper
 from parsers.rules import built_in, logger_key
+from schemas import wording
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 
@@ -38,8 +39,9 @@ def dictionary() -> str:
 
 def checks() -> str:
     """Every check with its severity, or what decides on it, its harm, its title and its reason; then what it concludes from and the logs that it needs."""
+    words = wording.wordings()
     rows = [
-        f"| `{check.name}` | {_cell(check.header.get('levels', check.header['severity']).rstrip('.'))} | {check.header['harm']} | {_cell(check.header['title'])} | {_cell(check.header['why'])} |"
+        f"| `{check.name}` | {_cell(check.header.get('levels', check.header['severity']).rstrip('.'))} | {check.header['harm']} | {_cell(words[check.name].name)} | {_cell(words[check.name].why)} |"
         for check in schemas.statements("checks")
     ]
     needs = [

@@ -4,12 +4,11 @@ import argparse
 import difflib
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-import schemas
 from jobs import errors
 from jobs.analysis import moment, opened, plain, rows_where
 from jobs.engine import Tables
@@ -20,7 +19,7 @@ from jobs.globs import matches
 from jobs.identity import known_as
 from jobs.ranking import is_never_hidden, worst_first
 from parsers.explanation import counted, visible
-from schemas import SEVERITIES
+from schemas import SEVERITIES, wording
 
 EXAMPLES = """\
 examples:
@@ -218,10 +217,11 @@ def in_full(finding: Row, lines: Sequence[LogLine]) -> Iterator[str]:
         yield f"  caused by {finding['caused_by']}"
     if finding["detail"]:
         yield f"  {visible(finding['detail'])}"
-    heads: Mapping[str, str] = next((c.header for c in schemas.statements("checks") if c.name == finding["check_id"]), {})
-    for word, name in (("do", "What to do"), ("why", "Why it matters")):
-        if word in heads:
-            yield f"  {name}: {heads[word]}"
+    if finding.get("advice"):
+        yield f"  What to do: {visible(finding['advice'])}"
+    words = wording.wordings().get(finding["check_id"])
+    if words is not None:
+        yield f"  Why it matters: {' '.join(words.why.split())}"
     shown = sum(line.evidence for line in lines)
     nodes = Counter(line.node for line in lines)
     yield ""

@@ -21,6 +21,7 @@ from jobs.pictures import Pictures
 from jobs.ranking import by_cause, is_never_hidden, worst_first
 from jobs.verdict import Told, of_each_severity
 from parsers.explanation import counted
+from schemas import wording
 
 FULL = 25  # findings of one check with detail and proof
 BRIEF = 500  # further ones by name, if they are no errors
@@ -181,7 +182,6 @@ def _cluster(told: Told, outcome: Any, marks: _Marks, pictures: Pictures, place:
     tone, verdict = _verdict(current, resolved, outcome)
     groups = {"current": _groups(current, told, marks, pictures), "resolved": _groups(resolved, told, marks, pictures)}
     anchor = f"cluster-{place}"
-    headers = {check.name: check.header for check in schemas.statements("checks")}
     causes = [
         {
             "severity": finding["severity"],
@@ -192,7 +192,7 @@ def _cluster(told: Told, outcome: Any, marks: _Marks, pictures: Pictures, place:
             "over": finding["status"] == "resolved",
             "effects": len(effects),
             "detail": (finding["detail"] or "")[:TOP_DETAIL] + (" .." if len(finding["detail"] or "") > TOP_DETAIL else ""),
-            "do": headers.get(finding["check_id"], {}).get("do", ""),
+            "do": finding.get("advice") or "",
         }
         for finding, effects in by_cause(sorted([*current, *resolved], key=worst_first))
         if finding["severity"] != "info" and not finding.get("silence")
@@ -284,13 +284,14 @@ def _groups(findings: list[dict[str, Any]], told: Told, marks: _Marks, pictures:
 
     Effects stand below their cause; errors that have no room there are named after it.
     """
-    headers = {check.name: check.header for check in schemas.statements("checks")}
     together: dict[tuple[str, str], list[tuple[dict[str, Any], list[dict[str, Any]]]]] = {}
     for finding, effects in by_cause(sorted(findings, key=worst_first)):
         together.setdefault((finding["severity"], finding["check_id"]), []).append((finding, effects))
     groups = []
     for (severity, check_id), members in together.items():
-        header = headers.get(check_id, {})
+        words = wording.wordings().get(check_id)
+        advice = {finding.get("advice") for finding, _ in members}
+        common = advice.pop() if len(advice) == 1 else None
         full: list[dict[str, Any]] = []
         brief: list[dict[str, Any]] = []
         left = 0
@@ -299,22 +300,23 @@ def _groups(findings: list[dict[str, Any]], told: Told, marks: _Marks, pictures:
             shown_effects = effects[:FULL] if in_full else []
             named = [effect for effect in effects[len(shown_effects) :] if is_never_hidden(effect) and marks.has_line(effect)]
             if in_full:
-                one = _finding(finding, headers, told, marks, pictures)
-                below = [_finding(effect, headers, told, marks, pictures) for effect in shown_effects]
+                one = _finding(finding, told, marks, pictures)
+                below = [_finding(effect, told, marks, pictures) for effect in shown_effects]
+                one["do"] = None if common else finding.get("advice")
                 full.append(one | {"effects": below, "effects_left": len(effects) - len(shown_effects) - len(named)})
             elif (is_never_hidden(finding) or len(brief) < BRIEF) and marks.has_line(finding):
-                brief.append(_finding(finding, headers, told, marks) | {"is_effect": False})
+                brief.append(_finding(finding, told, marks) | {"is_effect": False})
             else:
                 left += 1
-            brief += [_finding(effect, headers, told, marks) | {"is_effect": True} for effect in named]
+            brief += [_finding(effect, told, marks) | {"is_effect": True} for effect in named]
         groups.append(
             {
                 "severity": severity,
                 "check_id": check_id,
                 "class": marks.check_class[check_id],
-                "title": header.get("title") or check_id,
-                "why": header.get("why"),
-                "do": header.get("do"),
+                "title": words.name if words else check_id,
+                "why": words.why if words else None,
+                "do": common,
                 "total": len(members),
                 "full": full,
                 "brief": brief,
@@ -324,15 +326,12 @@ def _groups(findings: list[dict[str, Any]], told: Told, marks: _Marks, pictures:
     return groups
 
 
-def _finding(
-    finding: dict[str, Any], headers: dict[str, dict[str, str]], told: Told, marks: _Marks, pictures: Pictures | None = None
-) -> dict[str, Any]:
+def _finding(finding: dict[str, Any], told: Told, marks: _Marks, pictures: Pictures | None = None) -> dict[str, Any]:
     """What the page says about one finding; without pictures in brief: no records, no strip."""
     evidence = list(finding["evidence"] or [])
     proofs = [_proof(told.proof[record]) for record in evidence if pictures and record in told.proof]
     title = finding["title"]
-    check_title = headers.get(finding["check_id"], {}).get("title")
-    thing = title.removeprefix(f"{check_title}: ") if check_title else title
+    words = wording.wordings().get(finding["check_id"])
     detail = finding["detail"] or ""
     about = told.subjects.get(finding["fingerprint"])
     strip = pictures.strips.get(finding["fingerprint"]) if pictures else None
@@ -344,11 +343,12 @@ def _finding(
     marks.errors_left -= is_never_hidden(finding)
     return {
         "classes": marks.classes(finding),
-        "check_title": check_title or finding["check_id"],
-        "thing": thing[:TITLE],
-        "thing_rest": thing[TITLE:],
+        "check_title": words.name if words else finding["check_id"],
+        "thing": title[:TITLE],
+        "thing_rest": title[TITLE:],
         "detail": detail[:DETAIL],
         "detail_rest": detail[DETAIL:],
+        "do": None,
         "severity": finding["severity"],
         "status": finding["status"],
         "silence": finding.get("silence"),

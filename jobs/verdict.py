@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-import schemas
 from jobs import queries
 from jobs.identity import known_as
 from jobs.queries import Queries
@@ -198,9 +197,8 @@ def _finding_lines(finding: dict[str, Any], effects: list[dict[str, Any]], told:
     lines += [f"      follows from it: [{effect['severity']}] {printable(effect['title'], 200)}" for effect in shown]
     if len(effects) > len(shown):
         lines.append(f"      and {len(effects) - len(shown):,} more follow from it")
-    header = next((check.header for check in schemas.statements("checks") if check.name == finding["check_id"]), {})
-    if "do" in header and finding["status"] != "resolved":
-        lines.append(f"      What to do: {header['do']}")
+    if finding.get("advice") and finding["status"] != "resolved":
+        lines.append(f"      What to do: {printable(finding['advice'], 600)}")
     lines.append(f"      More: kafka-audit findings {known_as(finding)[:12]} --tables {tables}")
     return lines
 

@@ -16,11 +16,12 @@ from parsers.events import Parser
 from parsers.layouts import BUILT_IN, Layout, Wrapper
 from parsers.patterns import DefinitionError, check_dialect, compiled, group_names
 from parsers.rules import ITEMS, SAYS, Rule, RuleSet, built_in, load
+from schemas import wording
 
-CHECK_HEADER = ("severity", "harm", "title", "concludes", "needs", "why", "do", "same")
+CHECK_HEADER = ("severity", "harm", "concludes", "needs", "identity")
 CHECK_COLUMNS = (
     "cluster", "incarnation", "severity", "topic", "partition", "replica", "node",
-    "first_seen", "last_seen", "ended", "thing", "detail", "same", "evidence",
+    "first_seen", "last_seen", "ended", "thing", "evidence",
 )  # fmt: skip
 # what a check may give besides, named `also`
 CHECK_ALSO = ("subjects", "outage", "by_absence")
@@ -40,6 +41,8 @@ ABSENCE = re.compile(
     r"\bANTI JOIN\b|\bNOT EXISTS\b|\bNOT exists\(|\b(?:until|valid_to|completed_at) IS NULL|\bpartition_spells\b|'in_progress'"
 )
 CONTRACT_KEYS = {"unique", "one_of", "never"}
+# characters of the name of a check, words of a sentence
+NAME_LENGTH, SENTENCE_WORDS = 60, 25
 # units of thresholds, as names of thresholds write them
 UNITS = {"milliseconds": "ms"}
 WORD_KEYS = {"type", "comment"}
@@ -65,6 +68,8 @@ def problems(site: Path | None) -> list[str]:
         ("schemas/machines", lambda: machine_problems(schemas.machines(), schemas.moves())),
         ("schemas/checks", lambda: check_problems(schemas.statements("checks"), severities())),
         ("schemas/thresholds.toml", lambda: threshold_problems(schemas.thresholds(), _readers())),
+        ("schemas/checks/*.md", lambda: wording_problems(schemas.statements("checks"), wording.wordings())),
+        ("schemas/commands.toml", lambda: command_problems(wording.known_commands(), wording.wordings())),
         ("schemas/unreported.toml", lambda: silence_problems(built_in().rules, _readers(), schemas.unreported())),
         ("schemas/contracts.toml", lambda: contract_problems(schemas.contracts(), table_columns())),
     ]
@@ -272,6 +277,7 @@ def check_problems(checks: Iterable[schemas.Statement], known: list[str]) -> lis
             "also",
             "candidates",
             "episodes",
+            "facts",
             "levels",
             "only",
             "optional",
@@ -309,6 +315,71 @@ def _thresholds_of(one: schemas.Statement) -> set[str]:
 
 def _reads(body: str, table: str) -> bool:
     return re.search(rf"\b(?:FROM|JOIN) {table}\b", body) is not None
+
+
+def wording_problems(checks: Sequence[schemas.Statement], words: Mapping[str, wording.Wording]) -> list[str]:
+    """Return what is wrong with the words of checks: templates that do not fit the facts, facts that none names, private words, long texts."""
+    found = []
+    names = {check.name for check in checks}
+    found += [f"schemas/checks/{name}.sql: no wording: add schemas/checks/{name}.md" for name in sorted(names - words.keys())]
+    found += [f"schemas/checks/{name}.md: no query: add schemas/checks/{name}.sql" for name in sorted(words.keys() - names)]
+    for check in checks:
+        if (of_check := words.get(check.name)) is None:
+            continue
+        where, facts = f"schemas/checks/{check.name}.md", check.listed("facts")
+        if unknown := facts - _outer_columns(check.sql):
+            found.append(f"schemas/checks/{check.name}.sql: facts: the query gives no {', '.join(sorted(unknown))}")
+        used: set[str] = set()
+        for name in wording.TEMPLATES:
+            wrong, names_of_it = wording.problem(
+                getattr(of_check, name), {*facts, *wording.COLUMNS, *wording.MODE, *wording.known_commands()}
+            )
+            used |= names_of_it
+            found += [f"{where}: {name}: {wrong}"] if wrong else []
+        if unused := facts - used:
+            found.append(f"{where}: no template names the fact {', '.join(sorted(unused))}")
+        found += [f"{where}: {text}" for text in _style_problems(of_check)]
+    return found
+
+
+def _outer_columns(sql: str) -> set[str]:
+    """Return the columns of a query, empty where it is none."""
+    try:
+        query = sqlglot.parse_one(sql, read="spark")
+    except SqlglotError:
+        return set()
+    return set(query.named_selects) if isinstance(query, exp.Query) else set()
+
+
+def _style_problems(words: wording.Wording) -> Iterator[str]:
+    """What of `words` a reader would stumble over: private words, long titles and sentences."""
+    private = schemas.private_words()
+    texts = {"name": words.name, "why": words.why, **{name: wording.plain(getattr(words, name)) for name in wording.TEMPLATES}}
+    for name, text in texts.items():
+        for word, better in private.items():
+            if re.search(rf"\b{word}\b", text, re.IGNORECASE):
+                yield f"{name}: write {better} instead of {word}"
+    if len(words.name) > NAME_LENGTH:
+        yield f"name: longer than {NAME_LENGTH} characters"
+    for name in ("why", "advice"):
+        for sentence in re.split(r"(?<=[.;:])\s", re.sub(r"`[^`]*`", "command", texts[name])):
+            if len(sentence.split()) > SENTENCE_WORDS:
+                yield f"{name}: a sentence of more than {SENTENCE_WORDS} words: {sentence[:60]} …"
+
+
+def command_problems(commands: Mapping[str, wording.Command], words: Mapping[str, wording.Wording]) -> list[str]:
+    """Return what is wrong with the commands of Kafka: versions that do not rise, and names that no advice uses."""
+    found = []
+    used = set().union(*(wording.problem(of_check.advice, ())[1] for of_check in words.values()))
+    for name, command in commands.items():
+        where = f"schemas/commands.toml [{name}]"
+        for forms in (command.kraft, command.zookeeper):
+            versions = [tuple(map(int, since.split("."))) for since, _ in forms]
+            if versions != sorted(set(versions)) or not versions or versions[0] != (0,):
+                found.append(f"{where}: the first form is since 0, each further one since a later version")
+        if name not in used:
+            found.append(f"{where}: no advice names it")
+    return found
 
 
 def threshold_problems(limits: Mapping[str, schemas.Limit], queries: Sequence[schemas.Statement]) -> list[str]:

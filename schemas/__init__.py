@@ -19,7 +19,7 @@ SPARK_TYPES = {
 }
 
 # of all tables together; raised whenever a column, its type or a partitioning changes (tests/test_upgrade.py says when it was forgotten)
-TABLES_VERSION = 1
+TABLES_VERSION = 2
 
 
 def folder(name: str) -> Traversable:
@@ -67,7 +67,7 @@ class Statement:
 class Coverage:
     """Logs that a conclusion from absence may need (`coverage.toml`).
 
-    condition: over a finding r and its row h of `nodes_heard`, or null where it is enforced elsewhere. lacking: a sentence for findings without, SQL.
+    condition: over a finding r and its row h of `nodes_heard`, or null where it is enforced elsewhere. lacking: a sentence for findings without, a template.
     """
 
     about: str
@@ -252,3 +252,9 @@ def contracts() -> dict[str, dict[str, dict]]:
 def unreported() -> dict[str, dict[str, Any]]:
     """Why some failures feed no check, and which check reports each state that ought to end; see unreported.toml."""
     return tomllib.loads(files(__name__).joinpath("unreported.toml").read_text("utf-8"))
+
+
+@cache
+def private_words() -> dict[str, str]:
+    """Word that texts for users do not use -> what they use instead; see private_words.toml."""
+    return tomllib.loads(files(__name__).joinpath("private_words.toml").read_text("utf-8"))

@@ -10,6 +10,7 @@ import schemas
 from parsers.definitions import (
     check_problems,
     column_problems,
+    command_problems,
     contract_problems,
     machine_problems,
     problems,
@@ -18,8 +19,10 @@ from parsers.definitions import (
     table_columns,
     threshold_problems,
     word_problems,
+    wording_problems,
 )
 from parsers.rules import built_in
+from schemas import wording
 
 RULE = """loggers = ["own.Logger"]
 [own_rule]
@@ -85,9 +88,9 @@ def test_faults_of_a_check() -> None:
     check = schemas.statements("checks")[0]
     assert check_problems([check], severities()) == []
     header = dict(check.header, severity="loud", harm="great")
-    del header["do"]
+    del header["identity"]
     found = check_problems([schemas.Statement("c", header, "SELECT 1")], severities())
-    assert any("-- do:" in problem for problem in found)
+    assert any("-- identity:" in problem for problem in found)
     assert any("harm great is none of loss, unavailability, risk, protocol, housekeeping" in problem for problem in found)
     assert any("severity loud" in problem for problem in found)
     assert any("does not give" in problem and "evidence" in problem for problem in found)
@@ -97,6 +100,40 @@ def test_faults_of_a_check() -> None:
     ]
     sliced = schemas.Statement("c", header, "SELECT slice(array_distinct(flatten(collect_list(x))), 1, 20) AS evidence")
     assert any("in no order" in problem for problem in check_problems([sliced], severities()))
+
+
+def test_faults_of_a_wording() -> None:
+    """The words of a check name facts that its query gives, all of them, and are sentences that a reader understands."""
+    check = schemas.Statement("c", {"facts": "times"}, "SELECT x.node, count(*) AS times FROM x")
+    sound = wording.Wording("c", "Name", "It matters.", "Node {{ node }}: {{ times | count('time') }}", "Seen.", "Do it.")
+    assert wording_problems([check], {"c": sound}) == []
+
+    def found(**changed: str) -> str:
+        return "; ".join(wording_problems([check], {"c": replace(sound, **changed)}))
+
+    assert "no fact is called colour" in found(detail="{{ colour }}")
+    assert "no fact is called colour" in found(detail="{% if colour %}x{% endif %}")
+    assert "not a template" in found(detail="{{ times")
+    assert "not a template" in found(detail="{{ times | upper }}")
+    assert "no fragment is called nothing" in found(detail='{% include "nothing" %}')
+    assert "calls nothing" in found(detail="{{ times.bit_length() }}")
+    assert "no template names the fact times" in found(title="Node {{ node }}")
+    assert "write again instead of anew" in found(why="It begins anew.")
+    assert "more than 25 words" in found(advice="word " * 26)
+    assert "longer than 60 characters" in found(name="n" * 61)
+    undeclared = schemas.Statement("c", {"facts": "times, colour"}, check.sql)
+    assert "facts: the query gives no colour" in "; ".join(wording_problems([undeclared], {"c": sound}))
+    assert wording_problems([check], {}) == ["schemas/checks/c.sql: no wording: add schemas/checks/c.md"]
+    assert "d.md: no query" in "; ".join(wording_problems([check], {"c": sound, "d": sound}))
+
+
+def test_faults_of_a_command() -> None:
+    words = {"c": wording.Wording("c", "Name", "Why.", "T", "D", "Run {{ list_all }}.")}
+    sound = wording.Command("all", (("0", "a"),), (("0", "b"), ("2.4", "c")))
+    assert command_problems({"list_all": sound}, words) == []
+    late = replace(sound, zookeeper=(("2.4", "c"), ("0", "b")))
+    assert "the first form is since 0" in "; ".join(command_problems({"list_all": late}, words))
+    assert "no advice names it" in "; ".join(command_problems({"list_all": sound, "list_more": sound}, words))
 
 
 def test_faults_of_a_threshold() -> None:

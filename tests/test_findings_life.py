@@ -54,7 +54,7 @@ def row(fingerprint: str, first: float | None, last: float | None, **more: objec
         "replica": None,
         "node": 3,
     }
-    values |= {"title": "t", "detail": "d", "fingerprint": fingerprint, "evidence": ["r"]}
+    values |= {"title": "t", "detail": "d", "advice": "a", "fingerprint": fingerprint, "evidence": ["r"]}
     return values | {"first_seen": ago(first), "last_seen": ago(last)} | more
 
 

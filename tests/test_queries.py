@@ -47,6 +47,8 @@ def queries(request: pytest.FixtureRequest, spark: Any) -> Queries:
         ("concat('x', max(n), '-', true)", "x2-true"),
         ("concat_ws('|', 'x', NULL, 1)", "x|1"),
         ("array_join(array(1, NULL, 2), ',')", "1,2"),
+        # fields that are null are written
+        ("to_json(struct(max(n) AS n, CAST(NULL AS INT) AS m), map('ignoreNullFields', 'false'))", '{"n":2,"m":null}'),
         # lists begin with 0 and have their order
         ("array(4, 5)[1]", 5),
         ("get(array(4, 5), 1)", 5),

@@ -35,6 +35,7 @@ def finding(**changes: Any) -> dict[str, Any]:
         "last_seen": AT,
         "title": "Partition without a leader: orders-3",
         "detail": "orders-3 has no leader.",
+        "advice": "Start a broker of the last ISR.",
         "fingerprint": "f",
         "evidence": ["e1", "e2"],
     }
@@ -158,7 +159,7 @@ def test_the_worst_comes_first_and_the_resolved_are_folded() -> None:
         [outcome()],
         "r",
     )
-    assert page.index("nobody can write to") < page.index("The beginning of these records")
+    assert page.index("nobody can write to") < page.index("The rules know the beginning of these")
     assert page.index("Over by now: 1</summary>") < page.rindex("old-1")
     assert "1 critical, 1 warning; all new. Over by now: 1 critical." in page
 

@@ -22,7 +22,7 @@ from jobs.nightly_audit import main
 from jobs.queries import InSpark
 
 SCENARIOS = Path(__file__).parent / "scenarios"
-SHOWN = ("cluster", "check_id", "severity", "status", "topic", "partition", "replica", "node", "title", "detail")
+SHOWN = ("cluster", "check_id", "severity", "status", "topic", "partition", "replica", "node", "title", "detail", "advice")
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +106,7 @@ def test_raises_and_stays_silent(check: str, found: dict[str, list[dict[str, Any
     expected = {f"{check}/{logs.name}" for logs in (SCENARIOS / check).glob("raises*")}
     assert not (expected - raised), f"{check} did not raise in {', '.join(sorted(expected - raised))}"
     assert not (raised - expected), f"{check} raised in {', '.join(sorted(raised - expected))}"
+    assert all(len(finding["title"]) <= 80 for finding in found[check])
     expect(SCENARIOS / check / "expected.jsonl", found[check])
 
 
@@ -159,7 +160,7 @@ def test_a_check_without_candidates_finds_nothing(found: dict[str, list[dict[str
     """In the frames of the run over all scenarios: what is left out for want of candidates would have found nothing."""
     some = [check for check in schemas.statements("checks") if check.header.get("candidates")]
     assert {finding["check_id"] for check in some for finding in found[check.name]} >= {check.name for check in some}
-    assert checked["queries"].rows(*(f"SELECT check_id FROM (\n{checks._select(emptied(check), ())}\n)" for check in some)) == []
+    assert checked["queries"].rows(*(f"SELECT check_id FROM (\n{checks._select(emptied(check))}\n)" for check in some)) == []
 
 
 @pytest.mark.spark

@@ -30,7 +30,7 @@ LOGS = {"first": "2.8.2-default", "second": "3.3.2-default"}
 # of rows that a conversion need not give as a first run does
 FREE = {
     "events": ("ends_file",),
-    "findings": ("run_id", "status", "first_seen", "fingerprint", "title", "detail"),
+    "findings": ("run_id", "status", "first_seen", "fingerprint", "title", "detail", "advice"),
     "partition_states": ("events_version",),
     "cluster_facts": ("events_version", "passed_over_version", "asked", "configured"),
 }
@@ -60,7 +60,7 @@ def test_tables_of_this_version_are_left_as_they_are() -> None:
 def test_tables_of_a_later_version_are_refused_as_a_whole() -> None:
     later = Present(schemas.columns("alerts"), {VERSION: str(schemas.TABLES_VERSION + 1)})
     with pytest.raises(
-        UsageError, match=r"under DIR are of version 2 \(alerts\), this kafka-audit knows version 1\. Nothing was changed"
+        UsageError, match=r"under DIR are of version 3 \(alerts\), this kafka-audit knows version 2\. Nothing was changed"
     ):
         decide(present(alerts=later, partition_timeline=without("partition_timeline", "settled")), "DIR")
 
@@ -98,7 +98,7 @@ def test_a_column_of_another_type_is_refused_before_anything_is_changed() -> Non
 def test_another_column_is_another_version_of_the_tables() -> None:
     """When this fails: raise schemas.TABLES_VERSION, then write the digest of the new version here."""
     told = {name: [list(schemas.columns(name).items()), schemas.partition_columns(name)] for name in sorted(present())}
-    assert (schemas.TABLES_VERSION, hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]) == (1, "4e6115e9890fcf9e")
+    assert (schemas.TABLES_VERSION, hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]) == (2, "d65540235d31e0fe")
 
 
 # -- tables of earlier commits ---------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ def said(*findings: dict[str, Any], clusters: tuple[str, ...] = ("payments",), *
 
 def test_a_finding_comes_with_its_proof_its_effects_and_what_to_do() -> None:
     effects = [finding(severity="warning", title=f"Effect {n}", fingerprint=f"e{n}", caused_by="f") for n in range(5)]
-    assert said(finding(check_id="format_drift", title="Worded anew"), *effects) == [
+    assert said(finding(check_id="format_drift", title="Worded anew", advice="Explain the line."), *effects) == [
         "payments: 1 critical, 5 warnings",
         "  4 partitions, 1 controller term; 9 records, 8 recognised, 1 unrecognised",
         "  [critical, new] Worded anew",
@@ -33,7 +33,7 @@ def test_a_finding_comes_with_its_proof_its_effects_and_what_to_do() -> None:
         "      follows from it: [warning] Effect 1",
         "      follows from it: [warning] Effect 2",
         "      and 2 more follow from it",
-        "      What to do: kafka-audit explain LINE shows how far each rule got; a rule of your own (--rules DIR) reads it, and we would like to know.",
+        "      What to do: Explain the line.",
         "      More: kafka-audit findings f --tables 'the tables'",
     ]
 

@@ -149,7 +149,7 @@ def _test(sink: Sink, config: Config, environment: Mapping[str, str]) -> int:
     context = text.Context(
         tables="DIR",
         now=now,
-        checks={"kafka_audit_test": text.Check("Test of kafka-audit", "Nothing. It shows that alerts arrive here.")},
+        checks={"kafka_audit_test": "Test of kafka-audit"},
         report_url=config.report_url,
         hidden=secrets.hidden(),
         test=True,
@@ -162,6 +162,7 @@ def _test(sink: Sink, config: Config, environment: Mapping[str, str]) -> int:
         status="new",
         title="Test of kafka-audit: sent by hand",
         detail=f"Somebody ran `kafka-audit alerts --test {sink.name}`.",
+        advice="Nothing. It shows that alerts arrive.",
         first_seen=now,
         last_seen=now,
     )

@@ -14,15 +14,15 @@ from typing import Any
 
 import pyarrow as pa
 
-import schemas
 from jobs.alerts.outbox import Finding, Message, Sent, due, messages, outcome
 from jobs.alerts.sink import Request, Secrets, Sink, Undelivered, deliver
-from jobs.alerts.text import LINES, Check, Context, Line
+from jobs.alerts.text import LINES, Context, Line
 from jobs.config import Config
 from jobs.engine import Tables, rows_of
 from jobs.engine.literals import one_of
 from jobs.identity import known_as
 from parsers.explanation import counted
+from schemas import wording
 
 TIMES = ("tried_at", "delivered_at")
 # a sink gets three times its time limit, and so many seconds more
@@ -79,9 +79,9 @@ def in_utc(moment: datetime | None) -> datetime | None:
     return None if moment is None else moment.replace(tzinfo=UTC)
 
 
-def checks() -> dict[str, Check]:
-    """What the heads of all checks say."""
-    return {check.name: Check(check.header["title"], check.header["do"]) for check in schemas.statements("checks")}
+def checks() -> dict[str, str]:
+    """Return check -> its name."""
+    return {check: words.name for check, words in wording.wordings().items()}
 
 
 def latest(rows: Iterable[Sent]) -> list[Sent]:

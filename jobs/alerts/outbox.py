@@ -35,6 +35,7 @@ class Finding:
     status: str
     title: str
     detail: str | None = None
+    advice: str | None = None
     topic: str | None = None
     partition: int | None = None
     replica: int | None = None

@@ -33,24 +33,16 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Check:
-    """What the head of a check says."""
-
-    title: str
-    do: str
-
-
-@dataclass(frozen=True)
 class Context:
     """What texts are made from beside findings.
 
-    tables: the folder, for the command that shows more. now: of this machine, UTC. hidden: texts that are never repeated, secrets. newest: cluster -> the newest
+    tables: the folder, for the command that shows more. checks: check -> its name. now: of this machine, UTC. hidden: texts that are never repeated, secrets. newest: cluster -> the newest
     moment of its logs.
     """
 
     tables: str
     now: datetime
-    checks: Mapping[str, Check] = field(default_factory=dict)
+    checks: Mapping[str, str] = field(default_factory=dict)
     lines: Mapping[str, Line] = field(default_factory=dict)
     newest: Mapping[str, datetime] = field(default_factory=dict)
     report_url: str | None = None
@@ -85,9 +77,8 @@ def _middle_out(text: str, width: int) -> str:
 
 
 def what(finding: Finding, context: Context) -> str:
-    """The title of the check."""
-    check = context.checks.get(finding.check_id)
-    return check.title if check else context.plain(finding.title.split(": ", 1)[0], 60)
+    """Return the name of the check."""
+    return context.checks.get(finding.check_id) or context.plain(finding.check_id, 60)
 
 
 def where(finding: Finding, context: Context, width: int = HEADLINE) -> str:
@@ -97,7 +88,7 @@ def where(finding: Finding, context: Context, width: int = HEADLINE) -> str:
         parts.append(f"node {finding.node}")
     rest = ", ".join(parts)
     if finding.topic is None:
-        return shortened(rest or context.plain(finding.title.partition(": ")[2], width), width)
+        return shortened(rest, width)
     partition = "" if finding.partition is None else f"-{finding.partition}"
     room = width - len(partition) - (len(rest) + 2 if rest else 0)
     topic = _middle_out(context.plain(finding.topic, 249), max(room, 12))
@@ -105,12 +96,11 @@ def where(finding: Finding, context: Context, width: int = HEADLINE) -> str:
 
 
 def headline(finding: Finding, context: Context, state: str = FIRING, width: int = HEADLINE) -> str:
-    """What and where, within `width` characters."""
+    """Return the title of a finding and its cluster, within `width` characters."""
     begin = ("TEST: " if context.test else "") + ("" if state == FIRING else "Over: ")
     cluster = f" ({_middle_out(context.plain(finding.cluster, 249), 20)})"
-    title = shortened(what(finding, context), 45)
-    room = width - len(begin) - len(title) - len(cluster) - 2
-    return shortened(f"{begin}{title}: {where(finding, context, room)}{cluster}", width)
+    title = _middle_out(context.plain(finding.title, 400), max(width - len(begin) - len(cluster), 12))
+    return shortened(f"{begin}{title}{cluster}", width)
 
 
 def titled(message: Message, context: Context) -> str:
@@ -126,7 +116,8 @@ def summary(message: Message, context: Context, width: int = HEADLINE) -> str:
         return headline(first, context, message.state, width)
     begin = ("TEST: " if context.test else "") + ("" if message.state == FIRING else "Over: ")
     begin += f"{len(message.findings):,} findings in {_middle_out(context.plain(message.cluster, 249), 20)}"
-    return shortened(f"{begin}; {what(first, context)}: {where(first, context, 30)}", width)
+    place = where(first, context, 30)
+    return shortened(f"{begin}; {what(first, context)}{': ' if place else ''}{place}", width)
 
 
 def moment(value: datetime | None) -> str:
@@ -193,11 +184,10 @@ def description(message: Message, context: Context) -> str:
     if message.digest:
         return _digest(message, context)
     finding = message.findings[0]
-    check = context.checks.get(finding.check_id)
     lines = ["This is a test; nothing is wrong."] if context.test else []
     lines += [context.plain(finding.title, 400), context.plain(finding.detail or "", 700), when(finding, context)]
-    if check and message.state == FIRING:
-        lines.append(f"What to do: {shortened(check.do, 600)}")
+    if finding.advice and message.state == FIRING:
+        lines.append(f"What to do: {context.plain(finding.advice, 600)}")
     return "\n".join(line for line in lines if line)
 
 

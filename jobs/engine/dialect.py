@@ -45,6 +45,8 @@ _BEYOND_RE2 = re.compile(r"\(\?(?:[=!>]|<[=!])|[*+?}]\+|\\[1-9]")
 # a moment with a zone, as text
 _WITH_ZONE = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:?\d\d)")
 _WHOLE = (exp.DataType.Type.TINYINT, exp.DataType.Type.SMALLINT, exp.DataType.Type.INT, exp.DataType.Type.BIGINT)
+# the option of Spark's to_json by which fields that are null are written
+WITH_NULLS = ["ignoreNullFields", "false"]
 # names of units that Spark has and DuckDB has not
 _UNITS = {"MM": "MONTH", "MON": "MONTH", "YY": "YEAR", "YYYY": "YEAR", "DD": "DAY"}
 # letters of a pattern of time that SQLGlot leaves as they are
@@ -179,6 +181,12 @@ def _as_in_spark(node: exp.Expr) -> exp.Expr:
             return _or_empty(node)
         case exp.ArrayAgg() | exp.ArrayUniqueAgg() if not isinstance(node.parent, exp.Filter):
             return _or_empty(node)
+        case exp.JSONFormat() if isinstance(node.args.get("options"), exp.VarMap):
+            options = node.args["options"]
+            if [one.name for one in (*options.args["keys"].expressions, *options.args["values"].expressions)] != WITH_NULLS:
+                raise Unsupported("options of to_json")
+            # DuckDB writes fields that are null, as Spark does with this option
+            return exp.JSONFormat(this=node.this.copy())
         case exp.Exists() if isinstance(node.expression, exp.Lambda):
             return exp.func("len", exp.ArrayFilter(this=node.this, expression=node.expression)) > 0
         case exp.ArgMin():

@@ -1,15 +1,10 @@
 -- severity: info
 -- harm: housekeeping
--- title: What these logs cannot show
 -- concludes: logs and levels that are not given, which is what it reports.
 -- needs: lines
 -- silence: what is missing is its subject.
--- why: Some of what this audit looks for is not printed at the level of these logs, so its silence proves nothing. Said once for each cluster;
---   nothing has to be done tonight.
--- do: log4j 1 - log4j.logger.state.change.logger=TRACE, stateChangeAppender; log4j 2 (4.0 and later) - the logger state.change.logger with
---   level TRACE. KRaft - org.apache.kafka.controller at DEBUG shows every change of an ISR. And collect server.log beside controller.log and
---   state-change.log.
--- same: cluster
+-- identity: cluster
+-- facts: lacks_traces, lacks_server_log, lacks_state_change_log, lacks_controller_log, unheard, unlimited
 WITH seen AS (
   -- replica states are a matter of ZooKeeper's controller; in KRaft the controller's log has all that partitions go through
   SELECT cluster, bool_or(traced OR kraft AND controller_log) AS traced, bool_or(server_log) AS server_log, bool_or(state_change_log) AS state_change_log,
@@ -26,25 +21,27 @@ WITH seen AS (
   LEFT ANTI JOIN min_isr m ON m.cluster = a.cluster AND m.incarnation = a.incarnation AND coalesce(m.topic, a.topic) = a.topic
   WHERE a.valid_to IS NULL AND a.replication_factor > 1 GROUP BY a.cluster
 ), gaps AS (
-  SELECT s.cluster, array_compact(array(
-    CASE WHEN NOT traced THEN 'states of replicas are inferred, not printed (state.change.logger is not at TRACE)' END,
-    CASE WHEN NOT server_log THEN 'no server.log - when a broker started, stopped or lost a disk, when a leader changed an ISR (up to Kafka 2.6), offsets lost' END,
-    CASE WHEN NOT state_change_log THEN 'no state-change.log - elections, roles of brokers, in KRaft most ISR changes' END,
-    CASE WHEN NOT controller_log THEN 'no controller.log - who was controller, reassignments, deletions, brokers that fail' END,
-    concat('no log of broker ', array_join(slice(u.brokers, 1, 20), ', '), CASE WHEN size(u.brokers) > 20 THEN ', ..' ELSE '' END, ' - what it did, and when it was down'),
-    concat('min.insync.replicas of ', counted(n.topics, 'topic'), ' is not logged, and audit.toml names none above 1 - whether acks=all was refused'))) AS what
-  FROM seen s LEFT JOIN unheard u ON u.cluster = s.cluster
+  SELECT s.cluster, s.traced, s.server_log, s.state_change_log, s.controller_log, u.brokers AS unheard, n.topics AS unlimited
+  FROM seen s
+  LEFT JOIN unheard u ON u.cluster = s.cluster
   LEFT JOIN unlimited n ON n.cluster = s.cluster
 ), first AS (
   SELECT cluster, min_by(record_id, struct(ts, record_no, record_id)) AS record_id, min(ts) AS since FROM audited_events WHERE ts IS NOT NULL AND item = 0 GROUP BY cluster
 )
 SELECT
-  g.cluster, k.incarnation, 'info' AS severity, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,
-  CAST(NULL AS INT) AS replica, CAST(NULL AS INT) AS node, f.since AS first_seen, k.now AS last_seen, false AS ended,
-  concat(counted(size(g.what), 'kind'), ' of facts') AS thing,
-  concat('Not to be seen here: ', array_join(g.what, '; '), '.') AS detail,
-  'cluster' AS same, array(f.record_id) AS evidence
+  g.cluster, k.incarnation,
+  'info' AS severity,
+  CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, CAST(NULL AS INT) AS node,
+  f.since AS first_seen, k.now AS last_seen, false AS ended,
+  NOT g.traced AS lacks_traces,
+  NOT g.server_log AS lacks_server_log,
+  NOT g.state_change_log AS lacks_state_change_log,
+  NOT g.controller_log AS lacks_controller_log,
+  g.unheard,
+  g.unlimited,
+  'cluster' AS thing,
+  array(f.record_id) AS evidence
 FROM gaps g
 JOIN clocks k ON k.cluster = g.cluster
 JOIN first f ON f.cluster = g.cluster
-WHERE size(g.what) > 0
+WHERE NOT (g.traced AND g.server_log AND g.state_change_log AND g.controller_log) OR g.unheard IS NOT NULL OR g.unlimited IS NOT NULL

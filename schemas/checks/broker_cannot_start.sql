@@ -1,14 +1,10 @@
 -- severity: error
 -- levels: an error; a warning where it served later.
 -- harm: unavailability
--- title: Node could not start
 -- concludes: the exception that ended a start; that the node did not serve later from no line of it in its own log.
 -- needs: this_node
--- why: The process met a fatal exception while it started. It shuts down by itself then (KafkaServer.startup calls shutdown), so a line
---   `shutting down` after it is not the wish of an operator.
--- do: Read the exception in the finding - it names the setting, file, address or id that is wrong. Correct it and start the process once;
---   restarts alone do not help.
--- same: node, exception
+-- identity: node, exception
+-- facts: began, again, error_class, message, served_at
 -- episodes: yes
 -- only: broker_start_failed
 -- candidates: failed
@@ -32,14 +28,16 @@ WITH failed AS (
   GROUP BY r.cluster, r.incarnation, r.node, r.ts, r.record_id, r.class, r.message
 )
 SELECT
-  e.cluster, e.incarnation, CASE WHEN e.until IS NULL THEN 'error' ELSE 'warning' END AS severity, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,
-  CAST(NULL AS INT) AS replica, e.node, min(e.ts) AS first_seen, coalesce(e.until, max(e.ts)) AS last_seen, e.until IS NOT NULL AS ended,
-  concat('node ', e.node, coalesce(concat(', ', element_at(split(e.class, '[.]'), -1)), '')) AS thing,
-  concat('Node ', e.node, ' could not start at ', date_format(min(e.ts), 'yyyy-MM-dd HH:mm:ss'),
-         CASE WHEN max(e.ts) > min(e.ts) + INTERVAL 1 MINUTE THEN concat(', nor later, up to ', date_format(max(e.ts), 'yyyy-MM-dd HH:mm:ss')) ELSE '' END,
-         coalesce(concat(': ', e.class), ''), coalesce(concat(': ', left(max(e.message), 300)), ''), '.',
-         CASE WHEN e.until IS NOT NULL THEN concat(' It served from ', date_format(e.until, 'yyyy-MM-dd HH:mm:ss'), ' on.') ELSE '' END) AS detail,
-  concat_ws('|', e.node, e.class) AS same,
+  e.cluster, e.incarnation,
+  CASE WHEN e.until IS NULL THEN 'error' ELSE 'warning' END AS severity,
+  CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, e.node,
+  min(e.ts) AS first_seen, coalesce(e.until, max(e.ts)) AS last_seen, e.until IS NOT NULL AS ended,
+  min(e.ts) AS began,
+  CASE WHEN max(e.ts) > min(e.ts) + INTERVAL 1 MINUTE THEN max(e.ts) END AS again,
+  e.class AS error_class,
+  left(max(e.message), 300) AS message,
+  e.until AS served_at,
+  concat_ws('|', e.node, e.class) AS thing,
   earliest_records(collect_list(struct(e.ts AS at, array(e.record_id) AS records))) AS evidence
 FROM ends e
 GROUP BY e.cluster, e.incarnation, e.node, e.class, e.until

@@ -6,14 +6,11 @@
 --   a leader for so long. A warning where it was told to stop. Else an error where it stays away for longer than broker_down_minutes, or where partitions
 --   were without a leader for longer than leaderless_seconds, or where its ZooKeeper session expired and its own log goes on for session_seconds without
 --   a registration - but not where it was not found and is back: it may have been told to stop; else a warning.
--- title: Broker down
 -- concludes: lines that a broker stopped or was lost; that it stays away from no line of its return.
 -- needs: this_node or controller, else warning
--- why: While a broker is away, what it led is led by others or by nobody, and what it held has a copy less: one more failure may stop writes or lose
---   data.
--- do: Start the broker, or look in its own log for why its process or its session ended. The partitions that it led and held are in table
---   finding_subjects.
--- same: broker
+-- identity: broker
+-- facts: how, back_at, is_back_seen, writes_until, starting_at, leaderless, leaderless_now,
+--   longest_seconds, out_of_sync, out_of_sync_now
 -- episodes: yes
 -- also: subjects, by_absence
 -- only: broker_outages
@@ -60,22 +57,19 @@ SELECT
        ELSE 'warning' END AS severity,
   CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, d.broker AS node,
   d.since AS first_seen, d.last_seen, d.until IS NOT NULL AS ended,
-  concat('broker ', d.broker) AS thing,
-  concat('Broker ', d.broker, CASE d.how WHEN 'shut_down' THEN ' shut down at ' WHEN 'crashed' THEN '\'s process had ended, noticed at '
-           WHEN 'session_lost' THEN ' lost its session at ' WHEN 'absent' THEN ' was not there when a controller took over at ' ELSE ' gave up at ' END, date_format(d.since, 'yyyy-MM-dd HH:mm:ss'),
-         CASE WHEN d.until IS NOT NULL THEN concat(CASE WHEN d.until = d.down_until THEN ' and served again at ' ELSE ' and was back by ' END, date_format(d.until, 'yyyy-MM-dd HH:mm:ss'))
-              WHEN d.writes_until IS NOT NULL THEN concat('; its log goes on to ', date_format(d.writes_until, 'yyyy-MM-dd HH:mm:ss'), ', and no line says that it registered again')
-              WHEN d.starting_at IS NOT NULL THEN concat('; it was started at ', date_format(d.starting_at, 'yyyy-MM-dd HH:mm:ss'), ' and no line says that it serves')
-              ELSE ' and is not back in these logs' END,
-         '.',
-         -- what lines do not tell of is not denied
-         CASE WHEN d.leaderless > 0
-              THEN concat(' At least ', counted(d.leaderless, 'partition'), ' had no leader meanwhile', CASE WHEN d.longest >= 1000 THEN concat(', for up to ', round(d.longest / 1000), ' s') ELSE '' END,
-                          CASE WHEN d.leaderless_now > 0 THEN concat('; ', d.leaderless_now, ' still have none.') ELSE '.' END) ELSE '' END,
-         CASE WHEN d.out_of_sync > 0
-              THEN concat(' The ISR of at least ', counted(d.out_of_sync, 'partition'), ' lacked its replica', CASE WHEN d.out_of_sync_now > 0 THEN concat('; ', d.out_of_sync_now, ' still without it.') ELSE '.' END)
-              ELSE '' END) AS detail,
-  CAST(d.broker AS STRING) AS same,
-  array_distinct(concat(d.evidence, coalesce(d.records, array()))) AS evidence, d.subjects, d.until IS NULL AS by_absence
+  d.how,
+  d.until AS back_at,
+  d.until = d.down_until AS is_back_seen,
+  d.writes_until,
+  CASE WHEN d.until IS NULL THEN d.starting_at END AS starting_at,
+  d.leaderless,
+  d.leaderless_now,
+  CASE WHEN d.longest >= 1000 THEN round(d.longest / 1000) END AS longest_seconds,
+  d.out_of_sync,
+  d.out_of_sync_now,
+  CAST(d.broker AS STRING) AS thing,
+  array_distinct(concat(d.evidence, coalesce(d.records, array()))) AS evidence,
+  d.subjects,
+  d.until IS NULL AS by_absence
 FROM down d
 WHERE NOT (d.how = 'shut_down' AND d.until IS NOT NULL AND NOT d.long AND d.leaderless_long = 0)

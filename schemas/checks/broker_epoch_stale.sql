@@ -1,12 +1,9 @@
 -- severity: error
 -- harm: risk
--- title: Broker refused by its old epoch
 -- concludes: refusals that repeat.
 -- needs: lines
--- why: A broker's heartbeats or requests carry the same epoch of an earlier registration and are refused for longer than
---   stale_broker_epoch_seconds. To the controller it is gone or another one, whatever its process looks like.
--- do: Restart the broker, so that it registers anew. Two processes with one node.id look the same - see that there is only one.
--- same: broker, old epoch
+-- identity: broker, old epoch
+-- facts: times
 -- only: isr_alter_ignored, controller_event_failed, controller_event_failed_up_to_3_5, broker_heartbeat_failed, alter_partition_failed
 -- thresholds: stale_broker_epoch_seconds
 -- candidates: refused
@@ -34,13 +31,12 @@ WITH refused AS (
   FROM named
 )
 SELECT
-  r.cluster, r.incarnation, 'error' AS severity, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,
-  CAST(NULL AS INT) AS replica, r.broker AS node, min(r.ts) AS first_seen, max(r.ts) AS last_seen,
-  max(r.ts) < max(k.now) - INTERVAL 10 MINUTES AS ended,
-  coalesce(concat('broker ', r.broker), 'a broker') AS thing,
-  concat(coalesce(concat('Broker ', r.broker), 'A broker'), ' was refused ', greatest(count_if(r.own), count_if(NOT r.own)), ' times for its old epoch, from ',
-         date_format(min(r.ts), 'yyyy-MM-dd HH:mm:ss'), ' to ', date_format(max(r.ts), 'yyyy-MM-dd HH:mm:ss'), '.') AS detail,
-  concat_ws('|', coalesce(r.broker, -1), r.old_epoch) AS same,
+  r.cluster, r.incarnation,
+  'error' AS severity,
+  CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, r.broker AS node,
+  min(r.ts) AS first_seen, max(r.ts) AS last_seen, max(r.ts) < max(k.now) - INTERVAL 10 MINUTES AS ended,
+  greatest(count_if(r.own), count_if(NOT r.own)) AS times,
+  concat_ws('|', coalesce(r.broker, -1), r.old_epoch) AS thing,
   earliest_records(collect_list(struct(r.ts AS at, array(r.record_id) AS records))) AS evidence
 FROM told r
 JOIN clocks k ON k.cluster = r.cluster

@@ -1,13 +1,9 @@
 -- severity: error
 -- harm: unavailability
--- title: Node refused by another: not authorized
 -- concludes: records of the refusals.
 -- needs: lines
--- why: Requests between nodes of the cluster were refused for want of authorization or authentication. A broker that may not fetch falls out of every ISR;
---   one that may not reach the controller cannot register or change an ISR.
--- do: Grant the principal of the broker ClusterAction on the cluster, or correct its credentials, certificate or super.users; see that the inter-broker
---   listener uses the right security protocol. Do not switch the authorizer off.
--- same: node, kind of refusal
+-- identity: node, kind of refusal
+-- facts: why, times
 -- only: fetch_refused, fetch_failed, request_failed, request_handling_failed, alter_partition_failed, broker_registration_failed, broker_heartbeat_failed,
 --   raft_request_failed, node_unreachable, request_answered_with_error, fetch_request_failed
 -- thresholds: refused_seconds
@@ -22,12 +18,13 @@ WITH refused AS (
     AND raw RLIKE 'CLUSTER_AUTHORIZATION_FAILED|ClusterAuthorizationException|SASL_AUTHENTICATION_FAILED|SaslAuthenticationException|SslAuthenticationException|not authorized to send Alter'
 )
 SELECT
-  r.cluster, r.incarnation, 'error' AS severity, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,
-  CAST(NULL AS INT) AS replica, r.node, min(r.ts) AS first_seen, max(r.ts) AS last_seen, max(r.ts) < max(k.now) - INTERVAL 1 HOUR AS ended,
-  concat(coalesce(concat('node ', r.node, ', '), ''), r.why) AS thing,
-  concat(coalesce(concat('Node ', r.node), 'A node'), ' was refused ', counted(count(*), 'time'), ' (', r.why, '), from ', date_format(min(r.ts), 'yyyy-MM-dd HH:mm:ss'), ' to ',
-         date_format(max(r.ts), 'yyyy-MM-dd HH:mm:ss'), '.') AS detail,
-  concat_ws('|', r.node, r.why) AS same,
+  r.cluster, r.incarnation,
+  'error' AS severity,
+  CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, r.node,
+  min(r.ts) AS first_seen, max(r.ts) AS last_seen, max(r.ts) < max(k.now) - INTERVAL 1 HOUR AS ended,
+  r.why,
+  count(*) AS times,
+  concat_ws('|', r.node, r.why) AS thing,
   earliest_records(collect_list(struct(r.ts AS at, array(r.record_id) AS records))) AS evidence
 FROM refused r
 JOIN clocks k ON k.cluster = r.cluster

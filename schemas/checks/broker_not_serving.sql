@@ -1,14 +1,10 @@
 -- severity: error
 -- harm: risk
 -- levels: an error while it lasts, a warning when it is over.
--- title: Broker started and does not serve
 -- concludes: a line of a start, and none of a registration while a log that would show one goes on.
 -- needs: this_node
--- why: The process was started, but for longer than broker_start_minutes no line says that it is registered, or in KRaft unfenced. It leads
---   nothing and is in no ISR, and a look at the process does not show it.
--- do: Look at the registration in its log - another broker with its id (DUPLICATE_BROKER_REGISTRATION, node already exists), a wrong
---   cluster id, a log directory that recovers for long, or a controller that it does not reach.
--- same: broker
+-- identity: broker
+-- facts: back_at, is_back_seen, down_until, now, refusals, refusal
 -- episodes: yes
 -- only: broker_outages
 -- thresholds: broker_start_minutes
@@ -24,15 +20,17 @@ WITH starts AS (
   WHERE event_type IN ('broker_registration_failed', 'broker_start_failed') OR event_type = 'znode_create_failed' AND path LIKE '/brokers/ids/%'
 )
 SELECT
-  o.cluster, o.incarnation, CASE WHEN o.until IS NULL THEN 'error' ELSE 'warning' END AS severity,
+  o.cluster, o.incarnation,
+  CASE WHEN o.until IS NULL THEN 'error' ELSE 'warning' END AS severity,
   CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, o.broker AS node,
   o.starting_at AS first_seen, coalesce(o.until, max(o.now)) AS last_seen, o.until IS NOT NULL AS ended,
-  concat('broker ', o.broker) AS thing,
-  concat('Broker ', o.broker, ' was started at ', date_format(o.starting_at, 'yyyy-MM-dd HH:mm:ss'),
-         CASE WHEN o.until IS NULL THEN concat('; up to ', date_format(max(o.now), 'yyyy-MM-dd HH:mm:ss'), ' no line says that it serves')
-              ELSE concat(CASE WHEN o.until = o.down_until THEN ' and served only from ' ELSE ' and was seen serving at ' END, date_format(o.until, 'yyyy-MM-dd HH:mm:ss'), CASE WHEN o.until = o.down_until THEN ' on' ELSE concat('; a line of ', date_format(o.down_until, 'yyyy-MM-dd HH:mm:ss'), ' still tells that it does not') END) END,
-         CASE WHEN count(r.record_id) > 0 THEN concat('; ', counted(count(r.record_id), 'refusal'), ', the last: ', max_by(r.why, r.ts)) ELSE '' END, '.') AS detail,
-  CAST(o.broker AS STRING) AS same,
+  o.until AS back_at,
+  o.until = o.down_until AS is_back_seen,
+  o.down_until,
+  max(o.now) AS now,
+  count(r.record_id) AS refusals,
+  max_by(r.why, r.ts) AS refusal,
+  CAST(o.broker AS STRING) AS thing,
   slice(array_distinct(concat(o.evidence, array_sort(collect_set(r.record_id)))), 1, 20) AS evidence
 FROM starts o
 LEFT JOIN refused r ON r.cluster = o.cluster AND r.incarnation = o.incarnation AND r.broker = o.broker

@@ -2,14 +2,11 @@
 -- harm: unavailability
 -- levels: critical while it lasts (a warning for broker_start_minutes after a start); an error when it lasted for broker_down_minutes and is over, a
 --   warning when it was shorter. Info: every broker had been told to stop, or only sessions were lost for less than half a minute.
--- title: Cluster without a broker
 -- concludes: lines that each broker stopped or was lost; that there is no other one from no line of another.
 -- needs: every_node
--- why: No broker was left, or none that had a session: no leader can be elected, what has stopped can be neither written nor read, and whoever comes
---   back last decides which data is the newest. A process that lost its session may go on for a while with what it leads.
--- do: If nobody meant it, look at what the brokers have in common - power, network, disks, ZooKeeper or the quorum. Start the brokers that
---   went last first - they hold the newest data.
--- same: cluster
+-- identity: cluster
+-- facts: brokers, are_others_gone, is_noticed, back_at, is_back_seen, is_stopped, shut_down, starting_at,
+--   are_all_shut_down
 -- episodes: yes
 -- also: subjects
 -- only: broker_outages
@@ -25,15 +22,18 @@ SELECT
        WHEN o.down_until < o.since + make_dt_interval(0, 0, broker_down_minutes(o.cluster, NULL)) THEN 'warning' ELSE 'error' END AS severity,
   CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, CAST(NULL AS INT) AS node,
   o.since AS first_seen, coalesce(o.until, k.now) AS last_seen, o.until IS NOT NULL AS ended,
-  CASE WHEN size(b.brokers) = 1 THEN concat(CASE WHEN x.others IS NULL THEN 'its only broker, ' ELSE 'the last one was broker ' END, get(b.brokers, 0)) ELSE concat(CASE WHEN x.others IS NULL THEN 'all ' ELSE 'the last ' END, size(b.brokers), ' brokers') END AS thing,
-  concat('From ', date_format(o.since, 'yyyy-MM-dd HH:mm:ss'), CASE WHEN b.is_noticed THEN ' or earlier' ELSE '' END,
-         CASE WHEN o.until IS NULL THEN ' on' ELSE concat(CASE WHEN o.until = o.down_until THEN ' to ' ELSE ' and not after ' END, date_format(o.until, 'yyyy-MM-dd HH:mm:ss')) END,
-         -- whose session is lost may serve
-         CASE WHEN b.is_stopped THEN ' no broker served (' ELSE ' no broker had a session (' END, array_join(b.brokers, ', '), ').',
-         CASE WHEN size(b.asked) = size(b.brokers) THEN ' All shut down.' WHEN size(b.asked) > 0 THEN concat(' Shut down: ', array_join(b.asked, ', '), '.') ELSE '' END,
-         CASE WHEN o.until IS NULL THEN coalesce(concat(' The last start began at ', date_format(b.starting_at, 'yyyy-MM-dd HH:mm:ss'), '.'), '') ELSE '' END) AS detail,
-  'cluster' AS same,
-  o.evidence, s.subjects
+  b.brokers,
+  x.others IS NOT NULL AS are_others_gone,
+  b.is_noticed,
+  o.until AS back_at,
+  o.until = o.down_until AS is_back_seen,
+  b.is_stopped,
+  b.asked AS shut_down,
+  CASE WHEN o.until IS NULL THEN b.starting_at END AS starting_at,
+  size(b.asked) = size(b.brokers) AS are_all_shut_down,
+  'cluster' AS thing,
+  o.evidence,
+  s.subjects
 FROM outages o
 JOIN clocks k ON k.cluster = o.cluster
   -- the life of an earlier cluster of that name is over

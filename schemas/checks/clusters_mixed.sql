@@ -1,12 +1,9 @@
 -- severity: warning
 -- harm: housekeeping
--- title: Logs of two clusters under one name
 -- concludes: two cluster ids that lines name for one time.
 -- needs: lines
--- why: Two cluster ids were in use at the same time (first seen to last seen), on different brokers. The timelines keep the clusters apart, as incarnations that
---   overlap; findings about what is still so are about the last one only.
--- do: Give each cluster a name and logs of its own (--config).
--- same: cluster
+-- identity: cluster
+-- facts: clusters, count_of_clusters
 -- only: cluster_ids
 WITH lives AS (
   SELECT s.*, e.begun, e.ended
@@ -20,19 +17,21 @@ WITH lives AS (
   GROUP BY a.cluster, a.incarnation, a.cluster_id
 ), named AS (
   SELECT e.cluster, e.cluster_id, min(e.incarnation) AS incarnation, min(m.first_seen) AS first_seen, max(m.last_seen) AS last_seen,
-    concat('incarnation ', array_join(array_sort(collect_set(e.incarnation)), ', '), ', cluster id ', e.cluster_id,
-           coalesce(concat(', of broker ', nullif(array_join(array_sort(collect_set(e.node)), ', '), '')), '')) AS life,
+    struct(e.cluster_id, array_sort(collect_set(e.incarnation)) AS incarnations, array_sort(collect_set(e.node)) AS nodes) AS life,
     slice(array_sort(collect_set(e.record_id)), 1, 5) AS records
   FROM audited_events e JOIN mixed m ON m.cluster = e.cluster AND m.incarnation = e.incarnation AND m.cluster_id = e.cluster_id
   WHERE e.ts IS NOT NULL
   GROUP BY e.cluster, e.cluster_id
 )
 SELECT
-  n.cluster, min(n.incarnation) AS incarnation, 'warning' AS severity, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,
-  CAST(NULL AS INT) AS replica, CAST(NULL AS INT) AS node, min(n.first_seen) AS first_seen, max(n.last_seen) AS last_seen, false AS ended,
-  array_join(slice(array_sort(collect_list(n.cluster_id)), 1, 3), ', ') AS thing,
-  concat(count(*), ' clusters logged at the same time: ', array_join(slice(array_sort(collect_list(n.life)), 1, 10), '; '), '.') AS detail,
-  'mixed' AS same, earliest_records(collect_list(struct(n.first_seen AS at, n.records AS records))) AS evidence
+  n.cluster, min(n.incarnation) AS incarnation,
+  'warning' AS severity,
+  CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, CAST(NULL AS INT) AS node,
+  min(n.first_seen) AS first_seen, max(n.last_seen) AS last_seen, false AS ended,
+  slice(array_sort(collect_list(n.life)), 1, 10) AS clusters,
+  count(*) AS count_of_clusters,
+  'mixed' AS thing,
+  earliest_records(collect_list(struct(n.first_seen AS at, n.records AS records))) AS evidence
 FROM named n
 GROUP BY n.cluster
 HAVING count(*) > 1

@@ -1,14 +1,10 @@
 -- severity: warning
 -- harm: risk
 -- levels: a warning; an error from ten times controllers_per_hour on.
--- title: Controller changes often
 -- concludes: elections; that nobody restarted the controllers from no line of a stop or a start.
 -- needs: every_controller, else info
--- why: The controller was elected anew several times within an hour (controllers_per_hour). Every change reads the whole state anew, and requests
---   wait meanwhile. Not counted are elections after a controller was told to stop, or within a minute after the start of the process that was
---   elected; in a quorum the start or stop of any controller counts so.
--- do: Look at why each one lost it - session expiry (garbage collection, ZooKeeper latency), fetch timeouts in the quorum, restarts.
--- same: day
+-- identity: day
+-- facts: elections, most, nodes
 -- thresholds: controllers_per_hour
 -- candidates: terms
 WITH told AS (
@@ -43,13 +39,14 @@ WITH told AS (
   SELECT *, count(*) OVER (PARTITION BY cluster, incarnation ORDER BY at RANGE BETWEEN INTERVAL 1 HOUR PRECEDING AND CURRENT ROW) AS within_hour FROM unasked
 )
 SELECT
-  c.cluster, c.incarnation, CASE WHEN max(c.within_hour) >= 10 * controllers_per_hour(c.cluster, NULL) THEN 'error' ELSE 'warning' END AS severity, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,
-  CAST(NULL AS INT) AS replica, CAST(NULL AS INT) AS node, min(c.at) AS first_seen, max(c.at) AS last_seen,
-  max(c.at) < max(k.now) - INTERVAL 1 HOUR AS ended,
-  concat('at least ', count(*), ' elections in a day') AS thing,
-  concat('At least ', count(*), ' elections on ', date_format(min(c.at), 'yyyy-MM-dd'), ', those beside a known stop or start left out; up to ', max(c.within_hour), ' within one hour: nodes ',
-         array_join(array_sort(collect_set(c.node)), ', '), '.') AS detail,
-  concat(date_trunc('DAY', c.at)) AS same,
+  c.cluster, c.incarnation,
+  CASE WHEN max(c.within_hour) >= 10 * controllers_per_hour(c.cluster, NULL) THEN 'error' ELSE 'warning' END AS severity,
+  CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, CAST(NULL AS INT) AS node,
+  min(c.at) AS first_seen, max(c.at) AS last_seen, max(c.at) < max(k.now) - INTERVAL 1 HOUR AS ended,
+  count(*) AS elections,
+  max(c.within_hour) AS most,
+  array_sort(collect_set(c.node)) AS nodes,
+  concat(date_trunc('DAY', c.at)) AS thing,
   slice(array_sort(collect_list(c.record_id)), 1, 20) AS evidence
 FROM counted c
 JOIN clocks k ON k.cluster = c.cluster

@@ -1,12 +1,9 @@
 -- severity: error
 -- harm: risk
--- title: ISR change refused and not retried
 -- concludes: a refusal that the leader does not retry, and no line that it changed the ISR of the partition within a minute.
 -- needs: this_node
--- why: A leader asked for a change of an ISR and got an answer after which it does not ask again. A follower that caught up stays out of the ISR,
---   or one that is gone stays in it and holds back producers with acks=all.
--- do: Read the error. If the broker is not authorized, grant it ClusterAction; else restart the broker that leads, which reads the state anew.
--- same: broker, error
+-- identity: broker, error
+-- facts: why, requests, example
 -- also: subjects
 -- only: isr_update_failed, alter_partition_failed
 -- candidates: refused
@@ -22,13 +19,14 @@ WITH refused AS (
     'UNKNOWN_TOPIC_OR_PARTITION', 'UNKNOWN_TOPIC_ID', 'STALE_BROKER_EPOCH', 'OPERATION_NOT_ATTEMPTED', 'NONE')
 )
 SELECT
-  f.cluster, f.incarnation, 'error' AS severity, CASE WHEN count(DISTINCT f.topic) = 1 THEN min(f.topic) END AS topic,
-  CASE WHEN count(DISTINCT f.topic, f.partition) = 1 THEN min(f.partition) END AS partition, CAST(NULL AS INT) AS replica, f.node,
+  f.cluster, f.incarnation,
+  'error' AS severity,
+  CASE WHEN count(DISTINCT f.topic) = 1 THEN min(f.topic) END AS topic, CASE WHEN count(DISTINCT f.topic, f.partition) = 1 THEN min(f.partition) END AS partition, CAST(NULL AS INT) AS replica, f.node,
   min(f.ts) AS first_seen, max(f.ts) AS last_seen, max(f.ts) < max(k.now) - INTERVAL 1 HOUR AS ended,
-  concat('broker ', f.node, ', ', f.why) AS thing,
-  concat('Broker ', f.node, ' asked ', counted(count(*), 'time'), ' for a change of an ISR and was answered ', f.why, ', from ', date_format(min(f.ts), 'yyyy-MM-dd HH:mm:ss'), ' to ',
-         date_format(max(f.ts), 'yyyy-MM-dd HH:mm:ss'), coalesce(concat(', ', min(concat(f.topic, '-', f.partition)), ' for one'), ''), '. No line shows that the ISR changed within a minute.') AS detail,
-  concat_ws('|', f.node, f.why) AS same,
+  f.why,
+  count(*) AS requests,
+  min(concat(f.topic, '-', f.partition)) AS example,
+  concat_ws('|', f.node, f.why) AS thing,
   earliest_records(collect_list(struct(f.ts AS at, array(f.record_id) AS records))) AS evidence,
   array_compact(collect_list(CASE WHEN f.topic IS NOT NULL THEN struct(f.topic, f.partition, CAST(NULL AS INT) AS replica, f.ts AS since, CAST(NULL AS TIMESTAMP) AS until) END)) AS subjects
 FROM final f

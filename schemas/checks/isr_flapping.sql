@@ -1,12 +1,9 @@
 -- severity: warning
 -- harm: risk
--- title: Follower in and out of the ISR
 -- concludes: lines that a follower left an ISR and came back; that its broker was up from no line of an outage.
 -- needs: this_node or controller, else warning
--- why: One follower falls out of the ISR, others stay in it, and it comes back, several times within an hour (isr_turns_per_hour); no outage
---   of its broker was found. It is barely fast enough; under a little more load it stays out, and producers with acks=all wait for it every time.
--- do: Look at disk and network of that broker, at garbage collections, and at replica.lag.time.max.ms (10 s before 2.5, 30 s since).
--- same: follower, day
+-- identity: follower, day
+-- facts: departures, most, missing, down_meanwhile, alive_at
 -- also: subjects
 -- only: out_of_sync
 -- thresholds: isr_turns_per_hour
@@ -28,14 +25,16 @@ WITH turns AS (
   GROUP BY t.cluster, t.incarnation, t.replica, t.hour
 )
 SELECT
-  t.cluster, t.incarnation, 'warning' AS severity, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,
-  t.replica, t.replica AS node, min(t.since) AS first_seen, max(t.until) AS last_seen,
-  max(t.until) < max(k.now) - INTERVAL 1 HOUR AS ended,
-  concat('broker ', t.replica) AS thing,
-  concat('Replicas of broker ', t.replica, ' left an ISR and came back at least ', sum(t.spells), ' times on ', date_format(min(t.since), 'yyyy-MM-dd'),
-         ', in up to ', max(t.turns), ' different minutes of one hour.',
-         broker_life(array(t.replica), array_sort(array_distinct(flatten(collect_list(t.down)))), CASE WHEN bool_and(l.alive_at IS NOT NULL) THEN max(l.alive_at) END)) AS detail,
-  concat_ws('|', t.replica, date_trunc('DAY', min(t.since))) AS same,
+  t.cluster, t.incarnation,
+  'warning' AS severity,
+  CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, t.replica, t.replica AS node,
+  min(t.since) AS first_seen, max(t.until) AS last_seen, max(t.until) < max(k.now) - INTERVAL 1 HOUR AS ended,
+  sum(t.spells) AS departures,
+  max(t.turns) AS most,
+  array(t.replica) AS missing,
+  array_sort(array_distinct(flatten(collect_list(t.down)))) AS down_meanwhile,
+  CASE WHEN bool_and(l.alive_at IS NOT NULL) THEN max(l.alive_at) END AS alive_at,
+  concat_ws('|', t.replica, date_trunc('DAY', min(t.since))) AS thing,
   array_distinct(concat(earliest_records(collect_list(struct(t.since AS at, t.evidence AS records))), slice(array_sort(collect_set(l.sign)), 1, 3))) AS evidence,
   flatten(collect_list(t.subjects)) AS subjects
 FROM turns t

@@ -1,13 +1,9 @@
 -- severity: warning
 -- harm: protocol
--- title: Leader epoch climbs in place
 -- concludes: leader epochs; that neither leader nor controller changed from no line of that.
 -- needs: controller or every_controller, else info
--- why: The leader epoch of a partition rises again and again (leader_epochs_per_hour) while leader and replicas stay the same, the leader does
---   not go and no controller starts. Something keeps asking the controller for the same change, a reassignment that is repeated for one;
---   every step interrupts producers and followers.
--- do: Look for a tool that submits reassignments or elections in a loop. kafka-reassign-partitions --list shows what is running.
--- same: topic, partition, day
+-- identity: topic, partition, day
+-- facts: rises, epoch
 -- thresholds: leader_epochs_per_hour
 -- candidates: rises
 WITH steps AS (
@@ -30,13 +26,13 @@ WITH steps AS (
     AND o.since <= s.valid_from AND coalesce(o.until > s.before, true)
 )
 SELECT
-  t.cluster, t.incarnation, 'warning' AS severity, t.topic, t.partition, CAST(NULL AS INT) AS replica, max(t.leader) AS node,
+  t.cluster, t.incarnation,
+  'warning' AS severity,
+  t.topic, t.partition, CAST(NULL AS INT) AS replica, max(t.leader) AS node,
   min(t.valid_from) AS first_seen, max(t.valid_from) AS last_seen, max(t.valid_from) < max(k.now) - INTERVAL 1 HOUR AS ended,
-  concat(t.topic, '-', t.partition) AS thing,
-  concat('The leader epoch of ', t.topic, '-', t.partition, ' rose ', count(*), ' times, to ', max(t.leader_epoch), ', from ',
-         date_format(min(t.valid_from), 'yyyy-MM-dd HH:mm:ss'), ' to ', date_format(max(t.valid_from), 'yyyy-MM-dd HH:mm:ss'), ' while broker ',
-         max(t.leader), ' led and the replicas stayed the same.') AS detail,
-  concat_ws('|', t.topic, t.partition, date_trunc('DAY', t.valid_from)) AS same,
+  count(*) AS rises,
+  max(t.leader_epoch) AS epoch,
+  concat_ws('|', t.topic, t.partition, date_trunc('DAY', t.valid_from)) AS thing,
   slice(array_sort(array_compact(collect_list(t.record_id))), 1, 20) AS evidence
 FROM turns t
 JOIN clocks k ON k.cluster = t.cluster

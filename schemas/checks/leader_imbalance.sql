@@ -1,13 +1,9 @@
 -- severity: warning
 -- harm: housekeeping
--- title: Leaders away from their preferred broker
 -- concludes: the leader and the ISR of all partitions that lines name; others may be in no log.
 -- needs: every_node or controller
--- why: The preferred replica is in sync and does not lead, for longer than leader_imbalance_minutes and for more than a tenth of what the
---   broker should lead. Others carry its load.
--- do: kafka-leader-election --election-type PREFERRED --all-topic-partitions, or auto.leader.rebalance.enable=true; its threshold of
---   10 percent a broker may never be reached.
--- same: broker
+-- identity: broker
+-- facts: led, preferred, example, example_leader
 -- also: subjects
 -- only: not_preferred
 -- thresholds: leader_imbalance_minutes
@@ -21,13 +17,15 @@ WITH long AS (
   WHERE leader >= 0 AND coalesce(state, '') <> 'NonExistentPartition' GROUP BY cluster, incarnation, get(replicas, 0)
 )
 SELECT
-  s.cluster, s.incarnation, 'warning' AS severity, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,
-  CAST(NULL AS INT) AS replica, s.replica AS node, min(s.since) AS first_seen, max(s.until) AS last_seen, false AS ended,
-  concat('broker ', s.replica) AS thing,
-  concat('Broker ', s.replica, ' leads ', max(p.partitions) - count(*), ' of the ', max(p.partitions), ' partitions that it should; ',
-         min(concat(s.topic, '-', s.partition)), ' for one is led by ', min_by(s.leader, concat(s.topic, '-', s.partition)), ' though ', s.replica,
-         ' is in sync since ', date_format(min(s.since), 'yyyy-MM-dd HH:mm:ss'), ' at the latest.') AS detail,
-  concat(s.replica) AS same,
+  s.cluster, s.incarnation,
+  'warning' AS severity,
+  CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, s.replica AS node,
+  min(s.since) AS first_seen, max(s.until) AS last_seen, false AS ended,
+  max(p.partitions) - count(*) AS led,
+  max(p.partitions) AS preferred,
+  min(concat(s.topic, '-', s.partition)) AS example,
+  min_by(s.leader, concat(s.topic, '-', s.partition)) AS example_leader,
+  concat(s.replica) AS thing,
   earliest_records(collect_list(struct(s.since AS at, s.evidence AS records))) AS evidence,
   collect_list(struct(s.topic, s.partition, s.replica, s.since, CAST(NULL AS TIMESTAMP) AS until)) AS subjects
 FROM long s

@@ -1,13 +1,10 @@
 -- severity: warning
 -- harm: protocol
--- title: Log line that the metadata log contradicts
 -- concludes: a line, and the dumped metadata log that has all states of the partition.
 -- needs: lines
 -- silence: the metadata log is complete from its first record to its last.
--- why: A text log asserts a state of a partition that the metadata log of the cluster never held. The metadata log is what the
---   cluster acted on; the line is of another cluster, of a patched build, or was altered. The timeline follows the metadata log.
--- do: Look at the records given as proof, and at where their file comes from.
--- same: topic, partition, partition epoch
+-- identity: topic, partition, partition epoch
+-- facts: lines, epoch, example
 -- only: metadata_log
 WITH dumps AS (
   SELECT cluster, incarnation, max(ts) AS until FROM audited_events WHERE logger = '__cluster_metadata' GROUP BY cluster, incarnation
@@ -26,13 +23,14 @@ WITH dumps AS (
     AND e.ts < d.until - INTERVAL 1 SECOND
 )
 SELECT
-  s.cluster, s.incarnation, 'warning' AS severity, s.topic, s.partition, CAST(NULL AS INT) AS replica,
-  CASE WHEN count(DISTINCT s.node) = 1 THEN max(s.node) END AS node,
+  s.cluster, s.incarnation,
+  'warning' AS severity,
+  s.topic, s.partition, CAST(NULL AS INT) AS replica, CASE WHEN count(DISTINCT s.node) = 1 THEN max(s.node) END AS node,
   min(s.ts) AS first_seen, max(s.ts) AS last_seen, false AS ended,
-  concat(s.topic, '-', s.partition, ' at partition epoch ', s.partition_epoch) AS thing,
-  concat(counted(count(*), 'line'), ' about ', s.topic, '-', s.partition, ' said what the metadata log does not have at partition epoch ',
-         s.partition_epoch, '; an example: ', substring(min(s.raw), 1, 300)) AS detail,
-  concat_ws('|', s.topic, s.partition, s.partition_epoch) AS same,
+  count(*) AS lines,
+  s.partition_epoch AS epoch,
+  min(s.raw) AS example,
+  concat_ws('|', s.topic, s.partition, s.partition_epoch) AS thing,
   slice(array_sort(collect_set(s.record_id)), 1, 20) AS evidence
 FROM said s
 LEFT ANTI JOIN held h

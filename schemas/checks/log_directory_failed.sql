@@ -1,13 +1,10 @@
 -- severity: error
 -- harm: risk
 -- levels: critical while all directories of a broker have failed, else an error.
--- title: Log directory failed
 -- concludes: a line of the failure; that it lasts from no line of a restart.
 -- needs: this_node
--- why: A broker took a log directory out of use after an I/O error. All replicas in it are offline until the disk is mended and the broker
---   restarted; before Kafka 3.7 a KRaft controller is not even told. When the last directory fails, the broker stops.
--- do: Look at the disk (kernel log, SMART, free space), mend or replace it, restart the broker; it copies the replicas anew.
--- same: broker, directory
+-- identity: broker, directory
+-- facts: directory, replicas, back_at
 -- episodes: yes
 -- also: subjects
 -- only: log_dir_offline, replica_offline, log_offline, log_dirs_all_failed
@@ -34,14 +31,15 @@ WITH signs AS (
   GROUP BY ALL
 )
 SELECT
-  b.cluster, b.incarnation, CASE WHEN b.whole AND b.until IS NULL THEN 'critical' ELSE 'error' END AS severity,
+  b.cluster, b.incarnation,
+  CASE WHEN b.whole AND b.until IS NULL THEN 'critical' ELSE 'error' END AS severity,
   CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, b.node,
   b.since AS first_seen, coalesce(b.until, k.now) AS last_seen, b.until IS NOT NULL AS ended,
-  concat(right(b.dir, 120), ' of broker ', b.node) AS thing,
-  concat('Broker ', b.node, ' lost ', right(b.dir, 200), ' at ', date_format(b.since, 'yyyy-MM-dd HH:mm:ss'), ' with ', counted(size(b.held), 'replica'),
-         CASE WHEN b.until IS NOT NULL THEN concat('; it was restarted and served from ', date_format(b.until, 'yyyy-MM-dd HH:mm:ss'), ' on.')
-              ELSE '; no restart of it is logged since.' END) AS detail,
-  concat_ws('|', b.node, b.dir) AS same, b.evidence,
+  b.dir AS directory,
+  size(b.held) AS replicas,
+  b.until AS back_at,
+  concat_ws('|', b.node, b.dir) AS thing,
+  b.evidence,
   transform(b.held, h -> struct(h.topic, h.partition, b.node AS replica, b.since, b.until)) AS subjects
 FROM back b
 JOIN clocks k ON k.cluster = b.cluster

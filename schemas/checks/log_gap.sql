@@ -1,13 +1,9 @@
 -- severity: warning
 -- harm: housekeeping
--- title: Hours missing from a node's log
 -- concludes: no line of a node while others wrote and name it.
 -- needs: this_node
--- why: A node wrote before and after, no outage of it is known, and these logs hold nothing of it for longer than log_gap_minutes, while others wrote for as
---   long, and one of them names it. What happened there then is not in the timelines.
--- do: Look for a rotated file that was not collected; see what the node's log4j keeps (MaxBackupIndex), and whether its disk was full.
---   Brokers that share one log folder overwrite what the others have rotated; each needs its own (LOG_DIR).
--- same: node
+-- identity: node
+-- facts: minutes, mentions
 -- episodes: yes
 -- thresholds: log_gap_minutes
 -- candidates: gaps
@@ -47,12 +43,13 @@ WITH written AS (
   GROUP BY ALL
 )
 SELECT
-  m.cluster, m.incarnation, 'warning' AS severity, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,
-  CAST(NULL AS INT) AS replica, m.node, m.before AS first_seen, m.ts AS last_seen, false AS ended,
-  concat('node ', m.node) AS thing,
-  concat('Nothing of node ', m.node, ' is in these logs between ', date_format(m.before, 'yyyy-MM-dd HH:mm:ss'), ' and ', date_format(m.ts, 'yyyy-MM-dd HH:mm:ss'),
-         ', though other nodes wrote for ', floor(m.minutes), ' minutes of it and tell at least ', counted(m.times, 'time'), ' that it led or was spoken to then.') AS detail,
-  CAST(m.node AS STRING) AS same,
+  m.cluster, m.incarnation,
+  'warning' AS severity,
+  CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, m.node,
+  m.before AS first_seen, m.ts AS last_seen, false AS ended,
+  floor(m.minutes) AS minutes,
+  m.times AS mentions,
+  CAST(m.node AS STRING) AS thing,
   array_distinct(concat(array(m.record_before, m.record_id), m.records)) AS evidence
 FROM awake m
 LEFT ANTI JOIN audited_broker_outages o ON o.cluster = m.cluster AND o.incarnation = m.incarnation AND o.broker = m.node

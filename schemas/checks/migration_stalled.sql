@@ -1,14 +1,10 @@
 -- severity: error
 -- levels: an error while it lasts, a warning when the driver moved on.
 -- harm: risk
--- title: Migration to KRaft makes no progress
 -- concludes: lines of the migration driver that it waits, one after another, with no other line of it in between.
 -- needs: lines
--- why: The driver of the migration from ZooKeeper to KRaft has waited for the same thing for longer than migration_minutes. The cluster
---   goes on in ZooKeeper mode meanwhile, and no step of the plan takes effect.
--- do: See that zookeeper.metadata.migration.enable, controller.quorum.voters and the controller listener are set on every broker, that the
---   brokers were restarted with them, and that they reach the controllers. Do not format or restart the controllers meanwhile.
--- same: node
+-- identity: node
+-- facts: seconds, waited_until, times, is_without_brokers, waits_for, moved_at
 -- episodes: yes
 -- only: migration_progressed
 -- thresholds: migration_minutes
@@ -29,14 +25,17 @@ WITH said AS (
   SELECT cluster, incarnation, node, episode, min(ts) AS at FROM numbered WHERE NOT is_waiting GROUP BY cluster, incarnation, node, episode
 )
 SELECT
-  w.cluster, w.incarnation, CASE WHEN m.at IS NULL THEN 'error' ELSE 'warning' END AS severity, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,
-  CAST(NULL AS INT) AS replica, w.node, w.since AS first_seen, coalesce(m.at, w.until) AS last_seen, m.at IS NOT NULL AS ended,
-  concat('for ', floor((unix_seconds(w.until) - unix_seconds(w.since)) / 60), ' min, seen by controller ', w.node) AS thing,
-  concat('The migration has made no progress for ', floor((unix_seconds(w.until) - unix_seconds(w.since)) / 60), ' min: from ', date_format(w.since, 'yyyy-MM-dd HH:mm:ss'), ' to ',
-         date_format(w.until, 'yyyy-MM-dd HH:mm:ss'), ' controller ', w.node, ' logged ', w.times, ' times that ',
-         CASE WHEN w.text LIKE 'are known to KRaft%' THEN 'no broker has registered with the new controllers' ELSE concat('it waits for ', left(w.text, 200)) END, '.',
-         CASE WHEN m.at IS NOT NULL THEN concat(' The driver moved on at ', date_format(m.at, 'yyyy-MM-dd HH:mm:ss'), '.') ELSE '' END) AS detail,
-  CAST(w.node AS STRING) AS same,
+  w.cluster, w.incarnation,
+  CASE WHEN m.at IS NULL THEN 'error' ELSE 'warning' END AS severity,
+  CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, w.node,
+  w.since AS first_seen, coalesce(m.at, w.until) AS last_seen, m.at IS NOT NULL AS ended,
+  unix_seconds(w.until) - unix_seconds(w.since) AS seconds,
+  w.until AS waited_until,
+  w.times,
+  w.text LIKE 'are known to KRaft%' AS is_without_brokers,
+  left(w.text, 200) AS waits_for,
+  m.at AS moved_at,
+  CAST(w.node AS STRING) AS thing,
   transform(slice(w.records, 1, 20), one -> one.record_id) AS evidence
 FROM waits w
 LEFT JOIN moved m ON m.cluster = w.cluster AND m.incarnation = w.incarnation AND m.node = w.node AND m.episode = w.episode + 1

@@ -1,15 +1,11 @@
 -- severity: critical
 -- harm: unavailability
 -- levels: critical while it lasts, an error when it is over.
--- title: No controller
 -- concludes: the end of a term and no line of the next election; or brokers that reach no controller and no line of one.
 -- needs: every_controller
--- why: The controller's term ended and no line tells of another one for longer than no_controller_seconds; or two brokers and more could not
---   reach a controller for as long, and no controller wrote anything. Nothing is repaired meanwhile; no leader is elected, no topic created,
---   no ISR grows. Where no other node wrote shortly before or meanwhile there is no such finding (blind_spot).
--- do: ZooKeeper - is the ensemble up, does /controller exist and whom does it name (deleting it makes the brokers elect anew); KRaft - is a
---   majority of the quorum's voters up and connected.
--- same: cluster
+-- identity: cluster
+-- facts: kind, brokers, began, first_until, now, times_refused, last_refused, silent_since, first_node,
+--   times, longest
 -- episodes: yes
 -- also: by_absence
 -- thresholds: no_controller_seconds
@@ -52,10 +48,8 @@ WITH vacant AS (
   GROUP BY p.cluster, p.incarnation, p.since, p.until, p.record_id, p.next_record
   HAVING count(DISTINCT c.node) > 1 AND max(c.ts) >= min(c.ts) + make_dt_interval(0, 0, 0, no_controller_seconds(p.cluster, NULL))
 ), gaps AS (
-  SELECT g.cluster, g.incarnation, g.node, g.since, g.until, concat('after ', g.node) AS thing,
-    concat('Controller ', g.node, ' ended its term at ', date_format(g.since, 'yyyy-MM-dd HH:mm:ss'),
-           CASE WHEN g.until IS NULL THEN concat('; no line up to the end of the logs, ', date_format(g.now, 'yyyy-MM-dd HH:mm:ss'), ', tells of another one.')
-                ELSE concat('; the next one was elected at ', date_format(g.until, 'yyyy-MM-dd HH:mm:ss'), '.') END) AS detail,
+  SELECT g.cluster, g.incarnation, g.node, g.since, g.until, 'vacant' AS kind, CAST(NULL AS ARRAY<INT>) AS brokers,
+    CAST(NULL AS BIGINT) AS times, CAST(NULL AS TIMESTAMP) AS last_complaint, CAST(NULL AS TIMESTAMP) AS last_line,
     g.evidence, true AS by_absence
   FROM vacant g
   JOIN known u ON u.cluster = g.cluster AND u.incarnation = g.incarnation
@@ -70,22 +64,30 @@ WITH vacant AS (
       WHERE e.cluster = g.cluster AND e.incarnation = g.incarnation AND e.node = g.node
         AND e.ts > g.since + INTERVAL 1 SECOND AND e.ts < coalesce(g.until, g.now) - INTERVAL 1 SECOND)
   UNION ALL
-  SELECT s.cluster, s.incarnation, CAST(NULL AS INT), s.since, s.until, concat('brokers ', array_join(s.nodes, ', '), ' reach none'),
-    concat('Brokers ', array_join(s.nodes, ', '), ' could not reach a controller ', s.times, ' times from ', date_format(s.since, 'yyyy-MM-dd HH:mm:ss'), ' to ',
-           date_format(s.last_complaint, 'yyyy-MM-dd HH:mm:ss'), '; no controller wrote a line from ', date_format(s.last_line, 'yyyy-MM-dd HH:mm:ss'),
-           coalesce(concat(' to ', date_format(s.until, 'yyyy-MM-dd HH:mm:ss')), ' on'), '.'),
+  SELECT s.cluster, s.incarnation, CAST(NULL AS INT), s.since, s.until, 'unreachable', s.nodes, s.times, s.last_complaint, s.last_line,
     s.records, false
   FROM silent s
   LEFT ANTI JOIN controller_vacancies g ON g.cluster = s.cluster AND g.incarnation = s.incarnation AND g.since <= s.last_complaint AND coalesce(g.until >= s.since, true)
 )
 SELECT
-  g.cluster, g.incarnation, CASE WHEN bool_or(g.until IS NULL) THEN 'critical' ELSE 'error' END AS severity,
+  g.cluster, g.incarnation,
+  CASE WHEN bool_or(g.until IS NULL) THEN 'critical' ELSE 'error' END AS severity,
   CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, CASE WHEN count(DISTINCT g.node) = 1 THEN max(g.node) END AS node,
   min(g.since) AS first_seen, max(coalesce(g.until, k.now)) AS last_seen, bool_and(g.until IS NOT NULL) AS ended,
-  concat(min_by(g.thing, g.since), CASE WHEN count(*) > 1 THEN concat(' and ', counted(count(*) - 1, 'more time')) ELSE '' END) AS thing,
-  concat(min_by(g.detail, g.since), CASE WHEN count(*) > 1 THEN concat(' So it was ', count(*), ' times on ', date_format(min(g.since), 'yyyy-MM-dd'), ', for up to ',
-         max(unix_seconds(coalesce(g.until, k.now)) - unix_seconds(g.since)), ' s.') ELSE '' END) AS detail,
-  'cluster' AS same, earliest_records(collect_list(struct(g.since AS at, g.evidence AS records))) AS evidence, g.by_absence
+  min_by(g.kind, g.since) AS kind,
+  min_by(g.brokers, g.since) AS brokers,
+  min(g.since) AS began,
+  min_by(g.until, g.since) AS first_until,
+  max(k.now) AS now,
+  min_by(g.times, g.since) AS times_refused,
+  min_by(g.last_complaint, g.since) AS last_refused,
+  min_by(g.last_line, g.since) AS silent_since,
+  min_by(g.node, g.since) AS first_node,
+  count(*) AS times,
+  max(unix_seconds(coalesce(g.until, k.now)) - unix_seconds(g.since)) AS longest,
+  'cluster' AS thing,
+  earliest_records(collect_list(struct(g.since AS at, g.evidence AS records))) AS evidence,
+  g.by_absence
 FROM gaps g
 JOIN clocks k ON k.cluster = g.cluster
 WHERE

@@ -1,14 +1,10 @@
 -- severity: critical
 -- harm: unavailability
 -- levels: critical while it lasts, an error when it is over.
--- title: Partition without a leader
 -- concludes: a line that a partition has no leader, until a line shows one.
 -- needs: partition
--- why: No replica that may lead is alive, so nobody can write to or read from the partition. What follows from one broker that is down stands there
---   (broker_down); these are the others. Interruptions shorter than leaderless_seconds are not reported.
--- do: Start a broker of the last ISR. If none can come back, electing a replica that is not in sync loses what it had not copied
---   (kafka-leader-election --election-type UNCLEAN).
--- same: last ISR
+-- identity: last ISR
+-- facts: partitions, times, first_partition, is_begin_seen, is_end_seen, replicas, last_isr
 -- episodes: yes
 -- also: subjects
 -- only: leaderless
@@ -36,16 +32,18 @@ WITH unexplained AS (
   FROM together GROUP BY cluster, incarnation, last_isr, episode
 )
 SELECT
-  f.cluster, f.incarnation, CASE WHEN f.ended THEN 'error' ELSE 'critical' END AS severity,
-  CASE WHEN f.partitions = 1 THEN f.first.topic END AS topic, CASE WHEN f.partitions = 1 THEN f.first.partition END AS partition,
-  CAST(NULL AS INT) AS replica, CASE WHEN size(f.last_isr) = 1 THEN get(f.last_isr, 0) END AS node,
+  f.cluster, f.incarnation,
+  CASE WHEN f.ended THEN 'error' ELSE 'critical' END AS severity,
+  CASE WHEN f.partitions = 1 THEN f.first.topic END AS topic, CASE WHEN f.partitions = 1 THEN f.first.partition END AS partition, CAST(NULL AS INT) AS replica, CASE WHEN size(f.last_isr) = 1 THEN get(f.last_isr, 0) END AS node,
   f.since AS first_seen, f.until AS last_seen, f.ended,
-  concat(f.first.topic, '-', f.first.partition, CASE WHEN f.partitions > 1 THEN concat(' and at least ', f.partitions - 1, ' more') ELSE '' END) AS thing,
-  concat(f.first.topic, '-', f.first.partition, CASE WHEN f.partitions > 1 THEN concat(' and at least ', f.partitions - 1, ' more') ELSE '' END,
-         CASE WHEN f.ended THEN ' had' WHEN f.partitions = 1 THEN ' has' ELSE ' have' END, ' no leader', CASE WHEN f.times > f.partitions THEN concat(', at least ', f.times, ' times,') ELSE '' END, since_told(f.is_begin_seen, f.since),
-         until_told(f.ended, f.is_end_seen, f.until),
-         coalesce(concat('; replicas ', array_join(cast(f.first.replicas AS ARRAY<STRING>), ',')), ''),
-         CASE WHEN size(f.last_isr) > 0 THEN concat('; last in sync: ', array_join(cast(f.last_isr AS ARRAY<STRING>), ',')) ELSE '' END, '.') AS detail,
-  coalesce(array_join(cast(f.last_isr AS ARRAY<STRING>), ','), 'not known') AS same,
-  f.evidence, f.subjects
+  f.partitions,
+  f.times,
+  concat(f.first.topic, '-', f.first.partition) AS first_partition,
+  f.is_begin_seen,
+  f.is_end_seen,
+  f.first.replicas,
+  f.last_isr,
+  coalesce(array_join(cast(f.last_isr AS ARRAY<STRING>), ','), 'not known') AS thing,
+  f.evidence,
+  f.subjects
 FROM found f

@@ -1,14 +1,9 @@
 -- severity: error
 -- harm: unavailability
--- title: Quorum without a stable leader
 -- concludes: candidates, and no line of a leader of their epochs.
 -- needs: every_controller
--- why: The voters of the KRaft quorum called elections again and again within an hour (quorum_elections_per_hour) and fewer leaders came of
---   them. While none is elected nothing in the cluster can change.
--- do: See first that a majority of the voters is up - one that was started alone stands for election again and again. If it is, look at the
---   network between them, at slow disks of the metadata log and at long garbage collections; check that the voters agree on
---   controller.quorum.voters.
--- same: day
+-- identity: day
+-- facts: most, elections, won, in_vain, vain_since, vain_until, candidates
 -- only: raft_state_changed
 -- thresholds: quorum_elections_per_hour
 -- candidates: hours
@@ -34,14 +29,18 @@ WITH elections AS (
   SELECT cluster, incarnation, hour, max_by(struct(elections, since, until, candidates, records), elections) AS vain FROM vain GROUP BY cluster, incarnation, hour
 )
 SELECT
-  h.cluster, h.incarnation, 'error' AS severity, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,
-  CAST(NULL AS INT) AS replica, CAST(NULL AS INT) AS node, min(l.vain.since) AS first_seen, max(h.until) AS last_seen,
-  max(h.until) < max(k.now) - INTERVAL 1 HOUR AS ended,
-  concat('up to ', max(h.elections), ' elections an hour') AS thing,
-  concat('On ', date_format(min(l.vain.since), 'yyyy-MM-dd'), ' the quorum went through at least ', sum(h.elections), ' epochs with candidates; lines tell that ', sum(h.won),
-         ' of them brought a leader. The most in a row without one: ', max(l.vain).elections, ', from ', date_format(max(l.vain).since, 'HH:mm:ss'), ' to ', date_format(max(l.vain).until, 'HH:mm:ss'),
-         coalesce(concat(', stood for by ', nullif(array_join(max(l.vain).candidates, ', '), '')), ''), '.') AS detail,
-  concat(date_trunc('DAY', h.hour)) AS same,
+  h.cluster, h.incarnation,
+  'error' AS severity,
+  CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, CAST(NULL AS INT) AS node,
+  min(l.vain.since) AS first_seen, max(h.until) AS last_seen, max(h.until) < max(k.now) - INTERVAL 1 HOUR AS ended,
+  max(h.elections) AS most,
+  sum(h.elections) AS elections,
+  sum(h.won) AS won,
+  max(l.vain).elections AS in_vain,
+  max(l.vain).since AS vain_since,
+  max(l.vain).until AS vain_until,
+  max(l.vain).candidates AS candidates,
+  concat(date_trunc('DAY', h.hour)) AS thing,
   earliest_records(collect_list(struct(l.vain.since AS at, l.vain.records AS records))) AS evidence
 FROM hours h
 JOIN longest l ON l.cluster = h.cluster AND l.incarnation = h.incarnation AND l.hour = h.hour

@@ -1,14 +1,10 @@
 -- severity: error
 -- levels: an error; a warning where another voter logged a leader meanwhile, or where it is over within five minutes.
 -- harm: unavailability
--- title: Quorum without a leader
 -- concludes: lines by which a voter knows no leader and cannot be elected, one after another, up to the first line of a leader.
 -- needs: lines
--- why: For longer than quorum_leaderless_seconds a voter of the KRaft quorum has known no leader and won no election. While the quorum has
---   none, no leader of a partition is elected, no broker registers and no topic changes; partitions keep the leaders that they have.
--- do: Run kafka-metadata-quorum --bootstrap-controller HOST:PORT describe --status on every voter. See that a majority of the voters is up, that they
---   reach each other on the controller listener, and that they agree on controller.quorum.voters. Do not format a voter's storage.
--- same: quorum
+-- identity: quorum
+-- facts: controllers, last_vote, silent, other_leader, led_again
 -- episodes: yes
 -- only: raft_state_changed
 -- thresholds: quorum_leaderless_seconds
@@ -48,15 +44,16 @@ WITH said AS (
   WHERE s.event_type IN ('raft_leader_elected', 'controller_activated') GROUP BY t.cluster, t.incarnation, t.incident
 )
 SELECT
-  t.cluster, t.incarnation, CASE WHEN max(o.leader) IS NOT NULL OR bool_and(t.until IS NOT NULL) AND max(t.last_line) < min(t.since) + INTERVAL 5 MINUTES THEN 'warning' ELSE 'error' END AS severity,
+  t.cluster, t.incarnation,
+  CASE WHEN max(o.leader) IS NOT NULL OR bool_and(t.until IS NOT NULL) AND max(t.last_line) < min(t.since) + INTERVAL 5 MINUTES THEN 'warning' ELSE 'error' END AS severity,
   CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, CASE WHEN count(DISTINCT t.node) = 1 THEN min(t.node) END AS node,
   min(t.since) AS first_seen, max(coalesce(t.until, t.last_line)) AS last_seen, bool_and(t.until IS NOT NULL) AS ended,
-  concat('seen by controller ', array_join(array_sort(collect_set(t.node)), ', ')) AS thing,
-  concat('From ', date_format(min(t.since), 'yyyy-MM-dd HH:mm:ss'), ' to ', date_format(max(t.last_line), 'yyyy-MM-dd HH:mm:ss'), ' the voters elected no controller, seen by controller ',
-         array_join(array_sort(collect_set(t.node)), ', '), CASE WHEN max(t.silent) <> '' THEN concat('; vote requests to ', max_by(t.silent, CASE WHEN t.silent <> '' THEN t.last_line END), ' got no answer') ELSE '' END, '.',
-         CASE WHEN max(o.leader) IS NOT NULL THEN concat(' Controller ', max(o.leader), ' led meanwhile: they did not hear it.') ELSE '' END,
-         CASE WHEN bool_and(t.until IS NOT NULL) THEN concat(' They knew a leader again at ', date_format(max(t.until), 'yyyy-MM-dd HH:mm:ss'), '.') ELSE '' END) AS detail,
-  'quorum' AS same,
+  array_sort(collect_set(t.node)) AS controllers,
+  max(t.last_line) AS last_vote,
+  nullif(max_by(t.silent, CASE WHEN t.silent <> '' THEN t.last_line END), '') AS silent,
+  max(o.leader) AS other_leader,
+  CASE WHEN bool_and(t.until IS NOT NULL) THEN max(t.until) END AS led_again,
+  'quorum' AS thing,
   earliest_records(collect_list(struct(t.since AS at, transform(slice(t.records, 1, 10), one -> one.record_id) AS records))) AS evidence
 FROM together t
 LEFT JOIN others o ON o.cluster = t.cluster AND o.incarnation = t.incarnation AND o.incident = t.incident

@@ -1,12 +1,9 @@
 -- severity: warning
 -- harm: housekeeping
--- title: Reassignment refused or never begun
 -- concludes: a refusal; or a request and no line of a change.
 -- needs: controller
--- why: A reassignment was asked for, and the controller refused it, or took it up and changed nothing for longer than
---   reassignment_start_minutes. Tools that wait for it wait for good.
--- do: Read the refusal in the record. If there is none, a new controller (restart the old one's broker) takes the request up again.
--- same: topic, partition, whether it was refused
+-- identity: topic, partition, whether it was refused
+-- facts: is_refused, why
 -- also: by_absence
 -- only: reassignment_requested, reassignment_pending, reassignment_refused, reassignments_refused
 -- optional: topic
@@ -28,14 +25,15 @@ WITH asked AS (
   GROUP BY a.cluster, a.incarnation, a.topic, a.partition, a.refused
 )
 SELECT
-  n.cluster, n.incarnation, 'warning' AS severity, n.topic, n.partition, CAST(NULL AS INT) AS replica, CAST(NULL AS INT) AS node,
-  n.since AS first_seen, CASE WHEN n.refused THEN n.until ELSE k.now END AS last_seen,
-  n.refused AND n.until < k.now - INTERVAL 1 DAY AS ended,
-  concat(n.topic, '-', n.partition) AS thing,
-  concat('A reassignment of ', n.topic, '-', n.partition, ' was asked for at ', date_format(n.since, 'yyyy-MM-dd HH:mm:ss'),
-         CASE WHEN n.refused THEN concat(' and refused', coalesce(concat(': ', left(n.why, 200)), '')) ELSE ' and has not begun' END, '.') AS detail,
-  concat_ws('|', n.topic, n.partition, n.refused) AS same,
-  slice(n.records, 1, 20) AS evidence, NOT n.refused AS by_absence
+  n.cluster, n.incarnation,
+  'warning' AS severity,
+  n.topic, n.partition, CAST(NULL AS INT) AS replica, CAST(NULL AS INT) AS node,
+  n.since AS first_seen, CASE WHEN n.refused THEN n.until ELSE k.now END AS last_seen, n.refused AND n.until < k.now - INTERVAL 1 DAY AS ended,
+  n.refused AS is_refused,
+  left(n.why, 200) AS why,
+  concat_ws('|', n.topic, n.partition, n.refused) AS thing,
+  slice(n.records, 1, 20) AS evidence,
+  NOT n.refused AS by_absence
 FROM never n
 JOIN clocks k ON k.cluster = n.cluster AND k.incarnation = n.incarnation
 WHERE n.refused OR n.since + make_dt_interval(0, 0, reassignment_start_minutes(n.cluster, n.topic)) <= k.now

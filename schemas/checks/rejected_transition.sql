@@ -3,26 +3,23 @@
 -- levels: an error; a warning for what Kafka before 2.3 does on every deletion of a topic with a replica on a dead broker (OfflineReplica to
 --   ReplicaDeletionIneligible; the deletion waits for the broker); info where a controller that takes over a running reassignment asks once more for
 --   its added replicas.
--- title: State change refused by the controller itself
 -- concludes: a line of the refusal.
 -- needs: lines
--- why: Something asked the controller for a move that its state machine does not have. The state stayed as it was, and whoever asked may wait for it.
--- do: If it is the warning, bring the broker back. Else look at what the controller was doing just before.
--- same: topic, partition, replica, move
+-- identity: topic, partition, replica, move
+-- facts: from_state, to_state, refusals, message, is_known_before_2_3, is_asked_again
 -- only: replica_state_change_failed, partition_state_change_failed
 SELECT
   e.cluster, e.incarnation,
   CASE WHEN known_before_2_3 THEN 'warning' WHEN asked_again THEN 'info' ELSE 'error' END AS severity,
   e.topic, e.partition, e.replica, max(e.node) AS node,
   min(e.ts) AS first_seen, max(e.ts) AS last_seen, false AS ended,
-  concat(CASE WHEN e.replica IS NULL THEN '' ELSE concat('replica ', e.replica, ' of ') END, e.topic, '-', e.partition, ': ',
-         e.from_state, ' -> ', e.to_state) AS thing,
-  concat('Refused ', counted(count(*), 'time'), ': ', max(e.error_message),
-         CASE WHEN known_before_2_3 THEN '. Kafka before 2.3 refuses this on every deletion of a topic with a replica on a dead broker; '
-              || 'the deletion goes on when the broker is back.'
-              WHEN asked_again THEN '. A controller that takes over a running reassignment asks for its added replicas once more.'
-              ELSE '.' END) AS detail,
-  concat_ws('|', e.topic, e.partition, e.replica, e.from_state, e.to_state) AS same,
+  e.from_state,
+  e.to_state,
+  count(*) AS refusals,
+  max(e.error_message) AS message,
+  known_before_2_3 AS is_known_before_2_3,
+  asked_again AS is_asked_again,
+  concat_ws('|', e.topic, e.partition, e.replica, e.from_state, e.to_state) AS thing,
   slice(array_sort(collect_set(e.record_id)), 1, 50) AS evidence
 FROM (
   SELECT *, replica IS NOT NULL AND to_state = 'ReplicaDeletionIneligible'

@@ -1,13 +1,9 @@
 -- severity: warning
 -- harm: protocol
--- title: Replica stuck in a passing state
 -- concludes: a state that a controller printed and no line of the next one.
 -- needs: controller
--- why: The controller holds a replica in a state that should last seconds, for longer than replica_stuck_minutes - NewReplica (its broker never
---   took it up), ReplicaDeletionStarted (it never answered), OfflineReplica though its broker serves. A broker that is down, a deletion
---   that waits for one and a reassignment that goes on have findings of their own. A replica that the partition does not have any more is none.
--- do: Look in the log of that broker for an error about the partition. A controller fail-over reads the states anew.
--- same: broker, state
+-- identity: broker, state
+-- facts: state, replicas, longest, example
 -- also: subjects
 -- only: NewReplica, ReplicaDeletionStarted, OfflineReplica
 -- thresholds: replica_stuck_minutes
@@ -19,14 +15,15 @@ WITH stuck AS (
     AND r.valid_from + make_dt_interval(0, 0, replica_stuck_minutes(r.cluster, r.topic)) <= k.now
 )
 SELECT
-  s.cluster, s.incarnation, 'warning' AS severity, CASE WHEN count(DISTINCT s.topic) = 1 THEN min(s.topic) END AS topic,
-  CASE WHEN count(*) = 1 THEN min(s.partition) END AS partition, s.replica, s.replica AS node,
+  s.cluster, s.incarnation,
+  'warning' AS severity,
+  CASE WHEN count(DISTINCT s.topic) = 1 THEN min(s.topic) END AS topic, CASE WHEN count(*) = 1 THEN min(s.partition) END AS partition, s.replica, s.replica AS node,
   min(s.valid_from) AS first_seen, max(s.now) AS last_seen, false AS ended,
-  concat('at least ', counted(count(*), 'replica'), ' of broker ', s.replica, ' in ', s.state) AS thing,
-  concat('Since ', date_format(min(s.valid_from), 'yyyy-MM-dd HH:mm:ss'), ' (', round(max(unix_seconds(s.now) - unix_seconds(s.valid_from)) / 60),
-         ' minutes) the controller holds at least ', counted(count(*), 'replica'), ' of broker ', s.replica, ' in ', s.state, ', ',
-         min(concat(s.topic, '-', s.partition)), ' for one. No outage of the broker was found.') AS detail,
-  concat_ws('|', s.replica, s.state) AS same,
+  s.state,
+  count(*) AS replicas,
+  max(unix_seconds(s.now) - unix_seconds(s.valid_from)) AS longest,
+  min(concat(s.topic, '-', s.partition)) AS example,
+  concat_ws('|', s.replica, s.state) AS thing,
   slice(array_sort(collect_set(s.record_id)), 1, 20) AS evidence,
   collect_list(struct(s.topic, s.partition, s.replica, s.valid_from AS since, CAST(NULL AS TIMESTAMP) AS until)) AS subjects
 FROM stuck s

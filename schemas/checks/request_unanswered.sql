@@ -1,12 +1,9 @@
 -- severity: warning
 -- harm: protocol
--- title: Broker did not do what the controller said
 -- concludes: an answer with an error; or a request and no line of what it asks for.
 -- needs: this_node
--- why: The controller told a broker to lead, follow or drop a replica, and the broker answered with an error, or took it in and wrote on
---   without doing it. The controller's picture and the broker's part ways.
--- do: Look in the log of that broker at the same moment for an exception about the partition. Restart the broker if it stands still.
--- same: broker, request, error
+-- identity: broker, request, error
+-- facts: request, error, requests, others, address, example
 -- also: by_absence, subjects
 -- only: request_answered_with_error, request_answered, become_error, become_failed_by_zookeeper, log_not_created, become_started
 -- thresholds: request_seconds
@@ -61,14 +58,17 @@ WITH answers AS (
     AND o.since <= s.ts + make_dt_interval(0, 0, 0, request_seconds(s.cluster, s.topic)) AND coalesce(o.until >= s.ts, true)
 )
 SELECT
-  r.cluster, r.incarnation, 'warning' AS severity, CASE WHEN count(DISTINCT r.topic) = 1 THEN min(r.topic) END AS topic,
-  CASE WHEN count(DISTINCT r.topic, r.partition) = 1 THEN min(r.partition) END AS partition, CAST(NULL AS INT) AS replica, r.broker AS node,
+  r.cluster, r.incarnation,
+  'warning' AS severity,
+  CASE WHEN count(DISTINCT r.topic) = 1 THEN min(r.topic) END AS topic, CASE WHEN count(DISTINCT r.topic, r.partition) = 1 THEN min(r.partition) END AS partition, CAST(NULL AS INT) AS replica, r.broker AS node,
   min(r.ts) AS first_seen, max(r.ts) AS last_seen, max(r.ts) < max(k.now) - INTERVAL 1 HOUR AS ended,
-  concat(r.request, ' of broker ', r.broker, ', ', r.error_code) AS thing,
-  concat('Broker ', r.broker, coalesce(concat(', or broker ', max(a.others), ', which registered at the same address (', max(a.address), '),'), ''), ' met ', counted(count(*), concat(r.request, ' request')), ' with ', r.error_code, ', from ', date_format(min(r.ts), 'yyyy-MM-dd HH:mm:ss'), ' to ',
-         date_format(max(r.ts), 'yyyy-MM-dd HH:mm:ss'), coalesce(concat(', ', min(concat(r.topic, '-', r.partition)), ' for one'), ''), '. It is not known to have been down then.',
-         CASE WHEN max(a.others) IS NULL THEN '' ELSE ' Two brokers at one address is a fault by itself: what is meant for one reaches the other.' END) AS detail,
-  concat_ws('|', r.broker, r.request, r.error_code) AS same,
+  r.request,
+  r.error_code AS error,
+  count(*) AS requests,
+  max(a.others) AS others,
+  max(a.address) AS address,
+  min(concat(r.topic, '-', r.partition)) AS example,
+  concat_ws('|', r.broker, r.request, r.error_code) AS thing,
   slice(array_sort(collect_set(r.record_id)), 1, 20) AS evidence,
   array_compact(collect_list(CASE WHEN r.topic IS NOT NULL THEN struct(r.topic, r.partition, r.broker AS replica, r.ts AS since, r.ts AS until) END)) AS subjects,
   r.error_code = 'never applied' AS by_absence

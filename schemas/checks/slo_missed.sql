@@ -1,13 +1,9 @@
 -- severity: error
 -- harm: unavailability
--- title: Availability goal missed
 -- concludes: intervals without a leader or below min.insync.replicas, until a line ends them.
 -- needs: every_node or controller
--- why: Over the days of an [[slo]] of audit.toml writes to the topic were possible for less of the time that the logs cover than the goal
---   says: with acks=all not while a partition has no leader or fewer than min.insync.replicas in sync, with acks=1 not without a leader.
---   Seconds are summed over partitions; time that the logs do not cover is not counted.
--- do: See kafka-audit durability TOPIC --by-day for the days, and the records for what began the interruptions.
--- same: topic, goal
+-- identity: topic, goal
+-- facts: goal, acks, days, reached, refused, covered
 -- only: slos
 WITH goals AS (
   SELECT d.cluster, d.incarnation, d.topic, s.number, s.availability, s.acks, s.days, n.now,
@@ -21,13 +17,17 @@ WITH goals AS (
   GROUP BY d.cluster, d.incarnation, d.topic, s.number, s.availability, s.acks, s.days, n.now
 )
 SELECT
-  g.cluster, g.incarnation, 'error' AS severity, g.topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica,
-  CAST(NULL AS INT) AS node, CAST(g.first_day AS TIMESTAMP) AS first_seen, g.now AS last_seen, false AS ended,
-  g.topic AS thing,
-  concat('Writes to ', g.topic, ' with acks=', g.acks, ' were possible for ', round(100 * (1 - g.refused / g.covered), 4),
-         ' % of the time over the last ', g.days, ' days; the goal is ', g.availability, ' %. They were refused for ', round(g.refused, 1),
-         ' of ', round(g.covered, 1), ' s.') AS detail,
-  concat_ws('|', g.topic, g.acks, g.availability, g.days) AS same,
+  g.cluster, g.incarnation,
+  'error' AS severity,
+  g.topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, CAST(NULL AS INT) AS node,
+  CAST(g.first_day AS TIMESTAMP) AS first_seen, g.now AS last_seen, false AS ended,
+  g.availability AS goal,
+  g.acks,
+  g.days,
+  round(100 * (1 - g.refused / g.covered), 4) AS reached,
+  round(g.refused, 1) AS refused,
+  round(g.covered, 1) AS covered,
+  concat_ws('|', g.topic, g.acks, g.availability, g.days) AS thing,
   g.evidence
 FROM goals g
 WHERE g.covered > 0 AND 100 * (1 - g.refused / g.covered) < g.availability AND size(g.evidence) > 0

@@ -1,13 +1,10 @@
 -- severity: error
 -- harm: protocol
--- title: Two controllers at once
 -- concludes: lines of a controller after the election of the next one.
 -- needs: lines
 -- silence: the election of the next controller names its epoch; the join leaves out terms of a quorum by lines that name them.
--- why: A controller went on to change partitions more than stale_controller_seconds after its successor had been elected (a zombie). Brokers
---   refuse what it sends by its old epoch, but what it writes to ZooKeeper by itself may stand.
--- do: Restart the old controller's broker. Look for what kept it from noticing - a long garbage collection, a lost ZooKeeper session.
--- same: node, controller epoch
+-- identity: node, controller epoch
+-- facts: epoch, lines, late_ms, successor, next_epoch, elected_at, refused
 -- thresholds: clock_skew_ms, stale_controller_seconds
 -- candidates: changes
 WITH terms AS (
@@ -32,15 +29,18 @@ WITH terms AS (
   GROUP BY cluster, incarnation, controller, controller_epoch
 )
 SELECT
-  c.cluster, c.incarnation, 'error' AS severity, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,
-  CAST(NULL AS INT) AS replica, c.node, min(c.ts) AS first_seen, max(c.ts) AS last_seen,
-  max(c.ts) < max(k.now) - INTERVAL 1 HOUR AS ended,
-  concat('broker ', c.node, ' in epoch ', c.controller_epoch) AS thing,
-  concat('Broker ', c.node, ' wrote ', counted(count(*), 'line'), ' about partitions in controller epoch ', c.controller_epoch, ', up to ',
-         round(max(unix_millis(c.ts) - unix_millis(c.elected_at)) / 1000), ' s after broker ', max(c.successor), ' had been elected for epoch ',
-         max(c.next_epoch), ' at ', date_format(max(c.elected_at), 'yyyy-MM-dd HH:mm:ss'),
-         CASE WHEN max(r.times) IS NULL THEN '.' ELSE concat('; brokers refused ', max(r.times), ' of its requests.') END) AS detail,
-  concat_ws('|', c.node, c.controller_epoch) AS same,
+  c.cluster, c.incarnation,
+  'error' AS severity,
+  CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, c.node,
+  min(c.ts) AS first_seen, max(c.ts) AS last_seen, max(c.ts) < max(k.now) - INTERVAL 1 HOUR AS ended,
+  c.controller_epoch AS epoch,
+  count(*) AS lines,
+  max(unix_millis(c.ts) - unix_millis(c.elected_at)) AS late_ms,
+  max(c.successor) AS successor,
+  max(c.next_epoch) AS next_epoch,
+  max(c.elected_at) AS elected_at,
+  max(r.times) AS refused,
+  concat_ws('|', c.node, c.controller_epoch) AS thing,
   slice(array_distinct(concat(array(max(c.election)), slice(array_sort(collect_list(c.record_id)), 1, 10), flatten(collect_set(coalesce(r.records, array()))))), 1, 20) AS evidence
 FROM changes c
 JOIN clocks k ON k.cluster = c.cluster

@@ -1,14 +1,9 @@
 -- severity: warning
 -- harm: housekeeping
--- title: Replica left behind on disk
 -- concludes: a line of a folder that is left; that it is still there from no line of a deletion.
 -- needs: this_node
--- why: A broker holds the folder of a replica that the cluster does not know any more - its topic was deleted, or the replica moved away,
---   while the broker was down or refused the request (KAFKA-13972, KAFKA-16120). It takes space, and a topic of the same name that is created
---   later may fail over it.
--- do: See that the partition is healthy elsewhere, then remove the folder while the broker is stopped; folders that end with -stray are not
---   used by Kafka any more.
--- same: broker
+-- identity: broker
+-- facts: replicas, partitions, first_partition
 -- also: subjects
 -- only: stray_log_found, stray_log_renamed, stray_partitions_found, log_delete_failed, stop_replica_ignored
 -- candidates: left_behind
@@ -24,14 +19,14 @@ WITH left_behind AS (
   WHERE event_type IN ('log_deletion_scheduled', 'log_deleted') GROUP BY cluster, incarnation, node, topic, partition
 )
 SELECT
-  s.cluster, s.incarnation, 'warning' AS severity, CASE WHEN count(DISTINCT s.topic) = 1 THEN min(s.topic) END AS topic,
-  CASE WHEN count(*) = 1 THEN min(s.partition) END AS partition, s.node AS replica, s.node,
+  s.cluster, s.incarnation,
+  'warning' AS severity,
+  CASE WHEN count(DISTINCT s.topic) = 1 THEN min(s.topic) END AS topic, CASE WHEN count(*) = 1 THEN min(s.partition) END AS partition, s.node AS replica, s.node,
   min(s.ts) AS first_seen, max(s.ts) AS last_seen, false AS ended,
-  concat(min(concat(s.topic, '-', s.partition)), CASE WHEN count(*) > 1 THEN concat(' and at least ', count(*) - 1, ' more') ELSE '' END, ' on broker ', s.node) AS thing,
-  concat('Broker ', s.node, ' still held at least ', counted(count(*), 'replica'), ' that it had found to be stray, could not delete, or was told in vain to delete, at ', date_format(max(s.ts), 'yyyy-MM-dd HH:mm:ss'), ': ',
-         array_join(slice(array_sort(collect_list(concat(s.topic, '-', s.partition))), 1, 10), ', '),
-         CASE WHEN count(*) > 10 THEN ', ..' ELSE '' END, '. That their files were deleted no line was found to tell.') AS detail,
-  CAST(s.node AS STRING) AS same,
+  count(*) AS replicas,
+  slice(array_sort(collect_list(concat(s.topic, '-', s.partition))), 1, 10) AS partitions,
+  min(concat(s.topic, '-', s.partition)) AS first_partition,
+  CAST(s.node AS STRING) AS thing,
   earliest_records(collect_list(struct(s.ts AS at, s.records AS records))) AS evidence,
   collect_list(struct(s.topic, s.partition, s.node AS replica, s.ts AS since, CAST(NULL AS TIMESTAMP) AS until)) AS subjects
 FROM left_behind s

@@ -1,12 +1,9 @@
 -- severity: error
 -- harm: risk
--- title: Thread ended with an error
 -- concludes: the line with which the thread ends; that its node was not stopping from no line of a stop.
 -- needs: this_node
--- why: A thread of the broker or controller met an error and has ended (ShutdownableThread). Nothing starts it again - what it did, fetching from a leader or
---   sending to a broker for one, stands still until the node is restarted, and the process looks alive.
--- do: Read the exception, then restart the node. See afterwards that its replicas are in sync again.
--- same: node, thread
+-- identity: node, thread
+-- facts: logger, error_class, message, times
 -- episodes: yes
 -- only: thread_failed
 -- candidates: died
@@ -15,13 +12,15 @@ WITH died AS (
   WHERE event_type = 'thread_failed' AND node IS NOT NULL AND ts IS NOT NULL AND level IN ('ERROR', 'FATAL') AND item = 0
 )
 SELECT
-  d.cluster, d.incarnation, 'error' AS severity, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,
-  CAST(NULL AS INT) AS replica, d.node, min(d.ts) AS first_seen, max(d.ts) AS last_seen, false AS ended,
-  concat(element_at(split(d.logger, '[.$]'), -1), ' of node ', d.node) AS thing,
-  concat('Thread ', element_at(split(d.logger, '[.$]'), -1), ' of node ', d.node, ' ended with an error at ', date_format(min(d.ts), 'yyyy-MM-dd HH:mm:ss'),
-         coalesce(concat(': ', min_by(d.error_class, d.ts)), ''), coalesce(concat(': ', left(min_by(d.error_message, d.ts), 200)), ''),
-         CASE WHEN count(*) > 1 THEN concat('; ', count(*), ' times up to ', date_format(max(d.ts), 'yyyy-MM-dd HH:mm:ss')) ELSE '' END, '.') AS detail,
-  concat_ws('|', d.node, d.logger) AS same,
+  d.cluster, d.incarnation,
+  'error' AS severity,
+  CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, d.node,
+  min(d.ts) AS first_seen, max(d.ts) AS last_seen, false AS ended,
+  d.logger,
+  min_by(d.error_class, d.ts) AS error_class,
+  min_by(d.error_message, d.ts) AS message,
+  count(*) AS times,
+  concat_ws('|', d.node, d.logger) AS thing,
   earliest_records(collect_list(struct(d.ts AS at, array(d.record_id) AS records))) AS evidence
 FROM died d
 -- a node that stops interrupts its threads

@@ -1,14 +1,10 @@
 -- severity: error
 -- levels: an error while topics still wait, a warning when all of them are deleted.
 -- harm: housekeeping
--- title: Topic deletion takes long
 -- concludes: a line that the deletion was asked for, and none within topic_deletion_minutes that it is complete.
 -- needs: controller, else warning
--- why: The controller deletes topics one after the other. A deletion takes longer than topic_deletion_minutes, and no replica is known that cannot be
---   deleted (topic_deletion_blocked). Clients time out and call it failed, and a topic that is created again meanwhile collides with it.
--- do: Wait until the controller is through; do not create the topics again before. Delete fewer topics at a time. If no topic is completed for minutes,
---   look in the controller's log for an error, and restart the controller's broker.
--- same: cluster
+-- identity: cluster
+-- facts: topics, count_of_topics, waiting, requested_at, completed_at, now, longest
 -- episodes: yes
 -- also: by_absence
 -- only: topic_deletions
@@ -27,18 +23,19 @@ WITH slow AS (
     FROM slow)
 )
 SELECT
-  q.cluster, q.incarnation, CASE WHEN bool_and(q.completed_at IS NOT NULL) THEN 'warning' ELSE 'error' END AS severity,
+  q.cluster, q.incarnation,
+  CASE WHEN bool_and(q.completed_at IS NOT NULL) THEN 'warning' ELSE 'error' END AS severity,
   CASE WHEN count(*) = 1 THEN min(q.topic) END AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, CAST(NULL AS INT) AS node,
   min(q.requested_at) AS first_seen, max(q.until) AS last_seen, bool_and(q.completed_at IS NOT NULL) AS ended,
+  slice(array_sort(collect_list(q.topic)), 1, 5) AS topics,
+  count(*) AS count_of_topics,
+  count_if(q.completed_at IS NULL) AS waiting,
+  min(q.requested_at) AS requested_at,
+  max(q.completed_at) AS completed_at,
+  max(q.now) AS now,
+  max(unix_seconds(q.until) - unix_seconds(q.requested_at)) AS longest,
+  'cluster' AS thing,
   bool_or(q.completed_at IS NULL) AS by_absence,
-  CASE WHEN count(*) = 1 THEN min(q.topic) ELSE counted(count(*), 'topic') END AS thing,
-  concat('Deletion of ', array_join(slice(array_sort(collect_list(q.topic)), 1, 5), ', '),
-         CASE WHEN count(*) > 5 THEN concat(' and ', count(*) - 5, ' more') ELSE '' END, ' was asked for at ', date_format(min(q.requested_at), 'yyyy-MM-dd HH:mm:ss'),
-         CASE WHEN count(q.completed_at) = count(*) THEN concat(' and complete at ', date_format(max(q.completed_at), 'yyyy-MM-dd HH:mm:ss'), '.')
-              ELSE concat('; up to ', date_format(max(q.now), 'yyyy-MM-dd HH:mm:ss'), ' no line shows the end of ', CASE WHEN count(*) = 1 THEN 'it' ELSE concat(count_if(q.completed_at IS NULL), ' of them') END, '.') END,
-         ' The longest took ', CAST(round(max(unix_seconds(q.until) - unix_seconds(q.requested_at)) / 60) AS BIGINT), ' min',
-         CASE WHEN count(q.completed_at) = count(*) THEN '.' ELSE ' so far.' END) AS detail,
-  'cluster' AS same,
   earliest_records(collect_list(struct(q.requested_at AS at, array(q.record_id) AS records))) AS evidence
 FROM queued q
 GROUP BY q.cluster, q.incarnation, q.queue

@@ -1,13 +1,9 @@
 -- severity: error
 -- harm: unavailability
--- title: Topic id differs from the one on disk
 -- concludes: refusals that a line explains or that repeat.
 -- needs: lines
--- why: A broker holds a folder of another topic of the same name and refuses to lead or follow with it (KAFKA-12835, KAFKA-14190). The
---   partition stays unavailable or under-replicated until the files are put right; restarts do not help.
--- do: Find out which id is right (kafka-topics --describe). Move the wrong folder (see partition.metadata in it) away while the broker is
---   stopped.
--- same: broker, topic
+-- identity: broker, topic
+-- facts: partitions
 -- also: subjects
 -- only: topic_id_mismatched, fetch_refused
 -- thresholds: topic_id_seconds
@@ -24,13 +20,12 @@ WITH said AS (
   HAVING bool_or(plain) OR max(ts) >= min(ts) + make_dt_interval(0, 0, 0, topic_id_seconds(cluster, topic))
 )
 SELECT
-  l.cluster, l.incarnation, 'error' AS severity, l.topic, CASE WHEN count(*) = 1 THEN min(l.partition) END AS partition,
-  CAST(NULL AS INT) AS replica, l.node, min(l.since) AS first_seen, max(l.until) AS last_seen,
-  max(l.until) < max(k.now) - INTERVAL 1 HOUR AS ended,
-  concat(l.topic, ' on broker ', l.node) AS thing,
-  concat('Broker ', l.node, ' refused ', counted(count(*), 'partition'), ' of ', l.topic, ' for their topic id, from ',
-         date_format(min(l.since), 'yyyy-MM-dd HH:mm:ss'), ' to ', date_format(max(l.until), 'yyyy-MM-dd HH:mm:ss'), '.') AS detail,
-  concat_ws('|', l.node, l.topic) AS same,
+  l.cluster, l.incarnation,
+  'error' AS severity,
+  l.topic, CASE WHEN count(*) = 1 THEN min(l.partition) END AS partition, CAST(NULL AS INT) AS replica, l.node,
+  min(l.since) AS first_seen, max(l.until) AS last_seen, max(l.until) < max(k.now) - INTERVAL 1 HOUR AS ended,
+  count(*) AS partitions,
+  concat_ws('|', l.node, l.topic) AS thing,
   earliest_records(collect_list(struct(l.since AS at, l.records AS records))) AS evidence,
   collect_list(struct(l.topic, l.partition, l.node AS replica, l.since, CAST(NULL AS TIMESTAMP) AS until)) AS subjects
 FROM lasting l

@@ -1,15 +1,11 @@
 -- severity: warning
 -- harm: risk
 -- levels: an error while it lasts, a warning when it is over.
--- title: Follower out of sync
 -- concludes: an ISR that lacks a follower, until a line shows one that has it; that its broker is up from no line of an outage.
 -- needs: partition
--- why: The ISR lacks a replica for longer than under_replicated_minutes, outside of a reassignment, and no outage of its broker that was
---   found explains it. A further failure has less to fall back on. While its broker is known to be down that is a part of broker_down;
---   where the finding does not say that it was alive, it may have been down.
--- do: See that the broker is up. If it is, look in its log for its fetchers (marked as failed, Error in response for fetch request), for a full disk or long
---   garbage collections; restart it if it stands still.
--- same: follower
+-- identity: follower
+-- facts: partitions, times, first_partition, is_begin_seen, is_end_seen, is_directory_failed, back_at,
+--   goes_down, missing, down_meanwhile, alive_at
 -- episodes: yes
 -- also: subjects, outage
 -- only: out_of_sync
@@ -47,17 +43,22 @@ WITH up AS (
   WHERE event_type IN ('log_dir_offline', 'replica_offline') AND ts IS NOT NULL GROUP BY cluster, incarnation, node
 )
 SELECT
-  l.cluster, l.incarnation, CASE WHEN bool_or(NOT l.ended) THEN 'error' ELSE 'warning' END AS severity,
-  CASE WHEN count(DISTINCT l.topic) = 1 THEN min(l.topic) END AS topic, CASE WHEN count(DISTINCT struct(l.topic, l.partition)) = 1 THEN min(l.partition) END AS partition,
-  l.replica, l.replica AS node, min(l.begun) AS first_seen, max(l.until) AS last_seen, bool_and(l.ended) AS ended,
-  concat('broker ', l.replica, ' in at least ', counted(count(DISTINCT struct(l.topic, l.partition)), 'partition')) AS thing,
-  concat('Replica ', l.replica, ' was missing from the ISR of ', when_told(count(DISTINCT struct(l.topic, l.partition)), count(*), min(concat(l.topic, '-', l.partition)), bool_and(l.is_begin_seen OR l.begun > l.since), min(l.begun), bool_and(l.ended), bool_and(l.is_end_seen), max(l.until)), '.',
-         CASE WHEN max(d.node) IS NOT NULL THEN ' A log directory of its broker has failed.'
-              WHEN bool_or(l.begun > l.since) THEN concat(' Its broker had been down and was back by ', date_format(max(CASE WHEN l.begun > l.since THEN l.begun END), 'yyyy-MM-dd HH:mm:ss'), '.')
-              WHEN bool_and(l.goes_down) THEN ' Its broker was up then and went down afterwards.'
-              ELSE broker_life(array_sort(array_distinct(flatten(collect_list(l.missing)))), array_sort(array_distinct(flatten(collect_list(l.down_meanwhile)))),
-             CASE WHEN bool_and(l.alive_at IS NOT NULL) THEN min(l.alive_at) END) END) AS detail,
-  CAST(l.replica AS STRING) AS same,
+  l.cluster, l.incarnation,
+  CASE WHEN bool_or(NOT l.ended) THEN 'error' ELSE 'warning' END AS severity,
+  CASE WHEN count(DISTINCT l.topic) = 1 THEN min(l.topic) END AS topic, CASE WHEN count(DISTINCT struct(l.topic, l.partition)) = 1 THEN min(l.partition) END AS partition, l.replica, l.replica AS node,
+  min(l.begun) AS first_seen, max(l.until) AS last_seen, bool_and(l.ended) AS ended,
+  count(DISTINCT struct(l.topic, l.partition)) AS partitions,
+  count(*) AS times,
+  min(concat(l.topic, '-', l.partition)) AS first_partition,
+  bool_and(l.is_begin_seen OR l.begun > l.since) AS is_begin_seen,
+  bool_and(l.is_end_seen) AS is_end_seen,
+  max(d.node) IS NOT NULL AS is_directory_failed,
+  max(CASE WHEN l.begun > l.since THEN l.begun END) AS back_at,
+  bool_and(l.goes_down) AS goes_down,
+  array_sort(array_distinct(flatten(collect_list(l.missing)))) AS missing,
+  array_sort(array_distinct(flatten(collect_list(l.down_meanwhile)))) AS down_meanwhile,
+  CASE WHEN bool_and(l.alive_at IS NOT NULL) THEN min(l.alive_at) END AS alive_at,
+  CAST(l.replica AS STRING) AS thing,
   array_distinct(array_compact(concat(earliest_records(collect_list(struct(l.since AS at, l.evidence AS records))), array(max(t.record_id), max(d.record_id)),
                                       slice(array_distinct(flatten(array_sort(collect_list(l.signs)))), 1, 5)))) AS evidence,
   collect_list(struct(l.topic, l.partition, l.replica, l.since, CASE WHEN l.ended THEN l.until END AS until)) AS subjects,

@@ -1,12 +1,9 @@
 -- severity: warning
 -- harm: housekeeping
--- title: Errors that no rule knows
 -- concludes: records at ERROR or FATAL of which no rule says what they mean.
 -- needs: lines
--- why: Loggers that this audit reads printed errors that it does not know. They may be harmless or the cause of everything else; they are one
---   finding for each cluster so that none of them is silent.
--- do: Read the samples, most frequent first. kafka-audit sql "SELECT * FROM unknown_statements" lists all. A rule of your own (--rules DIR) reads them.
--- same: cluster
+-- identity: cluster
+-- facts: records, kinds, examples
 -- only: unknown_errors
 -- candidates: unknown
 WITH unknown AS (
@@ -20,13 +17,14 @@ WITH unknown AS (
   FROM unknown GROUP BY cluster, incarnation, logger, masked
 )
 SELECT
-  k.cluster, k.incarnation, 'warning' AS severity, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,
-  CAST(NULL AS INT) AS replica, CAST(NULL AS INT) AS node, min(k.since) AS first_seen, max(k.until) AS last_seen, false AS ended,
-  concat(counted(sum(k.times), 'record'), ' of ', counted(count(*), 'kind')) AS thing,
-  concat(counted(sum(k.times), 'record'), ' at ERROR or FATAL of ', counted(count(*), 'kind'), ': ',
-         array_join(transform(slice(array_sort(collect_list(struct(-k.times AS rank, concat(k.times, ' × ', element_at(split(k.logger, '[.]'), -1), ': ', k.example) AS words))), 1, 5), one -> one.words), '; '),
-         CASE WHEN count(*) > 5 THEN '; ..' ELSE '' END, '.') AS detail,
-  'unknown' AS same,
+  k.cluster, k.incarnation,
+  'warning' AS severity,
+  CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, CAST(NULL AS INT) AS node,
+  min(k.since) AS first_seen, max(k.until) AS last_seen, false AS ended,
+  sum(k.times) AS records,
+  count(*) AS kinds,
+  transform(slice(array_sort(collect_list(struct(-k.times AS rank, k.times AS times, k.logger AS logger, k.example AS example))), 1, 5), one -> struct(one.times, one.logger, one.example)) AS examples,
+  'unknown' AS thing,
   earliest_records(collect_list(struct(k.since AS at, array(k.record_id) AS records))) AS evidence
 FROM kinds k
 GROUP BY k.cluster, k.incarnation

@@ -14,6 +14,7 @@ CREATE TABLE IF NOT EXISTS {table} (
   last_seen TIMESTAMP COMMENT 'When it ended, or the newest moment of the logs at which it was still so',
   title STRING NOT NULL COMMENT 'What is wrong, one line',
   detail STRING COMMENT 'What the logs show about it',
+  advice STRING COMMENT 'What to do about it, and what not; the commands are those of the version and mode of the cluster',
   fingerprint STRING NOT NULL COMMENT 'Identity of the finding across runs',
   thing STRING COMMENT 'What the check tells its findings apart by, without a time',
   known_as STRING COMMENT 'Fingerprint under which it was reported first, where late records have changed it since; alerts keep it. Null: it has not changed',

@@ -1,0 +1,114 @@
+"""Words of findings: templates, what fills them in, and the commands that advice names."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+import schemas
+from jobs import checks
+from schemas import wording
+
+SINCE, UNTIL = "2026-11-20 10:09:22.5", datetime(2026, 11, 20, 10, 10, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("template", "value", "text"),
+    [
+        ("{{ x | number }}", 3429, "3,429"),
+        ("{{ x | number(1) }}", 1234.56, "1,234.6"),
+        ("{{ x | count('record') }}", 1, "1 record"),
+        ("{{ x | count('record') }}", 3429, "3,429 records"),
+        ("{{ x | count('entry', 'entries') }}", 2, "2 entries"),
+        ("{{ x | listed }}", [1], "1"),
+        ("{{ x | listed }}", [1, 2, 3], "1, 2 and 3"),
+        ("{{ x | listed(2) }}", [1, 2, 3, 4], "1, 2 and 2 more"),
+        ("{{ x | listed }}", None, "?"),
+        ("{{ x | named('broker') }}", [3], "broker 3"),
+        ("{{ x | named('broker', 1) }}", [3, 4, 5], "brokers 3 and 2 more"),
+        ("{{ x | at }}", SINCE, "2026-11-20 10:09:22"),
+        ("{{ x | at }}", "2026-11-20T10:09:22.500Z", "2026-11-20 10:09:22"),
+        ("{{ x | at(x) }}", UNTIL, "10:10:01"),
+        ("{{ x | at }}", None, "?"),
+        ("{{ x | day }}", UNTIL, "2026-11-20"),
+        ("{{ x | duration }}", 0.2, "less than 1 s"),
+        ("{{ x | duration }}", 39, "39 s"),
+        ("{{ x | duration }}", 560, "9 min 20 s"),
+        ("{{ x | duration }}", 3 * 3600, "3 h"),
+        ("{{ x | duration }}", 52 * 3600, "2 d 4 h"),
+        ("{{ x | duration_to('2026-11-20 10:10:01.5') }}", SINCE, "39 s"),
+        ("{{ x | quoted(9) }}", "a\tb\n\x1b[31mcd efgh", "a b [31m…"),
+        ("{{ x | tail(6) }}", "/var/lib/d1", "…ib/d1"),
+        ("{{ x | simple }}", "kafka.server.Kafka$Thread", "Thread"),
+        ("At {{ x }}{% if x %}, seen{% endif %}  .", None, "At ?."),
+    ],
+)
+def test_filters(template: str, value: object, text: str) -> None:
+    assert wording.rendered(template, {"x": value}) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["{{ 7 * 7 }}", "{% include 'which' %}", "{{ ''.__class__.__mro__ }}", "%s {0} $x ${x}", "# x {#"]
+)
+def test_a_text_of_a_log_is_never_a_template(text: str) -> None:
+    assert wording.rendered("Logged: {{ x | quoted }}", {"x": text}) == f"Logged: {text}"
+    assert wording.rendered("Logged: {{ x }}", {"x": text}) == f"Logged: {text}"
+
+
+@pytest.mark.parametrize(
+    "template", ["{{ x.__class__ }}", "{{ x.append(1) }}", "{{ missing }}", "{{ x | at }}", "{{ range(9) }}"]
+)
+def test_a_template_that_does_not_fit_is_an_error(template: str) -> None:
+    with pytest.raises(wording.FAILED):
+        wording.rendered(template, {"x": []})
+
+
+def test_words_that_do_not_fit_cost_no_other_check_its_findings() -> None:
+    row = dict.fromkeys(("topic", "partition", "replica", "node", "first_seen", "last_seen", "lacking", "unheard"))
+    row |= {"cluster": "c", "severity": "error", "ended": False}
+    rows = [
+        row | {"check_id": "rack_violation", "topic": "orders", "facts": '{"violations": ["{{ 7 * 7 }}"]}'},
+        row | {"check_id": "thread_died", "facts": "{}"},
+    ]
+    failed: dict[str, str] = {}
+    (done,) = checks._in_words(rows, {"c": wording.commands(True, None)}, failed)
+    assert (done["title"], done["detail"]) == ("Replicas of topic orders share a rack", "orders: {{ 7 * 7 }}.")
+    assert "facts" not in done
+    assert failed.keys() == {"thread_died"}
+
+
+def test_a_smaller_claim_says_which_logs_are_missing() -> None:
+    row = dict.fromkeys(("topic", "partition", "replica", "node", "first_seen", "last_seen"))
+    row |= {
+        "cluster": "c",
+        "severity": "info",
+        "ended": False,
+        "check_id": "rack_violation",
+        "topic": "a",
+        "facts": '{"violations": ["x"]}',
+    }
+    row |= {"lacking": schemas.coverage()["every_node"].lacking, "unheard": [2, 3]}
+    (done,) = checks._in_words([row], {"c": wording.commands(False, (2, 5))}, {})
+    assert done["detail"] == "a: x. There are no logs of nodes 2 and 3, which may show otherwise."
+
+
+def test_advice_names_the_command_of_the_version_and_the_mode() -> None:
+    old, new, unknown = (wording.commands(False, version) for version in ((2, 3), (2, 6), None))
+    assert old["elect_preferred"] == "`kafka-preferred-replica-election.sh --zookeeper HOST:2181`"
+    assert new["elect_preferred"].startswith("`kafka-leader-election.sh --bootstrap-server HOST:9092 --election-type PREFERRED")
+    assert "--zookeeper HOST:2181" in old["move_replicas"]
+    assert "--bootstrap-server" in new["move_replicas"]
+    assert "(before Kafka 2.6: `kafka-reassign-partitions.sh --zookeeper" in unknown["list_reassignments"]
+    assert old["show_controller"] == "`zookeeper-shell.sh HOST:2181 get /controller`"
+    kraft = wording.commands(True, (3, 9))
+    assert not any("zookeeper" in command for command in kraft.values())
+    assert kraft["show_quorum"] == "`kafka-metadata-quorum.sh --bootstrap-controller HOST:9093 describe --status`"
+    assert "--bootstrap-server" in wording.commands(True, (3, 5))["show_quorum"]
+
+
+def test_a_query_of_a_check_has_no_words() -> None:
+    """Sentences are in the templates alone: no query joins texts to one that has a space."""
+    for check in schemas.statements("checks"):
+        query = "\n".join(line.split("--")[0] for line in check.sql.splitlines())
+        select = query[query.rindex("\nSELECT\n") :]
+        assert "date_format(" not in select, check.name
+        assert not [text for text in select.split("'")[1::2] if text.strip().count(" ") > 1 and "%" not in text], check.name
