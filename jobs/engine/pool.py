@@ -150,16 +150,18 @@ def _serve(pipe: Connection) -> None:
     # what the work makes has no cycles, and a million tuples are long to look through
     gc.disable()
     gc.freeze()
-    while (asked := pipe.recv()) is not None:
-        function, given = asked
-        try:
-            answer = (True, function(*given))
-        except Exception as error:
-            answer = (False, error)
-        try:
-            pipe.send(answer)
-        except (pickle.PicklingError, TypeError, AttributeError) as error:
-            pipe.send((False, AuditError(f"{answer[1]!r} cannot be handed over: {error}")))
+    # the pipe is closed where the run ends before its work is done
+    with contextlib.suppress(EOFError, OSError):
+        while (asked := pipe.recv()) is not None:
+            function, given = asked
+            try:
+                answer = (True, function(*given))
+            except Exception as error:
+                answer = (False, error)
+            try:
+                pipe.send(answer)
+            except (pickle.PicklingError, TypeError, AttributeError) as error:
+                pipe.send((False, AuditError(f"{answer[1]!r} cannot be handed over: {error}")))
 
 
 def _end_with_parent() -> None:
