@@ -137,7 +137,7 @@ def guard(
         if definition.name in written:
             rows, contract = written[definition.name], schemas.contracts()[definition.name]
             queries.view(_view(definition.name), rows)
-            kinds = {one.name: one.type for one in rows.schema} if isinstance(rows, pa.Table) else None
+            kinds = {one.name: one.type for one in rows.schema} if isinstance(rows.schema, pa.Schema) else None
             found = (
                 {field.name: field.dataType.simpleString() for field in rows.schema}
                 if kinds is None

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,8 +22,9 @@ import schemas
 from jobs import coverage, folding, queries
 from jobs.by_topic import TOPIC, TOPICS
 from jobs.engine.later import functions as F
+from jobs.engine.relation import Relation
 from jobs.folding import MOST_ON_DRIVER
-from jobs.frames import MOST_IN_PLAN, by_workers, framed
+from jobs.frames import MOST_IN_PLAN, by_workers
 from jobs.partition_spells import IS_WRONG
 from jobs.rows import (
     EVERY,
@@ -35,6 +36,8 @@ from jobs.rows import (
     at_or_before,
     by_batch,
     by_cluster,
+    coalesced,
+    column_names,
     differing,
     distinct,
     extremes,
@@ -84,9 +87,6 @@ from jobs.timelines import (
     topic_deletions,
 )
 from jobs.timelines.events import EPOCH
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 Keeps = Mapping[str, Sequence[str]]
 # so long before the first moment that something new is about checks look back
@@ -192,6 +192,11 @@ def read(store: Store, clusters: Sequence[str], keeps: Keeps) -> Night:
 
 def _counted(rows: Frame, moment: str, column: str) -> tuple[int, coverage.Hours]:
     """How many rows have a column, and the hours of all."""
+    if isinstance(rows, Relation):
+        ends = {end: f"date_trunc('hour', {which}({moment}))" for end, which in (("first", "min"), ("last", "max"))}
+        found = rows.summed(count=f"count({column})", undated=f"count(*) - count({moment})", **ends)
+        first, last = (found[end] and found[end].replace(tzinfo=None) for end in ("first", "last"))
+        return found["count"], coverage.Hours(first, last, found["undated"] > 0)
     if isinstance(rows, pa.Table):
         span = pc.min_max(rows[moment]).as_py()
         first, last = (at and at.replace(minute=0, second=0, microsecond=0, tzinfo=None) for at in (span["min"], span["max"]))
@@ -405,7 +410,9 @@ def _asked_often(tables: Mapping[str, Frame]) -> dict[str, Frame]:
 
 def _here_if_few(rows: Frame) -> Frame:
     """Rows that many queries read; they are counted first, as what is fetched of many in vain takes longer."""
-    return rows if isinstance(rows, pa.Table) or rows.count() > queries.MOST_ASKED_HERE else fetched(rows)
+    if isinstance(rows, pa.Table | Relation):
+        return rows
+    return rows if rows.count() > queries.MOST_ASKED_HERE else fetched(rows)
 
 
 def _table(table: str, rows: Iterable[tuple[Any, ...]]) -> pa.Table:
@@ -421,10 +428,10 @@ def _table(table: str, rows: Iterable[tuple[Any, ...]]) -> pa.Table:
 
 def _facts(store: Store, night: Night) -> dict[str, ClusterFacts]:
     """Cluster -> what is known now."""
-    told = _summaries(night.events)
+    told = _summaries(store, night.events)
     lost = _lost(night)
     if lost:
-        told |= _summaries(_recognised(store.read("events", lost)))
+        told |= _summaries(store, _recognised(store.read("events", lost)))
     found = {}
     for name in sorted(night.anew | night.since.keys()):
         new = told.get(name, Summary())
@@ -434,8 +441,10 @@ def _facts(store: Store, night: Night) -> dict[str, ClusterFacts]:
     return found
 
 
-def _summaries(events: Frame) -> dict[str, Summary]:
+def _summaries(store: Store, events: Frame) -> dict[str, Summary]:
     """Cluster -> the summary of its events. in: cluster and EVENT_COLUMNS."""
+    if isinstance(events, Relation):
+        return store.summed(events)
     if isinstance(events, pa.Table):
         return folding.summaries(events.to_batches(), EVENT_COLUMNS)
 
@@ -518,17 +527,13 @@ def topic_named(events: Frame, facts: Mapping[str, ClusterFacts]) -> Frame:
         for number in one.numbers
         for topic_id, topic in one[number].kraft.names.items()
     }
-    if isinstance(events, pa.Table):
-        told = zip(*(events[name].to_pylist() for name in ("topic", "cluster", "topic_id")), strict=True)
-        topics = [names.get((cluster, topic_id)) if topic is None else topic for topic, cluster, topic_id in told]
-        return events.append_column("key_topic", pa.array(topics, pa.string()))
-    if not names:
-        return events.withColumn("key_topic", F.col("topic"))
     rows = [(*key, topic) for key, topic in names.items()]
-    known = pa.table(list(zip(*rows, strict=True)), names=["named_cluster", "named_id", "name"])
-    same = (F.col("cluster") == F.col("named_cluster")) & (F.col("topic_id") == F.col("named_id")) & F.col("topic").isNull()
-    events = events.join(F.broadcast(framed(events.sparkSession, known)), same, "left")
-    return events.withColumn("key_topic", F.coalesce("topic", "name")).drop(*known.column_names)
+    known = pa.Table.from_pylist([dict(zip(NAMED.names, row, strict=True)) for row in rows], NAMED)
+    found = coalesced(looked_up(events, known, ["cluster", "topic_id"]), "key_topic", "topic", "name_of_id")
+    return select(found, *(name for name in column_names(events)), "key_topic")
+
+
+NAMED = pa.schema([("cluster", pa.string()), ("topic_id", pa.string()), ("name_of_id", pa.string())])
 
 
 def _keyed(events: Frame, facts: Mapping[str, ClusterFacts]) -> Frame:
@@ -585,22 +590,20 @@ def _touched_states(store: Store, night: Night, keyed: Frame, changed: Mapping[s
     )
 
 
-def _through(
-    spark: "SparkSession | None", keyed: Frame, states: Frame, facts: Mapping[str, ClusterFacts], at_once: int | None
-) -> Frame:
+def _through(store: Store, keyed: Frame, states: Frame, facts: Mapping[str, ClusterFacts], at_once: int | None) -> Frame:
     """Folds partitions, few events and states on the driver. keyed: events; states: as `_touched_states` gives them.
 
     out: `folding.OUTPUT`, computed once.
     """
-    few = None
-    if isinstance(keyed, pa.Table):
-        few = fetched(states) if spark is None else few_of(states, MOST_ON_DRIVER)
+    few = few_of(states, MOST_ON_DRIVER) if isinstance(keyed, pa.Table) else None
     if few is not None:
         both = pa.concat_tables([aligned(some, folding.INPUT) for some in (keyed, few)])
-        if spark is None or both.num_rows <= MOST_ON_DRIVER:
+        if both.num_rows <= MOST_ON_DRIVER:
             batches = folding.fold_groups(folding.in_groups(both, folding.GROUP), EVENT_COLUMNS, facts, at_once)
             return pa.Table.from_batches(batches, folding.OUTPUT)
-    assert spark is not None
+    spark = store.spark
+    if spark is None:
+        return store.folded(keyed, states, facts, at_once)
     rows = in_spark(spark, keyed).unionByName(in_spark(spark, states), allowMissingColumns=True)
     for one in facts.values():
         one.by_number  # noqa: B018  # computed once, not by every worker
@@ -637,7 +640,7 @@ def _fold(
         removed = _keys(_keyed(night.removed, facts))
     if continued:
         states = _touched_states(store, night, where(keyed, of_clusters(continued)), continued, removed)
-    rows = _through(store.spark, keyed, states, facts, folding.EVENTS_AT_ONCE)
+    rows = _through(store, keyed, states, facts, folding.EVENTS_AT_ONCE)
     refolded = None
     # in one piece only where pieces in order of time do not do
     for at_once in (folding.EVENTS_AT_ONCE, None):
@@ -650,7 +653,7 @@ def _fold(
         refolded = stale if refolded is None else refolded
         history = _keyed(_recognised(store.read("events", facts)), facts)
         mine = having(history, select(stale, "cluster", key_topic="topic", key_partition="partition"), folding.GROUP)
-        again = _through(store.spark, here_if_few(mine, MOST_ON_DRIVER), no_states, facts, at_once)
+        again = _through(store, here_if_few(mine, MOST_ON_DRIVER), no_states, facts, at_once)
         rows = together(lacking(rows, stale, PARTITION_KEY), again)
     return FoldedRows(rows, refolded)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from jobs.engine import database, later
+from jobs.engine.relation import Relation, session
 from jobs.rows import Frame, gathered, in_spark
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ class Queries(Protocol):
 def over(spark: SparkSession | None, frames: Iterable[Frame]) -> Queries:
     """For queries over these and what is told of them; threads may share it. spark: None: this machine computes."""
     if spark is None:
-        return database.Database()
+        folder = next((one.folder for one in frames if isinstance(one, Relation) and one.folder), None)
+        return database.Database() if folder is None else session(folder)
     are_few = all(isinstance(one, pa.Table) and one.num_rows <= MOST_ASKED_HERE for one in frames)
     return database.Database() if are_few else InSpark(spark)
 

@@ -1,10 +1,8 @@
-"""Rows, few or many: few are an Arrow table in this process, many a Spark frame. What the audit asks of both is said once.
-
-A night of a few thousand lines is done by the time that Spark has planned its queries.
-"""
+"""Rows: an Arrow table in this process, a query that DuckDB runs (`engine.relation`), or a Spark frame. What the audit asks of them is said once."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,22 +15,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from jobs.engine.database import text as in_duckdb
 from jobs.engine.later import arrow
 from jobs.engine.later import functions as F
 from jobs.engine.literals import moment, quoted
+from jobs.engine.relation import Relation, sorted_key
 from jobs.frames import MOST_IN_PLAN, OfBatches, by_workers, framed, where_few
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    Frame: TypeAlias = pa.Table | DataFrame
-else:
-    Frame = pa.Table
+# pa.Table, Relation or Spark's DataFrame; two of them bring no types
+Frame: TypeAlias = Any
 Dicts: TypeAlias = list[dict[str, Any]]
 # (the values of some columns, rows of the one frame, rows of the other) -> rows without these columns
 Fold: TypeAlias = Callable[[tuple[Any, ...], Dicts, Dicts], Iterable[Mapping[str, Any]]]
 # a row takes some 20 microseconds and 1 KB here; workers need seconds before the first one
 MOST_ON_DRIVER = 100_000
+# rows that a fold makes before they are put into columns
+BATCH = 20_000
 
 
 def in_clusters(clusters: Iterable[str]) -> str:
@@ -175,13 +176,17 @@ def met(rows: pa.Table, condition: Where) -> pa.ChunkedArray:
 
 def where(rows: Frame, condition: Where) -> Frame:
     """The rows for which it holds."""
-    return rows.filter(condition.arrow) if isinstance(rows, pa.Table) else rows.filter(condition.sql)
+    if isinstance(rows, pa.Table):
+        return rows.filter(condition.arrow)
+    return rows if condition == EVERY else rows.filter(condition.sql)
 
 
 def select(rows: Frame, *columns: str, **renamed: str) -> Frame:
     """Columns of the rows. renamed: new name -> column, behind the others."""
     if isinstance(rows, pa.Table):
         return pa.table([rows[name] for name in (*columns, *renamed.values())], names=[*columns, *renamed])
+    if isinstance(rows, Relation):
+        return rows.select(*columns, **renamed)
     return rows.select(*columns, *(F.col(column).alias(name) for name, column in renamed.items()))
 
 
@@ -191,6 +196,8 @@ def together(one: Frame, *others: Frame) -> Frame:
     for other in others:
         if isinstance(found, pa.Table) and isinstance(other, pa.Table):
             found = pa.concat_tables([found, other.select(found.column_names).cast(found.schema)])
+        elif isinstance(found, Relation) or isinstance(other, Relation):
+            found = Relation.of(found).union(Relation.of(other))
         else:
             spark = (found if not isinstance(found, pa.Table) else other).sparkSession
             found = in_spark(spark, found).unionByName(in_spark(spark, other))
@@ -204,7 +211,9 @@ def distinct(rows: Frame) -> Frame:
 
 def is_empty(rows: Frame) -> bool:
     """Whether there are none."""
-    return not rows.num_rows if isinstance(rows, pa.Table) else rows.isEmpty()
+    if isinstance(rows, pa.Table):
+        return not rows.num_rows
+    return rows.is_empty() if isinstance(rows, Relation) else rows.isEmpty()
 
 
 def having(rows: Frame, keys: Frame, on: Sequence[str]) -> Frame:
@@ -223,6 +232,8 @@ def _matched(rows: Frame, keys: Frame, on: Sequence[str], how: str) -> Frame:
     if isinstance(rows, pa.Table) and isinstance(keys, pa.Table):
         are_there = among(rows, keys, on)
         return rows.filter(are_there if how == "left_semi" else pc.invert(are_there))
+    if isinstance(rows, Relation) or isinstance(keys, Relation):
+        return Relation.of(rows).matched(Relation.of(keys), on, "SEMI" if how == "left_semi" else "ANTI")
     spark = (rows if not isinstance(rows, pa.Table) else keys).sparkSession
     others = in_spark(spark, select(keys, *on)).distinct()
     return in_spark(spark, rows).join(F.broadcast(others), list(on), how)
@@ -239,6 +250,8 @@ def marked(rows: Frame, keys: Frame, on: Sequence[str], name: str) -> Frame:
     """The rows with a column that says whether their values of some columns are among those of others."""
     if isinstance(rows, pa.Table) and isinstance(keys, pa.Table):
         return rows.append_column(name, among(rows, keys, on))
+    if isinstance(rows, Relation) or isinstance(keys, Relation):
+        return Relation.of(rows).marked(Relation.of(keys), on, name)
     spark = (rows if not isinstance(rows, pa.Table) else keys).sparkSession
     others = in_spark(spark, select(keys, *on)).distinct().withColumn(name, F.lit(True))
     return in_spark(spark, rows).join(F.broadcast(others), list(on), "left").withColumn(name, F.coalesce(name, F.lit(False)))
@@ -251,12 +264,17 @@ def marked_with_any(rows: Frame, column: str, values: Collection[int], name: str
         return rows.append_column(
             name, pa.array([not wanted.isdisjoint(some or ()) for some in rows[column].to_pylist()], pa.bool_())
         )
+    if isinstance(rows, Relation):
+        listed = ", ".join(map(str, sorted(values)))
+        return rows.with_column(name, pa.bool_(), f"coalesce(list_has_any({column}, [{listed}]), false)")
     some = F.array(*map(F.lit, sorted(values)))
     return rows.withColumn(name, F.coalesce(F.arrays_overlap(column, some), F.lit(False)))
 
 
 def looked_up(rows: Frame, known: pa.Table, on: Sequence[str]) -> Frame:
     """The rows with the other columns of a table in which their values of some columns stand once, or do not."""
+    if isinstance(rows, Relation):
+        return rows.looked_up(Relation.of(known), on)
     if not isinstance(rows, pa.Table):
         return rows.join(F.broadcast(framed(rows.sparkSession, known)), list(on), "left")
     places = {key: at for at, key in enumerate(zip(*(known[name].to_pylist() for name in on), strict=True))}
@@ -273,6 +291,8 @@ def in_microseconds(rows: Frame, *columns: str) -> Frame:
     for name in columns:
         if isinstance(rows, pa.Table):
             rows = rows.set_column(rows.schema.get_field_index(name), name, rows[name].cast(pa.int64()))
+        elif isinstance(rows, Relation):
+            rows = rows.with_column(name, pa.int64(), f"epoch_us({name})")
         else:
             rows = rows.withColumn(name, F.unix_micros(name))
     return rows
@@ -285,6 +305,9 @@ def with_values(rows: Frame, **values: Any) -> Frame:
             same = pa.array([value] * rows.num_rows, pa.scalar(value).type)
             at = rows.schema.get_field_index(name)
             rows = rows.append_column(name, same) if at < 0 else rows.set_column(at, name, same)
+        elif isinstance(rows, Relation):
+            literal = in_duckdb(value) if isinstance(value, str) else json.dumps(value)
+            rows = rows.with_column(name, pa.scalar(value).type, literal)
         else:
             rows = rows.withColumn(name, F.lit(value))
     return rows
@@ -296,11 +319,34 @@ def unpacked(rows: Frame, struct: str, *columns: str) -> Frame:
         fields = rows.select([struct]).flatten()
         names = [name.removeprefix(f"{struct}.") for name in fields.column_names]
         return pa.table([*(rows[name] for name in columns), *fields.columns], names=[*columns, *names])
+    if isinstance(rows, Relation):
+        return rows.unpacked(struct, *columns)
     return rows.select(*columns, f"{struct}.*")
+
+
+def column_names(rows: Frame) -> list[str]:
+    """The names of its columns."""
+    return list(rows.column_names if isinstance(rows, pa.Table | Relation) else rows.columns)
+
+
+def coalesced(rows: Frame, name: str, column: str, other: str) -> Frame:
+    """The rows with a text that is that of a column, or of another one where that is null."""
+    if isinstance(rows, pa.Table):
+        return rows.append_column(name, pc.coalesce(rows[column], rows[other]))
+    if isinstance(rows, Relation):
+        return rows.with_column(name, pa.string(), f"coalesce({column}, {other})")
+    return rows.withColumn(name, F.coalesce(column, other))
 
 
 def extremes(rows: Frame, by: Sequence[str], column: str) -> list[dict[str, Any]]:
     """The smallest and the largest value of a column, as first and last, by other columns."""
+    if isinstance(rows, Relation):
+        names = ", ".join(by)
+        schema = pa.schema(
+            [*(rows.schema.field(one) for one in by), *((end, rows.schema.field(column).type) for end in ("first", "last"))]
+        )
+        sql = f"SELECT {names}, min({column}) AS first, max({column}) AS last FROM ({rows.sql}) GROUP BY {names}"
+        return rows.made(sql, schema).table().to_pylist()
     if isinstance(rows, pa.Table):
         told = rows.group_by(list(by)).aggregate([(column, "min"), (column, "max")])
         return here(select(told, *by, first=f"{column}_min", last=f"{column}_max"))
@@ -309,7 +355,11 @@ def extremes(rows: Frame, by: Sequence[str], column: str) -> list[dict[str, Any]
 
 def differing(some: Frame, others: Frame, keys: Sequence[str]) -> Frame:
     """Keys of rows that stand in one of two alone, or more often than in the other."""
-    names = some.column_names if isinstance(some, pa.Table) else some.columns
+    if isinstance(some, Relation) or isinstance(others, Relation):
+        one, other = Relation.of(some), Relation.of(others).select(*column_names(some))
+        changed = [f"(({a.sql}) EXCEPT ALL ({b.sql}))" for a, b in ((one, other), (other, one))]
+        return one.made(" UNION ALL ".join(changed), one.schema, other).select(*keys).distinct().table()
+    names = column_names(some)
     if isinstance(some, pa.Table) and isinstance(others, pa.Table):
         both = together(some, others)
         texts = [repr(row) for row in both.to_pylist()]
@@ -326,6 +376,8 @@ def by_batch(rows: Frame, function: OfBatches, schema: pa.Schema) -> Frame:
     """What a function makes of batches of the rows: here, or by Spark's workers."""
     if isinstance(rows, pa.Table):
         return pa.Table.from_batches(function(rows.to_batches()), schema)
+    if isinstance(rows, Relation):
+        return rows.mapped(function, schema)
     return by_workers(rows, function, schema)
 
 
@@ -349,6 +401,8 @@ def fold_groups(one: Frame, other: Frame, by: Sequence[str], fold: Fold, schema:
         rows = folded(tuple(value.as_py() for value in key), some.to_pylist(), others.to_pylist())
         return pa.Table.from_pylist(rows, schema=schema)
 
+    if isinstance(one, Relation) or isinstance(other, Relation):
+        return _folded_in_order(Relation.of(one), Relation.of(other), by, folded, schema)
     one, other = run_concurrently(*(partial(here_if_few, frame, MOST_ON_DRIVER) for frame in (one, other)))
     if isinstance(one, pa.Table) and isinstance(other, pa.Table):
         some, others = (_grouped(table, by) for table in (one, other))
@@ -360,6 +414,28 @@ def fold_groups(one: Frame, other: Frame, by: Sequence[str], fold: Fold, schema:
     return left.groupBy(*by).cogroup(right.groupBy(*by)).applyInArrow(of_worker, arrow.from_arrow_schema(schema))
 
 
+def _folded_in_order(
+    one: Relation, other: Relation, by: Sequence[str], folded: Callable[[tuple[Any, ...], Dicts, Dicts], Dicts], schema: pa.Schema
+) -> pa.Table:
+    """What a function makes of the groups of both, which are read in order: no more than one of each is in memory."""
+    sides = [one.groups(by), other.groups(by)]
+    heads = [next(side, None) for side in sides]
+    made, rows = [schema.empty_table()], []
+    while any(head is not None for head in heads):
+        key = min((head[0] for head in heads if head is not None), key=sorted_key)
+        some: list[Dicts] = []
+        for number, head in enumerate(heads):
+            is_mine = head is not None and head[0] == key
+            some.append(head[1] if head is not None and is_mine else [])
+            if is_mine:
+                heads[number] = next(sides[number], None)
+        rows += folded(key, some[0], some[1])
+        if len(rows) >= BATCH:
+            made.append(pa.Table.from_pylist(rows, schema=schema))
+            rows = []
+    return pa.concat_tables([*made, pa.Table.from_pylist(rows, schema=schema)])
+
+
 def _grouped(table: pa.Table, by: Sequence[str]) -> dict[tuple[Any, ...], Dicts]:
     found: dict[tuple[Any, ...], Dicts] = {}
     for row in table.to_pylist():
@@ -369,15 +445,18 @@ def _grouped(table: pa.Table, by: Sequence[str]) -> dict[tuple[Any, ...], Dicts]
 
 def gathered(rows: Frame) -> Frame:
     """The rows, computed once: here where they are few, else kept by Spark's workers."""
-    if isinstance(rows, pa.Table):
-        return rows
-    few = where_few(rows)
+    if not isinstance(rows, pa.Table | Relation):
+        few = where_few(rows)
+    else:
+        return fetched(rows)
     # not persist: a query over a plan with lambdas does not find again what is cached of it
     return rows.localCheckpoint(eager=False) if few is None else few
 
 
 def few_of(rows: Frame, most: int) -> pa.Table | None:
     """The rows, where they are no more than so many."""
+    if isinstance(rows, Relation):
+        return rows.table() if rows.count() <= most else None
     if not isinstance(rows, pa.Table):
         return where_few(rows, most)
     return rows if rows.num_rows <= most else None
@@ -385,7 +464,7 @@ def few_of(rows: Frame, most: int) -> pa.Table | None:
 
 def here_if_few(rows: Frame, most: int) -> Frame:
     """The same rows, here where they are no more than so many."""
-    few = None if isinstance(rows, pa.Table) else where_few(rows, most)
+    few = None if isinstance(rows, pa.Table) else few_of(rows, most)
     return rows if few is None else few
 
 
@@ -404,4 +483,6 @@ def here(rows: Frame) -> list[dict[str, Any]]:
 
 def fetched(rows: Frame) -> pa.Table:
     """The rows, in this process however many they are."""
+    if isinstance(rows, Relation):
+        return rows.table()
     return rows if isinstance(rows, pa.Table) else rows.toArrow()

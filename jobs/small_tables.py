@@ -293,7 +293,7 @@ class SmallTables:
             rows = aligned(rows, pa.schema(opened.schema().to_arrow()))
             files = [
                 self._file(table, part.schema, part.combine_chunks().to_batches(ROW_GROUP), values)
-                for values, part in _parts(rows, by)
+                for values, part in parts(rows, by)
             ]
             every: Any = self._dataset(table, opened) if staying else None
             for values, which in staying:
@@ -401,8 +401,8 @@ def aligned(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def _parts(rows: pa.Table, by: Collection[str]) -> list[tuple[dict[str, Any], pa.Table]]:
-    """The rows by their values of some columns, which are no column of them any more. Raises ArrowInvalid where one is null."""
+def parts(rows: pa.Table, by: Collection[str]) -> list[tuple[dict[str, Any], pa.Table]]:
+    """Return the rows by their values of some columns, which are no column of them any more. Raises ArrowInvalid where one is null."""
     if not rows.num_rows:
         return []
     if not by:

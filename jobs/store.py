@@ -135,8 +135,8 @@ def _by_name(table: str, rows: DataFrame) -> DataFrame:
     return rows.select(*((F.col(name) if name in there else F.lit(None)).cast(kind).alias(name) for name, kind in kinds.items()))
 
 
-def _files_of(clusters: Collection[str], *, keeps_settled: bool) -> Filters:
-    """Which files of a partitioned table are replaced: those of some clusters, or of what is not settled of them."""
+def files_of(clusters: Collection[str], *, keeps_settled: bool) -> Filters:
+    """Return which files of a partitioned table are replaced: those of some clusters, or of what is not settled of them."""
     return [("cluster", "in", sorted(clusters)), *([("settled", "=", "false")] if keeps_settled else [])]
 
 
@@ -712,6 +712,14 @@ class Store:
         size = ingest.split_size(usable, self.spark.sparkContext.defaultParallelism)
         return events.OnWorkers(self.spark, ingest.splits(usable, parser, size), parser, days, remote)
 
+    def summed(self, events: Any) -> dict[str, Any]:
+        """Return, by cluster, the summary of events that an engine other than Spark reads later."""
+        raise NotImplementedError
+
+    def folded(self, keyed: Any, states: Any, facts: Mapping[str, Any], at_once: int | None) -> Any:
+        """Fold partitions by an engine other than Spark, as `nights` does."""
+        raise NotImplementedError
+
     def append(self, table: str, rows: DataFrame | pa.Table, after: int | None = None) -> None:
         """Adds rows; columns by name, those that they have not are null.
 
@@ -857,7 +865,7 @@ class Store:
         rewritten = pa.concat_tables([aligned(lacking(touched, keys, PARTITION_KEY), new.schema), new])
         settled = {"settled": False} if may_settle else {}
         staying = [({"cluster": name, **settled}, ~is_touched) for name in sorted(clusters)]
-        if not self._small.overwrite(table, rewritten, _files_of(clusters, keeps_settled=may_settle), staying):
+        if not self._small.overwrite(table, rewritten, files_of(clusters, keeps_settled=may_settle), staying):
             return False
         self._is_written(table)
         return True
@@ -877,7 +885,7 @@ class Store:
         of: Filters = ()
         again = stay
         if schemas.partition_columns(table):
-            of = _files_of(names, keeps_settled=keeps_settled)
+            of = files_of(names, keeps_settled=keeps_settled)
             again = where(stay, of_clusters(names))
             if keeps_settled:
                 again = again.filter(pc.invert(again["settled"]))

@@ -155,7 +155,7 @@ def land(store: Any, outputs: Sequence[ToolOutput]) -> list[ToolOutput]:
 
     Raises UsageError, before anything is written, where one that was given is of another cluster.
     """
-    from jobs.rows import at_or_after, at_or_before, is_empty, lacking, one_of, where
+    from jobs.rows import at_or_after, at_or_before, gathered, is_empty, lacking, one_of, where
 
     clusters = sorted({output.cluster for output in outputs})
     seen = store.looked_at("events")
@@ -168,7 +168,7 @@ def land(store: Any, outputs: Sequence[ToolOutput]) -> list[ToolOutput]:
         # those of their moments: files of events are skipped by time
         moments = [row["ts"] for row in rows.values()]
         of_then = at_or_after("ts", min(moments)) & at_or_before("ts", max(moments))
-        new = lacking(new, where(events, of_then & one_of("event_type", [CHECKPOINT])), ["record_id"])
+        new = gathered(lacking(new, where(events, of_then & one_of("event_type", [CHECKPOINT])), ["record_id"]))
         if not is_empty(new):
             store.append("events", new, seen)
     return found

@@ -1,5 +1,7 @@
 """DuckDB, sealed: it answers queries of Spark's SQL over rows and files that it is given, and reads and writes nothing else."""
 
+from __future__ import annotations
+
 import re
 import tempfile
 import threading
@@ -19,6 +21,8 @@ from jobs.engine import MOMENT, dialect
 
 # errors of a query that cannot be run
 FAILED = (duckdb.Error, SqlglotError)
+# rows with many columns that are kept: of more each query reads the columns that it needs again
+MOST_KEPT = 200_000
 # rows of one batch of an answer
 BATCH_ROWS = 10_000
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
@@ -34,9 +38,11 @@ class Database:
     DuckDB's moments are without a zone, in UTC; those of an answer have the zone UTC.
     """
 
-    def __init__(self, files: Collection[str] = ()) -> None:
-        """files: the only ones that queries may read."""
+    def __init__(self, files: Collection[str] = (), folder: str | None = None) -> None:
+        """files, folder: the only ones that queries may read."""
         self._database: DuckDBPyConnection = duckdb.connect(config=_CONFIG)
+        # by its id: the name of a relation that has been read, and the relation
+        self._related: dict[int, tuple[str, Any]] = {}
         # a connection serves one thread at a time
         self._turn = threading.Lock()
         run = self._database.execute
@@ -48,6 +54,8 @@ class Database:
         run(f"SET temp_directory = {text(f'{tempfile.gettempdir()}/kafka-audit-{uuid.uuid4().hex}')}")
         if files:
             run(f"SET allowed_paths = [{', '.join(map(text, files))}]")
+        if folder is not None:
+            run(f"SET allowed_directories = [{text(folder)}]")
         run("SET enable_external_access = false")
         run("SET lock_configuration = true")
         for macro in dialect.MACROS:
@@ -56,10 +64,36 @@ class Database:
             texts: Any = ["VARCHAR"] * arguments
             self._database.create_function(name, function, texts, "VARCHAR", type=PythonUDFType.ARROW)
 
-    def view(self, name: str, rows: pa.Table) -> None:
-        """Give rows a name."""
+    def session(self) -> Database:
+        """Return another one that shares memory, files and functions with this one, but no names of rows. It takes no time to make."""
+        other = Database.__new__(Database)
+        other._database, other._turn, other._related = self._database.cursor(), threading.Lock(), {}
+        return other
+
+    def view(self, name: str, rows: Any) -> None:
+        """Give rows a name. rows: a table, or a `Relation` of files that this database may read."""
+        if not isinstance(rows, pa.Table):
+            self._relate(name, rows)
+            return
         with self._turn:
             self._database.register(name, _with_moments(rows, pa.timestamp("us")))
+
+    def _relate(self, name: str, rows: Any) -> None:
+        """Gives the rows of a relation a name. They are read once, and kept where memory and the spill folder have room."""
+        with self._turn:
+            kept = self._related.get(id(rows))
+            if kept is None:
+                for one, table in rows.given.items():
+                    self._database.register(one, _with_moments(table, pa.timestamp("us")))
+                # the relation is kept, too: no other one gets its id
+                kept = (f"related_{len(self._related)}", rows)
+                is_large = (
+                    rows.is_wide and self._database.execute(f"SELECT count(*) FROM ({rows.sql})").fetchall()[0][0] > MOST_KEPT
+                )
+                kind = "VIEW" if is_large else "TABLE"
+                self._database.execute(f"CREATE TEMPORARY {kind} {kept[0]} AS {rows.sql}")
+                self._related[id(rows)] = kept
+        self.define(name, f"SELECT * FROM {kept[0]}")
 
     def source(self, name: str, rows: Any) -> None:
         """Give anything that DuckDB scans a name, as it is."""
@@ -89,7 +123,17 @@ class Database:
         """Return the rows of queries that have the same columns."""
         return self._answer("\nUNION ALL\n".join(map(dialect.translated, queries))).to_pylist()
 
-    def answer(self, sql: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    def close(self) -> None:
+        """End it; rows that were answered stay."""
+        self._database.close()
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def answer(self, sql: str, size: int = BATCH_ROWS) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """Return the columns of a query in DuckDB's SQL, and its rows batch by batch.
 
         Raises one of FAILED; a statement that is no query is refused, whatever its text.
@@ -97,7 +141,7 @@ class Database:
         statements = self._database.extract_statements(sql)
         if [one.type for one in statements] != [duckdb.StatementType.SELECT]:
             raise duckdb.NotImplementedException("only queries are run")
-        reader = self._database.sql(sql).to_arrow_reader(BATCH_ROWS)
+        reader = self._database.sql(sql).to_arrow_reader(size)
         schema = _schema_with_moments(reader.schema, MOMENT)
         return schema, (_cast(batch, schema) for batch in reader)
 

@@ -80,6 +80,11 @@ class Table:
         return found
 
     @property
+    def is_registered(self) -> bool:
+        """Return whether a database has known it, and thereby the columns of its files."""
+        return bool(self._scan)
+
+    @property
     def files(self) -> list[str]:
         """Paths that DuckDB reads."""
         return [path for paths in self._parts.values() for path in paths] if self.is_local else []
@@ -109,11 +114,15 @@ class Table:
 
     def define(self, database: Database, view: str, where: str = "true") -> None:
         """Defines a view of the table, which is registered, or of the rows for which a condition in DuckDB's SQL holds; moments in it have a zone."""
+        database.define(view, self.query(where))
+
+    def query(self, where: str = "true") -> str:
+        """Return a query in DuckDB's SQL for the rows for which a condition holds; moments in the condition have a zone, those of the rows have none."""
         columns = ", ".join(
             f"CAST({identifier(one['name']) if one['name'] in self._there else 'NULL'} AS {_duckdb_type(one['type'])}) AS {identifier(one['name'])}"
             for one in self.fields
         )
-        database.define(view, f"SELECT {columns} FROM {self._scan} WHERE {where}")
+        return f"SELECT {columns} FROM {self._scan} WHERE {where}"
 
 
 def _text_of(value: Any) -> str | None:

@@ -11,6 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+# folder within that of a table, for files that no commit has taken in. Delta's readers pass over names that begin so
+FOLDER = "_landing"
 # no two values are the same, and a text of any length takes as much room in a file as in memory (as session.py has it for Spark)
 NO_DICTIONARY = ("record_id", "raw")
 

@@ -19,6 +19,8 @@ from jobs.engine import Answer, NotReadable, QueryError, dialect, statements
 from jobs.engine.database import FAILED, Database, identifier, text
 from jobs.engine.delta import Table
 from jobs.engine.listing import OfColumns, OfNames, arrow_type_name, listing, type_name
+from jobs.engine.relation import Relation, session
+from jobs.engine.types import table_schema
 from jobs.errors import UsageError
 from jobs.location import local_folder
 from parsers.explanation import visible
@@ -65,6 +67,16 @@ class LocalTables:
         named = ", ".join(f"`{name}`" for name in columns) if columns is not None else "*"
         answer = self.query(f"SELECT {named} FROM {table} WHERE {where}")
         return pa.Table.from_batches(answer.batches, answer.schema)
+
+    def relation(self, table: str) -> Relation:
+        """Return the rows of a table as they are now, to be read later. The columns are those of this version."""
+        found = self._table(table)
+        assert found is not None
+        assert self._folder is not None
+        if not found.is_registered:
+            with session(str(self._folder)) as database:
+                found.register(database, table)
+        return Relation(found.query(), table_schema(table), folder=str(self._folder)).select(*table_schema(table).names)
 
     def matching(self, table: str, columns: Sequence[str], column: str, values: pa.Array, where: str = "true") -> pa.Table:
         """Return columns of the rows for which a condition holds and that have one of some values in a column."""

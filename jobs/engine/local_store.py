@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,25 +12,50 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 import schemas
 from jobs import rereading, upgrade
-from jobs.engine import NotReadable
-from jobs.engine.files import DataFile
+from jobs.engine import NotReadable, relation
+from jobs.engine.files import FOLDER, DataFile, FileWriter
 from jobs.engine.literals import moment
 from jobs.engine.local import LocalTables
 from jobs.engine.pool import Pool
+from jobs.engine.relation import Relation
 from jobs.engine.types import table_schema
 from jobs.errors import UsageError
 from jobs.location import local_folder
 from jobs.progress import warn
-from jobs.rows import EVERY, Where, among, distinct, in_clusters, lacking, met, of_clusters, select, where
-from jobs.small_tables import SmallTables, aligned
-from jobs.store import EVENT, KEYS, LANDED, MOST_HERE, PARTITION_KEY, UNSETTLED, Held, Store, _files_of
+from jobs.rows import (
+    EVERY,
+    Frame,
+    Where,
+    among,
+    column_names,
+    differing,
+    distinct,
+    fetched,
+    in_clusters,
+    met,
+    of_clusters,
+    select,
+    where,
+)
+from jobs.small_tables import ROW_GROUP, SmallTables, aligned, parts
+from jobs.store import EVENT, KEYS, LANDED, MOST_COMPARED, PARTITION_KEY, UNSETTLED, Held, Store, files_of
+from jobs.timelines import ClusterFacts, Summary
 from parsers.events import EVENTS, Parser
 from parsers.rules import RuleSet
 
+# tables with a row for each record, partition or topic: what is needed of them is read when it is needed
+GROWING = (
+    *LANDED,
+    "partition_timeline",
+    "replica_timeline",
+    "reassignments",
+    "partition_states",
+    "durability",
+    "topic_assignments",
+)
 # bytes of text that this process parses sooner than the processes of a pool have started
 SOONER_HERE = 16 * 1024 * 1024
 
@@ -46,10 +72,14 @@ class LocalStore(Store):
             raise UsageError(f"--tables {root}: the local engine writes to folders of this machine; use --engine spark")
         self._delta_rs = self._small = found
         self.pool = Pool()
+        self._folds = 0
 
     def close(self) -> None:
-        """End the processes that have computed for this run."""
+        """End the processes that have computed for this run, and remove their files."""
         self.pool.close()
+        relation.forget(str(self._delta_rs.folder))
+        if self._folds:
+            shutil.rmtree(self._delta_rs.folder / "events" / FOLDER, ignore_errors=True)
 
     def _tables(self) -> LocalTables:
         """The tables as they are now."""
@@ -109,7 +139,7 @@ class LocalStore(Store):
         )
 
     def _is_empty_now(self, table: str) -> bool:
-        return not self._count(table)
+        return self._stored(table, EVERY).is_empty()
 
     def _not_written(self, table: str) -> UsageError:
         return UsageError(f"Table {table} under {self.root} cannot be written by the local engine; use --engine spark")
@@ -167,14 +197,15 @@ class LocalStore(Store):
         columns: Sequence[str] | None = None,
         *,
         few_are: int = 0,
-    ) -> pa.Table:
-        """The rows of some clusters for which a condition holds. columns: None: all."""
+    ) -> Frame:
+        """The rows of some clusters for which a condition holds. columns: None: all. Of tables that grow with the logs they are read later."""
         names = frozenset(clusters)
         wanted = list(columns) if columns is not None else table_schema(table).names
         if table in self._created or not names:
             return select(table_schema(table).empty_table(), *wanted)
-        if table in LANDED:
-            return self._selected(table, wanted, f"{in_clusters(names)} AND ({condition.sql})")
+        if table in GROWING:
+            found = self._tables().relation(table)
+            return select(where(where(found, of_clusters(names)), condition), *wanted)
         held = self._hold(table, names).few
         return select(where(held, of_clusters(names) & condition), *wanted)
 
@@ -246,6 +277,22 @@ class LocalStore(Store):
         splits = ingest.splits(usable, parser, ingest.split_size(usable, self.pool.workers))
         return OnPool(self.pool, self._delta_rs.folder, splits, parser, days=days)
 
+    def summed(self, events: Any) -> dict[str, Summary]:
+        """Return, by cluster, the summary of events that are read later."""
+        from jobs.engine import grouped
+
+        return grouped.summed(self.pool, events)
+
+    def folded(self, keyed: Any, states: Any, facts: Mapping[str, ClusterFacts], at_once: int | None) -> Relation:
+        """Fold partitions in the processes of the pool. in, out: as `nights` has them; the files of the relation stay until `close`."""
+        from jobs.engine import grouped
+
+        self._folds += 1
+        folder = self._delta_rs.folder / "events" / FOLDER / f"fold-{self._folds}"
+        return grouped.folded(
+            self.pool, str(self._delta_rs.folder), folder, (Relation.of(keyed), Relation.of(states)), facts=facts, at_once=at_once
+        )
+
     def append_files(self, table: str, files: Sequence[DataFile], after: int | None = None) -> None:
         """Add rows that are in files beside the table, which become its own. after: as `Store.append` has it."""
         self.guard()
@@ -263,40 +310,76 @@ class LocalStore(Store):
     def replace_where(self, table: str, clusters: Iterable[str], condition: Where, rows: Any) -> None:
         """Puts rows in the place of those of some clusters for which a condition holds, in one commit; in none where they are the same."""
         self.guard()
-        names, new = frozenset(clusters), aligned(rows, table_schema(table))
-        held = self._whole(table)
-        goes = met(held.few, of_clusters(names) & condition)
-        self._replaced(table, held, names, goes, new, keeps_settled=condition == UNSETTLED)
+        names = frozenset(clusters)
+        if table in GROWING:
+            mine = self._stored(table, of_clusters(names))
+            goes, stays = mine.filter(condition.sql), mine.failing(condition.sql)
+            is_whole = condition == EVERY or (condition == UNSETTLED and "settled" in schemas.partition_columns(table))
+            self._replace(table, names, goes, None if is_whole else stays, rows, keeps_settled=condition == UNSETTLED)
+            return
+        held, new = self._whole(table), aligned(fetched(rows), table_schema(table))
+        self._replaced(table, held, names, met(held.few, of_clusters(names) & condition), new)
 
     def replace_partitions(
         self, table: str, clusters: Collection[str], anew: Collection[str], partitions: Any, rows: Any
     ) -> None:
-        """As `Store.replace_partitions`; of a large table only the topics of these partitions are read."""
+        """As `Store.replace_partitions`."""
         self.guard()
-        may_settle = "settled" in schemas.columns(table)
-        if not clusters or anew or self._count(table) <= MOST_HERE:
-            held, new = self._whole(table), aligned(rows, table_schema(table))
-            goes = pc.and_(met(held.few, of_clusters(clusters)), among(held.few, partitions, PARTITION_KEY))
-            if may_settle:
-                goes = pc.and_(goes, pc.invert(self._rows(held)["settled"]))
-            goes = pc.or_(goes, met(held.few, of_clusters(anew)))
-            self._replaced(table, held, frozenset([*clusters, *anew]), goes, new, keeps_settled=may_settle and not anew)
+        names, may_settle = frozenset([*clusters, *anew]), "settled" in schemas.columns(table)
+        keeps_settled = may_settle and not anew
+        mine = self._stored(table, of_clusters(clusters))
+        unsettled = mine.filter(UNSETTLED.sql) if may_settle else mine
+        keys = Relation.of(partitions)
+        goes, stays = (unsettled.matched(keys, PARTITION_KEY, how) for how in ("SEMI", "ANTI"))
+        if may_settle and not keeps_settled:
+            stays = stays.union(mine.failing(UNSETTLED.sql))
+        if anew:
+            goes = goes.union(self._stored(table, of_clusters(anew)))
+        self._replace(table, names, goes, stays if clusters else None, rows, keeps_settled=keeps_settled)
+
+    def _stored(self, table: str, condition: Where) -> Relation:
+        """The rows of a table for which a condition holds."""
+        if table in self._created:
+            return Relation.of(table_schema(table).empty_table())
+        return self._tables().relation(table).filter(condition.sql)
+
+    def _replace(
+        self, table: str, names: frozenset[str], goes: Relation | None, stays: Relation | None, rows: Any, *, keeps_settled: bool
+    ) -> None:
+        """Puts rows in the place of others of some clusters, in one commit; in none where they are the same.
+
+        goes: those that are replaced; stays: all others of these clusters, of a table that is partitioned those in partitions that are written
+        again; None: there are none. keeps_settled: the partitions are those of what is not settled.
+        """
+        new = Relation.of(rows).aligned(table_schema(table))
+        if table in self._created:
+            goes = stays = None
+            if new.is_empty():
+                return
+        elif _have_same_rows(goes, new):
             return
-        new = aligned(rows, table_schema(table))
-        topics = partitions["topic"].unique()
-        is_open = " AND NOT settled" if may_settle else ""
-        touched = self._matching(table, new.column_names, "topic", topics, f"{in_clusters(clusters)}{is_open}")
-        rewritten = pa.concat_tables([lacking(touched, partitions, PARTITION_KEY), new])
-        staying = [
-            ({"cluster": name, **({"settled": False} if may_settle else {})}, ~pc.field("topic").isin(topics))
-            for name in sorted(clusters)
-        ]
-        if not self._delta_rs.overwrite(table, rewritten, _files_of(clusters, keeps_settled=may_settle), staying):
+        by = schemas.partition_columns(table)
+        every = new if stays is None else stays.union(new)
+        if not by and table not in self._created:
+            every = self._stored(table, EVERY).failing(in_clusters(names)).union(every)
+        files = self._written(table, every, by)
+        if not self._delta_rs.replace_by_files(table, files, files_of(names, keeps_settled=keeps_settled) if by else ()):
             raise self._not_written(table)
         self._is_written(table)
 
-    def _count(self, table: str) -> int:
-        return self._tables().query(f"SELECT count(*) AS rows FROM {table}").rows()[0]["rows"]
+    def _written(self, table: str, rows: Relation, by: Sequence[str]) -> list[DataFile]:
+        """Files with rows, in the folder of a table, by the values of some columns. Those of a topic are side by side."""
+        columns = [name for name in rows.column_names if name not in by]
+        schema = pa.schema([rows.schema.field(name) for name in columns])
+        writers: dict[tuple[Any, ...], FileWriter] = {}
+        order = ", ".join(name for name in (*by, "topic", "partition") if name in rows.column_names)
+        for batch in rows.batches(order or None, ROW_GROUP):
+            for values, part in parts(pa.Table.from_batches([batch]), by):
+                key = tuple(values.values())
+                if key not in writers:
+                    writers[key] = FileWriter(self._delta_rs.folder / table, schema, values)
+                writers[key].add(part.select(columns))
+        return [one.close() for one in writers.values()]
 
     def _whole(self, table: str) -> Held:
         """All rows of a table."""
@@ -308,8 +391,8 @@ class LocalStore(Store):
         assert held.few is not None
         return held.few
 
-    def _replaced(self, table: str, held: Held, names: frozenset[str], goes: Any, rows: pa.Table, *, keeps_settled: bool) -> None:
-        if not self._is_replaced_small(table, held, names, goes, rows, keeps_settled=keeps_settled):
+    def _replaced(self, table: str, held: Held, names: frozenset[str], goes: Any, rows: pa.Table) -> None:
+        if not self._is_replaced_small(table, held, names, goes, rows, keeps_settled=False):
             raise self._not_written(table)
 
     def delete(self, table: str, condition: Where) -> None:
@@ -322,8 +405,14 @@ class LocalStore(Store):
                 raise self._not_written(table)
             self._is_written(table)
             return
+        if table in GROWING:
+            every = self._stored(table, EVERY)
+            self._keep(table, every.filter(condition.sql), every.failing(condition.sql))
+            return
         held = self._whole(table)
-        self._without(table, held, met(held.few, condition))
+        gone = met(held.few, condition)
+        clusters = frozenset(self._rows(held).filter(gone)["cluster"].to_pylist())
+        self._replaced(table, held, clusters, gone, self._rows(held).slice(0, 0))
 
     def delete_matching(self, table: str, condition: Where, keys: Any) -> None:
         """Removes the rows for which a condition holds and whose values are among those of keys."""
@@ -335,12 +424,19 @@ class LocalStore(Store):
                 raise self._not_written(table)
             self._is_written(table)
             return
-        held = self._whole(table)
-        self._without(table, held, pc.and_(met(held.few, condition), among(held.few, keys, keys.column_names)))
+        if table not in GROWING:
+            raise NotImplementedError(f"rows of {table} are not removed by their keys")
+        every, on, wanted = self._stored(table, EVERY), column_names(keys), Relation.of(keys)
+        held = every.filter(condition.sql)
+        stays = held.matched(wanted, on, "ANTI").union(every.failing(condition.sql))
+        self._keep(table, held.matched(wanted, on, "SEMI"), stays)
 
-    def _without(self, table: str, held: Held, gone: Any) -> None:
-        clusters = frozenset(self._rows(held).filter(gone)["cluster"].to_pylist())
-        self._replaced(table, held, clusters, gone, self._rows(held).slice(0, 0), keeps_settled=False)
+    def _keep(self, table: str, goes: Relation, stays: Relation) -> None:
+        """Leaves some rows of a table, all others of which go, in one commit."""
+        names = frozenset(row["cluster"] for row in goes.select("cluster").distinct().table().to_pylist())
+        if names:
+            stays = stays.filter(in_clusters(names))
+            self._replace(table, names, goes, stays, table_schema(table).empty_table(), keeps_settled=False)
 
     def set_matching(self, table: str, condition: Where, values: Any, keys: Sequence[str]) -> None:
         """Gives rows the values of those with the same keys."""
@@ -349,3 +445,13 @@ class LocalStore(Store):
         if not self._delta_rs.set_matching(table, values, keys, others):
             raise self._not_written(table)
         self._is_written(table)
+
+
+def _have_same_rows(some: Relation | None, others: Relation) -> bool:
+    """Whether rows are the same, in any order; of more than some they are held to be others."""
+    if some is None:
+        return others.is_empty()
+    count = some.count()
+    if count > MOST_COMPARED or count != others.count():
+        return False
+    return not count or not differing(some, others, some.column_names).num_rows

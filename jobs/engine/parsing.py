@@ -16,6 +16,7 @@ import pyarrow.dataset as ds
 
 from jobs import events
 from jobs.engine.database import text
+from jobs.engine.files import FOLDER
 from jobs.engine.local import LocalTables
 from jobs.engine.pool import Pool, shared
 from jobs.engine.work import Landing, parse, rewrite
@@ -24,8 +25,6 @@ from jobs.ingest import Split, split_size
 from parsers.events import Parser
 from parsers.rules import built_in
 
-# folder within that of a table. Delta's readers pass over names that begin so
-FOLDER = "_landing"
 # what is the same for copies of a record, as the tables have it
 _ID = {"events": "unhex(record_id)", "passed_over": "unhex(lpad(hex(record), 16, '0'))"}
 _FIRST_ITEM = {"events": "item = 0", "passed_over": "true"}

@@ -135,10 +135,14 @@ class Pool:
                 process.join(0 if interrupts.received() else PATIENCE)
         self.kill()
         self._processes = []
-        # they would end with this process, but a moment later
-        for server in (forkserver._forkserver, resource_tracker._resource_tracker):
-            if stop := getattr(server, "_stop", None):
-                stop()
+        # two processes that multiprocessing has started for itself would end with this one, but a moment later
+        servers: Iterable[tuple[Any, str]] = (
+            (forkserver._forkserver, "_forkserver_pid"),
+            (resource_tracker._resource_tracker, "_pid"),
+        )
+        for server, number in servers:
+            if getattr(server, number, None) is not None:
+                server._stop()
 
 
 def _serve(pipe: Connection) -> None:

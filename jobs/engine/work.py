@@ -11,12 +11,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from jobs import events
+from jobs import events, folding
 from jobs.engine.files import DataFile, FileWriter
 from jobs.engine.pool import loaded
 from jobs.engine.types import table_schema
 from jobs.events import Block
 from jobs.ingest import Split
+from jobs.timelines import EVENT_COLUMNS, Summary
 from parsers.events import Parser
 from parsers.rules import built_in
 
@@ -107,6 +108,32 @@ def rewrite(one: Landing, dropped: Mapping[int, Sequence[int]], cut_short: set[s
             counts += events.counted(one.table, rows)
         file = target.close()
         return (file if file.rows else None), counts
+    finally:
+        _tidy()
+
+
+def summaries(events_of_clusters: pa.Table) -> dict[str, Summary]:
+    """Return, by cluster, the summary of its events. in: cluster and some of EVENT_COLUMNS."""
+    names = [name for name in events_of_clusters.column_names if name != "cluster"]
+    try:
+        return folding.summaries(events_of_clusters.select(["cluster", *names]).to_batches(), names)
+    finally:
+        _tidy()
+
+
+def fold(given: Path, folder: Path, rows: pa.Table) -> Path | None:
+    """Fold whole partitions, and write what that gives to a file of `folding.OUTPUT`. None: it gives nothing.
+
+    given: a file with (facts by cluster, events that are folded at once). rows: columns of `folding.INPUT` that have a value, in order.
+    """
+    facts, at_once = loaded(given)
+    file = FileWriter(folder, folding.OUTPUT)
+    try:
+        batches = events.with_schema(rows, folding.INPUT).to_batches()
+        for batch in folding.fold_groups(batches, EVENT_COLUMNS, facts, at_once):
+            file.add(batch)
+        made = file.close()
+        return made.path if made.rows else None
     finally:
         _tidy()
 
