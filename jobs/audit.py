@@ -20,6 +20,7 @@ from typing import Any
 
 from jobs import accounting, errors, tool_outputs
 from jobs import config as configuration
+from jobs.contracts import add_data_docs
 from jobs.engine import ENGINES, choice
 from jobs.errors import InputError, UsageError
 from jobs.globs import matches
@@ -86,6 +87,7 @@ def add_arguments(commands: Any) -> None:
         "--config", type=Path, metavar="audit.toml", help="clusters (instead of LOGS), thresholds, silences, alerts"
     )
     audit.add_argument("--report", type=Path, metavar="FILE.html", help="write a report that stands alone")
+    add_data_docs(audit)
     audit.add_argument("--metrics", type=Path, metavar="FILE.prom", help="write metrics for node_exporter's textfile collector")
     audit.add_argument("--json", action="store_true", help="the verdict as one JSON object")
     audit.add_argument(
@@ -284,6 +286,10 @@ class Audit:
         self.inputs: list[dict[str, Any]] = []
         # over what checks look at; None: nothing was checked
         self.queries: Any = None
+        # loads Great Expectations while the JVM starts; None: this run may not need it
+        self.warm_up: threading.Thread | None = None
+        # `expectations.Suites` of this run
+        self.suites: Any = None
         # by which a silence has expired
         self.moment = self.now or self.started_at
 
@@ -293,7 +299,7 @@ class Audit:
             return self._run(Path(folder))
 
     def _run(self, temporary: Path) -> int:
-        from jobs import contracts, damage, events, ingest, lease
+        from jobs import damage, events, expectations, ingest, lease
         from jobs.store import Store
 
         if self.engine_note:
@@ -325,7 +331,7 @@ class Audit:
                 return code
         if not at_uris and events.are_few(files):
             self.ahead = events.Ahead(files, self.ruleset, self.days)
-        self.warm_up = threading.Thread(target=contracts.preload, daemon=True)
+        self.warm_up = threading.Thread(target=expectations.preload, daemon=True)
         self.warm_up.start()
         size = None if at_uris else sum(f.length for f in files)
         with ExitStack() as ends:
@@ -429,10 +435,15 @@ class Audit:
         from jobs.rows import having, here, run_concurrently, select
 
         def guard(asked: Any, some: dict[str, Any], whole: dict[str, Any]) -> str:
-            if self.engine == "spark":
-                self.warm_up.join()
-            count = contracts.guard(asked, some, whole, with_gx=self.engine == "spark")
-            return f"{count} rules hold for {', '.join(some)}"
+            if self.engine == "local" and self.options.data_docs is None:
+                count = contracts.validate(asked, some, whole)
+                return f"{counted(count, 'rule')} hold for {', '.join(some)}"
+            suites = self._suites()
+            before = suites.count
+            found = suites.of_frames(store.spark, some, whole) if self.engine == "spark" else suites.of_rows(asked, some, whole)
+            suites.write_docs()
+            contracts.raise_for(found)
+            return f"{counted(suites.count - before, 'rule')} hold for {', '.join(some)}"
 
         names = [clock.cluster for clock in clocks]
         looked_at = {**audited, "partitions_now": nights.partitions_now(store, made, audited, names)}
@@ -453,6 +464,17 @@ class Audit:
             told = {"findings": store.table_of("findings", changed), "finding_subjects": subjects}
             known = {"events": events, "findings": findings}
             yield guard(queries.over(store.spark, [*told.values(), *known.values()]), told, known)
+
+    def _suites(self) -> Any:
+        """Great Expectations' suites of this run."""
+        from jobs import contracts, expectations
+
+        if self.suites is None:
+            if self.warm_up is not None:
+                self.warm_up.join()
+            kinds = contracts.NOT_ENFORCED if self.engine == "spark" else contracts.KINDS
+            self.suites = expectations.Suites(self.options.data_docs, kinds)
+        return self.suites
 
     def _find(self, store: Any, made: Any, audited: dict[str, Any], clocks: list[Any]) -> Any:
         """Writes the findings; returns those that this run has changed."""

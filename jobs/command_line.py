@@ -6,12 +6,12 @@ import sys
 import time
 import traceback
 
-from jobs import analysis, assignments, audit, durability, errors, explain, findings, interrupts, reassignment, repair
+from jobs import analysis, assignments, audit, contracts, durability, errors, explain, findings, interrupts, reassignment, repair
 from jobs.alerts import command as alerts
 from jobs.errors import AuditError
 
 # each module adds its commands with what runs them: a function of the options that returns the exit code
-COMMANDS = (audit, explain, findings, alerts, analysis, assignments, reassignment, durability, repair)
+COMMANDS = (audit, explain, findings, alerts, analysis, assignments, reassignment, durability, contracts, repair)
 
 EXAMPLES = """\
 examples:
@@ -21,6 +21,7 @@ examples:
   kafka-audit timeline orders-3 --tables /data/audit
   kafka-audit findings --severity error --tables /data/audit
   kafka-audit alerts --config audit.toml --tables /data/audit --dry-run
+  kafka-audit contracts --tables /data/audit
   kafka-audit sql "SELECT * FROM findings WHERE status <> 'resolved'" --tables /data/audit
 
 exit codes:

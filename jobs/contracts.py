@@ -1,66 +1,115 @@
-"""Great Expectations over the written tables: types, enums, nulls, no orphan evidence. A broken contract fails the run.
+"""What must hold in the tables beyond what Delta enforces, and the command `contracts`.
 
-One query counts the rows that break a rule, of all rules of all tables; Great Expectations judges the counts. Given the tables
-themselves it asks a few questions a table and column, which takes a small audit longer than everything else that it does.
+`schemas/contracts` defines it once. On Spark Great Expectations validates it (`jobs.expectations`). The local engine evaluates the same rules
+as SQL, because importing Great Expectations takes 4 s of processor time.
 """
 
-import logging
-import sys
-import warnings
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from types import ModuleType
-from typing import Any
+from __future__ import annotations
 
-import pyarrow as pa
+import argparse
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import schemas
-from jobs.engine.listing import arrow_type_name
-from jobs.errors import ContractError
-from jobs.queries import Queries
-from jobs.rows import Frame, quoted
-from parsers.explanation import counted
+from jobs import errors
+from jobs.engine.literals import quoted
+from jobs.errors import ContractError, UsageError
+from parsers.explanation import counted, visible
 
-# Great Expectations imports these for expectations that are not used here; they are more than half of the time that its import takes
-UNUSED = ("altair", "scipy.stats", "pyspark.ml", "pyspark.ml.feature")
-# broken rules that are named
+if TYPE_CHECKING:
+    from jobs.queries import Queries
+    from jobs.rows import Frame
+
+# of rules; those that Delta does not enforce when Spark writes are the last
+KINDS = ("required", "values", "key", "rows")
+NOT_ENFORCED = ("values", "key", "rows")
+# violated rules that a message names
 SHOWN = 20
+# characters of a value in a message
+SHOWN_CHARACTERS = 120
+
+EXAMPLES = """\
+examples:
+  kafka-audit contracts --tables /data/audit
+  kafka-audit contracts --tables /data/audit --data-docs /var/www/audit-docs
+
+exit codes:
+  0 all rules hold   2 wrong usage, no tables   70 a rule is violated
+"""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One thing that must hold in a table, with a condition that breaking rows meet, or a query for them, or what is broken already."""
+    """One thing that must hold in a table.
+
+    kind: one of KINDS: a column is never null, it has one of some values, no two rows share a key, or a query finds no row.
+    violations: a query for the rows that violate it, over {batch} and {any_table}. condition: what holds for such a row, if that needs no other.
+    """
 
     table: str
-    column: str
+    kind: str
     words: str
+    columns: tuple[str, ...]
+    shown: tuple[str, ...]
+    violations: str
     condition: str = ""
-    query: str = ""
-    broken: str = ""
 
 
-def preload() -> None:
-    """Imports Great Expectations, which takes seconds; done while the JVM starts."""
-    logging.getLogger("great_expectations").setLevel(logging.ERROR)
-    warnings.filterwarnings("ignore", module="great_expectations")
-    absent = [name for name in UNUSED if name not in sys.modules]
-    for name in absent:
-        sys.modules[name] = _Unused(name)
-    try:
-        import great_expectations
-        import great_expectations.expectations  # noqa: F401
-    finally:
-        for name in absent:
-            del sys.modules[name]
+@dataclass(frozen=True)
+class Violation:
+    """A rule that rows violate. rows: how many; sample: the columns that name one of them, as text, less those that are null."""
+
+    table: str
+    rule: str
+    rows: int
+    sample: Mapping[str, str]
+
+    def sentence(self) -> str:
+        """The violation for people."""
+        named = ", ".join(f"{name}={visible(value)[:SHOWN_CHARACTERS]}" for name, value in self.sample.items())
+        verb = "violates" if self.rows == 1 else "violate"
+        return f"{self.table}: {counted(self.rows, 'row')} {verb} '{self.rule}', for example {named or 'one of nulls'}"
 
 
-class _Unused(ModuleType):
-    """Stands for a module while others are imported that name it; whatever is taken from it is a stand-in, too."""
+def rules_of(table: str) -> tuple[Rule, ...]:
+    """Return what must hold in a table: required columns, values, key, rules over rows."""
+    contract = schemas.contracts()[table]
+    shown, found = contract.shown, []
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return _Unused(f"{self.__name__}.{name}")
+    def of_column(kind: str, column: str, words: str, condition: str) -> Rule:
+        every = tuple(dict.fromkeys([*shown, column]))
+        return Rule(table, kind, words, (column,), every, f"SELECT * FROM {{batch}} WHERE {condition}", condition)
+
+    for column in schemas.required(table):
+        found.append(of_column("required", column, f"{column} is never null", f"`{column}` IS NULL"))
+    for column, values in contract.values.items():
+        listed = ", ".join(map(quoted, values))
+        found.append(of_column("values", column, f"{column} is one of {', '.join(values)}", f"`{column}` NOT IN ({listed})"))
+    if keys := contract.key:
+        words = f"no two rows have the same {' and '.join(keys)}"
+        named = ", ".join(f"`{column}`" for column in keys)
+        copies = f"SELECT {named}, explode(sequence(1, copies)) AS copy FROM (SELECT {named}, count(*) AS copies FROM {{batch}} GROUP BY {named} HAVING count(*) > 1)"
+        found.append(Rule(table, "key", words, keys, keys, copies))
+    for rule in contract.rules:
+        found.append(Rule(table, "rows", rule.words, (), (*shown, *rule.shows), rule.violations))
+    return tuple(found)
+
+
+def text_of(value: Any) -> str:
+    """A value as a message names it; moments without their zone, which is UTC."""
+    text = str(value)
+    return text.removesuffix("+00:00").replace("T", " ") if text[4:5] == "-" and text[10:11] in ("T", " ") else text
+
+
+def sample_of(row: Mapping[str, Any], columns: Iterable[str]) -> dict[str, str]:
+    """The columns that name a row, as text, less those that are null."""
+    return {name: text_of(row[name]) for name in columns if row.get(name) is not None and row[name] == row[name]}
+
+
+# -- the same rules as SQL -------------------------------------------------------------------------------------
 
 
 def _view(table: str) -> str:
@@ -71,132 +120,110 @@ def _whole(table: str) -> str:
     return f"whole_{table}"
 
 
-def rules_of(definition: schemas.Statement, contract: dict[str, Any], found: Mapping[str, str]) -> list[Rule]:
-    """What must hold in a table.
-
-    contract: its entry of contracts.toml. found: column -> type of the rows to be checked.
-    """
-    table, view = definition.name, _view(definition.name)
-    rules = []
-    for column, kind in schemas.columns(definition.name).items():
-        is_so = found.get(column, "").upper() == kind.replace(" ", "").upper()
-        broken = "" if is_so else f"it is {found.get(column, 'missing').upper()}"
-        rules.append(Rule(table, column, f"is {kind}", broken=broken))
-        if f"  {column} {kind} NOT NULL" in definition.sql:
-            rules.append(Rule(table, column, "is never null", condition=f"`{column}` IS NULL"))
-    for column, values in contract.get("one_of", {}).items():
-        listed = ", ".join(map(quoted, values))
-        rules.append(Rule(table, column, f"is one of {', '.join(values)}", condition=f"`{column}` NOT IN ({listed})"))
-    if keys := contract.get("unique"):
-        query = f"SELECT {', '.join(keys)}, count(*) AS rows FROM {view} GROUP BY {', '.join(keys)} HAVING count(*) > 1"
-        rules.append(Rule(table, " + ".join(keys), "tells rows apart", query=query))
-    for name, query in contract.get("never", {}).items():
-        whole = {other: _whole(other) for other in schemas.contracts()}
-        rules.append(Rule(table, "*", name, query=query.format(batch=view, **whole)))
-    return rules
+def reads(tables: Collection[str]) -> set[str]:
+    """The tables all of whose rows the rules of some tables read."""
+    queries = [rule.violations for table in tables for rule in schemas.contracts()[table].rules]
+    return {other for other in schemas.contracts() if any(f"{{{other}}}" in query for query in queries)}
 
 
-def _shown(definition: schemas.Statement, contract: dict[str, Any]) -> str:
-    """The columns that tell which row it is, and those that a rule is about, as a struct."""
-    kinds = schemas.columns(definition.name)
-    keys = [column for column, kind in kinds.items() if f"  {column} {kind} NOT NULL" in definition.sql]
-    return f"struct({', '.join(f'`{name}`' for name in dict.fromkeys([*keys, *contract.get('one_of', {})]))})"
+def register(queries: Queries, written: Mapping[str, Frame], whole: Mapping[str, Frame]) -> None:
+    """Gives the rows that are validated, and those that their rules read, the names that `as_sql` uses."""
+    for table in reads(written):
+        queries.view(_whole(table), whole[table])
+    for table, rows in written.items():
+        queries.view(_view(table), rows)
 
 
-def _violations(queries: Queries, rules: list[Rule], shown: Mapping[str, str]) -> dict[int, tuple[int, str]]:
-    """Number of the rule -> (rows that break it, one of them as JSON), of those that are broken. One query for all."""
+def as_sql(violations: str, table: str) -> str:
+    """A query of a rule over registered rows."""
+    return violations.format(batch=_view(table), **{other: _whole(other) for other in schemas.contracts()})
+
+
+def violations(queries: Queries, rules: Sequence[Rule]) -> list[Violation]:
+    """Return the violated rules of rows that are registered, by one query."""
+
+    def sample(columns: Iterable[str]) -> str:
+        return f"to_json(struct({', '.join(f'CAST(`{name}` AS STRING) AS `{name}`' for name in columns)}))"
+
     selects = []
-    for table, columns in shown.items():
-        mine = [(n, rule) for n, rule in enumerate(rules) if rule.table == table and rule.condition]
-        cases = [f"CASE WHEN {rule.condition} THEN {n} END" for n, rule in mine]
-        if cases:
-            exploded = f"SELECT *, explode(array_compact(array({', '.join(cases)}))) AS rule FROM {_view(table)}"
-            selects.append(f"SELECT rule, to_json({columns}) AS example FROM ({exploded})")
-    selects += [f"SELECT {n} AS rule, to_json(struct(*)) AS example FROM ({r.query})" for n, r in enumerate(rules) if r.query]
-    broken = queries.rows(
-        f"SELECT rule, count(*) AS rows, substring(min(example), 1, 300) AS example FROM ({' UNION ALL '.join(selects)}) GROUP BY rule"
+    for table in dict.fromkeys(rule.table for rule in rules):
+        by_condition = [(n, rule) for n, rule in enumerate(rules) if rule.table == table and rule.condition]
+        if by_condition:
+            columns = dict.fromkeys(column for _, rule in by_condition for column in rule.shown)
+            cases = ", ".join(f"CASE WHEN {rule.condition} THEN {n} END" for n, rule in by_condition)
+            exploded = f"SELECT *, explode(array_compact(array({cases}))) AS rule FROM {_view(table)}"
+            selects.append(f"SELECT rule, {sample(columns)} AS example FROM ({exploded})")
+    for n, rule in enumerate(rules):
+        if not rule.condition:
+            selects.append(f"SELECT {n} AS rule, {sample(rule.shown)} AS example FROM ({as_sql(rule.violations, rule.table)})")
+    rows = queries.rows(
+        f"SELECT rule, count(*) AS rows, min(example) AS example FROM ({' UNION ALL '.join(selects)}) GROUP BY rule"
     )
-    return {row["rule"]: (row["rows"], row["example"]) for row in broken}
+    found = {row["rule"]: row for row in rows}
+    return [
+        Violation(rule.table, rule.words, found[n]["rows"], sample_of(json.loads(found[n]["example"]), rule.shown))
+        for n, rule in enumerate(rules)
+        if n in found
+    ]
 
 
-def guard(
-    queries: Queries, written: Mapping[str, Frame], whole: Mapping[str, Frame] | None = None, *, with_gx: bool = True
-) -> int:
-    """Validates the rows of the run's clusters in tables, as they are written. with_gx: Great Expectations judges; else this module does.
+def validate(queries: Queries, written: Mapping[str, Frame], whole: Mapping[str, Frame]) -> int:
+    """Validate rows by SQL. written: table -> rows; whole: all rows of tables that their rules read. Returns the number of rules.
 
-    written: tables that contracts.toml names, with the rows that are to be guarded. whole: all rows of tables that their rules refer
-    to; None: those that are guarded. Returns the number of rules; raises ContractError naming the broken.
+    Raises ContractError that names the violated.
     """
-    never = [query for table in written for query in schemas.contracts()[table].get("never", {}).values()]
-    for table, rows in (written if whole is None else whole).items():
-        if any(f"{{{table}}}" in query for query in never):
-            queries.view(_whole(table), rows)
-    rules: list[Rule] = []
-    shown = {}
-    for definition in schemas.statements("tables"):
-        if definition.name in written:
-            rows, contract = written[definition.name], schemas.contracts()[definition.name]
-            queries.view(_view(definition.name), rows)
-            kinds = {one.name: one.type for one in rows.schema} if isinstance(rows.schema, pa.Schema) else None
-            found = (
-                {field.name: field.dataType.simpleString() for field in rows.schema}
-                if kinds is None
-                else {name: arrow_type_name(kind) for name, kind in kinds.items()}
-            )
-            rules += rules_of(definition, contract, found)
-            shown[definition.name] = _shown(definition, contract)
-    if any(rule.broken for rule in rules):  # a query over columns that are not there would only fail
-        violations = {n: (1, rule.broken) for n, rule in enumerate(rules) if rule.broken}
-    else:
-        violations = _violations(queries, rules, shown)
-    broken = _unexpected(rules, violations, set(written)) if with_gx else _objections(rules, violations)
-    if broken:
-        more = f"; and {len(broken) - SHOWN} more" if len(broken) > SHOWN else ""
-        raise ContractError("The written tables break their contract: " + "; ".join(broken[:SHOWN]) + more)
+    register(queries, written, whole)
+    rules = [rule for table in written for rule in rules_of(table)]
+    raise_for(violations(queries, rules))
     return len(rules)
 
 
-def _objections(rules: list[Rule], violations: Mapping[int, tuple[int, str]]) -> list[str]:
-    """The broken rules: table, column and rule, how often, and an example."""
-    return [_objection(rules[n].table, rules[n].column, rules[n].words, *violations[n]) for n in sorted(violations)]
+def raise_for(found: Sequence[Violation]) -> None:
+    """Raise ContractError where a rule is violated."""
+    if found:
+        more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+        listed = "; ".join(one.sentence() for one in found[:SHOWN])
+        raise ContractError(f"the tables break their contract: {listed}{more}")
 
 
-def _objection(table: str, column: str, rule: str, rows: int, example: str) -> str:
-    return f"{table}.{column}: {rule!r} is broken by {counted(rows, 'row')}, for example {example}"
+# -- the command -----------------------------------------------------------------------------------------------
 
 
-def _unexpected(rules: list[Rule], violations: Mapping[int, tuple[int, str]], tables: Collection[str]) -> list[str]:
-    """What Great Expectations has to object to in the counts: table, column and rule, how often, and an example."""
-    import great_expectations as gx
-    import great_expectations.expectations as gxe
-    import pandas as pd
-    from great_expectations.data_context.types.base import ProgressBarsConfig
-
-    judged = pd.DataFrame(
-        {
-            "table": [rule.table for rule in rules],
-            "column": [rule.column for rule in rules],
-            "rule": [rule.words for rule in rules],
-            "violations": [violations.get(n, (0, ""))[0] for n in range(len(rules))],
-            "example": [violations.get(n, (0, ""))[1] for n in range(len(rules))],
-        }
+def add_arguments(commands: Any) -> None:
+    """Adds `contracts` to the command line."""
+    command = commands.add_parser(
+        "contracts",
+        help="validate the tables with Great Expectations",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    context = gx.get_context(mode="ephemeral")
-    context.variables.progress_bars = ProgressBarsConfig(globally=False)
-    batch = context.data_sources.add_pandas("tables").add_dataframe_asset("rules").add_batch_definition_whole_dataframe("all")
-    expectations = [
-        gxe.ExpectColumnValuesToBeInSet(column="violations", value_set=[0]),
-        # that no table went unguarded
-        gxe.ExpectColumnDistinctValuesToEqualSet(column="table", value_set=sorted(tables)),
-    ]
-    suite = context.suites.add(gx.ExpectationSuite(name="contracts", expectations=expectations))
-    validation = context.validation_definitions.add(gx.ValidationDefinition(name="contracts", data=batch, suite=suite))
-    told = {"result_format": "COMPLETE", "unexpected_index_column_names": ["table", "column", "rule", "example"]}
-    result = validation.run(batch_parameters={"dataframe": judged}, result_format=told)
-    objections = []
-    for outcome in result.results:
-        rows = outcome.result.get("unexpected_index_list") or []
-        objections += [_objection(row["table"], row["column"], row["rule"], row["violations"], row["example"]) for row in rows]
-        if not outcome.success and not rows:
-            objections.append(f"{outcome.expectation_config.type}: {outcome.result or outcome.exception_info}"[:500])
-    return objections
+    command.add_argument("--tables", required=True, metavar="DIR", help="folder or URI of the tables")
+    add_data_docs(command)
+    command.set_defaults(run=run)
+
+
+def add_data_docs(command: Any) -> None:
+    """Adds --data-docs to a command that validates tables."""
+    command.add_argument(
+        "--data-docs",
+        type=Path,
+        metavar="DIR",
+        help="write what was validated as Great Expectations' Data Docs; their pages load scripts from the internet",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """The command `contracts`; no table is changed."""
+    from jobs import engine, expectations
+
+    names = list(schemas.contracts())
+    tables = engine.opened(options.tables, names=names)
+    there = [name for name in names if tables.has(name)]
+    if not there:
+        raise UsageError(f"There are no tables under {options.tables}. Run `kafka-audit audit` first")
+    suites = expectations.Suites(options.data_docs)
+    found = suites.of_tables(tables, there)
+    suites.write_docs()
+    raise_for(found)
+    print(f"{counted(suites.count, 'rule')} hold in {counted(len(there), 'table')}")
+    return errors.CLEAN

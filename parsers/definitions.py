@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ LOUD = re.compile(r"\b(?:ERROR|FATAL)\b")
 ABSENCE = re.compile(
     r"\bANTI JOIN\b|\bNOT EXISTS\b|\bNOT exists\(|\b(?:until|valid_to|completed_at) IS NULL|\bpartition_spells\b|'in_progress'"
 )
-CONTRACT_KEYS = {"unique", "one_of", "never"}
+CONTRACT_KEYS = {"key", "values", "rules"}
 # characters of the name of a check, words of a sentence
 NAME_LENGTH, SENTENCE_WORDS = 60, 25
 # units of thresholds, as names of thresholds write them
@@ -71,7 +71,7 @@ def problems(site: Path | None) -> list[str]:
         ("schemas/checks/*.md", lambda: wording_problems(schemas.statements("checks"), wording.wordings())),
         ("schemas/commands.toml", lambda: command_problems(wording.known_commands(), wording.wordings())),
         ("schemas/unreported.toml", lambda: silence_problems(built_in().rules, _readers(), schemas.unreported())),
-        ("schemas/contracts.toml", lambda: contract_problems(schemas.contracts(), table_columns())),
+        ("schemas/contracts", lambda: contract_problems(schemas.contract_files(), table_columns())),
     ]
     for where, part in parts:
         try:
@@ -90,7 +90,7 @@ def _readers() -> list[schemas.Statement]:
 
 def severities() -> list[str]:
     """The severities that a finding may have, the worst first."""
-    return list(schemas.contracts()["findings"]["one_of"]["severity"])
+    return list(schemas.contracts()["findings"].values["severity"])
 
 
 def rule_problems(ruleset: RuleSet) -> list[str]:
@@ -540,19 +540,32 @@ def contract_problems(contracts: Mapping[str, Mapping[str, Any]], tables: Mappin
     """Contracts are about tables and columns that there are."""
     found = []
     for table, contract in contracts.items():
-        where = f"schemas/contracts.toml [{table}]"
+        where = f"schemas/contracts/{table}.toml"
         if table not in tables:
             found.append(f"{where}: there is no such table")
             continue
         if unknown := set(contract) - CONTRACT_KEYS:
             found.append(f"{where}: unknown key {', '.join(sorted(unknown))}")
-        for column in [*contract.get("unique", ()), *contract.get("one_of", {})]:
+        for column in [*contract.get("key", ()), *contract.get("values", {})]:
             if column not in tables[table]:
                 found.append(f"{where}: the table has no column {column}")
-        for column, values in contract.get("one_of", {}).items():
+        for column, values in contract.get("values", {}).items():
             if not values or len(values) != len(set(values)):
-                found.append(f"{where}: one_of.{column} is empty or names a value twice")
-        for name, query in contract.get("never", {}).items():
-            if "{batch}" not in query:
-                found.append(f"{where}: never.{name} does not read {{batch}}")
+                found.append(f"{where}: values.{column} is empty or names a value twice")
+        words = [rule.get("words", "") for rule in contract.get("rules", ())]
+        for name in sorted({name for name in words if words.count(name) > 1}):
+            found.append(f"{where}: two rules have the words {name!r}")
+        for rule in contract.get("rules", ()):
+            found += [f"{where}: {problem}" for problem in _table_rule_problems(rule, set(contracts))]
+    return found
+
+
+def _table_rule_problems(rule: Mapping[str, Any], tables: Collection[str]) -> list[str]:
+    """A rule has words and a query, and the query reads the rows that are validated."""
+    if set(rule) - {"shows"} != {"words", "violations"} or not rule["words"]:
+        return ["a rule has `words` and `violations`, and it may have `shows`"]
+    read = set(re.findall(r"\{(\w+)\}", rule["violations"]))
+    found = [] if "batch" in read else [f"the query of {rule['words']!r} does not read {{batch}}"]
+    if unknown := read - {"batch", *tables}:
+        found.append(f"the query of {rule['words']!r} reads {', '.join(sorted(unknown))}, which has no contract")
     return found

@@ -2,7 +2,8 @@
 
 import re
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -242,10 +243,75 @@ def version_number(version: str) -> int:
     return sum(int(part or 0) * scale for part, scale in zip(found.groups(), (10**6, 10**3, 1), strict=True)) if found else 0
 
 
+@dataclass(frozen=True)
+class TableRule:
+    """One rule over the rows of a table, in words, and a query in Spark's SQL for the rows that violate it.
+
+    violations: reads {batch}, the rows that are validated, and all rows of {any_table}. Its rows have the columns that `Contract.shown` names.
+    shows: columns of the query that name the violating row beside these.
+    """
+
+    words: str
+    violations: str
+    shows: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Contract:
+    """What must hold in a table beyond types and NOT NULL, which `tables/<table>.sql` has and Delta enforces.
+
+    key: columns that no two rows have in common; empty: no such rule. values: column -> the values that it may have beside null.
+    """
+
+    table: str
+    key: tuple[str, ...] = ()
+    values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    rules: tuple[TableRule, ...] = ()
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The columns that name a row to people: the key, else required columns that are no measurements."""
+        kinds = columns(self.table)
+        named = [name for name in required(self.table) if kinds[name] in ("STRING", "INT", "BIGINT", "DATE")]
+        return self.key or tuple(named[:MOST_SHOWN])
+
+
+# columns that name a row of a table without a key
+MOST_SHOWN = 7
+
+
 @cache
-def contracts() -> dict[str, dict[str, dict]]:
-    """Table -> what must hold in it; see contracts.toml."""
-    return tomllib.loads(files(__name__).joinpath("contracts.toml").read_text("utf-8"))
+def required(table: str) -> tuple[str, ...]:
+    """The columns of a table that are NOT NULL, in order."""
+    return tuple(re.findall(r"^  (\w+) [A-Z].*? NOT NULL", _table(table).sql, re.MULTILINE))
+
+
+@cache
+def contract_files() -> dict[str, dict[str, Any]]:
+    """Table -> its file in `contracts`, as TOML has it."""
+    entries = sorted(folder("contracts").iterdir(), key=lambda entry: entry.name)
+    return {
+        entry.name.removesuffix(".toml"): tomllib.loads(entry.read_text("utf-8"))
+        for entry in entries
+        if entry.name.endswith(".toml")
+    }
+
+
+@cache
+def contracts() -> dict[str, Contract]:
+    """Table -> what must hold in it."""
+    return {
+        table: Contract(
+            table,
+            key=tuple(found.get("key", ())),
+            values={column: tuple(values) for column, values in found.get("values", {}).items()},
+            rules=tuple(
+                TableRule(rule["words"], rule["violations"].strip(), tuple(rule.get("shows", ())))
+                for rule in found.get("rules", ())
+            ),
+        )
+        for table, found in contract_files().items()
+    }
 
 
 @cache

@@ -166,10 +166,15 @@ def test_faults_of_a_contract() -> None:
     assert "blocked_by" in tables["topic_deletions"]
     contracts = {
         "nowhere": {},
-        "events": {"unique": ["no_such"], "one_of": {"says": []}, "never": {"q": "SELECT 1"}, "x": 1},
+        "events": {
+            "key": ["no_such"],
+            "values": {"says": []},
+            "rules": [{"words": "q", "violations": "SELECT 1"}, {"words": "r", "violations": "{batch} {odd}"}],
+            "x": 1,
+        },
     }
     found = " ".join(contract_problems(contracts, tables))
-    for named in ("no such table", "no column no_such", "one_of.says", "never.q", "unknown key x"):
+    for named in ("no such table", "no column no_such", "values.says", "'q' does not read", "reads odd", "unknown key x"):
         assert named in found
 
 
