@@ -86,8 +86,8 @@ def test_an_audit_without_java(tmp_path: Path) -> None:
         assert done.stderr.startswith("kafka-audit: No Java found")
         assert done.stderr.splitlines()[0].endswith("the local engine computes")
         assert new in done.stderr
-        assert "Broker down: broker 3" in done.stdout
-    assert "Broker down: broker 3" in Path(report).read_text("utf-8")
+        assert "Broker 3 crashed" in done.stdout
+    assert "Broker 3 crashed" in Path(report).read_text("utf-8")
     assert "kafka_audit_" in Path(metrics).read_text("utf-8")
     checkpoints = run("sql", "SELECT source, partition, leader FROM checkpoints", "--tables", tables, "--json")
     assert json.loads(checkpoints.stdout) == {"source": "describe", "partition": 0, "leader": 1}
