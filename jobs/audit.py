@@ -117,7 +117,8 @@ def add_arguments(commands: Any) -> None:
         "--engine",
         choices=ENGINES,
         default="auto",
-        help="local: computes on this machine without Java; spark: on Spark; auto: Spark where it is configured or Java is found, else local",
+        help="local: computes on this machine without Java; spark: on Spark; auto: spark under spark-submit, where a Spark master or remote is "
+        "configured, and for what only Spark reads or writes, else local",
     )
     audit.add_argument("--rules", type=Path, metavar="DIR", help="a folder of rule files and layouts of your own, read with ours")
 
@@ -270,7 +271,7 @@ class Audit:
 
             metrics.check_path(options.metrics)
         given_logs = [one for cluster in self.config.clusters for one in cluster.logs]
-        self.engine, self.engine_note = choice.chosen(options.engine, options.tables, given_logs)
+        self.engine = choice.chosen(options.engine, options.tables, given_logs)
         self.run_id = uuid.uuid4().hex[:16]
         self.started_at = datetime.now(UTC)
         # check -> why it could not be run
@@ -302,8 +303,6 @@ class Audit:
         from jobs import damage, events, expectations, ingest, lease
         from jobs.store import Store
 
-        if self.engine_note:
-            print(f"kafka-audit: {self.engine_note}", file=sys.stderr)
         with stage("find logs") as doing:
             files = [
                 file
@@ -324,11 +323,18 @@ class Audit:
         if self.engine == "local":
             from jobs.engine.local_store import LocalStore
 
-            with lease.held(root, self.run_id, self.options.wait) as held, closing(LocalStore(root, held.check)) as tables:
-                damage.refuse(root, versions=held.versions)
-                code = self._verdict(tables, self._audit(tables, files))
-                held.versions = tables.versions()
-                return code
+            try:
+                with lease.held(root, self.run_id, self.options.wait) as held, closing(LocalStore(root, held.check)) as tables:
+                    damage.refuse(root, versions=held.versions)
+                    code = self._verdict(tables, self._audit(tables, files))
+                    held.versions = tables.versions()
+                    return code
+            except choice.OnlySpark as reason:
+                if self.options.engine == "local":
+                    raise UsageError(f"{reason}; use --engine spark") from None
+                choice.require_spark(str(reason))
+                print(f"kafka-audit: {reason}; Spark computes this run", file=sys.stderr)
+                self.engine = "spark"
         if not at_uris and events.are_few(files):
             self.ahead = events.Ahead(files, self.ruleset, self.days)
         self.warm_up = threading.Thread(target=expectations.preload, daemon=True)

@@ -8,13 +8,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from jobs.engine.database import identifier
 from jobs.engine.database import text as in_duckdb
 from jobs.engine.later import arrow
 from jobs.engine.later import functions as F
@@ -152,10 +154,11 @@ def _moment(at: datetime) -> pa.Scalar:
 
 def any_of(conditions: Iterable[Where]) -> Where:
     """One of them holds, at least."""
-    found = None
-    for one in conditions:
-        found = one if found is None else found | one
-    return NONE if found is None else found
+    some = list(conditions)
+    # pair by pair: of hundreds of clusters one inside of another would be too deep for a parser
+    while len(some) > 1:
+        some = [reduce(or_, some[at : at + 2]) for at in range(0, len(some), 2)]
+    return some[0] if some else NONE
 
 
 def by_cluster(conditions: Mapping[str, Where]) -> Where:
@@ -266,7 +269,7 @@ def marked_with_any(rows: Frame, column: str, values: Collection[int], name: str
         )
     if isinstance(rows, Relation):
         listed = ", ".join(map(str, sorted(values)))
-        return rows.with_column(name, pa.bool_(), f"coalesce(list_has_any({column}, [{listed}]), false)")
+        return rows.with_column(name, pa.bool_(), f"coalesce(list_has_any({identifier(column)}, [{listed}]), false)")
     some = F.array(*map(F.lit, sorted(values)))
     return rows.withColumn(name, F.coalesce(F.arrays_overlap(column, some), F.lit(False)))
 
@@ -292,7 +295,7 @@ def in_microseconds(rows: Frame, *columns: str) -> Frame:
         if isinstance(rows, pa.Table):
             rows = rows.set_column(rows.schema.get_field_index(name), name, rows[name].cast(pa.int64()))
         elif isinstance(rows, Relation):
-            rows = rows.with_column(name, pa.int64(), f"epoch_us({name})")
+            rows = rows.with_column(name, pa.int64(), f"epoch_us({identifier(name)})")
         else:
             rows = rows.withColumn(name, F.unix_micros(name))
     return rows
@@ -334,18 +337,18 @@ def coalesced(rows: Frame, name: str, column: str, other: str) -> Frame:
     if isinstance(rows, pa.Table):
         return rows.append_column(name, pc.coalesce(rows[column], rows[other]))
     if isinstance(rows, Relation):
-        return rows.with_column(name, pa.string(), f"coalesce({column}, {other})")
+        return rows.with_column(name, pa.string(), f"coalesce({identifier(column)}, {identifier(other)})")
     return rows.withColumn(name, F.coalesce(column, other))
 
 
 def extremes(rows: Frame, by: Sequence[str], column: str) -> list[dict[str, Any]]:
     """The smallest and the largest value of a column, as first and last, by other columns."""
     if isinstance(rows, Relation):
-        names = ", ".join(by)
+        names = ", ".join(map(identifier, by))
         schema = pa.schema(
             [*(rows.schema.field(one) for one in by), *((end, rows.schema.field(column).type) for end in ("first", "last"))]
         )
-        sql = f"SELECT {names}, min({column}) AS first, max({column}) AS last FROM ({rows.sql}) GROUP BY {names}"
+        sql = f"SELECT {names}, min({identifier(column)}) AS first, max({identifier(column)}) AS last FROM ({rows.sql}) GROUP BY {names}"
         return rows.made(sql, schema).table().to_pylist()
     if isinstance(rows, pa.Table):
         told = rows.group_by(list(by)).aggregate([(column, "min"), (column, "max")])

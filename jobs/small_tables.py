@@ -129,6 +129,11 @@ class SmallTables:
             return True
         return False
 
+    def is_writable(self, table: str) -> bool:
+        """Return whether a table that is there has only features that are written here."""
+        opened = self._opened(table)
+        return opened is not None and _is_written(opened)
+
     def version(self, table: str) -> int | None:
         """Number of its last commit."""
         opened = self._opened(table)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 SHARED = Path(__file__).parents[2] / "shared"
 SMALL_RUN = 1000
+# what makes `--engine auto` Spark
+MASTER = ("KAFKA_AUDIT_MASTER", f"local[{os.cpu_count()}]")
 Expectation = Callable[[Path, Iterable[Mapping[str, Any]]], None]
 
 # no deadline: a busy machine is not a defect; the same examples every time: a red build can be repeated
@@ -60,8 +62,19 @@ def spark() -> Iterator[SparkSession]:
     os.environ["TZ"] = "UTC"
     time.tzset()
     started = session.start(input_bytes=SMALL_RUN)
+    # fixtures of modules that audit with it are set up before those of a test
+    os.environ.update([MASTER])
     yield started
     started.stop()
+
+
+@pytest.fixture(autouse=True)
+def _engine_of_auto(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--engine auto` is Spark in tests that start it, as where a master is configured; all others compute without Java."""
+    if request.node.get_closest_marker("spark"):
+        monkeypatch.setenv(*MASTER)
+    else:
+        monkeypatch.delenv(MASTER[0], raising=False)
 
 
 @pytest.fixture

@@ -83,8 +83,7 @@ def test_an_audit_without_java(tmp_path: Path) -> None:
     for new in ("1,176 new", "0 new"):
         done = run(*audit)
         assert done.returncode == errors.CLEAN, done.stderr
-        assert done.stderr.startswith("kafka-audit: No Java found")
-        assert done.stderr.splitlines()[0].endswith("the local engine computes")
+        assert done.stderr.startswith("find logs: ")
         assert new in done.stderr
         assert "Broker 3 crashed" in done.stdout
     assert "Broker 3 crashed" in Path(report).read_text("utf-8")
@@ -94,21 +93,37 @@ def test_an_audit_without_java(tmp_path: Path) -> None:
 
 
 def test_an_engine_is_chosen_by_how_the_program_was_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Java that is there does not make it Spark."""
     monkeypatch.setattr(session, "java_problem", lambda: None)
     logs = ["/var/log/kafka"]
-    assert choice.chosen("auto", tmp_path, logs, {}) == ("spark", None)
-    assert choice.chosen("local", tmp_path, logs, {}) == ("local", None)
-    monkeypatch.setattr(session, "java_problem", lambda: "No Java found. Install one")
-    assert choice.chosen("auto", tmp_path, logs, {}) == ("local", "No Java found; the local engine computes")
-    assert choice.chosen("spark", tmp_path, logs, {}) == ("spark", None)
+    assert choice.chosen("auto", tmp_path, logs, {}) == "local"
+    assert choice.chosen("spark", tmp_path, logs, {}) == "spark"
     for name in choice.OF_SPARK:
-        assert choice.chosen("auto", tmp_path, logs, {name: "x"}) == ("spark", None)
-    assert choice.chosen("auto", "hdfs://h/audit", logs, {}) == ("spark", None)
-    assert choice.chosen("auto", tmp_path, ["s3a://logs/*"], {}) == ("spark", None)
+        assert choice.chosen("auto", tmp_path, logs, {name: "x"}) == "spark"
+        assert choice.chosen("local", tmp_path, logs, {name: "x"}) == "local"
+    for arguments in ("--master yarn pyspark-shell", "--conf spark.remote=sc://h pyspark-shell", "--remote sc://h pyspark-shell"):
+        assert choice.chosen("auto", tmp_path, logs, {"PYSPARK_SUBMIT_ARGS": arguments}) == "spark"
+    assert choice.chosen("auto", tmp_path, logs, {"PYSPARK_SUBMIT_ARGS": "--driver-memory 2g pyspark-shell"}) == "local"
+    defaults = tmp_path / "conf" / "spark-defaults.conf"
+    defaults.parent.mkdir()
+    for text, engine in (("spark.master yarn\n", "spark"), ("# spark.master yarn\nspark.ui.enabled false\n", "local")):
+        defaults.write_text(text)
+        for configured in ({"SPARK_HOME": str(tmp_path)}, {"SPARK_CONF_DIR": str(defaults.parent)}):
+            assert choice.chosen("auto", tmp_path, logs, configured) == engine
+
+
+def test_what_only_spark_reads_or_writes_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    logs = ["/var/log/kafka"]
+    monkeypatch.setattr(session, "java_problem", lambda: None)
+    assert choice.chosen("auto", "hdfs://h/audit", logs, {}) == "spark"
+    assert choice.chosen("auto", tmp_path, ["s3a://logs/*"], {}) == "spark"
     with pytest.raises(UsageError, match="not to s3://audit"):
         choice.chosen("local", "s3://audit", logs, {})
     with pytest.raises(UsageError, match="reads logs of this machine, not s3a://logs"):
         choice.chosen("local", tmp_path, ["s3a://logs/*"], {})
+    monkeypatch.setattr(session, "java_problem", lambda: "No Java found. Install one")
+    with pytest.raises(UsageError, match=r"not to hdfs://h/audit\. Spark does, but it needs Java: No Java found"):
+        choice.chosen("auto", "hdfs://h/audit", logs, {})
 
 
 def test_types_of_columns_are_those_of_spark(spark: Any) -> None:
@@ -125,9 +140,24 @@ def test_types_of_columns_are_those_of_spark(spark: Any) -> None:
         assert delta_schema(table.name) == StructType.fromDDL(ddl).jsonValue()
 
 
-def test_tables_of_an_earlier_version_are_left_to_spark(spark: Any, tables: Any, capsys: Any) -> None:
+def test_tables_that_only_spark_writes_are_left_to_it(
+    spark: Any, tables: Any, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is changed where Spark is not there or not asked for; `auto` takes it where it is."""
+    for name in choice.OF_SPARK:
+        monkeypatch.delenv(name, raising=False)
     tables.spark.sql(f"ALTER TABLE delta.`{tables.path('events')}` SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
-    assert main(["audit", str(SAMPLE), "--tables", tables.root, "--engine", "local"]) == errors.USAGE
-    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("kafka-audit:")]
-    assert len(said) == 1
-    assert "--engine spark" in said[0]
+    audit = ["audit", str(SAMPLE), "--tables", tables.root]
+
+    def said(engine: str) -> str:
+        (line,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("kafka-audit:"))
+        return line if engine in line else ""
+
+    assert main([*audit, "--engine", "local"]) == errors.USAGE
+    assert said("--engine spark")
+    with monkeypatch.context() as patched:
+        patched.setattr(session, "java_problem", lambda: "No Java found")
+        assert main(audit) == errors.USAGE
+    assert said("Spark does, but it needs Java: No Java found")
+    assert main(audit) == errors.CLEAN
+    assert said("Spark computes this run")

@@ -33,7 +33,7 @@ NOT_IN_CATALOGUE = (
 
 
 @pytest.fixture(scope="module")
-def found(request: pytest.FixtureRequest, spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Finding]]:
+def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Finding]]:
     """Return the findings of severity warning or above of each incident whose test is selected, by the name of its folder."""
     folder = tmp_path_factory.mktemp("incidents")
     wanted = [
@@ -44,7 +44,7 @@ def found(request: pytest.FixtureRequest, spark: Any, tmp_path_factory: pytest.T
     blocks = [f"[[cluster]]\nname = {json.dumps(one.folder.name)}\nlogs = [{json.dumps(str(one.folder))}]\n" for one in wanted]
     (folder / "audit.toml").write_text("\n".join(blocks))
     tables = folder / "tables"
-    code = main(["audit", "--config", str(folder / "audit.toml"), "--tables", str(tables)])
+    code = main(["audit", "--config", str(folder / "audit.toml"), "--tables", str(tables), "--engine", "local"])
     assert code in (errors.CLEAN, errors.FINDINGS)
     told: dict[str, list[Finding]] = defaultdict(list)
     for row in rows_of(tables, "findings"):
@@ -53,7 +53,6 @@ def found(request: pytest.FixtureRequest, spark: Any, tmp_path_factory: pytest.T
     return told
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("incident", WITH_LOGS, **NAMES)
 def test_it_is_found_and_nothing_else(incident: Incident, found: dict[str, list[Finding]]) -> None:
     """A finding of `pending` or `wrong` that came or went is to be moved in incident.toml."""

@@ -70,7 +70,8 @@ def is_interrupted(code: str, number: signal.Signals, *arguments: str) -> None:
 )
 def test_while_modules_are_imported(tmp_path: Path, module: str, number: signal.Signals) -> None:
     code = AT_IMPORT.format(module=module, number=int(number))
-    is_interrupted(code, number, "audit", str(SAMPLE), "--tables", str(tmp_path / "tables"))
+    engine = "spark" if module == "pyspark" else "local"
+    is_interrupted(code, number, "audit", str(SAMPLE), "--tables", str(tmp_path / "tables"), "--engine", engine)
 
 
 @pytest.mark.spark

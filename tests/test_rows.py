@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from jobs import rows as asked
+from jobs.engine.relation import Relation
 from jobs.frames import by_workers
 from jobs.partition_spells import IS_WRONG
 from jobs.rows import Frame, Where, here, in_spark
@@ -27,7 +28,7 @@ SOME = pa.table(
         "n": pa.array([1, 2, 3, 4, None], pa.int32()),
         "text": pa.array(["x", None, "x'y", "ü", "x"]),
         "at": pa.array([NOON, NOON + timedelta(hours=1), None, NOON - timedelta(hours=1), NOON], pa.timestamp("us", "UTC")),
-        "then": pa.array([NOON, None, NOON, NOON, NOON + timedelta(days=1)], pa.timestamp("us", "UTC")),
+        "later": pa.array([NOON, None, NOON, NOON, NOON + timedelta(days=1)], pa.timestamp("us", "UTC")),
         "is_so": pa.array([True, False, None, True, False]),
         "day": pa.array([date(2026, 3, 1), date(2026, 2, 28), None, date(2026, 3, 2), date(2026, 3, 1)]),
         "ids": pa.array([[1, 2], [], None, [3], [2]], pa.list_(pa.int32())),
@@ -36,11 +37,13 @@ SOME = pa.table(
 KEYS = pa.table({"cluster": ["a", "b", "a", None], "text": ["x", "x'y", None, "x"], "more": pa.array([7, 8, 9, 10], pa.int32())})
 
 
-@pytest.fixture(scope="module", params=["Arrow", pytest.param("Spark", marks=pytest.mark.spark)])
+@pytest.fixture(scope="module", params=["Arrow", "DuckDB", pytest.param("Spark", marks=pytest.mark.spark)])
 def given(request: pytest.FixtureRequest) -> Callable[[pa.Table], Frame]:
-    """Rows, here or in Spark."""
+    """Rows in memory, as a query of DuckDB, or in Spark."""
     if request.param == "Arrow":
         return lambda rows: rows
+    if request.param == "DuckDB":
+        return Relation.of
     spark = request.getfixturevalue("spark")
     return lambda rows: in_spark(spark, rows)
 
@@ -62,12 +65,12 @@ CONDITIONS: dict[str, tuple[Where, list[int | None], list[int | None]]] = {
     "known": (asked.is_known("text"), [1, 3, 4, None], [2]),
     "begins": (asked.starts_with("text", "x'"), [3], [1, 4, None]),
     "above": (asked.above("n", 2), [3, 4], [1, 2]),
-    "not before": (asked.not_before("at", "then"), [1], [4, None]),
+    "not before": (asked.not_before("at", "later"), [1], [4, None]),
     "at or after": (asked.at_or_after("at", NOON), [1, 2, None], [4]),
     "before": (asked.before("at", NOON.replace(tzinfo=None)), [4], [1, 2, None]),
     "at or before": (asked.at_or_before("at", NOON), [1, 4, None], [2]),
     "from a day": (asked.from_day("day", date(2026, 3, 1)), [1, 4, None], [2]),
-    "a moment from a day": (asked.from_day("then", date(2026, 3, 2)), [None], [1, 3, 4]),
+    "a moment from a day": (asked.from_day("later", date(2026, 3, 2)), [None], [1, 3, 4]),
     "both": (asked.is_true("is_so") & asked.above("n", 1), [4], [1, 2, None]),
     "one, or none is known": (asked.is_true("is_so") | asked.above("n", 2), [1, 3, 4], [2]),
     "any of none": (asked.any_of([]), [], [1, 2, 3, 4, None]),
@@ -193,3 +196,13 @@ def test_tasks_of_workers_read_no_archive_anew(spark: SparkSession) -> None:
         (row.archives, row.frozen > 10_000) for row in by_workers(spark.range(4), held, "archives LONG, frozen LONG").collect()
     }
     assert told == (0, True)
+
+
+def test_a_condition_of_hundreds_of_clusters_is_not_too_deep() -> None:
+    """DuckDB's form of it is parsed; a condition inside of another for each cluster ended in a RecursionError."""
+    names = [f"c{number}" for number in range(2_000)]
+    which = asked.by_cluster({name: asked.above("n", number) for number, name in enumerate(names)})
+    table = pa.table({"cluster": names, "n": pa.array(range(1, 2_001))})
+    assert asked.where(table, which).num_rows == 2_000
+    assert asked.where(Relation.of(table), which).count() == 2_000
+    assert asked.where(Relation.of(table), ~which).is_empty()

@@ -36,13 +36,18 @@ def selected(request: pytest.FixtureRequest) -> set[str]:
     of_module = [
         item for item in request.session.items if item.path == request.path and "found" in getattr(item, "fixturenames", ())
     ]
-    checks_of = {item.callspec.params["check"] if hasattr(item, "callspec") else None for item in of_module}
+    checks_of = {item.callspec.params.get("check") for item in of_module}
     return {path.name for path in SCENARIOS.iterdir() if path.is_dir()} if None in checks_of else set(filter(None, checks_of))
+
+
+@pytest.fixture(scope="module", params=["spark", "local"])
+def engine(request: pytest.FixtureRequest) -> str:
+    return request.param
 
 
 @pytest.fixture(scope="module")
 def found(
-    request: pytest.FixtureRequest, spark: Any, checked: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, spark: Any, engine: str, checked: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, list[dict[str, Any]]]:
     """Return the findings in the scenarios of each selected check."""
     folder = tmp_path_factory.mktemp("scenarios")
@@ -68,7 +73,8 @@ def found(
     with pytest.MonkeyPatch.context() as noted:
         noted.setattr(checks, "register", registered)
         noted.setattr(checks, "violations", violated)
-        code = main(["audit", "--config", str(folder / "audit.toml"), "--tables", str(tables), "--report", str(report)])
+        audit = ["audit", "--config", str(folder / "audit.toml"), "--tables", str(tables), "--report", str(report)]
+        code = main([*audit, "--engine", engine])
     assert code in (errors.CLEAN, errors.FINDINGS)
     # some 230 clusters: findings have a fixed room, and each cluster a table of its files
     assert report.stat().st_size < 3_000_000
@@ -164,6 +170,7 @@ def test_a_check_without_candidates_finds_nothing(found: dict[str, list[dict[str
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize("engine", ["spark"], indirect=True)
 def test_spark_finds_what_is_found_here(spark: Any, found: dict[str, list[dict[str, Any]]], checked: dict[str, Any]) -> None:
     """All checks over the same frames: what many rows are asked in tells what few are asked in."""
     assert isinstance(checked["queries"], Database)

@@ -16,6 +16,7 @@ import pyarrow as pa
 import schemas
 from jobs import rereading, upgrade
 from jobs.engine import NotReadable, relation
+from jobs.engine.choice import OnlySpark
 from jobs.engine.files import FOLDER, DataFile, FileWriter
 from jobs.engine.literals import moment
 from jobs.engine.local import LocalTables
@@ -61,7 +62,7 @@ SOONER_HERE = 16 * 1024 * 1024
 
 
 class LocalStore(Store):
-    """`Store` without Spark. Raises UsageError where delta-rs does not reach the folder, or cannot write a table of it."""
+    """`Store` without Spark. Raises OnlySpark where delta-rs does not reach the folder, UsageError where it cannot write a table of it."""
 
     def __init__(self, root: str | Path, guard: Callable[[], None] = lambda: None) -> None:
         """guard: as `Store` has it."""
@@ -69,7 +70,7 @@ class LocalStore(Store):
         folder = local_folder(self.root)
         found = SmallTables.of(folder, sys.maxsize)
         if found is None:
-            raise UsageError(f"--tables {root}: the local engine writes to folders of this machine; use --engine spark")
+            raise OnlySpark(f"--tables {root}: the local engine does not write to folders with such a name")
         self._delta_rs = self._small = found
         self.pool = Pool()
         self._folds = 0
@@ -90,19 +91,20 @@ class LocalStore(Store):
         return self._delta_rs.version(table) is not None
 
     def open(self, ruleset: RuleSet | None = None, *, rebuilds: bool = True) -> None:
-        """Create missing tables. Raises UsageError where tables are of an earlier version: Spark converts them."""
+        """Create missing tables. Raises OnlySpark, and nothing is changed, where it cannot write those that are there."""
         try:
             self._tables().check()
         except NotReadable as reason:
-            raise UsageError(f"{reason}; the local engine does not read it, --engine spark does") from None
+            raise OnlySpark(f"{reason}, which the local engine does not read") from None
         with ThreadPoolExecutor(4) as pool:
             names = [one.name for one in schemas.statements("tables")]
             there = {name: one for name, one in zip(names, pool.map(self._present, names), strict=True) if one is not None}
         plan = upgrade.decide(there, self.root)
         if plan.reread or plan.emptied or plan.added:
-            raise UsageError(
-                f"The tables under {self.root} are of an earlier version. Run the audit once with --engine spark, which converts them"
-            )
+            raise OnlySpark(f"the tables under {self.root} are of an earlier version, which the local engine does not convert")
+        for name in there:
+            if not self._delta_rs.is_writable(name):
+                raise OnlySpark(f"table {name} under {self.root} has features of Delta that the local engine does not write")
         super().open(ruleset, rebuilds=rebuilds)
 
     def _create(self, definition: schemas.Statement) -> None:
