@@ -99,7 +99,9 @@ class Suites:
         return found
 
     def of_rows(self, queries: Any, written: Mapping[str, Any], whole: Mapping[str, Any]) -> list[Violation]:
-        """Validate tables of Arrow; `queries` answers the rules that are SQL."""
+        """Validate rows of the local engine; `queries` answers the rules that are SQL."""
+        from jobs.rows import fetched, select
+
         contracts.register(queries, written, whole)
         found = []
         for table, rows in written.items():
@@ -108,7 +110,7 @@ class Suites:
                 return queries.rows(contracts.as_sql(query, table))
 
             _asked.set(ask)
-            found += self._of_arrow(table, rows.select(_columns(table)))
+            found += self._of_arrow(table, fetched(select(rows, *_columns(table))))
         return found
 
     def of_tables(self, tables: Tables, names: Sequence[str]) -> list[Violation]:

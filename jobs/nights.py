@@ -71,8 +71,8 @@ from jobs.rows import (
 from jobs.small_tables import aligned
 from jobs.store import EVENT, OF_LOGS, PARTITION_KEY, UNSETTLED, VERSION, Store
 from jobs.timelines import (
-    CODE_VERSION,
     EVENT_COLUMNS,
+    SEMANTICS_VERSION,
     Affected,
     Break,
     ClusterFacts,
@@ -156,7 +156,7 @@ def known(store: Store, clusters: Iterable[str], keeps: Keeps) -> dict[str, Know
             row["asked"],
             row["configured"],
         )
-        for row in here(store.read("cluster_facts", clusters, one_of("code_version", [CODE_VERSION])))
+        for row in here(store.read("cluster_facts", clusters, one_of("code_version", [str(SEMANTICS_VERSION)])))
     }
 
 
@@ -299,7 +299,7 @@ def note(store: Store, made: Made, asked: str, configured: Mapping[str, str]) ->
     """
     if not made.facts:
         return  # nothing was recognised
-    versions = (CODE_VERSION, made.events_version, made.passed_over_version)
+    versions = (str(SEMANTICS_VERSION), made.events_version, made.passed_over_version)
     rows = [(name, one.to_json(), *versions, asked, configured.get(name, "")) for name, one in made.facts.items()]
     store.replace("cluster_facts", made.facts, _table("cluster_facts", rows))
 
@@ -678,7 +678,7 @@ def _write(store: Store, folded: FoldedRows, version: int, continued: Sequence[s
             rows = _less_what_stands(store, table, rows, folded.refolded, continued)
         store.replace_partitions(table, continued, anew, touched, rows)
 
-    made = with_values(new("partition_states"), code_version=CODE_VERSION, events_version=version)
+    made = with_values(new("partition_states"), code_version=str(SEMANTICS_VERSION), events_version=version)
     store.replace_partitions("partition_states", continued, anew, touched, made)
     run_concurrently(*(partial(intervals, table) for table in TIMELINES))
     return touched

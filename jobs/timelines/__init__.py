@@ -12,18 +12,18 @@ from jobs.timelines.discontinuities import Break, discontinuities, wiped
 from jobs.timelines.events import CHECKPOINT, EVENT_COLUMNS, PARTITION_COLUMNS, SUMMARY_COLUMNS, Event, PartitionKey, moment_of
 from jobs.timelines.facts import Affected, ClusterFacts, affected
 from jobs.timelines.outages import outages
-from jobs.timelines.partition import CODE_VERSION, Folded, fold
+from jobs.timelines.partition import SEMANTICS_VERSION, Folded, fold
 from jobs.timelines.settings import Setting
 from jobs.timelines.summary import CONTROLLER_LOG, LEADING, SERVER_LOG, STATE_CHANGE_LOG, Summary, is_cluster_event
 from jobs.timelines.vacancies import Vacancy, vacancies
 
 __all__ = [
     "CHECKPOINT",
-    "CODE_VERSION",
     "CONTROLLER_LOG",
     "EVENT_COLUMNS",
     "LEADING",
     "PARTITION_COLUMNS",
+    "SEMANTICS_VERSION",
     "SERVER_LOG",
     "STATE_CHANGE_LOG",
     "SUMMARY_COLUMNS",

@@ -3,7 +3,7 @@
 CREATE TABLE IF NOT EXISTS {table} (
   cluster STRING NOT NULL COMMENT 'Cluster',
   facts STRING NOT NULL COMMENT 'Elections, starts of brokers, topic ids, files and what else all partitions share, JSON',
-  code_version STRING NOT NULL COMMENT 'Version of the code that wrote it; another version reads all events again',
+  code_version STRING NOT NULL COMMENT 'Semantics version of the timelines that wrote it; with another one, all timelines are rebuilt',
   events_version BIGINT NOT NULL COMMENT 'Version of the table events up to which the timelines go',
   passed_over_version BIGINT NOT NULL COMMENT 'Version of the table passed_over up to which coverage goes',
   asked STRING NOT NULL COMMENT 'Hash of the checks, thresholds, silences and the moment that its findings were made with',

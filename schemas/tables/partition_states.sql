@@ -8,7 +8,7 @@ CREATE TABLE IF NOT EXISTS {table} (
   state STRING NOT NULL COMMENT 'What later events may still meet, JSON; of no meaning but to the version of the code that wrote it',
   brokers ARRAY<INT> NOT NULL COMMENT 'Brokers whose starts and registrations matter to the partition',
   breaks STRING COMMENT 'Where its logged states do not follow one another, JSON; null: nowhere',
-  code_version STRING NOT NULL COMMENT 'Version of the code that wrote it; another version folds all events again',
+  code_version STRING NOT NULL COMMENT 'Semantics version of the timelines that wrote it; with another one, all timelines are rebuilt',
   events_version BIGINT NOT NULL COMMENT 'Version of the table events up to which its events are in it'
 ) USING delta
 PARTITIONED BY (cluster)
