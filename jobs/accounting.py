@@ -23,7 +23,7 @@ SHOWN = 5
 LONGEST_SAMPLE = 80
 _STAMP = re.compile(r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\[?\d\d/\w{3}/\d{4}:|\w{3} [ \d]\d \d\d:\d\d:\d\d |\d{12,13}\b")
 _GC = re.compile(r"\[[^\]\n]*\]\[(?:info|debug|trace|warning) ?\]\[gc|.*\[(?:GC|Full GC)")
-_TRY = "`kafka-audit explain LINE` shows how far each layout gets with a line; layouts of your own go into layouts.toml (--rules DIR)"
+_TRY = "`kafka-audit layout FILE` shows how it is read and proposes a ConversionPattern for layouts.toml (--rules DIR)"
 
 
 def looks_like(text: str) -> str:
@@ -113,6 +113,10 @@ def sentences(inputs: Iterable[Mapping[str, Any]]) -> list[str]:
     kinds = Counter[str]()
     for row in inputs:
         kinds[row["kind"]] += row["files"]
+    if kinds["bare"]:
+        found.append(
+            f"{counted(kinds['bare'], 'log')} without time stamps: records keep the order of the file, and durations are not known."
+        )
     skipped = [f"{kinds[kind]:,} {kind}" for kind in SKIPPED if kinds[kind]]
     outputs = f" {counted(kinds['checkpoint'], 'output')} of Kafka's tools." if kinds["checkpoint"] else ""
     if skipped or outputs:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +135,15 @@ def test_what_was_given_and_gave_nothing(tmp_path: Path) -> None:
     assert [text.partition(": nothing was read: ")[0] for text in found] == [given[1], given[2], given[4], given[5]]
     assert found[1].endswith("it is empty")
     assert "it looks like a text: Dear diary," in found[2]
-    assert "kafka-audit explain LINE" in found[2]
+    assert "kafka-audit layout FILE" in found[2]
+
+
+def test_logs_without_time_stamps_are_named(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text("INFO [Broker id=3] Stopped fetchers (state.change.logger)\n")
+    files = ingest.find(ingest.Cluster("c", (str(tmp_path),)))
+    counts = {0: Counter(lines=1, begun=1)}
+    told = accounting.sentences(accounting.rows(files, counts, "run"))
+    assert "1 log without time stamps: records keep the order of the file, and durations are not known." in told
 
 
 @pytest.mark.parametrize(
