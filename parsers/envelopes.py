@@ -6,11 +6,15 @@ begins no record: the header stands directly behind the learned prefix, or at th
 """
 
 import csv
+import html
 import json
+import quopri
 import re
-from collections.abc import Iterator, Sequence
+import tomllib
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from importlib.resources import files
 from typing import Any, NamedTuple
 
 from parsers.events import Parser
@@ -48,6 +52,11 @@ MOST_COLUMNS = 40
 LONGEST_FIELD = 2_000
 LONGEST_ROW = LONGEST_REST + LONGEST_LINE
 csv.field_size_limit(LONGEST_ROW)
+# brackets around an object of a JSON document, and characters that it may have
+MOST_AROUND = 8
+LONGEST_DOCUMENT = 4 * LONGEST_ROW
+# columns that a terminal may have
+WIDTHS = range(40, 500)
 DELIMITERS = {",": "CSV", "\t": "TSV", ";": "CSV with semicolons"}
 EVERY = "*"
 # in what names of hosts, pods, containers and files say of the node
@@ -61,10 +70,67 @@ TIME_KEYS = ("@timestamp", "time", "timestamp", "_time", "ts", "datetime", "date
 _ISO_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?: ?(?:Z|[+\-]\d\d:?\d\d))?")
 # a time is one token: no part of it names a source
 _TIME = r"(?:\d{4}-\d\d-\d\d[T ]|[^\W\d]{2,15}\.? {1,2}\d{1,2},? )?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|[+\-]\d\d:?\d\d))?"
+_STAMP = re.compile(r"\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d")
 _TOKEN = re.compile(rf"{_TIME}|\w+|[ \t]+|.", re.DOTALL)
 _IS_TIME = re.compile(_TIME)
 _OF_A_LOG = re.compile(r"TRACE|DEBUG|INFO|WARN|ERROR|FATAL|kafka|state\.change", re.IGNORECASE)
 _DECODER = json.JSONDecoder()
+SESSION = "session of script(1)"
+# what begins and ends a log in a text: in Markdown, Jira, HTML, script(1), kubectl describe
+_FENCES = {
+    "block of Markdown": (r"\s{0,3}(?:```|~~~)[\w+.\-]{0,20}", r"(?:```|~~~)\s{0,9}"),
+    "block of Jira": (r"\{(?:noformat|code)(?::[^}\n]{0,100})?\}", r"\{(?:noformat|code)\}\s{0,9}"),
+    "block of HTML": (r"[^\n]{0,200}?<(?:pre|code)\b[^>\n]{0,200}>(?:<code\b[^>\n]{0,200}>)?", r"</(?:pre|code)>[^\n]{0,200}"),
+    "session of script(1)": (
+        r"Script started on [^\n]*",
+        r"(?:Script done on |[\w.\-]{1,60}@[\w.\-]{1,100}:[^\n]{0,100}[$#] )[^\n]*",
+    ),
+    "kubectl describe": (r"\s{2,20}Message:\s{1,20}", r"\s{2,20}(?:Exit Code|Started):\s[^\n]*"),
+}
+# what text is changed to by what it was copied from or sent through
+_LIGATURES = {0xFB00: "ff", 0xFB01: "fi", 0xFB02: "fl", 0xFB03: "ffi", 0xFB04: "ffl"}
+_LIGATURE = re.compile("[\ufb00-\ufb04]")
+_PAGE = re.compile(r"\s{0,60}(?:Page )?\d{1,4}(?: (?:of|/) \d{1,4})?\s{0,60}")
+_ENTITY = re.compile(r"&(?:gt|lt|quot|amp|apos|#39|#x27|#34);")
+_SOFT_BREAK = re.compile(r"=$")
+_IS_QUOTED_PRINTABLE = re.compile(r"Content-Transfer-Encoding:\s{0,9}quoted-printable\s{0,9}", re.IGNORECASE)
+LIGATURES, ENTITIES, QUOTED_PRINTABLE, TABS = "ligatures", "HTML entities", "quoted-printable", "tabs as #011"
+
+
+@dataclass(frozen=True)
+class KnownForm:
+    """An entry of envelopes.toml."""
+
+    name: str
+    sample: str
+    prefix: str = ""
+    keys: frozenset[str] = frozenset()
+    columns: frozenset[str] = frozenset()
+
+
+@cache
+def known_forms() -> tuple[KnownForm, ...]:
+    """Return the envelopes that have a name."""
+    text = files(__name__.split(".")[0]).joinpath("envelopes.toml").read_text("utf-8")
+    found = []
+    for entry in tomllib.loads(text).values():
+        names = (frozenset(entry.get(kind, ())) for kind in ("keys", "columns"))
+        found.append(KnownForm(entry["name"], entry["sample"], entry.get("prefix", ""), *names))
+    return tuple(found)
+
+
+def _form_of(names: Collection[str], kind: str) -> str:
+    """The name of the form with most of some keys or columns. kind: keys, columns."""
+    found = [known for known in known_forms() if getattr(known, kind) and getattr(known, kind) <= set(names)]
+    return max(found, key=lambda known: len(getattr(known, kind))).name if found else ""
+
+
+def _keys(content: Any, path: str = "") -> Iterator[str]:
+    """The keys of a JSON object, as envelopes.toml has them."""
+    if isinstance(content, Mapping):
+        for key, value in content.items():
+            yield f"{path}{key}"
+            yield from _keys(value, f"{path}{key}.")
 
 
 @dataclass(frozen=True)
@@ -77,41 +143,100 @@ class Prefix:
     @property
     def about(self) -> str:
         """For a person."""
-        return f"prefix {self.example!r}"
+        name = next(
+            (known.name for known in known_forms() if known.prefix and _compiled(known.prefix).fullmatch(self.example)), ""
+        )
+        return f"{name} prefix {self.example!r}".lstrip()
+
+
+@dataclass(frozen=True)
+class Fence:
+    """A block of a text: what is outside of it belongs to no record. kind: of _FENCES."""
+
+    kind: str
+
+    @property
+    def about(self) -> str:
+        """For a person."""
+        return self.kind
+
+
+@dataclass(frozen=True)
+class Changed:
+    """Text that differs from what was written in some characters. kind: LIGATURES, ENTITIES, QUOTED_PRINTABLE, TABS."""
+
+    kind: str
+
+    @property
+    def about(self) -> str:
+        """For a person."""
+        return self.kind
+
+
+@dataclass(frozen=True)
+class Wrapped:
+    """Lines as a terminal of a width shows them: longer ones go on in the next line."""
+
+    width: int
+
+    @property
+    def about(self) -> str:
+        """For a person."""
+        return f"lines wrapped at {self.width} columns"
+
+
+@dataclass(frozen=True)
+class JsonText:
+    """JSON that is spread over lines, or several objects a line. depth: how many brackets are around each object that is taken out."""
+
+    depth: int
+
+    @property
+    def about(self) -> str:
+        """For a person."""
+        return "JSON document" if self.depth else "JSON objects"
 
 
 @dataclass(frozen=True)
 class JsonString:
     """A JSON object a line, in which a string is the line of the log. path: its keys; EVERY for each item of a list.
 
-    lines: each string is one line, and ends with a line end where it is whole; else it is a whole record.
+    lines: each string is one line, and ends with a line end where it is whole; else it is a whole record, or (several) some records.
+    form: name among `known_forms`; empty: it is none of them.
     """
 
     path: tuple[str, ...]
     lines: bool
+    several: bool = False
+    form: str = ""
 
     @property
     def about(self) -> str:
         """For a person."""
-        return f"JSON, string {'.'.join(self.path)}"
+        return f"{self.form} JSON".lstrip() + f", string {'.'.join(self.path)}"
 
 
 @dataclass(frozen=True)
 class Column:
-    """A row of CSV or TSV, a field of which is the line of the log. to_the_end: the last one, with whatever delimiters are in it."""
+    """A row of CSV or TSV, a field of which is the line of the log. to_the_end: the last one, with whatever delimiters are in it.
+
+    several: a field may hold several records. form: name among `known_forms`; empty: it is none of them.
+    """
 
     delimiter: str
     index: int
     name: str = ""
     to_the_end: bool = False
+    several: bool = False
+    form: str = ""
 
     @property
     def about(self) -> str:
         """For a person."""
-        return f"{DELIMITERS[self.delimiter]}, column {self.name or self.index + 1}"
+        return f"{self.form} {DELIMITERS[self.delimiter]}, column {self.name or self.index + 1}".lstrip()
 
 
-Layer = Prefix | JsonString | Column
+Layer = Prefix | Fence | Changed | Wrapped | JsonText | JsonString | Column
 
 
 @dataclass(frozen=True)
@@ -133,6 +258,7 @@ class Envelope:
 
 class Inside(NamedTuple):
     """A line of the log. begins: whether a record may begin with it. own: a line as it was written, no event.
+    outside: a line of the text around the log, which belongs to no record.
 
     What the envelope says of it: source: tells streams that take turns apart; names: of hosts, containers, files; ts.
     """
@@ -143,6 +269,7 @@ class Inside(NamedTuple):
     names: tuple[str, ...] = ()
     ts: str | None = None
     own: bool = True
+    outside: bool = False
 
 
 # -- opening -----------------------------------------------------------------------------------------------
@@ -223,6 +350,10 @@ class Opener:
         self._sizes: dict[int, int] = {}
         # of lines that a collector has cut, by source
         self._begun: dict[tuple[str, ...], str] = {}
+        # by layer: whether the log has begun; a line that may go on; a document that is open
+        self._is_inside: dict[int, bool] = {}
+        self._going_on: dict[int, Inside] = {}
+        self._documents: dict[int, _Objects] = {}
 
     def __call__(self, line: str) -> Iterator[Inside]:
         """What the line is, or brings to an end."""
@@ -237,15 +368,72 @@ class Opener:
             yield from self._open(self._without_prefix(layer, line), at + 1)
         elif isinstance(layer, JsonString):
             for value in self._of_json(layer, line):
-                yield from self._opened(value, at + 1)
-        else:
+                yield from self._opened(value, at + 1, layer.several)
+        elif isinstance(layer, Column):
             for value in self._of_row(layer, line, at):
-                yield from self._opened(value, at + 1)
+                yield from self._opened(value, at + 1, layer.several)
+        elif isinstance(layer, JsonText):
+            for text in self._documents.setdefault(at, _Objects(layer.depth)).add(line.text):
+                yield from self._open(line._replace(text=text), at + 1)
+        elif isinstance(layer, Fence):
+            for some in self._of_fence(layer, line, at):
+                yield from self._open(some, at + 1)
+        else:
+            for some in self._whole_lines(layer, line, at):
+                yield from self._open(some, at + 1)
 
-    def _opened(self, value: Inside, at: int) -> Iterator[Inside]:
-        """The lines of a string; only its first one may begin a record."""
+    def _opened(self, value: Inside, at: int, several: bool) -> Iterator[Inside]:
+        """The lines of a string; only its first one may begin a record, unless there are several."""
         for number, text in enumerate(split_lines(value.text)):
-            yield from self._open(value._replace(text=printed(text), begins=value.begins and not number), at)
+            begins = value.begins and (several or not number)
+            yield from self._open(
+                value._replace(text=printed(text), begins=begins, own=value.own or (several and number > 0)), at
+            )
+
+    def _of_fence(self, layer: Fence, line: Inside, at: int) -> Iterator[Inside]:
+        opens, closes = _fence(layer.kind)
+        if not self._is_inside.get(at):
+            if (found := opens.match(line.text)) and not closes.fullmatch(line.text, found.end()):
+                self._is_inside[at] = True
+                rest = line.text[found.end() :]
+                # the rest of the line is a line of the log, or says what the block is
+                yield line._replace(text=rest, outside=not rest.strip())
+            else:
+                yield line._replace(outside=True)
+            return
+        if found := closes.search(line.text):
+            # behind a prompt is the next output
+            self._is_inside[at] = layer.kind == SESSION
+            yield line._replace(text=line.text[: found.start()], outside=not found.start())
+            if found.start():
+                yield line._replace(text="", outside=True)
+            return
+        yield line
+
+    def _whole_lines(self, layer: Changed | Wrapped, line: Inside, at: int) -> Iterator[Inside]:
+        """Lines as they were written; one that goes on waits for the next one."""
+        before = self._going_on.pop(at, None)
+        if isinstance(layer, Wrapped):
+            if before is not None and (not self._is_rest(line.text) or len(before.text) > LONGEST_ROW):
+                yield before
+                before = None
+            whole = line if before is None else before._replace(text=before.text + line.text)
+            if len(line.text) == layer.width:
+                self._going_on[at] = whole
+                return
+            yield whole
+        elif layer.kind == QUOTED_PRINTABLE:
+            whole = line if before is None else before._replace(text=before.text + line.text)
+            if _SOFT_BREAK.search(line.text) and len(whole.text) < LONGEST_ROW:
+                self._going_on[at] = whole._replace(text=whole.text[:-1])
+                return
+            yield whole._replace(text=quopri.decodestring(whole.text.encode("utf-8", "replace")).decode("utf-8", "replace"))
+        elif layer.kind != LIGATURES or not _PAGE.fullmatch(line.text):
+            yield line._replace(text=_changed_back(layer.kind, line.text))
+
+    def _is_rest(self, text: str) -> bool:
+        """Whether a line may be the rest of the one before it."""
+        return not STACK_TRACE.match(text) and not _STAMP.match(text)
 
     def _without_prefix(self, layer: Prefix, line: Inside) -> Inside:
         for pattern in self._prefixes[layer]:
@@ -320,7 +508,8 @@ class Opener:
     @property
     def held(self) -> int:
         """Lines that are held back until the next one."""
-        return sum(map(len, self._rows.values())) + len(self._begun)
+        documents = sum(one.lines for one in self._documents.values())
+        return sum(map(len, self._rows.values())) + len(self._begun) + len(self._going_on) + documents
 
     def close(self) -> Iterator[Inside]:
         """What a collector has cut and never ended, and the lines of a row that never ends."""
@@ -329,6 +518,67 @@ class Opener:
         for row in self._rows.values():
             yield from (line._replace(begins=False) for line in row)
         self._begun, self._rows = {}, {}
+        for at, line in sorted(self._going_on.items()):
+            layer = self._layers[at]
+            if isinstance(layer, Changed):
+                yield from self._open(line._replace(text=_changed_back(layer.kind, line.text)), at + 1)
+            else:
+                yield from self._open(line, at + 1)
+        self._going_on = {}
+
+
+def _changed_back(kind: str, text: str) -> str:
+    """The text as it was written."""
+    if kind == ENTITIES:
+        return html.unescape(text)
+    if kind == LIGATURES:
+        return text.translate(_LIGATURES)
+    return text.replace("#011", "\t") if kind == TABS else text
+
+
+@cache
+def _fence(kind: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """(what opens a block, what closes it, to the end of its line)."""
+    opens, closes = _FENCES[kind]
+    return re.compile(opens), re.compile(rf"{closes if closes[0] != chr(92) + 's' else '^' + closes}$")
+
+
+class _Objects:
+    """Takes objects out of JSON that has any line breaks. depth: brackets around each. lines: that are held back."""
+
+    def __init__(self, depth: int) -> None:
+        self._depth, self._open, self._in_string = depth, 0, False
+        self._parts: list[str] = []
+        self._size = self.lines = 0
+
+    def add(self, line: str) -> Iterator[str]:
+        """The objects that end on the next line."""
+        begin = 0 if self._parts else None
+        self.lines += bool(self._parts)
+        for found in _JSON_MARK.finditer(line):
+            mark = found.group()
+            if mark == '"':
+                self._in_string = not self._in_string
+            elif self._in_string or mark[0] == "\\":
+                continue
+            elif mark in "{[":
+                if mark == "{" and self._open == self._depth:
+                    begin, self._parts, self._size = found.start(), [], 0
+                self._open += 1
+            else:
+                self._open = max(self._open - 1, 0)
+                if mark == "}" and self._open == self._depth and (self._parts or begin is not None):
+                    yield "\n".join([*self._parts, line[begin or 0 : found.end()]])
+                    self._parts, begin, self.lines = [], None, 0
+        if begin is not None:
+            self._parts.append(line[begin:])
+            self._size += len(line)
+            self.lines = self.lines or 1
+            if self._size > LONGEST_DOCUMENT:
+                self._open, self._in_string, self._parts, self._size, self.lines = 0, False, [], 0, 0
+
+
+_JSON_MARK = re.compile(r'\\.|["{}\[\]]')
 
 
 # -- reading -----------------------------------------------------------------------------------------------
@@ -352,6 +602,10 @@ class EnvelopeReader(RecordReader):
             self._next += 1
 
     def _take(self, inside: Inside) -> Iterator[Record]:
+        if inside.outside and not (inside.begins and self._headers.begins(inside.text)):
+            for one in self._sources.values():
+                one.end()
+            return
         source = self._sources.get(inside.source)
         if inside.begins and self._headers.begins(inside.text):
             self.begun += 1
@@ -390,6 +644,10 @@ class _Source(RecordReader):
             self._ended = True
         self._add(inside.text)
         return not self._ended
+
+    def end(self) -> None:
+        """No further line belongs to it."""
+        self._ended = True
 
     def record(self) -> Record:
         """The record, with what only the envelope says."""
@@ -442,14 +700,87 @@ class Learner:
         some = [printed(line) for line in lines if line.strip()][:MOST_LINES]
         # what a plain log quotes in an envelope is a part of its messages
         if any(line[0] != "{" and self._headers.begins(line) for line in some if line):
-            return Envelope(())
+            found = self._text(some, 0, self._headers) or self._opened_row(some)
+            return self._envelope(found, self._headers, some) if found else Envelope(())
         if not any(map(_OF_A_LOG.search, some)):
             return None
         for headers in (self._headers, self._bare):
             if found := self._learn(some, 0, headers):
-                envelope = Envelope(found.layers, bare=headers is self._bare)
-                return replace(envelope, names_node=bool(found.layers) and self._names_node(envelope, some))
+                return self._envelope(found, headers, some)
         return None
+
+    def _envelope(self, found: _Found, headers: Headers, lines: Sequence[str]) -> Envelope:
+        envelope = Envelope(found.layers, bare=headers is self._bare)
+        return replace(envelope, names_node=bool(found.layers) and self._names_node(envelope, lines))
+
+    def _text(self, texts: Sequence[str], depth: int, headers: Headers) -> _Found | None:
+        """What a text is that has lines of a log, besides these: blocks, characters that were changed, lines that were wrapped."""
+        if depth >= DEEPEST or headers is not self._headers:
+            return None
+        layer = self._fenced(texts) or self._changed(texts) or self._wrapped(texts)
+        if layer is None:
+            return None
+        opener = Opener(Envelope((layer,)))
+        inside = [one.text for text in texts for one in opener(text) if not one.outside]
+        inside += [one.text for one in opener.close() if not one.outside]
+        inner = self._learn(inside, depth + 1, headers)
+        return inner and _Found((layer, *inner.layers), inner.records, inner.fit)
+
+    def _fenced(self, texts: Sequence[str]) -> Fence | None:
+        """A block that the first record is in."""
+        for number, text in enumerate(texts):
+            for kind in _FENCES:
+                found = _fence(kind)[0].match(text)
+                if found is None:
+                    continue
+                rest = text[found.end() :]
+                log = [rest] if rest.strip() else texts[number + 1 : number + 4]
+                if any(self._head_at(line, 0, LONGEST_PREFIX) for line in log):
+                    return Fence(kind)
+            if self._headers.begins(text):
+                return None
+        return None
+
+    def _changed(self, texts: Sequence[str]) -> Changed | None:
+        """What was changed in all lines with a header: a log that quotes such a text has other lines, too."""
+        lines = [text for text in texts if self._head_at(text, 0, LONGEST_PREFIX)]
+        broken = sum(map(bool, map(_SOFT_BREAK.search, texts)))
+        is_said = any(map(_IS_QUOTED_PRINTABLE.fullmatch, texts))
+        if broken and (is_said or (broken * 5 >= len(texts) and any("=3D" in text for text in texts))):
+            return Changed(QUOTED_PRINTABLE)
+        if any(map(_ENTITY.search, lines)) and not any(mark in line for line in lines for mark in ("<", ">", '"')):
+            return Changed(ENTITIES)
+        if any(map(_LIGATURE.search, lines)) and not any(re.search("f[fil]", line) for line in lines):
+            return Changed(LIGATURES)
+        others = [text for text in texts if not self._headers.begins(text)]
+        if any(text.startswith("#011") for text in others) and not any("\t" in text for text in texts):
+            return Changed(TABS)
+        return None
+
+    def _wrapped(self, texts: Sequence[str]) -> Wrapped | None:
+        """A width that no line exceeds, at which records go on in the next line."""
+        width = max(map(len, texts), default=0)
+        full = sum(len(text) == width for text in texts)
+        if width not in WIDTHS or full < 2 or full * 10 < len(texts):
+            return None
+        layer = Wrapped(width)
+        opener = Opener(Envelope((layer,)))
+        whole = [one.text for text in texts for one in opener(text)] + [one.text for one in opener.close()]
+        before, after = (sum(self._headers.of_line(text) is not None for text in some) for some in (texts, whole))
+        return layer if after > before and after * 2 > sum(map(self._headers.begins, texts)) else None
+
+    def _opened_row(self, texts: Sequence[str]) -> _Found | None:
+        """Rows of CSV with a field of several records, of which the first one is before any that begins a line."""
+        begun = next((number for number, text in enumerate(texts) if self._headers.begins(text)), 0)
+        if not any(text.count('"') % 2 and self._quoted_head(text, ",;") for text in texts[:begun]):
+            return None
+        return self._column(texts, 0, self._headers, ",;")
+
+    def _quoted_head(self, text: str, delimiters: str) -> bool:
+        """Whether the first quoted field of a row begins with a header."""
+        before, quote, _ = text[:LONGEST_PREFIX].partition('"')
+        is_row = quote and "\t" not in before and before[-1:] in ("", *delimiters)
+        return bool(is_row and self._headers.begins(text[len(before) + 1 :]))
 
     def _names_node(self, envelope: Envelope, lines: Sequence[str]) -> bool:
         """Whether names of sources tell the node: no record of a node that says who it is contradicts them."""
@@ -473,14 +804,32 @@ class Learner:
         if found and found.records >= LEAST_INSIDE * begun:
             return found
         if begun:
-            return _Found((), begun, begun > len(first))
+            return (self._text(texts, depth, headers) if depth else None) or _Found((), begun, begun > len(first))
         if depth == DEEPEST:
             return None
+        if found := self._text(texts, depth, headers) or self._documents(texts, depth, headers):
+            return found
         # what is between a prefix and a header is a part of the message, be it a tab
         if found := self._column(texts, depth, headers, ",;"):
             return found
         prefix = self._prefix(texts, depth, headers) if headers is self._headers else None
         return prefix if prefix and prefix.fit else self._column(texts, depth, headers, "\t") or prefix
+
+    def _documents(self, texts: Sequence[str], depth: int, headers: Headers) -> _Found | None:
+        """JSON that is spread over lines: the objects with as few brackets around them as there are records in them."""
+        if not texts or texts[0].lstrip()[:1] not in ("{", "["):
+            return None
+        for around in range(MOST_AROUND):
+            objects = _Objects(around)
+            found_objects = [one for text in texts for one in objects.add(text)]
+            # a log of JSON has an object a line
+            if (len(found_objects) > (1 if around else 0) and any("\n" in one for one in found_objects)) or (
+                not around and len(found_objects) > len(texts)
+            ):
+                inner = self._json(found_objects, depth + 1, headers, of_log=False)
+                if inner:
+                    return _Found((JsonText(around), *inner.layers), inner.records, inner.fit)
+        return None
 
     def _json(self, texts: Sequence[str], depth: int, headers: Headers, of_log: bool) -> _Found | None:
         """A string in JSON objects, at least half of the lines. of_log: they are a log themselves, with a message each."""
@@ -494,18 +843,35 @@ class Learner:
                     continue
                 values.setdefault(path, []).append(value)
         best: _Found | None = None
+        longest, form = 0, _form_of(list(_keys(objects[0])), "keys")
         for path, strings in values.items():
             if not any(len(value) > 20 for value in strings) or (of_log and path[-1] not in MESSAGE_KEYS):
                 continue
-            firsts = [value.partition("\n")[0].rstrip("\r") for value in strings if value.strip()]
-            found = self._learn(firsts, depth + 1, headers)
-            if found and (best is None or found.records > best.records):
+            several = self._several(strings)
+            lines = self._first_lines(strings, several)
+            found = self._learn(lines, depth + 1, headers)
+            # a shortened copy has as many records
+            size = sum(map(len, strings))
+            if found and (best is None or (found.records, size) > (best.records, longest)):
+                longest = size
                 ended = sum(value.endswith("\n") for value in strings)
                 single = sum("\n" not in value[:-1] for value in strings)
                 best = _Found(
-                    (JsonString(path, ended * 2 > len(strings) and single == len(strings)), *found.layers), found.records
+                    (JsonString(path, ended * 2 > len(strings) and single == len(strings), several, form), *found.layers),
+                    found.records,
                 )
         return best
+
+    def _several(self, strings: Sequence[str]) -> bool:
+        """Whether strings hold several records each: more of them begin on a further line than on a first one."""
+        begun = [[self._headers.begins(line) for line in split_lines(value)] for value in strings if "\n" in value]
+        return sum(sum(one[1:]) for one in begun) > max(1, sum(one[0] for one in begun), len(strings) // 2)
+
+    @staticmethod
+    def _first_lines(strings: Sequence[str], several: bool) -> list[str]:
+        """What is learned from: the first line of each string, or all."""
+        some = [split_lines(value) for value in strings if value.strip()]
+        return [line for lines in some for line in (lines if several else lines[:1])]
 
     def _column(self, texts: Sequence[str], depth: int, headers: Headers, delimiters: str) -> _Found | None:
         """A quoted field of CSV, or a field of TSV."""
@@ -519,18 +885,19 @@ class Learner:
                     values = [text.split(delimiter, index)[index] for text in texts if text.count(delimiter) >= index]
                 if sum(len(value) > 20 for value in values) < LEAST_SHARE * len(rows):
                     continue
-                found = self._learn([value.partition("\n")[0] for value in values], depth + 1, headers)
+                several = not is_last and self._several(values)
+                found = self._learn(self._first_lines(values, several), depth + 1, headers)
                 if found and (best is None or found.records > best.records):
                     name = rows[0][index] if index < len(rows[0]) and len(rows[0][index]) < SHOWN else ""
-                    best = _Found((Column(delimiter, index, name, is_last), *found.layers), found.records, found.fit)
+                    column = Column(delimiter, index, name, is_last, several, _form_of(rows[0], "columns"))
+                    best = _Found((column, *found.layers), found.records, found.fit)
         return best
 
-    @staticmethod
-    def _rows(texts: Sequence[str], delimiter: str) -> list[list[str]]:
+    def _rows(self, texts: Sequence[str], delimiter: str) -> list[list[str]]:
         """The rows; without quotes only those of TSV, because a message has commas."""
         if delimiter == "\t":
             return [text.split(delimiter) for text in texts if delimiter in text]
-        if not any(text[:1] == '"' and f'"{delimiter}' in text for text in texts):
+        if not any((text[:1] == '"' and f'"{delimiter}' in text) or self._quoted_head(text, delimiter) for text in texts):
             return []
         rows, open_, quotes = [], list[str](), 0
         for text in texts:
@@ -551,15 +918,19 @@ class Learner:
         found = sorted((one for one in by_shape.values() if len(one) >= 2 or only_one), key=len, reverse=True)[:MOST_SHAPES]
         patterns = {_prefix_pattern(one): one for one in found}
         # what stands between a prefix and a header is a part of the message
+        after_match = {pattern: _after_a_match(pattern) for pattern in patterns}
+        known = {*patterns, *filter(None, after_match.values())}
         shortest = [
             pattern
             for pattern, prefixes in patterns.items()
-            if not any(other != pattern and _compiled(other).match(prefixes[0]) for other in patterns)
+            if not any(other != pattern and _compiled(other).match(prefixes[0]) for other in known)
         ]
         if not shortest:
             return None
+        others = [other for one in shortest if (other := after_match[one])]
+        shortest += [other for other in others if any(map(_compiled(other).match, texts))]
         layer = Prefix(tuple(shortest), patterns[shortest[0]][0])
-        kept = [patterns[pattern] for pattern in shortest]
+        kept = [patterns[pattern] for pattern in shortest if pattern in patterns]
         matches = [_compiled(pattern).match for pattern in layer.patterns]
         rests, after = [], 0
         for text in texts:
@@ -598,6 +969,14 @@ class Learner:
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
+
+
+def _after_a_match(pattern: str) -> str | None:
+    """What `grep -A` prints before lines after a match: dashes for the colons around the number. None: it is no prefix of grep."""
+    if pattern[-1:] != ":":
+        return None
+    head, colon, number = pattern[:-1].rpartition(":")
+    return f"{head}-{number}-" if colon and "d{1,40}" in number else f"{pattern[:-1]}-"
 
 
 def _kind(token: str) -> str:

@@ -27,7 +27,7 @@ from parsers.months import month
 from parsers.patterns import GROUP, THROWABLE_CLASS, compiled
 
 # what no layout prints, but crashes (NUL padding), terminals (colours) and editors (byte order mark) leave
-NOT_PRINTED = re.compile(r"[\x00\x01]|\x1B\[[0-9;]*[A-Za-z]|\A\uFEFF")
+NOT_PRINTED = re.compile(r"[\x00\x01]|\x1B\[[0-9;?]*[A-Za-z]|\x1B\][^\x07\x1B\n]{0,200}\x07|\A\uFEFF")
 _LINE_END = re.compile(r"\r\n|\n|\r")
 # a stack trace may be long, but a million lines of prose between two records are none
 LONGEST_TAIL = 20_000
