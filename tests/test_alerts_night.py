@@ -115,7 +115,7 @@ def test_three_nights(
                 "partition": "0", "replica": "2", "node": "1", "fingerprint": "",
             }  # fmt: skip
             assert blocked["labels"]["fingerprint"] == found["topic_deletion_blocked"]["fingerprint"]
-            assert blocked["annotations"]["summary"] == "Topic deletion held up: audit, node 3 (payments)"
+            assert blocked["annotations"]["summary"] == "The deletion of audit waits for broker 3 (payments)"
             assert "from OfflineReplica to ReplicaDeletionIneligible" in blocked["annotations"]["evidence"]
             assert "broker-1/state-change.log:" in illegal["annotations"]["evidence"]
         assert [body["event_action"] for body in pager.bodies] == ["trigger"]

@@ -220,7 +220,7 @@ def test_mail(tmp_path: Path) -> None:
         _, (report,) = night(replace(POST, url=server.url), finding(1))
         assert report.error is None
     (mail,) = server.bodies
-    assert "Subject: [error] Topic deletion held up: audit, node 3 (payments)" in mail
+    assert "Subject: [error] The deletion of audit waits for broker 3 (payments)" in mail
     with standins.mail_server(refuses=True) as server:
         _, (report,) = night(replace(POST, url=server.url), finding(1))
         assert report.error == "the mail server refused all recipients"
@@ -237,7 +237,7 @@ def test_services_of_apprise(tmp_path: Path) -> None:
         environment = {"PHONE_URL": server.url.replace("http:", "json:") + "/aVerySecretPart"}
         _, (report,) = night(PHONE, finding(1), environment=environment)
         assert report.error is None
-        assert server.bodies[0]["title"] == "[error] Topic deletion held up: audit, node 3 (payments)"
+        assert server.bodies[0]["title"] == "[error] The deletion of audit waits for broker 3 (payments)"
         server.behave = lambda handler, number: answer(handler, 500)
         _, (report,) = night(PHONE, finding(1), environment=environment)
         assert report.error == "apprise could not deliver it"
@@ -279,12 +279,15 @@ def test_a_dry_run_shows_what_would_be_sent_and_no_secret(sink: Sink) -> None:
     environment = ENVIRONMENT | {"ADDRESS": "https://ann:passw0rd-of-ann@hooks.example.org/aVerySecretPart?key=anotherSecret"}
     hidden = hidden_by(sink, environment)
     careless = finding(
-        1, topic="aVerySecretPart", detail="t0ken-of-the-hook, anotherSecret and passw0rd-of-ann stand in a log line"
+        1,
+        title="aVerySecretPart waits",
+        topic="aVerySecretPart",
+        detail="t0ken-of-the-hook, anotherSecret and passw0rd-of-ann stand in a log line",
     )
     planned = plan([sink], [careless], [], now=NOW, newest=NEWEST)
     told = "\n".join(shown(sink, planned[sink.name], replace(CONTEXT, hidden=hidden)))
     assert f"{sink.name} ({sink.type}, the address in $ADDRESS): 1 message" in told
-    assert "firing: Topic deletion held up: ***" in told
+    assert "firing: *** waits" in told
     for secret in ("aVerySecretPart", "t0ken", "anotherSecret", "passw0rd", ENVIRONMENT["PD_KEY"]):
         assert secret not in told
 
@@ -327,7 +330,7 @@ def test_a_new_type_of_sink_is_one_file(tmp_path: Path, monkeypatch: pytest.Monk
         assert "a-secret-loft" not in dry
         _, (report,) = night(sink, finding(1), environment=environment)
         assert report.error is None
-        assert server.bodies == [{"colour": "white", "text": "[error] Topic deletion held up: audit, node 3 (payments)"}]
+        assert server.bodies == [{"colour": "white", "text": "[error] The deletion of audit waits for broker 3 (payments)"}]
     for wrong, complaint in (("colour", "unknown key 'color'"), ("loft_env", "loft_env is missing")):
         text = alert.replace(f"{wrong} = ", "color = ") if wrong == "colour" else alert.replace('loft_env = "LOFT"\n', "")
         (tmp_path / "audit.toml").write_text(text)
@@ -403,7 +406,7 @@ def test_a_real_alertmanager_opens_and_resolves(tmp_path: Path, real: str) -> No
         "alertname": "topic_deletion_blocked", "severity": "error", "cluster": "payments", "topic": "audit", "node": "3",
         "fingerprint": finding(1).fingerprint,
     }  # fmt: skip
-    assert first["annotations"]["summary"] == "Topic deletion held up: audit, node 3 (payments)"
+    assert first["annotations"]["summary"] == "The deletion of audit waits for broker 3 (payments)"
     assert "controller.log:64" in first["annotations"]["evidence"]
     assert first["generatorURL"] == f"https://audit.example.org/last.html#{finding(1).fingerprint}"
     assert first["status"]["state"] == "active"
