@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 
 import schemas
 from jobs import engine
+from jobs.engine import limits
 from jobs.engine.literals import quoted
 from jobs.errors import UsageError
 from jobs.location import local_folder, root_of
@@ -66,6 +67,7 @@ def add_arguments(commands: Any) -> None:
         default="auto",
         help="auto: without Java wherever that reads the tables; spark: all of Spark's SQL, takes seconds longer",
     )
+    limits.add_argument(query)
     query.set_defaults(run=lambda options: sql(options.query, options.tables, options.format, options.engine))
 
 

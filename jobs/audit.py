@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import sys
 import tempfile
 import threading
@@ -21,7 +22,7 @@ from typing import Any
 from jobs import accounting, errors, tool_outputs
 from jobs import config as configuration
 from jobs.contracts import add_data_docs
-from jobs.engine import ENGINES, choice
+from jobs.engine import ENGINES, choice, limits
 from jobs.errors import InputError, UsageError
 from jobs.globs import matches
 from jobs.location import SCHEME, root_of
@@ -120,6 +121,7 @@ def add_arguments(commands: Any) -> None:
         help="local: computes on this machine without Java; spark: on Spark; auto: spark under spark-submit, where a Spark master or remote is "
         "configured, and for what only Spark reads or writes, else local",
     )
+    limits.add_argument(audit)
     audit.add_argument("--rules", type=Path, metavar="DIR", help="a folder of rule files and layouts of your own, read with ours")
 
 
@@ -325,6 +327,7 @@ class Audit:
 
             try:
                 with lease.held(root, self.run_id, self.options.wait) as held, closing(LocalStore(root, held.check)) as tables:
+                    tables.announce = self._announce
                     damage.refuse(root, versions=held.versions)
                     code = self._verdict(tables, self._audit(tables, files))
                     held.versions = tables.versions()
@@ -358,6 +361,10 @@ class Audit:
             held.versions = store.versions()
             spark.catalog.clearCache()
             return code
+
+    def _announce(self, estimate: str) -> None:
+        """Warns of a long run. estimate: how long, and why."""
+        warn(f"{estimate}. It goes on. A Spark cluster shares the work: {_submitted(self.options)}")
 
     def _fetch(self, spark: Any, clusters: list[configuration.Cluster]) -> list[Any]:
         from jobs import remote
@@ -719,6 +726,16 @@ class Audit:
             "tables_at": last_run.versions(store),
         }
         store.append("audit_runs", pa.Table.from_pylist([row]))
+
+
+def _submitted(options: argparse.Namespace) -> str:
+    """The command that runs an audit on a Spark cluster."""
+    given = ["--config", str(options.config)] if options.config else options.logs
+    command = ["spark-submit", "--master", "URL", "jobs/nightly_audit.py", "audit", *given, "--tables", str(options.tables)]
+    for name in ("cluster", "timezone", "kafka_version"):
+        if value := getattr(options, name):
+            command += [f"--{name.replace('_', '-')}", value]
+    return shlex.join(command)
 
 
 def _started(size: int | None) -> Any:

@@ -8,6 +8,7 @@ import traceback
 
 from jobs import analysis, assignments, audit, contracts, durability, errors, explain, findings, interrupts, reassignment, repair
 from jobs.alerts import command as alerts
+from jobs.engine import limits
 from jobs.errors import AuditError
 
 # each module adds its commands with what runs them: a function of the options that returns the exit code
@@ -52,6 +53,7 @@ def run(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     # naive times that Spark hands over are in the process's zone; ours are UTC
     os.environ["TZ"] = "UTC"
+    limits.memory = getattr(options, "memory", None) or limits.HALF
     time.tzset()
     try:
         code: int = options.run(options)

@@ -17,10 +17,12 @@ from duckdb import DuckDBPyConnection
 from duckdb.func import PythonUDFType
 from sqlglot.errors import SqlglotError
 
-from jobs.engine import MOMENT, dialect
+from jobs.engine import MOMENT, dialect, limits
 
 # errors of a query that cannot be run
 FAILED = (duckdb.Error, SqlglotError)
+# folder beside the tables for what a run has no memory for; Delta's readers pass over names that begin so
+SPILL = "_spill"
 # rows with many columns that are kept: of more each query reads the columns that it needs again
 MOST_KEPT = 200_000
 # rows of one batch of an answer
@@ -47,11 +49,12 @@ class Database:
         self._turn = threading.Lock()
         run = self._database.execute
         run("SET TimeZone = 'UTC'")
-        run("SET memory_limit = '50%'")
+        run(f"SET memory_limit = {text(limits.memory)}")
         # each use of a view reads the footers of its files again
         run("SET parquet_metadata_cache = true")
         # DuckDB creates it when memory is short and removes it at the end; it holds no other files
-        run(f"SET temp_directory = {text(f'{tempfile.gettempdir()}/kafka-audit-{uuid.uuid4().hex}')}")
+        spill = f"{tempfile.gettempdir()}/kafka-audit-{uuid.uuid4().hex}" if folder is None else f"{folder}/{SPILL}"
+        run(f"SET temp_directory = {text(spill)}")
         if files:
             run(f"SET allowed_paths = [{', '.join(map(text, files))}]")
         if folder is not None:

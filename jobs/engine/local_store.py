@@ -17,6 +17,8 @@ import schemas
 from jobs import rereading, upgrade
 from jobs.engine import NotReadable, relation
 from jobs.engine.choice import OnlySpark
+from jobs.engine.database import SPILL
+from jobs.engine.estimate import Estimate
 from jobs.engine.files import FOLDER, DataFile, FileWriter
 from jobs.engine.literals import moment
 from jobs.engine.local import LocalTables
@@ -74,11 +76,14 @@ class LocalStore(Store):
         self._delta_rs = self._small = found
         self.pool = Pool()
         self._folds = 0
+        # is called where the logs will take this machine long
+        self.announce: Callable[[str], None] = warn
 
     def close(self) -> None:
         """End the processes that have computed for this run, and remove their files."""
         self.pool.close()
         relation.forget(str(self._delta_rs.folder))
+        shutil.rmtree(self._delta_rs.folder / SPILL, ignore_errors=True)
         if self._folds:
             shutil.rmtree(self._delta_rs.folder / "events" / FOLDER, ignore_errors=True)
 
@@ -277,7 +282,8 @@ class LocalStore(Store):
 
         parser = Parser(ruleset)
         splits = ingest.splits(usable, parser, ingest.split_size(usable, self.pool.workers))
-        return OnPool(self.pool, self._delta_rs.folder, splits, parser, days=days)
+        estimate = Estimate(sum(split.end - split.begin for split in splits), self.pool.workers, self.announce)
+        return OnPool(self.pool, self._delta_rs.folder, splits, parser, days=days, done=estimate)
 
     def summed(self, events: Any) -> dict[str, Summary]:
         """Return, by cluster, the summary of events that are read later."""

@@ -1,0 +1,28 @@
+"""What a command may take of this machine. It imports nothing: it is set before an engine is loaded."""
+
+import argparse
+import re
+
+# DuckDB's own text for half of the machine's memory
+HALF = "50%"
+# of DuckDB; beyond it queries spill to disk. Set once, by the command line
+memory = HALF
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt])i?b?", re.IGNORECASE)
+
+
+def add_argument(command: argparse.ArgumentParser) -> None:
+    """Add --memory to a command that the local engine serves."""
+    command.add_argument(
+        "--memory",
+        type=size,
+        metavar="SIZE",
+        help="what the local engine's database may take, such as 4GB; it spills to disk beyond (default: half of the machine's memory)",
+    )
+
+
+def size(text: str) -> str:
+    """Return a size of memory as DuckDB reads it. Raises ArgumentTypeError."""
+    found = _SIZE.fullmatch(text.strip())
+    if found is None or float(found[1]) <= 0:
+        raise argparse.ArgumentTypeError(f"{text}: give a size such as 4GB or 512MB")
+    return f"{found[1]}{found[2].upper()}B"
