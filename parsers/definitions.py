@@ -290,6 +290,8 @@ def check_problems(checks: Iterable[schemas.Statement], known: list[str]) -> lis
                 check.part(part)
             except ValueError as error:
                 found.append(f"{where}: candidates: {error}")
+        if "TODO" in check.sql:
+            found.append(f"{where}: TODO: fill in what the template leaves open")
         body = re.sub(r"--[^\n]*", "", check.sql)
         if UNORDERED.search(body):
             found.append(f"{where}: a slice of what collect_list brings in no order: sort it, or each run names other records")
@@ -356,6 +358,8 @@ def _style_problems(words: wording.Wording) -> Iterator[str]:
     private = schemas.private_words()
     texts = {"name": words.name, "why": words.why, **{name: wording.plain(getattr(words, name)) for name in wording.TEMPLATES}}
     for name, text in texts.items():
+        if "TODO" in text:
+            yield f"{name}: TODO: fill in what the template leaves open"
         for word, better in private.items():
             if re.search(rf"\b{word}\b", text, re.IGNORECASE):
                 yield f"{name}: write {better} instead of {word}"

@@ -111,28 +111,29 @@ def needed(text: str) -> Needs:
     return Needs(kinds, found["otherwise"])
 
 
+def parsed(name: str, sql: str) -> Statement:
+    """Return the statement in a text. A head line `-- key: value` starts an entry, a following `--   more` continues it."""
+    header: dict[str, str] = {}
+    key = ""
+    for line in sql.splitlines():
+        if not line.startswith("--"):
+            break
+        if start := re.match(r"-- (\w+): (.*)", line):
+            key = start.group(1)
+            header[key] = start.group(2).strip()
+        elif key:
+            header[key] += " " + line.lstrip("- ").strip()
+    return Statement(name, header, sql)
+
+
 @cache
 def statements(kind: str) -> tuple[Statement, ...]:
-    """The `.sql` files of `tables`, `checks`, `facts`, `functions` or `views`, by name.
-
-    A head line `-- key: value` starts an entry, a following `--   more` continues it.
-    """
+    """Return the `.sql` files of `tables`, `checks`, `facts`, `functions` or `views`, by name."""
     found = []
     for entry in sorted(folder(kind).iterdir(), key=lambda e: e.name):
         if not entry.name.endswith(".sql"):
             continue
-        sql = entry.read_text("utf-8")
-        header: dict[str, str] = {}
-        key = ""
-        for line in sql.splitlines():
-            if not line.startswith("--"):
-                break
-            if start := re.match(r"-- (\w+): (.*)", line):
-                key = start.group(1)
-                header[key] = start.group(2).strip()
-            elif key:
-                header[key] += " " + line.lstrip("- ").strip()
-        found.append(Statement(entry.name.removesuffix(".sql"), header, sql))
+        found.append(parsed(entry.name.removesuffix(".sql"), entry.read_text("utf-8")))
     return tuple(found)
 
 

@@ -1,5 +1,6 @@
 """`kafka-audit lint`: our own data files are sound, and each kind of fault is named."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,33 @@ def test_faults_of_a_wording() -> None:
     assert "facts: the query gives no colour" in "; ".join(wording_problems([undeclared], {"c": sound}))
     assert wording_problems([check], {}) == ["schemas/checks/c.sql: no wording: add schemas/checks/c.md"]
     assert "d.md: no query" in "; ".join(wording_problems([check], {"c": sound, "d": sound}))
+
+
+def test_a_check_begins_as_a_copy_of_the_template() -> None:
+    """Lint names what the template leaves open; once that is filled in, it has nothing to say."""
+    sql, words = (schemas.folder("templates").joinpath(f"check.{kind}").read_text("utf-8") for kind in ("sql", "md"))
+
+    def found(sql: str, words: str) -> list[str]:
+        check = schemas.parsed("my_check", sql)
+        return check_problems([check], severities()) + wording_problems([check], {"my_check": wording.parsed("my_check", words)})
+
+    named = {one.split(": ")[1] for one in found(sql, words) if "TODO" in one}
+    assert {"TODO", "name", "why", "title", "detail", "advice"} <= named
+    answers = {
+        "severity": "warning",
+        "harm": "risk",
+        "concludes": "lines of a thread that ended.",
+        "needs": "lines",
+        "identity": "broker",
+        "only": "thread_failed",
+    }
+    for key, answer in answers.items():
+        sql = re.sub(rf"^-- {key}: TODO.*$", f"-- {key}: {answer}", sql, flags=re.MULTILINE)
+    sql = sql.replace("IN ('TODO')", "IN ('thread_failed')").replace("'TODO' AS severity", "'warning' AS severity")
+    words = words.replace("# TODO: the name of the check in two to six words", "# Thread ended")
+    words = words.replace("TODO: what happened", "lost a thread")
+    words = re.sub(r"TODO: [^.{]*\.", "Restart it.", words)
+    assert found(sql, words) == []
 
 
 def test_faults_of_a_command() -> None:
