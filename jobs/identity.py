@@ -34,7 +34,8 @@ def identified(found: Iterable[Finding]) -> list[Finding]:
     """The findings with `fingerprint`. found: rows of `findings` with `thing`.
 
     Of the episodes of one thing that begin on one day the newest has the fingerprint of thing and day: nothing that is learned of it on
-    that day moves it, and which one is the newest can be told without the earlier ones. The others have one of their own begin.
+    that day moves it, and which one is the newest can be told without the earlier ones. The others have one of their own begin. So have findings of
+    a check without episodes that are about one thing: a check that tells them apart by too little must not stop a run.
     """
     rows, episodes = list(found), episodic()
     together: dict[str, list[int]] = defaultdict(list)
@@ -43,9 +44,9 @@ def identified(found: Iterable[Finding]) -> list[Finding]:
         of_thing = (row["check_id"], row["cluster"], row["incarnation"], row["thing"])
         if row["check_id"] in episodes:
             fingerprints.append(hashed(*of_thing, _day(row)))
-            together[fingerprints[-1]].append(number)
         else:
             fingerprints.append(hashed(*of_thing))
+        together[fingerprints[-1]].append(number)
     for numbers in together.values():
         _, *others = sorted(numbers, key=lambda number: _age(rows[number]), reverse=True)
         taken: set[str] = set()

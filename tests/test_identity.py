@@ -255,3 +255,10 @@ def test_whatever_the_begin_turns_out_to_be_there_is_one_page(first: int, later:
 def test_checks_of_episodes_give_a_begin(check: str) -> None:
     (statement,) = (one for one in schemas.statements("checks") if one.name == check)
     assert "NULL AS TIMESTAMP) AS first_seen" not in statement.sql
+
+
+def test_findings_that_a_check_does_not_tell_apart_have_fingerprints_of_their_own() -> None:
+    """Two rows with one fingerprint would break the contract of the table and end the run."""
+    rows = [row("one thing", begin, check_id="unclean_election") for begin in (3, 5)]
+    assert "unclean_election" not in episodic()
+    assert len({one["fingerprint"] for one in identified(rows)}) == 2

@@ -3,7 +3,7 @@
 -- levels: an error; a warning where these logs do not show whether the election was clean.
 -- concludes: a line that says so, with the replicas that it names as in sync or eligible before; or two states that follow one another by their epochs.
 -- needs: lines
--- identity: five minutes
+-- identity: five minutes, whether it is known to be unclean
 -- facts: leaders, is_unknown, partitions, count_of_partitions, first_partition, records, worst,
 --   are_acks_all_lost, are_acks_known, largest_isr
 -- also: subjects
@@ -26,7 +26,7 @@ SELECT
   bool_or(array_contains(t.acks, 'all')) AS are_acks_all_lost,
   bool_and(t.acks IS NOT NULL) AS are_acks_known,
   max(t.largest_isr) AS largest_isr,
-  concat('five minutes ', CAST(floor(unix_seconds(t.at) / 300) AS STRING)) AS thing,
+  concat('five minutes ', CAST(floor(unix_seconds(t.at) / 300) AS STRING), CASE WHEN t.is_unknown THEN ', not known whether clean' ELSE '' END) AS thing,
   earliest_records(collect_list(struct(t.at AS at, t.evidence AS records))) AS evidence,
   collect_list(struct(t.topic, t.partition, t.leader AS replica, t.at AS since, t.at AS until)) AS subjects
 FROM found t
