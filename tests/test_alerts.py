@@ -511,3 +511,70 @@ def test_alertmanager_takes_batches() -> None:
     made = AM.requests(some, CONTEXT)
     assert [len(request.body) for request in made] == [50, 50, 20]
     assert made[0].url == "http://am.example.org:9093/prefix/api/v2/alerts"
+
+
+# -- one alert a story -----------------------------------------------------------------------------------------
+
+
+def story(**changed: Any) -> list[Finding]:
+    """A cause (1) and two findings that follow from it, the second from the first; one of them is worse than the cause."""
+    cause = finding(1, check_id="log_directory_failed", title="Disk failed", **changed)
+    gone = finding(
+        2, check_id="partition_leaderless", severity="critical", title="No leader", caused_by=cause.fingerprint, **changed
+    )
+    return [cause, gone, finding(3, check_id="below_min_isr", title="Below", caused_by=gone.fingerprint, **changed)]
+
+
+def planned(sinks: Sequence[Sink], findings: Sequence[Finding], sent: Sequence[Sent] = ()) -> dict[str, list[Message]]:
+    return plan(sinks, findings, sent, now=NOW, newest=NEWEST)
+
+
+def delivered(messages: Mapping[str, Sequence[Message]], sent: Sequence[Sent] = (), minutes: int = 0) -> list[Sent]:
+    rows = [row for some in messages.values() for one in some for row in outcome(one, NOW + timedelta(minutes=minutes), None)]
+    return latest([*sent, *rows])
+
+
+def test_a_cause_and_what_follows_from_it_are_one_alert() -> None:
+    for sink, (message,) in planned(SINKS, story()).items():
+        assert message.key == story()[0].fingerprint, sink
+        assert [one.title for one in message.findings] == ["Disk failed", "No leader", "Below"]
+        assert (message.severity, message.digest) == ("critical", False)
+        said = text.description(message, CONTEXT)
+        assert (
+            said.index("Disk failed") < said.index("Consequence: [critical] No leader") < said.index("Consequence: [error] Below")
+        )
+    # stories count for the limit, not findings
+    others = [finding(number) for number in (7, 8)]
+    assert len(planned([PAGER], [*story(), *others])["pager"]) == 3
+
+
+def test_a_silenced_or_unrouted_cause_hides_no_effect() -> None:
+    cause, *effects = story()
+    silenced = planned([PAGER], [replace(cause, silenced=True), *effects])["pager"]
+    assert [[one.title for one in message.findings] for message in silenced] == [["No leader", "Below"]]
+    minor = planned([PAGER], [replace(cause, severity="warning"), *effects])["pager"]
+    assert [message.key for message in minor] == [effects[0].fingerprint]
+
+
+def test_what_follows_later_joins_the_incident_of_its_cause() -> None:
+    cause, *effects = story()
+    first = planned([PAGER, AM], [cause])
+    sent = delivered(first)
+    second = planned([PAGER, AM], [replace(cause, status="open"), *effects], sent)
+    for message in (second["pager"][0], second["oncall"][0]):
+        assert (message.key, message.state, message.lead) == (cause.fingerprint, FIRING, cause.fingerprint)
+        assert [one.title for one in message.findings] == ["Disk failed", "No leader", "Below"]
+    assert [len(some) for some in second.values()] == [1, 1]
+    sent = delivered(second, sent, 1)
+    assert not any(planned([PAGER], story(status="open"), sent).values())
+
+
+def test_an_incident_ends_with_the_last_finding_of_its_story() -> None:
+    cause, *effects = story()
+    sent = delivered(planned([PAGER], [cause, *effects]))
+    over = [replace(one, status="resolved") for one in (cause, *effects)]
+    assert planned([PAGER], [over[0], over[1], replace(effects[1], status="open")], sent)["pager"] == []
+    (message,) = planned([PAGER], over, sent)["pager"]
+    assert (message.key, message.state, len(message.findings)) == (cause.fingerprint, RESOLVED, 3)
+    sent = delivered({"pager": [message]}, sent, 2)
+    assert not any(planned([PAGER], over, sent).values())

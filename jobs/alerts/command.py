@@ -88,11 +88,11 @@ def run(options: argparse.Namespace) -> int:
 def _with_tables(
     root: str, config: Config, dry_run: bool = False, again: str | None = None, guard: Callable[[], None] = lambda: None
 ) -> int:
-    from jobs.alerts.delivery import Outbox, counts, finding_of, plan
+    from jobs.alerts.delivery import Outbox, counts, findings_of, plan
 
     store = None if dry_run else _store(root, guard)
     tables = engine.opened(root, names=("findings", "coverage", "alerts", "events"), store=store)
-    findings = [finding_of(row) for row in engine.rows_of(tables.read("findings"))]
+    findings = findings_of(engine.rows_of(tables.read("findings")))
     hours = tables.query("SELECT cluster, max(hour) AS hour FROM coverage GROUP BY cluster").rows()
     newest = {row["cluster"]: row["hour"] for row in hours if row["hour"] is not None}
     clusters = sorted({finding.cluster for finding in findings} | {row["cluster"] for row in hours})

@@ -74,6 +74,13 @@ def finding_of(row: Mapping[str, Any]) -> Finding:
     return Finding(**values | {"silenced": bool(row.get("silenced")), "evidence": tuple(row["evidence"] or ())})
 
 
+def findings_of(rows: Iterable[Mapping[str, Any]]) -> list[Finding]:
+    """Return rows of `findings` as sinks know them, each with the name that they know its cause by."""
+    some = list(rows)
+    names = {row["fingerprint"]: known_as(row) for row in some}
+    return [replace(finding_of(row), caused_by=names.get(row.get("caused_by"))) for row in some]
+
+
 def in_utc(moment: datetime | None) -> datetime | None:
     """A time that Spark gave, with its zone."""
     return None if moment is None else moment.replace(tzinfo=UTC)

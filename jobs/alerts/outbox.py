@@ -19,6 +19,7 @@ from schemas import SEVERITIES
 FIRING, RESOLVED = "firing", "resolved"
 # what a digest is called where a finding is called by its check
 DIGEST = "findings_digest"
+DIGEST_KEY = "digest-"
 # a finding that was over before anybody was told of it is news for so long
 NEWS_HOURS = 24
 EPOCH = datetime.min.replace(tzinfo=UTC)
@@ -44,6 +45,8 @@ class Finding:
     last_seen: datetime | None = None
     silenced: bool = False
     evidence: tuple[str, ...] = ()
+    # of the finding that it follows from, as sinks know it
+    caused_by: str | None = None
 
     @property
     def is_over(self) -> bool:
@@ -55,7 +58,7 @@ class Finding:
 class Sent:
     """A row of `alerts`: what was sent, or tried to, about one finding to one sink; times are UTC with a zone.
 
-    digest: the key of the digest that told of it; None: it had a message of its own.
+    digest: the key of the message that it was part of, a digest or the story of another finding; None: its own fingerprint.
     labels: Alertmanager's, as JSON: it resolves under the same ones only.
     """
 
@@ -93,7 +96,10 @@ class Due:
 
 @dataclass(frozen=True)
 class Message:
-    """What a sink is sent in one piece: one finding, or a digest of many. key: the same for the same thing, however often it is sent."""
+    """What a sink is sent in one piece: one finding, a story (a cause and what follows from it), or a digest of many.
+
+    key: the same for the same thing, however often it is sent. lead: fingerprint of the first cause of a story.
+    """
 
     sink: Sink
     cluster: str
@@ -101,12 +107,18 @@ class Message:
     key: str
     items: tuple[Due, ...]
     digest: bool = False
+    lead: str | None = None
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """The findings that it is about, the worst first, each once."""
+        """Return the findings that it is about, each once: the cause of a story, then the worst first."""
         found = {item.finding.fingerprint: item.finding for item in self.items}
-        return tuple(sorted(found.values(), key=worst_first))
+        return tuple(sorted(found.values(), key=lambda finding: (finding.fingerprint != self.lead, worst_first(finding))))
+
+    @property
+    def severity(self) -> str:
+        """Return the severity of its worst finding."""
+        return max((finding.severity for finding in self.findings), key=SEVERITIES.index)
 
 
 def worst_first(finding: Finding) -> tuple[ranking.Rank, bool, datetime, str, str]:
@@ -188,63 +200,149 @@ def _order(item: Due) -> tuple[Any, ...]:
 
 
 def messages(sink: Sink, items: Sequence[Due], findings: Iterable[Finding], sent: Iterable[Sent]) -> list[Message]:
-    """The messages that tell a sink what is due, in order.
+    """Return the messages that tell a sink what is due, in order.
 
-    More findings of a cluster than the sink's limit make one digest. An incident that a digest opened is resolved when all that it
-    told of is over.
+    What follows from one cause is one message. More than the sink's limit of a cluster make one digest. An incident that a story or a digest
+    opened is resolved when all that it is about is over.
     """
+    known, rows = list(findings), [row for row in sent if row.sink == sink.name]
+    causes = _first_causes(finding for finding in known if routed(sink, finding) and not finding.silenced)
     if sink.holds_incidents:
         firing = [item for item in items if item.state == FIRING]
-        opened = _grouped(sink, [item for item in firing if not item.fired])
-        once_more = _under_their_keys(sink, FIRING, [(item, item.fired.digest) for item in firing if item.fired])
-        found = opened + once_more + _resolving(sink, [item for item in items if item.state == RESOLVED], opened, findings, sent)
+        joining = _joining([item for item in firing if not item.fired], known, rows, causes)
+        opened = _grouped(sink, [item for item in firing if not item.fired and id(item) not in joining.taken], causes)
+        again = [(item, item.fired.digest) for item in firing if item.fired] + joining.items
+        once_more = _under_their_keys(sink, FIRING, again)
+        over = [item for item in items if item.state == RESOLVED]
+        found = opened + once_more + _resolving(sink, over, opened + once_more, known, rows)
     else:
         items = _ended_tells_both(items)
-        found = _grouped(sink, items)
+        found = _grouped(sink, items, causes)
     position = {id(item): number for number, item in enumerate(items)}
-    return sorted(found, key=lambda message: min(position[id(item)] for item in message.items))
+    return sorted(found, key=lambda message: min(position.get(id(item), len(items)) for item in message.items))
 
 
-def _grouped(sink: Sink, items: Iterable[Due]) -> list[Message]:
-    """One message a finding, or one digest a cluster and state."""
-    groups: dict[tuple[str, str], dict[tuple[str, int], list[Due]]] = defaultdict(lambda: defaultdict(list))
-    for item in items:
-        groups[item.finding.cluster, item.state][item.finding.fingerprint, item.occurrence].append(item)
-    found = []
-    for (cluster, state), told in groups.items():
-        if len(told) > sink.limit:
-            some = tuple(item for pair in told.values() for item in pair)
-            found.append(Message(sink, cluster, state, digest_key(some), some, digest=True))
-        else:
-            found += [Message(sink, cluster, state, fingerprint, tuple(pair)) for (fingerprint, _), pair in told.items()]
+def _first_causes(findings: Iterable[Finding]) -> dict[tuple[str, str], str]:
+    """Return for each (cluster, fingerprint) the finding that it follows from in the end, among the given ones; itself where there is none."""
+    known = {(finding.cluster, finding.fingerprint): finding for finding in findings}
+    found = {}
+    for key in known:
+        at, passed = key, {key}
+        while (cause := (at[0], known[at].caused_by or "")) in known and cause not in passed:
+            passed.add(cause)
+            at = cause
+        found[key] = at[1]
     return found
 
 
+def _story(finding: Finding, causes: Mapping[tuple[str, str], str]) -> str:
+    return causes.get((finding.cluster, finding.fingerprint), finding.fingerprint)
+
+
+@dataclass(frozen=True)
+class _Joining:
+    """What is told of now and belongs to incidents that a sink has; items: with the key of the incident, and each incident's own finding."""
+
+    items: list[tuple[Due, str | None]]
+    taken: frozenset[int]
+
+
+def _joining(
+    items: Sequence[Due], findings: Sequence[Finding], sent: Sequence[Sent], causes: Mapping[tuple[str, str], str]
+) -> _Joining:
+    """Return the new findings whose first cause is firing at the sink: the cause is sent once more, with them in it."""
+    by_name = {(finding.cluster, finding.fingerprint): finding for finding in findings}
+    last: dict[tuple[str, str], Sent] = {}
+    for row in sorted(sent, key=lambda row: (row.occurrence, row.state == RESOLVED)):
+        last[row.cluster, row.fingerprint] = row
+    due_now = {(item.finding.cluster, item.finding.fingerprint) for item in items}
+    found, taken, named = list[tuple[Due, str | None]](), set[int](), set[tuple[str, str]]()
+    for item in items:
+        root = (item.finding.cluster, _story(item.finding, causes))
+        told = last.get(root)
+        if root in due_now or told is None or told.state != FIRING or told.delivered_at is None:
+            continue
+        taken.add(id(item))
+        found.append((item, told.digest or told.fingerprint))
+        if root not in named:
+            named.add(root)
+            found.append((Due(by_name[root], FIRING, told.occurrence, told, told), told.digest))
+    return _Joining(found, frozenset(taken))
+
+
+def _grouped(sink: Sink, items: Iterable[Due], causes: Mapping[tuple[str, str], str]) -> list[Message]:
+    """Return one message a story, or one digest a cluster and state."""
+    groups: dict[tuple[str, str], dict[str, dict[tuple[str, int], list[Due]]]] = defaultdict(lambda: defaultdict(dict))
+    for item in items:
+        finding = item.finding
+        stories = groups[finding.cluster, item.state]
+        stories[_story(finding, causes)].setdefault((finding.fingerprint, item.occurrence), []).append(item)
+    found = []
+    for (cluster, state), stories in groups.items():
+        if len(stories) > sink.limit:
+            some = tuple(item for pairs in stories.values() for pair in pairs.values() for item in pair)
+            found.append(Message(sink, cluster, state, digest_key(some), some, digest=True))
+            continue
+        for root, pairs in stories.items():
+            if len({fingerprint for fingerprint, _ in pairs}) > 1:
+                found.append(_of_story(sink, cluster, state, root, [item for pair in pairs.values() for item in pair]))
+            else:
+                found += [Message(sink, cluster, state, fingerprint, tuple(pair)) for (fingerprint, _), pair in pairs.items()]
+    return found
+
+
+def _of_story(sink: Sink, cluster: str, state: str, root: str, items: Sequence[Due]) -> Message:
+    """Return the message about a cause and its effects; where the cause is not among them it has the key of the worst one."""
+    names = {item.finding.fingerprint for item in items}
+    key = root if root in names else min((item.finding for item in items), key=worst_first).fingerprint
+    return Message(sink, cluster, state, key, tuple(items), lead=key)
+
+
 def _resolving(
-    sink: Sink, items: Iterable[Due], firing: Iterable[Message], findings: Iterable[Finding], sent: Iterable[Sent]
+    sink: Sink,
+    items: Iterable[Due],
+    firing: Iterable[Message],
+    findings: Iterable[Finding],
+    sent: Iterable[Sent],
 ) -> list[Message]:
-    """What resolves incidents: each under the key that it was opened with, in this run or before."""
+    """Return what resolves incidents: each under the key that it was opened with, in this run or before."""
     opened = {(item.finding.fingerprint, item.occurrence): message for message in firing for item in message.items}
     open_now = {(finding.cluster, finding.fingerprint) for finding in findings if not finding.is_over}
-    still_open = {
-        row.digest for row in sent if row.digest and row.sink == sink.name and (row.cluster, row.fingerprint) in open_now
+    # a finding that has an incident of its own keeps it open for itself only while it fires (`due`); what follows from it, and a digest, for all
+    still_open = {row.digest for row in sent if row.digest and (row.cluster, row.fingerprint) in open_now}
+    still_open |= {
+        message.key
+        for message in firing
+        if any(not finding.is_over and (message.digest or finding.fingerprint != message.key) for finding in message.findings)
     }
-    still_open |= {message.key for message in firing if any(not finding.is_over for finding in message.findings)}
     over = []
     for item in items:
         message = opened.get((item.finding.fingerprint, item.occurrence))
-        digest = (message.key if message.digest else None) if message else item.fired.digest if item.fired else None
-        if digest not in still_open:
-            over.append((item, digest))
+        name = item.finding.fingerprint
+        key = message.key if message else (item.fired.digest if item.fired else None) or name
+        if key not in still_open:
+            over.append((item, None if key == name else key))
     return _under_their_keys(sink, RESOLVED, over)
 
 
 def _under_their_keys(sink: Sink, state: str, items: Iterable[tuple[Due, str | None]]) -> list[Message]:
-    """Messages about incidents that the sink knows, each with the digest that it was part of."""
-    by_key: dict[tuple[str, str, bool], list[Due]] = defaultdict(list)
-    for item, digest in items:
-        by_key[item.finding.cluster, digest or item.finding.fingerprint, digest is not None].append(item)
-    return [Message(sink, cluster, state, key, tuple(some), is_digest) for (cluster, key, is_digest), some in by_key.items()]
+    """Return messages about incidents that the sink knows, each with the key of the digest or story that it was part of."""
+    by_key: dict[tuple[str, str], dict[tuple[str, int, str], Due]] = defaultdict(dict)
+    for item, key in items:
+        name = item.finding.fingerprint
+        by_key[item.finding.cluster, key or name].setdefault((name, item.occurrence, item.state), item)
+    return [
+        Message(
+            sink,
+            cluster,
+            state,
+            key,
+            tuple(some.values()),
+            digest=key.startswith(DIGEST_KEY),
+            lead=key if len(some) > 1 and not key.startswith(DIGEST_KEY) else None,
+        )
+        for (cluster, key), some in by_key.items()
+    ]
 
 
 def _ended_tells_both(items: Sequence[Due]) -> list[Due]:
@@ -256,7 +354,7 @@ def _ended_tells_both(items: Sequence[Due]) -> list[Due]:
 def digest_key(items: Iterable[Due]) -> str:
     """The key of a digest: the same findings make the same one."""
     members = sorted(f"{item.finding.fingerprint}/{item.occurrence}" for item in items)
-    return "digest-" + hashlib.sha256("|".join(members).encode()).hexdigest()[:32]
+    return DIGEST_KEY + hashlib.sha256("|".join(members).encode()).hexdigest()[:32]
 
 
 def outcome(message: Message, at: datetime, error: str | None, labels: str | None = None) -> list[Sent]:
@@ -278,7 +376,7 @@ def outcome(message: Message, at: datetime, error: str | None, labels: str | Non
                 # what a sink is told again stays delivered
                 delivered_at=at if error is None else item.tried.delivered_at if item.tried else None,
                 error=error,
-                digest=message.key if message.digest else None,
+                digest=message.key if message.key != item.finding.fingerprint else None,
                 labels=labels,
             )
         )

@@ -105,7 +105,7 @@ def headline(finding: Finding, context: Context, state: str = FIRING, width: int
 
 def titled(message: Message, context: Context) -> str:
     """The headline of a message with its severity, where the receiver has no field for it."""
-    severity = f"[{message.findings[0].severity}] "
+    severity = f"[{message.severity}] "
     return severity + summary(message, context, HEADLINE - len(severity))
 
 
@@ -186,6 +186,10 @@ def description(message: Message, context: Context) -> str:
     finding = message.findings[0]
     lines = ["This is a test; nothing is wrong."] if context.test else []
     lines += [context.plain(finding.title, 400), context.plain(finding.detail or "", 700), when(finding, context)]
+    effects = message.findings[1:]
+    lines += [f"Consequence: [{effect.severity}] {context.plain(effect.title, 200)}" for effect in effects[:NAMED]]
+    if len(effects) > NAMED:
+        lines.append(f"and {counted(len(effects) - NAMED, 'more consequence')}")
     if finding.advice and message.state == FIRING:
         lines.append(f"What to do: {context.plain(finding.advice, 600)}")
     return "\n".join(line for line in lines if line)

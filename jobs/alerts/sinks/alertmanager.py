@@ -58,7 +58,7 @@ class Alertmanager(AuthenticatedHttpSink):
                 return item.fired.labels
         first = message.findings[0]
         labels: dict[str, object] = {
-            "severity": first.severity,
+            "severity": message.severity,
             "cluster": context.plain(message.cluster, 249),
             "fingerprint": message.key,
         }

@@ -42,7 +42,7 @@ class PagerDuty(HttpSink):
         event["payload"] = {
             "summary": text.summary(message, context),
             "source": context.plain(message.cluster, 249),
-            "severity": first.severity,
+            "severity": message.severity,
             "class": DIGEST if message.digest else first.check_id,
             "group": context.plain(message.cluster, 249),
             "custom_details": details,

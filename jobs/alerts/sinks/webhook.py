@@ -26,7 +26,7 @@ class Webhook(AuthenticatedHttpSink):
             "state": message.state,
             "test": context.test,
             "cluster": context.plain(message.cluster, 249),
-            "severity": message.findings[0].severity,
+            "severity": message.severity,
             "summary": text.summary(message, context),
             "text": text.page(message, context),
             "count": len(message.findings),
