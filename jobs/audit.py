@@ -507,22 +507,30 @@ class Audit:
         begins = {name: at.replace(tzinfo=UTC) for name, at in made.looked_back(names).items()}
         lives = identity.continued(found.rows, before, begins)
         news = findings_life.news(lives.found, lives.before, begins)
-        changed = self._settle(store, news, lives.before, clocks)
+        stored = here(store.read("finding_subjects", names))
+        stored = [row | {"fingerprint": lives.fingerprints.get(row["fingerprint"], row["fingerprint"])} for row in stored]
+        about = findings_life.subjects(news, stored)
+        changed = self._settle(store, news, lives.before, clocks, about)
         if changed:
-            stored = here(store.read("finding_subjects", names))
-            stored = [row | {"fingerprint": lives.fingerprints.get(row["fingerprint"], row["fingerprint"])} for row in stored]
-            about = findings_life.subjects(news, stored)
             store.replace("finding_subjects", names, store.table_of("finding_subjects", about))
         return changed
 
-    def _settle(self, store: Any, found: list[Any], before: list[Any], clocks: list[Any]) -> list[Any]:
-        """Writes the findings, `found` being what is violated now; returns those that this run has changed."""
-        from jobs import findings_life
+    def _settle(
+        self, store: Any, found: list[Any], before: list[Any], clocks: list[Any], about: list[dict[str, Any]] | None = None
+    ) -> list[Any]:
+        """Write the findings, `found` being what is violated now, and return those that this run has changed.
+
+        about: rows of `finding_subjects`; null where nothing new was checked, so that causes are those of before.
+        """
+        from jobs import causes, findings_life
 
         now = {clock.cluster: clock.now and clock.now.replace(tzinfo=UTC) for clock in clocks}
         settled = findings_life.settle(found, before, now, self.run_id, self._silences())
+        if about is not None:
+            settled = causes.with_causes(settled, about)
         changed = [row for row in settled if row["run_id"] == self.run_id]
-        if changed:
+        causes_before = {row["fingerprint"]: row["caused_by"] for row in before}
+        if changed or any(row["caused_by"] != causes_before.get(row["fingerprint"]) for row in settled):
             store.replace("findings", list(now), store.table_of("findings", settled))
         return changed
 
@@ -611,7 +619,7 @@ class Audit:
         from jobs import damage, verdict
 
         problems = [o for o in outcomes if o.problem or o.unreadable]
-        gathered = verdict.gather(store, [o.cluster for o in outcomes])
+        gathered = verdict.gather(store, [o.cluster for o in outcomes], {o.cluster: o.now for o in outcomes})
         told = verdict.within(gathered, self.window, {o.cluster: o.now for o in outcomes})
         failing = verdict.at_or_above(told.findings, self.options.fail_on)
         code = errors.INPUT if problems else errors.FINDINGS if failing else errors.CLEAN
@@ -674,7 +682,7 @@ class Audit:
             tables = engine.opened(store.root, names=("alerts", "events"), store=store)
             append = partial(store.append, "alerts")
             outbox = delivery.Outbox(tables, append, self.config, [o.cluster for o in outcomes], os.environ)
-            reports = outbox.deliver([delivery.finding_of(row) for row in findings], newest)
+            reports = outbox.deliver(delivery.findings_of(findings), newest)
             doing.note(delivery.counts(reports))
         return reports
 

@@ -115,7 +115,9 @@ def asked(
 ) -> str:
     """Hash of all that findings depend on besides the tables: of the same tables, the same is found."""
     texts = [statement.sql for kind in ("functions", "facts", "checks") for statement in schemas.statements(kind)]
-    texts += map(repr, (schemas.thresholds(), schemas.coverage(), wording.wordings(), wording.known_commands()))
+    texts += map(
+        repr, (schemas.thresholds(), schemas.coverage(), schemas.cause_rules(), wording.wordings(), wording.known_commands())
+    )
     return hashlib.sha256(repr((texts, clocks, thresholds, slos, silences, outputs)).encode()).hexdigest()
 
 

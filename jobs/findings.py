@@ -124,7 +124,7 @@ def listed(rows: Sequence[Row], known: int, everything: bool = False) -> Iterato
     minor = sorted((row for row in over if not is_never_hidden(row)), key=lambda row: str(row["last_seen"]), reverse=True)
     shown = sorted([row for row in over if is_never_hidden(row)] + (minor if everything else minor[:OVER]), key=worst_first)
     if shown and not everything:
-        yield f"Over by now ({len(over):,}):"
+        yield f"Resolved ({len(over):,}):"
     for row in shown:
         yield from _entry(row)
     if len(shown) < len(over):

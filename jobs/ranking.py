@@ -38,29 +38,28 @@ def is_never_hidden(finding: Mapping[str, Any]) -> bool:
 
 
 def by_cause(findings: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """Each finding that stands on its own, with those that stand below it, its effects; the order stays.
+    """Return the stories: each finding that follows from none of the given ones, with all that follow from it.
 
-    An effect stands below its cause where the given findings have the cause and the effect does not rank before it: an effect that is worse
-    than its cause must not be hidden by it.
+    The order of the given findings stays: a story takes the place of its first finding, which is its worst one.
     """
     known = {finding["fingerprint"]: finding for finding in findings}
-    effects: dict[str, list[dict[str, Any]]] = {}
-    causes = []
+    stories: dict[str, list[dict[str, Any]]] = {}
     for finding in findings:
-        top = _stands_below(finding, known)
-        if top is finding:
-            causes.append(finding)
-        else:
-            effects.setdefault(top["fingerprint"], []).append(finding)
-    return [(cause, effects.get(cause["fingerprint"], [])) for cause in causes]
+        stories.setdefault(_first_cause(finding, known)["fingerprint"], []).append(finding)
+    return [
+        (known[name], [finding for finding in members if finding["fingerprint"] != name]) for name, members in stories.items()
+    ]
 
 
-def _stands_below(finding: dict[str, Any], known: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """The cause that a finding is listed under, or the finding itself."""
+def is_over(story: tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]) -> bool:
+    """Return whether a cause and all its effects are resolved."""
+    return all(finding["status"] == "resolved" for finding in (story[0], *story[1]))
+
+
+def _first_cause(finding: dict[str, Any], known: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return the finding that a finding follows from in the end; itself where it follows from none of the known ones."""
     top, passed = finding, {finding["fingerprint"]}
-    while (cause := known.get(top.get("caused_by") or "")) is not None:
-        if cause["fingerprint"] in passed or _of_row(top) < _of_row(cause):
-            break
+    while (cause := known.get(top.get("caused_by") or "")) is not None and cause["fingerprint"] not in passed:
         passed.add(cause["fingerprint"])
         top = cause
     return top

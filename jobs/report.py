@@ -13,13 +13,13 @@ from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 import schemas
-from jobs import accounting
+from jobs import accounting, harms
 from jobs import pictures as drawn
 from jobs.errors import UsageError
 from jobs.identity import known_as
 from jobs.pictures import Pictures
-from jobs.ranking import by_cause, is_never_hidden, worst_first
-from jobs.verdict import Told, of_each_severity
+from jobs.ranking import by_cause, is_never_hidden, is_over, worst_first
+from jobs.verdict import Told, advice, harm_sentences, of_each_severity, when
 from parsers.explanation import counted
 from schemas import wording
 
@@ -27,6 +27,7 @@ FULL = 25  # findings of one check with detail and proof
 BRIEF = 500  # further ones by name, if they are no errors
 CAUSES = 5  # of a cluster, named on top
 ADVICE_ON_TOP = 2  # of a cluster, with advice on top
+EFFECTS_ON_TOP = 3  # of a story, named on top
 TOP_DETAIL = 300  # characters of a finding's detail on top
 ERRORS_ON_TOP = 500  # of a cluster, named on top besides, unless they are resolved
 TOP_LINES, TOP_CHARACTERS = 3, 600  # of a record, before the rest of it is folded
@@ -180,31 +181,41 @@ def _cluster(told: Told, outcome: Any, marks: _Marks, pictures: Pictures, place:
     current, resolved = _findings_of(told, outcome)
     not_shown = [text[:1].upper() + text[1:] + "." for text in told.not_shown.get(outcome.cluster, [])]
     tone, verdict = _verdict(current, resolved, outcome)
-    groups = {"current": _groups(current, told, marks, pictures), "resolved": _groups(resolved, told, marks, pictures)}
+    told_together = by_cause(sorted([*current, *resolved], key=worst_first))
+    now_or_over = [
+        [one for story in told_together if is_over(story) is over for one in (story[0], *story[1])] for over in (False, True)
+    ]
+    groups = {name: _groups(some, told, marks, pictures) for name, some in zip(("current", "resolved"), now_or_over, strict=True)}
     anchor = f"cluster-{place}"
+    stories = harms.stories(finding | {"silenced": bool(finding.get("silence"))} for finding in (*current, *resolved))
+    stories.sort(key=is_over)
     causes = [
         {
-            "severity": finding["severity"],
-            "named": is_never_hidden(finding) and finding["status"] != "resolved",
-            "anchor": known_as(finding) if finding["fingerprint"] in marks.shown else anchor,
-            "title": finding["title"][:TITLE] + (" .." if len(finding["title"]) > TITLE else ""),
-            "when": _until_now(finding, outcome.now),
-            "over": finding["status"] == "resolved",
-            "effects": len(effects),
-            "detail": (finding["detail"] or "")[:TOP_DETAIL] + (" .." if len(finding["detail"] or "") > TOP_DETAIL else ""),
-            "do": finding.get("advice") or "",
+            "severity": _worst_of(story)["severity"],
+            "named": is_never_hidden(_worst_of(story)) and not is_over(story),
+            "anchor": known_as(story[0]) if story[0]["fingerprint"] in marks.shown else anchor,
+            "title": story[0]["title"][:TITLE] + (" .." if len(story[0]["title"]) > TITLE else ""),
+            "when": when(story, outcome.now),
+            "over": is_over(story),
+            "effects": [effect["title"][:TITLE] for effect in story[1][:EFFECTS_ON_TOP]],
+            "effects_left": max(0, len(story[1]) - EFFECTS_ON_TOP),
+            "harms": harm_sentences(story, told, outcome.now),
+            "detail": (story[0]["detail"] or "")[:TOP_DETAIL] + (" .." if len(story[0]["detail"] or "") > TOP_DETAIL else ""),
+            "do": advice(story),
         }
-        for finding, effects in by_cause(sorted([*current, *resolved], key=worst_first))
-        if finding["severity"] != "info" and not finding.get("silence")
+        for story in stories
+        if _worst_of(story)["severity"] != "info"
     ]
     for n, cause in enumerate(causes):
         # the first screen answers what happened and what to do; the rest is below
         if n >= CAUSES or not cause["named"]:
-            cause["detail"] = ""
+            cause["detail"], cause["effects_left"] = "", cause["effects_left"] + len(cause["effects"])
+            cause["effects"] = []
         if n >= ADVICE_ON_TOP or not cause["named"]:
-            cause["do"] = ""
+            cause["do"] = []
     on_top = [cause for n, cause in enumerate(causes) if n < CAUSES or (n < ERRORS_ON_TOP and cause["named"])]
-    missing = ["these logs cannot show everything"] if not_shown else []
+    # gaps of the logs matter where nothing is known to be wrong
+    missing = ["these logs cannot show everything"] if not_shown and not any(map(is_never_hidden, current)) else []
     missing += ["some files could not be read"] if outcome.unreadable else []
     caveat = " and ".join(missing)
     unreadable = list(outcome.unreadable[:UNREADABLE])
@@ -226,7 +237,7 @@ def _cluster(told: Told, outcome: Any, marks: _Marks, pictures: Pictures, place:
         "anchor": anchor,
         **groups,
         "pictures": _night(outcome.cluster, [*current, *resolved], marks, pictures, place),
-        "resolved_total": len(resolved),
+        "resolved_total": len(now_or_over[1]),
         "resolved_open": any(finding["severity"] != "info" for finding in resolved),
         "checks": len(schemas.statements("checks")),
         "not_shown": not_shown,
@@ -237,6 +248,11 @@ def _cluster(told: Told, outcome: Any, marks: _Marks, pictures: Pictures, place:
         "inputs": outcome.inputs[:INPUTS],
         "inputs_left": max(0, len(outcome.inputs) - INPUTS),
     }
+
+
+def _worst_of(story: tuple[dict[str, Any], list[dict[str, Any]]]) -> dict[str, Any]:
+    """Return the worst finding of a story that is not over; of one that is, the worst of all."""
+    return min((story[0], *story[1]), key=worst_first)
 
 
 def _night(cluster: str, findings: list[dict[str, Any]], marks: _Marks, pictures: Pictures, place: int) -> list[Markup]:
@@ -267,7 +283,7 @@ def _verdict(current: list[dict[str, Any]], resolved: list[dict[str, Any]], outc
         return "problem", f"not audited. {outcome.problem}"
     awake = [finding for finding in current if not finding.get("silence")]
     past = [finding for finding in resolved if finding["severity"] != "info"]
-    over = f" Over by now: {of_each_severity(past)}." if past else ""
+    over = f" Resolved: {of_each_severity(past)}." if past else ""
     over += f" Silenced: {len(current) - len(awake):,}." if len(awake) < len(current) else ""
     if not awake:
         return "ok", f"nothing is wrong now, as far as these logs show.{over}"
@@ -392,17 +408,6 @@ def _utc(value: datetime) -> datetime:
 
 def _moment(value: datetime) -> str:
     return f"{_utc(value):%Y-%m-%d %H:%M:%S}"
-
-
-def _until_now(finding: dict[str, Any], now: datetime | None) -> str:
-    """Return when a finding was so; of one that lasts, since when and for how long. now: the moment that its age is measured against."""
-    first, last = finding["first_seen"], finding["last_seen"]
-    if finding["status"] == "resolved" or first is None or last is None or now is None or _utc(last) < _utc(now) or last == first:
-        return _span(first, last)
-    seconds = int((_utc(last) - _utc(first)).total_seconds())
-    age = f"{seconds} s" if seconds < 120 else f"{seconds // 60} min" if seconds < 2 * 3600 else f"{seconds // 3600} h"
-    same_day = _moment(first)[:10] == _moment(last)[:10]
-    return f"Since {_moment(first)} UTC, still so at {_moment(last)[11:] if same_day else _moment(last)} ({age})"
 
 
 def _span(first: datetime | None, last: datetime | None) -> str:

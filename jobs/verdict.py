@@ -4,13 +4,16 @@ import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from jobs import queries
+import pyarrow as pa
+
+from jobs import harms, queries
+from jobs.harms import Harm
 from jobs.identity import known_as
 from jobs.queries import Queries
-from jobs.ranking import by_cause, is_never_hidden, worst_first
+from jobs.ranking import is_never_hidden, is_over, worst_first
 from jobs.rows import here, quoted
 from jobs.store import Store
 from jobs.window import Window
@@ -39,6 +42,9 @@ COUNTED = {
 }
 
 
+Story = tuple[dict[str, Any], list[dict[str, Any]]]
+
+
 @dataclass(frozen=True)
 class Told:
     """What the tables hold after the run about the clusters of the run."""
@@ -51,17 +57,19 @@ class Told:
     unknown: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     # fingerprint -> partitions (how many), first (topic, partition), some (names), of what finding_subjects holds
     subjects: dict[str, dict[str, Any]] = field(default_factory=dict)
+    # fingerprint of each finding of a story -> what the story did to producers and consumers
+    harms: dict[str, list[Harm]] = field(default_factory=dict)
 
 
-def gather(store: Store, clusters: list[str]) -> Told:
-    """Reads findings, counts and gaps of the clusters."""
-    tables = {name: store.read(name, clusters) for name in (*COUNTED, "coverage", "finding_subjects")}
+def gather(store: Store, clusters: list[str], now: Mapping[str, datetime | None]) -> Told:
+    """Read findings, their harm, counts and gaps of the clusters. now: cluster -> the moment that its findings are measured against."""
+    tables = {name: store.read(name, clusters) for name in (*COUNTED, "coverage", "finding_subjects", "durability")}
     asked = queries.over(store.spark, tables.values())
     for name, rows in tables.items():
         asked.view(f"told_{name}", rows)
     findings, proof = _findings(store, clusters)
     counts, not_shown, unknown = _counts(store, asked, clusters)
-    return Told(findings, counts, not_shown, proof, unknown, _subjects(asked))
+    return Told(findings, counts, not_shown, proof, unknown, _subjects(asked), _harms(asked, findings, now))
 
 
 def _findings(store: Store, clusters: list[str]) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
@@ -144,6 +152,32 @@ def _subjects(asked: Queries) -> dict[str, dict[str, Any]]:
     }
 
 
+def _harms(asked: Queries, findings: list[dict[str, Any]], now: Mapping[str, datetime | None]) -> dict[str, list[Harm]]:
+    """Return the harm of each story; the number of lost records is that of `durability`."""
+    harmed = harms.rows(findings)
+    if not harmed:
+        return {}
+    names = [
+        ("fingerprint", pa.string()),
+        ("story", pa.string()),
+        ("whole", pa.string()),
+        ("part", pa.string()),
+        ("is_open", pa.bool_()),
+    ]
+    asked.view("told_harmed", pa.Table.from_pylist(harmed, pa.schema(names)))
+    moments = [{"cluster": name, "now": at and at.replace(tzinfo=UTC)} for name, at in now.items()]
+    asked.view(
+        "told_now", pa.Table.from_pylist(moments, pa.schema([("cluster", pa.string()), ("now", pa.timestamp("us", "UTC"))]))
+    )
+    found: dict[str, list[Harm]] = {}
+    lost = {row["story"]: row["records"] for row in asked.rows(harms.LOST_SQL)}
+    for row in asked.rows(harms.SQL):
+        records = lost.get(row["story"]) if row["kind"] == harms.LOST else None
+        found.setdefault(row["story"], []).append(harms.of_row(row, records))
+    members = {finding["fingerprint"]: cause for cause, effects in harms.stories(findings) for finding in (cause, *effects)}
+    return {name: found[cause["fingerprint"]] for name, cause in members.items() if cause["fingerprint"] in found}
+
+
 def within(told: Told, window: Window, now: Mapping[str, datetime | None]) -> Told:
     """What is reported of it. now: cluster -> the moment that its findings are measured against."""
     if not window:
@@ -183,29 +217,80 @@ def _summary(counts: dict[str, int]) -> str:
     return ", ".join(counted(counts[name], name.removesuffix("s")) for name in names if counts.get(name))
 
 
-def _finding_lines(finding: dict[str, Any], effects: list[dict[str, Any]], told: Told, *, cluster: str, tables: str) -> list[str]:
-    """cluster: what stands before the title, where there are several."""
-    lines = [
-        _one_line(finding, cluster),
-        f"      {printable(finding['detail'] or '', 400)}",
-    ]
+def when(story: Story, now: datetime | None) -> str:
+    """Return since when a story lasts, or from when to when it lasted, in words; now: the newest moment of the logs, UTC."""
+    members = (story[0], *story[1])
+    begins = [finding["first_seen"] for finding in members if finding["first_seen"] is not None]
+    if not begins:
+        return "These logs carry no time stamps."
+    begin = min(_naive(at) for at in begins)
+    end = max(_naive(finding["last_seen"] or finding["first_seen"]) for finding in members if finding["first_seen"] is not None)
+    length = harms.duration((end - begin).total_seconds())
+    if is_over(story):
+        return (
+            f"Over: from {harms.clock(begin)} to {_end_of(begin, end)} ({length})."
+            if end > begin
+            else f"Over: at {harms.clock(begin)}."
+        )
+    if end == begin:
+        return f"Not over: at {harms.clock(begin)}."
+    return f"Not over: since {harms.clock(begin)}, last seen at {_end_of(begin, end)} ({length})."
+
+
+def _end_of(begin: datetime, end: datetime) -> str:
+    return harms.clock(end)[11:] if end.date() == begin.date() else harms.clock(end)
+
+
+def _naive(at: datetime) -> datetime:
+    return at.astimezone(UTC).replace(tzinfo=None) if at.tzinfo is not None else at
+
+
+def harm_sentences(story: Story, told: Told, now: datetime | None) -> list[str]:
+    """Return what a story did to producers and consumers; of an error without any harm that lines show, that none do."""
+    found = harms.sentences(told.harms.get(story[0]["fingerprint"], ()), now and _naive(now))
+    if not found and any(is_never_hidden(finding) for finding in (story[0], *story[1])):
+        return [harms.NOTHING_SHOWN]
+    return found
+
+
+def advice(story: Story) -> list[str]:
+    """Return what to do about a story that is not over: about its cause, and about its worst finding where that is worse."""
+    if is_over(story):
+        return []
+    about = [story[0]]
+    worst = min((story[0], *story[1]), key=worst_first)
+    if SEVERITIES.index(worst["severity"]) > SEVERITIES.index(story[0]["severity"]):
+        about.append(worst)
+    texts = (finding.get("advice") for finding in about)
+    return list(dict.fromkeys(printable(text, 600) for text in texts if text))
+
+
+def _story_lines(story: Story, told: Told, now: datetime | None, *, cluster: str, tables: str) -> list[str]:
+    """cluster: what is written before the title, where there are several."""
+    finding, effects = story
+    lines = [_one_line(finding, cluster), f"      {when(story, now)}"]
+    lines += [f"      {printable(text, 300)}" for text in harm_sentences(story, told, now)]
+    lines.append(f"      {printable(finding['detail'] or '', 400)}")
     proof = told.proof.get(finding["evidence"][0])
     if proof:
         lines.append(f"      {printable(proof['raw'], 150)}")
         lines.append(f"      ({printable(proof['file'], 200)}, line {proof['record_no']})")
     shown = _errors_and(effects, SHOWN_EFFECTS)
-    lines += [f"      follows from it: [{effect['severity']}] {printable(effect['title'], 200)}" for effect in shown]
+    lines += [f"      Consequence: {_tag(effect)} {printable(effect['title'], 200)}" for effect in shown]
     if len(effects) > len(shown):
-        lines.append(f"      and {len(effects) - len(shown):,} more follow from it")
-    if finding.get("advice") and finding["status"] != "resolved":
-        lines.append(f"      What to do: {printable(finding['advice'], 600)}")
+        lines.append(f"      and {counted(len(effects) - len(shown), 'more consequence')}")
+    lines += [f"      What to do: {text}" for text in advice(story)]
     lines.append(f"      More: kafka-audit findings {known_as(finding)[:12]} --tables {tables}")
     return lines
 
 
 def _one_line(finding: dict[str, Any], cluster: str = "") -> str:
     """A finding by severity and title. cluster: what stands before the title, where there are several."""
-    return f"  [{finding['severity']}{_news(finding)}] {cluster}{printable(finding['title'], 200)}"
+    return f"  {_tag(finding)} {cluster}{printable(finding['title'], 200)}"
+
+
+def _tag(finding: dict[str, Any]) -> str:
+    return f"[{finding['severity']}{_news(finding)}]"
 
 
 def _news(finding: dict[str, Any]) -> str:
@@ -235,7 +320,6 @@ def as_text(told: Told, outcomes: list[Any], tables: str, notes: Sequence[str] =
     lines = []
     current = [f for f in told.findings if f["status"] != "resolved" and not f.get("silenced")]
     silenced = Counter(f["cluster"] for f in told.findings if f["status"] != "resolved" and f.get("silenced"))
-    resolved = [f for f in told.findings if f["status"] == "resolved"]
     for outcome in outcomes:
         counts = told.counts[outcome.cluster]
         if outcome.problem:
@@ -247,26 +331,34 @@ def as_text(told: Told, outcomes: list[Any], tables: str, notes: Sequence[str] =
         told_of = [f"{counts.get(name, 0):,} {name}" for name in ("records", "recognised")]
         told_of += [f"{counts[name]:,} {name}" for name in ("unrecognised", "drifted") if counts.get(name)]
         lines.append("  " + "; ".join(filter(None, [_summary(counts), ", ".join(told_of)])))
-    for heading, some in (("", current), ("Over by now:", resolved)):
-        causes = by_cause(some)
-        loud = [cause for cause in causes if cause[0]["severity"] != "info"]
+    stories = harms.stories(told.findings)
+    now = {outcome.cluster: outcome.now for outcome in outcomes}
+    for heading, over in (("", False), ("Resolved:", True)):
+        some = [story for story in stories if is_over(story) is over]
+        loud = [story for story in some if any(finding["severity"] != "info" for finding in (story[0], *story[1]))]
         lines += [heading] if heading and loud else []
         left = 0
         for number, (finding, effects) in enumerate(loud):
             name = f"{finding['cluster']}: " if len(outcomes) > 1 else ""
+            errors = [one for one in (finding, *effects) if is_never_hidden(one)]
             if number < SHOWN:
-                lines += _finding_lines(finding, effects, told, cluster=name, tables=shlex.quote(tables))
-            elif is_never_hidden(finding) and not (some is resolved and _is_past(finding, outcomes, run_id)):
-                lines += [_one_line(one, name) for one in (finding, *_errors_and(effects, 0))]
+                of_cluster = now.get(finding["cluster"])
+                lines += _story_lines((finding, effects), told, of_cluster, cluster=name, tables=shlex.quote(tables))
+            elif errors and not (over and all(_is_past(one, outcomes, run_id) for one in errors)):
+                lines += [_one_line(one, name) for one in (errors if finding in errors else [finding, *errors])]
             else:
                 left += 1
-        infos = [finding for finding, _ in causes if finding["severity"] == "info"] if some is current else []
+        infos = [] if over else [story[0] for story in some if story not in loud]
+        # gaps of the logs matter where nothing else was found
+        infos = [finding for finding in infos if finding["check_id"] != "blind_spot" or not loud]
         lines += [_one_line(finding) for finding in infos[:SHOWN_INFOS]]
         left += max(0, len(infos) - SHOWN_INFOS)
         if left:
             lines.append(f"  and {left:,} more: kafka-audit findings --tables {shlex.quote(tables)}")
     for outcome in outcomes:
-        for text in told.not_shown.get(outcome.cluster, []):
+        mine = [f for f in current if f["cluster"] == outcome.cluster]
+        is_known = any(is_never_hidden(f) or f["check_id"] == "blind_spot" for f in mine)
+        for text in [] if is_known else told.not_shown.get(outcome.cluster, []):
             lines.append(f"These logs cannot show everything about {outcome.cluster}: {text}.")
         unknown = told.unknown.get(outcome.cluster, [])
         if unknown:
@@ -302,6 +394,16 @@ def as_json(told: Told, outcomes: list[Any], *, run_id: str, status: str, code: 
                 ],
             }
             for outcome in outcomes
+        ],
+        "stories": [
+            {
+                "cluster": cause["cluster"],
+                "cause": cause["fingerprint"],
+                "effects": [effect["fingerprint"] for effect in effects],
+                "over": is_over((cause, effects)),
+                "harms": [vars(harm) for harm in told.harms.get(cause["fingerprint"], ())],
+            }
+            for cause, effects in harms.stories(told.findings)
         ],
         "findings": told.findings,
         "notes": list(notes),

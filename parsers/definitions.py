@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -40,6 +41,8 @@ LOUD = re.compile(r"\b(?:ERROR|FATAL)\b")
 ABSENCE = re.compile(
     r"\bANTI JOIN\b|\bNOT EXISTS\b|\bNOT exists\(|\b(?:until|valid_to|completed_at) IS NULL|\bpartition_spells\b|'in_progress'"
 )
+CAUSE_SUBJECTS = ("broker", "partition", "topic", "cluster")
+CAUSE_BEGINS = ("before", "any")
 CONTRACT_KEYS = {"key", "values", "rules"}
 # characters of the name of a check, words of a sentence
 NAME_LENGTH, SENTENCE_WORDS = 60, 25
@@ -72,6 +75,7 @@ def problems(site: Path | None) -> list[str]:
         ("schemas/commands.toml", lambda: command_problems(wording.known_commands(), wording.wordings())),
         ("schemas/unreported.toml", lambda: silence_problems(built_in().rules, _readers(), schemas.unreported())),
         ("schemas/contracts", lambda: contract_problems(schemas.contract_files(), table_columns())),
+        ("schemas/causes.toml", lambda: cause_problems(schemas.cause_rules(), set(schemas.harms()))),
     ]
     for where, part in parts:
         try:
@@ -475,6 +479,30 @@ def column_problems(check: schemas.Statement) -> list[str]:
         read = {column.name for column in select.find_all(exp.Column) if column.parent_select is select} & words
         missing = sorted(column for column in read if not any(column in filled[name][0] for name in named))
         found += [f"{where}: {column} is read of {', '.join(sorted(named))}, and no rule fills it" for column in missing]
+    return found
+
+
+def cause_problems(rules: Iterable[schemas.CauseRule], checks: Collection[str]) -> list[str]:
+    """Return what is wrong with rules of causes.toml: names that are no check, unknown kinds, and checks that follow from each other."""
+    where, found = "schemas/causes.toml", []
+    follow: dict[str, set[str]] = defaultdict(set)
+    for rule in rules:
+        found += [f"{where} [{rule.check}]: there is no check {name}" for name in sorted({rule.check, *rule.effects} - {*checks})]
+        if rule.subject not in CAUSE_SUBJECTS:
+            found.append(f"{where} [{rule.check}]: subject = {rule.subject!r} is none of {', '.join(CAUSE_SUBJECTS)}")
+        if rule.begins not in CAUSE_BEGINS:
+            found.append(f"{where} [{rule.check}]: begins = {rule.begins!r} is none of {', '.join(CAUSE_BEGINS)}")
+        if not rule.reason:
+            found.append(f"{where} [{rule.check}]: give a reason")
+        follow[rule.check] |= {*rule.effects} - {rule.check}
+    for check in sorted(follow):
+        reached, left = set[str](), [*follow[check]]
+        while left:
+            if (name := left.pop()) not in reached:
+                reached.add(name)
+                left += follow.get(name, ())
+        if check in reached:
+            found.append(f"{where} [{check}]: it follows from its own effects; take one of the rules out")
     return found
 
 

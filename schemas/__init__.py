@@ -325,3 +325,24 @@ def unreported() -> dict[str, dict[str, Any]]:
 def private_words() -> dict[str, str]:
     """Word that texts for users do not use -> what they use instead; see private_words.toml."""
     return tomllib.loads(files(__name__).joinpath("private_words.toml").read_text("utf-8"))
+
+
+@dataclass(frozen=True)
+class CauseRule:
+    """One `[[cause]]` of causes.toml: findings of the checks `effects` may follow from one of `check`; title: a glob of the cause's title."""
+
+    check: str
+    effects: tuple[str, ...]
+    subject: str
+    begins: str
+    reason: str
+    slack_seconds: int
+    gap_minutes: int
+    title: str = "*"
+
+
+@cache
+def cause_rules() -> tuple[CauseRule, ...]:
+    """Return the rules of causes.toml in order. Raises TypeError for an unknown key and KeyError for a missing one."""
+    content = tomllib.loads(files(__name__).joinpath("causes.toml").read_text("utf-8"))
+    return tuple(CauseRule(**one | {"effects": tuple(one["effects"])}, **content["limits"]) for one in content["cause"])

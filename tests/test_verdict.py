@@ -7,6 +7,7 @@ from typing import Any
 
 from test_report import AT, finding, outcome, told
 
+from jobs.harms import Harm
 from jobs.ranking import worst_first
 from jobs.verdict import SHOWN, as_text
 
@@ -26,13 +27,15 @@ def test_a_finding_comes_with_its_proof_its_effects_and_what_to_do() -> None:
         "payments: 1 critical, 5 warnings",
         "  4 partitions, 1 controller term; 9 records, 8 recognised, 1 unrecognised",
         "  [critical, new] Worded anew",
+        "      Not over: at 2026-11-20 10:00:00 UTC.",
+        "      No line shows that a partition was unavailable, at risk or lost.",
         "      orders-3 has no leader.",
         "      [2026] the line",
         "      (broker-1/controller.log, line 17)",
-        "      follows from it: [warning] Effect 0",
-        "      follows from it: [warning] Effect 1",
-        "      follows from it: [warning] Effect 2",
-        "      and 2 more follow from it",
+        "      Consequence: [warning, new] Effect 0",
+        "      Consequence: [warning, new] Effect 1",
+        "      Consequence: [warning, new] Effect 2",
+        "      and 2 more consequences",
         "      What to do: Explain the line.",
         "      More: kafka-audit findings f --tables 'the tables'",
     ]
@@ -51,14 +54,15 @@ def test_what_needs_nobody_is_a_line_each() -> None:
 def test_what_is_over_needs_nothing_done() -> None:
     lines = said(finding(severity="warning", status="resolved"), finding(severity="info", status="resolved", fingerprint="i"))
     assert lines[0] == "payments: no findings"
-    assert lines[2:4] == ["Over by now:", "  [warning] Partition without a leader: orders-3"]
+    assert lines[2:4] == ["Resolved:", "  [warning] Partition without a leader: orders-3"]
     assert not [line for line in lines if "What to do" in line or "[info]" in line]
 
 
 def test_many_findings_of_several_clusters() -> None:
     many = [finding(fingerprint=str(n), cluster="ab"[n % 2], severity="warning") for n in range(SHOWN + 7)]
     lines = said(*many, clusters=("a", "b"))
-    assert sum(line.startswith("  [warning, new] b: Partition") for line in lines) == SHOWN // 2
+    assert sum(line.startswith("  [warning, new] ") for line in lines) == SHOWN
+    assert any(line.startswith("  [warning, new] b: Partition") for line in lines)
     assert "  and 7 more: kafka-audit findings --tables 'the tables'" in lines
 
 
@@ -74,21 +78,48 @@ def test_no_error_is_hidden() -> None:
     assert lines == [
         "  [error, new] Unclean",
         *(f"  [error, new] Goal {n}" for n in sorted(range(SHOWN + 2), key=str)),
-        "  [info] Blind",
         "  and 9 more: kafka-audit findings --tables 'the tables'",
     ]
 
 
-def test_an_effect_that_is_worse_than_its_cause_stands_on_its_own() -> None:
+def test_a_story_begins_with_its_cause_and_has_the_place_of_its_worst_finding() -> None:
     cause = finding(severity="info", check_id="broker_down", title="Down")
     effects = [
         finding(severity="error", check_id="below_min_isr", title="Below", fingerprint="b", caused_by="f"),
-        finding(severity="info", check_id="under_replicated", title="Lagging", fingerprint="u", caused_by="f"),
+        finding(severity="info", check_id="under_replicated", title="Lagging", fingerprint="u", caused_by="b"),
     ]
-    assert [line for line in said(*sorted([cause, *effects], key=worst_first)) if "[" in line[:20]] == [
-        "  [error, new] Below",
-        "      [2026] the line",
+    other = finding(severity="warning", check_id="log_gap", title="Gap", fingerprint="g")
+    assert [line for line in said(*sorted([other, cause, *effects], key=worst_first)) if "[" in line[:22]] == [
         "  [info] Down",
+        "      [2026] the line",
+        "      Consequence: [error, new] Below",
+        "      Consequence: [info] Lagging",
+        "  [warning, new] Gap",
+        "      [2026] the line",
+    ]
+
+
+def test_a_story_lasts_as_long_as_one_of_its_findings() -> None:
+    cause = finding(severity="error", status="resolved", check_id="broker_down", title="Down")
+    effect = finding(severity="warning", check_id="under_replicated", title="Lagging", fingerprint="u", caused_by="f")
+    assert "Resolved:" not in said(cause, effect)
+    assert "Resolved:" in said(cause, effect | {"status": "resolved"})
+    # a silenced cause hides no effect
+    assert "  [warning, new] Lagging" in said(cause | {"silenced": True}, effect)
+
+
+def test_the_harm_is_among_the_first_three_lines() -> None:
+    until = AT + timedelta(seconds=260)
+    lost = Harm("lost", 1, ("drill",), 1, AT, AT, records=27000)
+    gone = Harm("unavailable", 12, ("a", "b", "c"), 5, AT, until, longest_seconds=260.4)
+    risk = Harm("at_risk", 2, ("a",), 1, AT, None, lasts=True, longest_seconds=90_000)
+    lines = said(finding(), harms={"f": [risk, gone, lost]})
+    assert lines[2:7] == [
+        "  [critical, new] Partition without a leader: orders-3",
+        "      Not over: at 2026-11-20 10:00:00 UTC.",
+        "      Lost: at least 27,000 records in 1 partition of drill.",
+        "      Unavailable: 12 partitions of a, b, c and 2 more topics, for up to 4 min 20 s; over at 2026-11-20 10:04:20 UTC.",
+        "      At risk: 2 partitions of a, for up to 1 d 1 h; still so at 2026-11-20 10:00:00 UTC.",
     ]
 
 

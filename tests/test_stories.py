@@ -1,0 +1,116 @@
+"""What a story says is the same in the verdict, its JSON, the report, the alert and the tables, over all incidents and some scenarios."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from incident_cases import INCIDENTS
+from tables import rows_of
+from test_report import Page
+
+from jobs import errors, harms
+from jobs.alerts import text
+from jobs.alerts.delivery import finding_of, findings_of, plan
+from jobs.alerts.sinks.slack import Slack
+from jobs.nightly_audit import main
+
+SCENARIOS = Path(__file__).parent / "scenarios"
+MORE = ("broker_cannot_start/raises", "broker_flapping/raises", "log_directory_failed/raises-all", "data_at_risk/silent-unclean")
+# incident -> (check of the cause, checks of its effects); the known gaps of one story an incident
+ONE_STORY = {
+    # the heartbeats with an old epoch ended three minutes before: no line links them
+    27: ("quorum_without_leader", {"quorum_unstable"}),
+    28: ("quorum_without_leader", {"quorum_unstable"}),
+    40: ("log_directory_failed", {"log_directory_failed", "broker_down"}),
+    41: ("log_directory_failed", {"log_directory_failed", "broker_down"}),
+    42: ("log_directory_failed", {"partition_leaderless", "last_in_sync_replica", "under_replicated"}),
+}
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Return the JSON of one audit of all of them, with the report and the tables beside it."""
+    folder = tmp_path_factory.mktemp("stories")
+    logs = {path.name: path for path in sorted(INCIDENTS.iterdir())} | {name: SCENARIOS / name for name in MORE}
+    blocks = [f"[[cluster]]\nname = {json.dumps(name)}\nlogs = [{json.dumps(str(path))}]\n" for name, path in logs.items()]
+    (folder / "audit.toml").write_text("\n".join(blocks))
+    where = ["--config", str(folder / "audit.toml"), "--tables", str(folder / "tables"), "--engine", "local"]
+    with pytest.MonkeyPatch.context() as patched, (folder / "out.json").open("w") as out:
+        patched.setattr("sys.stdout", out)
+        code = main(["audit", *where, "--report", str(folder / "report.html"), "--json"])
+    assert code in (errors.CLEAN, errors.FINDINGS, errors.INPUT)
+    found: dict[str, Any] = json.loads((folder / "out.json").read_text())
+    return found | {"folder": folder}
+
+
+def test_one_incident_is_one_story(told: dict[str, Any]) -> None:
+    checks = {finding["fingerprint"]: finding["check_id"] for finding in told["findings"]}
+    loud = {finding["fingerprint"] for finding in told["findings"] if finding["severity"] != "info"}
+    by_cluster = defaultdict(list)
+    for story in told["stories"]:
+        if {story["cause"], *story["effects"]} & loud:
+            by_cluster[story["cluster"]].append(story)
+    for number, (cause, effects) in ONE_STORY.items():
+        ((name, some),) = [(name, some) for name, some in by_cluster.items() if name.startswith(f"{number}_")]
+        (story,) = [story for story in some if checks[story["cause"]] == cause]
+        assert {checks[effect] for effect in story["effects"] if effect in loud} == effects, name
+        assert len(some) == (2 if number == 27 else 1), name
+
+
+def test_numbers_agree_everywhere(told: dict[str, Any]) -> None:
+    """Partitions, topics and lost records of each story: JSON, verdict, report and tables."""
+    folder, by_name = told["folder"], {finding["fingerprint"]: finding for finding in told["findings"]}
+    partitions = defaultdict(set)
+    for row in rows_of(folder / "tables", "finding_subjects"):
+        partitions[row["fingerprint"]].add((row["topic"], row["partition"]))
+    lost = defaultdict(int)
+    for row in rows_of(folder / "tables", "durability"):
+        lost[row["cluster"]] += row["records_lost"] or 0
+    page = re.sub(r"\s+", " ", Page((folder / "report.html").read_text("utf-8")).text)
+    by_cluster: dict[str, int] = defaultdict(int)
+    said = 0
+    for story in told["stories"]:
+        members = [story["cause"], *story["effects"]]
+        about = set().union(*(partitions[name] for name in members))
+        known = [harms.Harm(**harm | {"topics": tuple(harm["topics"]), "since": None, "until": None}) for harm in story["harms"]]
+        for harm in known:
+            assert 0 < harm.partitions <= len(about)
+            assert set(harm.topics) <= {topic for topic, _ in about}
+            by_cluster[story["cluster"]] += harm.records or 0
+        for sentence in harms.sentences(known, None):
+            begin = re.split(r"[;,] ?(?=over|still|for up|the logs)|\.$", sentence)[0]
+            if any(by_name[name]["severity"] in ("error", "critical") for name in members):
+                assert begin in page, story["cluster"]
+                said += 1
+    assert said > 20
+    assert {name: count for name, count in by_cluster.items() if count} == {name: count for name, count in lost.items() if count}
+
+
+def test_the_alert_of_a_story_lists_the_findings_of_the_story(told: dict[str, Any]) -> None:
+    rows = rows_of(told["folder"] / "tables", "findings")
+    sink = Slack(name="chat", url_env="URL", severity="info", limit=1000)
+    now = max(finding_of(row).last_seen for row in rows if row["last_seen"])
+    (messages,) = plan(
+        [sink], findings_of(rows), (), now=now, newest=dict.fromkeys({row["cluster"] for row in rows}, now)
+    ).values()
+    stories = {
+        frozenset([story["cause"], *story["effects"]]): story["cause"]
+        for story in told["stories"]
+        if not story["over"] and story["effects"]
+    }
+    context = text.Context(tables="t", now=now)
+    for message in messages:
+        names = frozenset(finding.fingerprint for finding in message.findings)
+        if names in stories:
+            assert message.findings[0].fingerprint == stories.pop(names)
+            assert text.description(message, context).count("Consequence: ") == min(len(names) - 1, text.NAMED)
+    # a story of which a part is over is sent without that part
+    assert all(
+        any(finding["status"] == "resolved" for finding in told["findings"] if finding["fingerprint"] in names)
+        for names in stories
+    )
