@@ -12,19 +12,25 @@ WITH failed AS (
   SELECT cluster, incarnation, node, ts, record_id, error_class, error_message, text FROM audited_events
   WHERE event_type = 'broker_start_failed' AND node IS NOT NULL AND ts IS NOT NULL AND item = 0
 ), reasons AS (
-  -- of the lines of one start the one with an exception says why
-  SELECT f.*, coalesce(f.error_class, x.error_class) AS class, coalesce(f.error_message, x.error_message, f.text) AS message
+  -- the lines of one start are one failure; the first exception says why, and a wait that was cancelled follows from it
+  SELECT f.*, x.error_class AS class, coalesce(x.error_message, f.error_message, f.text) AS message
   FROM failed f
   LEFT JOIN LATERAL (
-    SELECT max_by(e.error_class, e.ts) AS error_class, max_by(e.error_message, e.ts) AS error_message FROM failed e
+    SELECT min_by(e.error_class, struct(e.error_class LIKE '%.CancellationException' AS is_cancelled, e.ts, e.record_id)) AS error_class,
+      min_by(e.error_message, struct(e.error_class LIKE '%.CancellationException' AS is_cancelled, e.ts, e.record_id)) AS error_message
+    FROM failed e
     WHERE e.cluster = f.cluster AND e.incarnation = f.incarnation AND e.node = f.node AND e.error_class IS NOT NULL
       AND e.ts BETWEEN f.ts - INTERVAL 1 MINUTE AND f.ts + INTERVAL 1 MINUTE) x
 ), served AS (
-  SELECT cluster, incarnation, broker, until FROM audited_broker_outages WHERE broker IS NOT NULL AND until IS NOT NULL
+  -- a node whose storage was formatted before it started is of the next incarnation
+  SELECT cluster, broker, until FROM audited_broker_outages WHERE broker IS NOT NULL AND until IS NOT NULL
+  UNION ALL
+  SELECT cluster, node AS broker, ts AS until FROM audited_events
+  WHERE event_type = 'broker_running' AND node IS NOT NULL AND ts IS NOT NULL AND item = 0
 ), ends AS (
   SELECT r.cluster, r.incarnation, r.node, r.ts, r.record_id, r.class, r.message, min(s.until) AS until
   FROM reasons r
-  LEFT JOIN served s ON s.cluster = r.cluster AND s.incarnation = r.incarnation AND s.broker = r.node AND s.until > r.ts
+  LEFT JOIN served s ON s.cluster = r.cluster AND s.broker = r.node AND s.until > r.ts
   GROUP BY r.cluster, r.incarnation, r.node, r.ts, r.record_id, r.class, r.message
 )
 SELECT

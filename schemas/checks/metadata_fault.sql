@@ -7,12 +7,18 @@
 -- only: metadata_replay_failed, metadata_error, metadata_snapshot_failed, snapshot_failed, fault_encountered, raft_data_lost, isr_and_elr_overlapped,
 --   metadata_apply_failed
 -- candidates: faults
-WITH faults AS (
-  SELECT cluster, incarnation, node, ts, record_id, event_type, error_class, error_message, left(regexp_extract(split_part(raw, '\n', 1), '(?:ERROR|FATAL|WARN) +(.*)', 1), 200) AS example
-  FROM audited_events
-  WHERE event_type IN ('metadata_replay_failed', 'metadata_error', 'metadata_snapshot_failed', 'snapshot_failed', 'fault_encountered', 'raft_data_lost',
+WITH starts AS (
+  SELECT cluster, node, ts FROM audited_events WHERE event_type = 'broker_start_failed' AND node IS NOT NULL AND ts IS NOT NULL AND item = 0
+), faults AS (
+  SELECT e.cluster, e.incarnation, e.node, e.ts, e.record_id, e.event_type, e.error_class, e.error_message,
+    left(regexp_extract(split_part(e.raw, '\n', 1), '(?:ERROR|FATAL|WARN) +(.*)', 1), 200) AS example
+  FROM audited_events e
+  -- whatever ends a start is handed to the fault handler, too; broker_cannot_start reports it
+  LEFT JOIN starts s ON e.event_type = 'fault_encountered' AND s.cluster = e.cluster AND s.node = e.node
+    AND s.ts BETWEEN e.ts - INTERVAL 1 MINUTE AND e.ts + INTERVAL 1 MINUTE
+  WHERE e.event_type IN ('metadata_replay_failed', 'metadata_error', 'metadata_snapshot_failed', 'snapshot_failed', 'fault_encountered', 'raft_data_lost',
       'isr_and_elr_overlapped', 'metadata_apply_failed')
-    AND item = 0 AND (level IN ('ERROR', 'FATAL') OR event_type = 'raft_data_lost')
+    AND e.item = 0 AND (e.level IN ('ERROR', 'FATAL') OR e.event_type = 'raft_data_lost') AND s.ts IS NULL
 )
 SELECT
   f.cluster, f.incarnation,
