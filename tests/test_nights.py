@@ -17,6 +17,7 @@ from tables import rows_of
 from test_hostile import CUTS, WITH_TRACE
 
 from jobs import errors, nights
+from jobs.engine import database, grouped, local_store
 from jobs.nightly_audit import main
 from jobs.rows import Frame, here
 from jobs.store import Store
@@ -267,9 +268,26 @@ def power_cut(*_: object) -> None:
     raise RuntimeError("power cut")
 
 
-@pytest.mark.parametrize("engines", [("spark", "spark", "spark"), ("local", "spark", "local")], ids="-".join)
+def all_by_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the local engine does with large logs it does with these."""
+    monkeypatch.setattr(local_store, "SOONER_HERE", 0)
+    monkeypatch.setattr(nights, "MOST_ON_DRIVER", 20)
+    monkeypatch.setattr(grouped, "CHUNK", 200)
+    monkeypatch.setattr(database, "MOST_KEPT", 0)
+
+
+@pytest.mark.parametrize(
+    "engines",
+    [
+        pytest.param(("spark", "spark", "spark"), id="spark"),
+        pytest.param(("local", "spark", "local"), id="local-spark-local"),
+        pytest.param(("local", "local", "local"), id="local-by-the-pool"),
+    ],
+)
 def test_any_delivery_gives_the_tables_of_one_run(spark, capsys, tmp_path, monkeypatch, engines):
     """Of one run on Spark, whatever the engines are that take turns."""
+    if set(engines) == {"local"}:
+        all_by_the_pool(monkeypatch)
     continued: set[str] = set()
     refolded: set[str] = set()
     write = nights._write
