@@ -5,6 +5,8 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 import schemas
+from parsers import references
 from parsers.events import Parser
 from parsers.layouts import BUILT_IN, Layout, Wrapper
 from parsers.patterns import DefinitionError, check_dialect, compiled, group_names
@@ -77,6 +80,8 @@ def problems(site: Path | None) -> list[str]:
         ("schemas/contracts", lambda: contract_problems(schemas.contract_files(), table_columns())),
         ("schemas/causes.toml", lambda: cause_problems(schemas.cause_rules(), set(schemas.harms()))),
     ]
+    if site is None:
+        parts.append(("event types in jobs and schemas", lambda: reference_problems(built_in())))
     for where, part in parts:
         try:
             found += part()
@@ -90,6 +95,26 @@ def problems(site: Path | None) -> list[str]:
 def _readers() -> list[schemas.Statement]:
     """Checks and the facts that they read."""
     return [*schemas.statements("checks"), *schemas.statements("facts")]
+
+
+def reference_problems(ruleset: RuleSet) -> list[str]:
+    """Event types that Python or SQL names and that no rule has: a renamed rule would silently feed nothing."""
+    tables = table_columns()
+    kinds = ("checks", "facts", "functions", "views")
+    sql = {f"schemas/{kind}/{one.name}.sql": one.sql for kind in kinds for one in schemas.statements(kind)}
+    columns = {name for names in tables.values() for name in names} | schemas.vocabulary().keys()
+    return references.unknown(_modules(files("jobs"), "jobs"), sql, {rule.name for rule in ruleset.rules}, {*tables, *columns})
+
+
+def _modules(folder: Traversable, path: str) -> dict[str, str]:
+    """Path -> text of the Python modules in a folder of a package, which may be inside a zip."""
+    found: dict[str, str] = {}
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            found |= _modules(entry, f"{path}/{entry.name}")
+        elif entry.name.endswith(".py"):
+            found[f"{path}/{entry.name}"] = entry.read_text("utf-8")
+    return found
 
 
 def severities() -> list[str]:
