@@ -5,7 +5,8 @@ import struct
 from pathlib import Path
 
 import pytest
-from recorder import metadata_log, zookeeper_log
+from logs import PARSER, records
+from recorder import metadata_log, versions, zookeeper_log
 from recorder.jars import RecorderError, dependencies, numbers
 from recorder.record import SCENARIOS, check, forget, log4j_properties, main, scenario_of, unknown_statements
 
@@ -113,6 +114,8 @@ def test_wrong_versions_and_scenarios_are_one_sentence(tmp_path, capsys):
 def test_jars_by_version():
     assert {name for _, name, _ in dependencies("3.3.2")} == {"kafka_2.13", "kafka-tools", "slf4j-reload4j"}
     assert {name for _, name, _ in dependencies("4.3.0")} == {"kafka_2.13", "kafka-tools", "log4j-slf4j-impl", "log4j-core"}
+    # before 2.4 there is no Scala 2.13, and ZooKeeper's client of before 2.6 finds no server on a Java of today
+    assert {name for _, name, _ in dependencies("2.1.1")} == {"kafka_2.12", "kafka-tools", "slf4j-reload4j", "zookeeper"}
     assert numbers("4.10.0") > numbers("4.9.9")
 
 
@@ -120,12 +123,12 @@ def test_jars_by_version():
 def test_levels(version, mode):
     for level, wanted in (("default", "INFO"), ("trace", "TRACE")):
         _, text = log4j_properties(version, mode, level, "/x")
-        (line,) = [
-            line
-            for line in text.splitlines()
-            if line.startswith(("log4j.logger.state.change.logger=", "logger.state-change.level"))
-        ]
-        assert wanted in line
+        lines = text.splitlines()
+        for logger, least in (("state.change.logger", wanted), ("kafka.cluster.Partition", wanted)):
+            names = [line.split(".")[1] for line in lines if line.startswith("logger.") and line.endswith(f".name = {logger}")]
+            starts = [f"log4j.logger.{logger}=", *(f"logger.{name}.level" for name in names)]
+            (line,) = [line for line in lines if line.startswith(tuple(starts))]
+            assert least in line
 
 
 def test_this_machine_is_forgotten(tmp_path):
@@ -150,3 +153,37 @@ def test_the_recording_of_the_newest_version_is_right(capsys):
     """Made by the recorder; every statement of the loggers in scope is known."""
     assert check(NEWEST)
     assert "is known" in capsys.readouterr().out
+
+
+SMALL = sorted((ROOT / "tests" / "recorder" / "recordings").glob("*/*"))
+
+
+@pytest.mark.parametrize("recording", SMALL, ids=lambda path: path.parent.name)
+def test_recordings_of_the_oldest_and_the_newest_version(recording, capsys):
+    """Their timelines are as the truth has them, and every statement is known, also of partitions at DEBUG and TRACE."""
+    assert check(recording)
+    assert "Every statement of the loggers in scope is known." in capsys.readouterr().out
+    found = versions.measured(recording)
+    assert (found["unknown"], found["drifted"]) == (0, 0)
+    assert found["records"] > 100
+
+
+def test_partitions_at_debug_and_trace():
+    (recording,) = (path for path in SMALL if path.parent.name == "2.1.1-zookeeper-trace")
+    seen = set()
+    for log in recording.glob("node-*/server.log"):
+        for _, text in records(log.read_text().splitlines()):
+            if (record := PARSER.record(text)) and record.logger == "kafka.cluster.Partition":
+                seen.update((record.level, event["event_type"]) for event in PARSER.events(record))
+    assert {("DEBUG", "follower_end_offset"), ("DEBUG", "high_watermark_updated"), ("DEBUG", "high_watermark_kept")} <= seen
+
+
+def test_versions_are_listed():
+    """When this fails: python tests/recorder/versions.py RECORDING..."""
+    listed = json.loads(versions.RECORDED.read_text())
+    text = versions.PAGE.read_text()
+    assert versions.page(text, listed) == text
+    known = {(row["version"], row["mode"], row["level"]) for row in listed}
+    for recording in (*SMALL, NEWEST):
+        one = versions.measured(recording)
+        assert (one["version"], one["mode"], one["level"]) in known

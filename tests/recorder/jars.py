@@ -16,6 +16,8 @@ POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0<
 DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
 LOG4J2 = "2.25.4"
 RELOAD4J = "1.7.36"
+# earlier ones find no server on Java 14 and later (ZOOKEEPER-3779)
+ZOOKEEPER = "3.5.9"
 
 
 class RecorderError(Exception):
@@ -33,15 +35,22 @@ def numbers(version: str) -> tuple[int, ...]:
     return found
 
 
+def scala(version: str) -> str:
+    """The Scala version of its jars: the newest that was published."""
+    return "2.13" if numbers(version) >= (2, 4) else "2.12"
+
+
 def dependencies(version: str) -> list[tuple[str, str, str]]:
     """Artifacts that make a broker and its tools; the logging backend is never among them."""
-    found = [("org.apache.kafka", "kafka_2.13", version), ("org.apache.kafka", "kafka-tools", version)]
+    found = [("org.apache.kafka", f"kafka_{scala(version)}", version), ("org.apache.kafka", "kafka-tools", version)]
     if numbers(version) >= (4,):
         return [
             *found,
             ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J2),
             ("org.apache.logging.log4j", "log4j-core", LOG4J2),
         ]
+    if numbers(version) < (2, 6):
+        found.append(("org.apache.zookeeper", "zookeeper", ZOOKEEPER))
     return [*found, ("org.slf4j", "slf4j-reload4j", RELOAD4J)]
 
 
@@ -60,11 +69,14 @@ def fetch(version: str) -> Path:
         raise RecorderError("mvn is not installed; it fetches Kafka's jars from Maven Central") from None
     except subprocess.TimeoutExpired:
         raise RecorderError(f"Kafka {version} could not be fetched within 15 minutes; run it again") from None
-    if done.returncode or not list(folder.glob("kafka_2.13-*.jar")):
+    if done.returncode or not list(folder.glob(f"kafka_{scala(version)}-*.jar")):
         said = next(
             (line for line in done.stdout.splitlines() if line.startswith("[ERROR]")), "no such version on Maven Central?"
         )
         raise RecorderError(f"Kafka {version} could not be fetched: {said}")
+    # reload4j takes the place of log4j 1, which old versions bring
+    for jar in [*folder.glob("log4j-1.*.jar"), *folder.glob("slf4j-log4j12-*.jar")]:
+        jar.unlink()
     (folder / ".complete").touch()
     return folder
 

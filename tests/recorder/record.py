@@ -112,7 +112,12 @@ ENVIRONMENT = re.compile(rb"^.*(?:Client|Server) environment:.*\n", re.MULTILINE
 STATES = ("state.change.logger", "state-change", "INFO", "TRACE")
 OF_KRAFT = ("org.apache.kafka.controller", "controller", "INFO", "DEBUG")
 OF_ZOOKEEPER = ("kafka.controller", "controller", "TRACE", "TRACE")
-LOGGERS = {"kraft": (OF_KRAFT, STATES), "zookeeper": (OF_ZOOKEEPER, STATES), "migration": (OF_ZOOKEEPER, OF_KRAFT, STATES)}
+OF_PARTITIONS = ("kafka.cluster.Partition", "server", "INFO", "TRACE")
+LOGGERS = {
+    "kraft": (OF_KRAFT, STATES, OF_PARTITIONS),
+    "zookeeper": (OF_ZOOKEEPER, STATES, OF_PARTITIONS),
+    "migration": (OF_ZOOKEEPER, OF_KRAFT, STATES, OF_PARTITIONS),
+}
 
 
 def scenario_of(path: Path) -> dict[str, Any]:
@@ -162,10 +167,10 @@ def log4j_properties(version: str, mode: str, level: str, folder: str) -> tuple[
                 f"appender.{name}.type = File", f"appender.{name}.name = {name}", f"appender.{name}.fileName = {folder}/{name}.log",
                 f"appender.{name}.layout.type = PatternLayout", f"appender.{name}.layout.pattern = [%d] %p %m (%c)%n",
             ]  # fmt: skip
-        for logger, name, default, traced in loggers:
+        for number, (logger, name, default, traced) in enumerate(loggers):
             lines += [
-                f"logger.{name}.name = {logger}", f"logger.{name}.level = {traced if trace else default}",
-                f"logger.{name}.additivity = false", f"logger.{name}.appenderRef.{name}.ref = {name}",
+                f"logger.{number}.name = {logger}", f"logger.{number}.level = {traced if trace else default}",
+                f"logger.{number}.additivity = false", f"logger.{number}.appenderRef.{name}.ref = {name}",
             ]  # fmt: skip
         return "log4j2.configurationFile", "\n".join(lines) + "\n"
     lines = ["log4j.rootLogger=INFO, server"]
@@ -270,6 +275,14 @@ class Cluster:
         return ",".join(
             f"127.0.0.1:{port}" for node, port in self.ports.items() if node in self.running and node not in self.paused
         )
+
+    def address(self, since: tuple[int, ...]) -> list[str]:
+        """Options of a tool that talks to brokers from a version on, and to ZooKeeper before."""
+        return ["--bootstrap-server", self.bootstrap]
+
+    def is_reassigned(self) -> bool:
+        """Whether no partition is being reassigned."""
+        return "No partition reassignments" in self.tool("ReassignPartitionsCommand", *self.address((2, 6)), "--list")
 
     @property
     def nodes(self) -> list[int]:
@@ -385,7 +398,9 @@ class Cluster:
             option, text = log4j_properties(self.version, self.mode, self.level, str(folder))
             config = self.work / f"log4j-{node}.properties"
             config.write_text(text, "utf-8")
-            command = self.java("kafka.Kafka", str(self.work / f"node-{node}.properties"), options=[f"-D{option}=file:{config}"])
+            command = self.java(
+                class_of(self.jars, "Kafka"), str(self.work / f"node-{node}.properties"), options=[f"-D{option}=file:{config}"]
+            )
             out = (self.work / f"node-{node}.out").open("ab")
             self.running[node] = subprocess.Popen(command, stdout=out, stderr=out, cwd=self.work)
         for node in nodes:
@@ -436,13 +451,13 @@ class Cluster:
             where = ["--partitions", str(how["partitions"]), "--replication-factor", str(how["replication_factor"])]
         overrides = [part for name, value in (config or {}).items() for part in ("--config", f"{name}={value}")]
         self.note("create topic", topic=topic, config=config or {}, **how)
-        self.tool("TopicCommand", "--bootstrap-server", self.bootstrap, "--create", "--topic", topic, *where, *overrides)
+        self.tool("TopicCommand", *self.address((2, 2)), "--create", "--topic", topic, *where, *overrides)
 
     def expand(self, topic: str, partitions: int) -> None:
         """More partitions."""
         self.note("alter partitions", topic=topic, partitions=partitions)
         wanted = ["--topic", topic, "--partitions", str(partitions)]
-        self.tool("TopicCommand", "--bootstrap-server", self.bootstrap, "--alter", *wanted)
+        self.tool("TopicCommand", *self.address((2, 2)), "--alter", *wanted)
 
     def fill(self, topic: str, records: int) -> None:
         """Records of 1,000 bytes, acknowledged by the leader."""
@@ -463,39 +478,35 @@ class Cluster:
         action = "--cancel" if cancel else "--execute"
         extra = [] if throttle is None else ["--throttle", str(throttle)]
         self.note(f"reassign {action}", file=file.name, args=extra)
-        common = ["--bootstrap-server", self.bootstrap, "--reassignment-json-file", str(file)]
+        common = [*self.address((2, 6)), "--reassignment-json-file", str(file)]
         self.keep(f"reassign-{{}}-{action[2:]}.txt", self.tool("ReassignPartitionsCommand", *common, action, *extra))
 
     def delete(self, topic: str) -> None:
         """A topic."""
         self.note("delete topic", topic=topic)
-        self.tool("TopicCommand", "--bootstrap-server", self.bootstrap, "--delete", "--topic", topic)
+        self.tool("TopicCommand", *self.address((2, 2)), "--delete", "--topic", topic)
 
     def elect(self, type: str, topic: str | None = None) -> None:
         """A preferred or unclean election of one topic (partition 0) or of all."""
         self.note(f"leader election {type.upper()}", topic=topic)
+        self.keep("election-{}.txt", self.elected(type, topic))
+
+    def elected(self, type: str, topic: str | None) -> str:
+        """What the tool prints that asks for an election."""
         which = ["--topic", topic, "--partition", "0"] if topic else ["--all-topic-partitions"]
-        self.keep(
-            "election-{}.txt",
-            self.tool("LeaderElectionCommand", "--bootstrap-server", self.bootstrap, "--election-type", type, *which),
-        )
+        return self.tool("LeaderElectionCommand", *self.address((2, 4)), "--election-type", type, *which)
 
     def describe(self) -> None:
         """kafka-topics --describe, kept."""
         self.note("describe")
-        self.keep("describe-{}.txt", self.tool("TopicCommand", "--bootstrap-server", self.bootstrap, "--describe"))
+        self.keep("describe-{}.txt", self.tool("TopicCommand", *self.address((2, 2)), "--describe"))
 
     def wait(self, until: str) -> None:
         """Until no partition is being reassigned, or all replicas are in sync."""
         ask = {
-            "reassigned": lambda: (
-                "No partition reassignments"
-                in self.tool("ReassignPartitionsCommand", "--bootstrap-server", self.bootstrap, "--list")
-            ),
+            "reassigned": self.is_reassigned,
             "in sync": lambda: (
-                not self.tool(
-                    "TopicCommand", "--bootstrap-server", self.bootstrap, "--describe", "--under-replicated-partitions"
-                ).strip()
+                not self.tool("TopicCommand", *self.address((2, 2)), "--describe", "--under-replicated-partitions").strip()
             ),
         }
         if until not in ask:
@@ -585,6 +596,24 @@ class ZooKeeperCluster(Cluster):
     def configure(self, node: int, text: str, **values: Any) -> Path:
         return super().configure(node, text, zookeeper_port=self.port, **values)
 
+    def address(self, since: tuple[int, ...]) -> list[str]:
+        is_old = numbers(self.version) < since
+        return ["--zookeeper", f"127.0.0.1:{self.port}"] if is_old else super().address(since)
+
+    def is_reassigned(self) -> bool:
+        if numbers(self.version) >= (2, 6):
+            return super().is_reassigned()
+        # before there was a list, a plan was a znode, which the controller deletes at the end
+        asked = [row for row in self.transactions() if row.get("path") == "/admin/reassign_partitions"]
+        return bool(asked) and asked[-1]["op"] == "delete"
+
+    def elected(self, type: str, topic: str | None) -> str:
+        if numbers(self.version) >= (2, 4):
+            return super().elected(type, topic)
+        if type != "preferred" or topic:
+            raise RecorderError(f"Kafka {self.version} elects preferred leaders of all partitions, and nothing else")
+        return self.tool("PreferredReplicaLeaderElectionCommand", *self.address((2, 4)))
+
     def delete_data(self) -> None:
         super().delete_data()
         self.written = [
@@ -644,7 +673,7 @@ class ZooKeeperCluster(Cluster):
         self.note("dumped ZooKeeper's transaction log", file="truth-txn.jsonl")
 
 
-MODES = {"kraft": (Cluster, (3, 3), (99,)), "zookeeper": (ZooKeeperCluster, (2, 6), (4,))}
+MODES = {"kraft": (Cluster, (3, 0), (99,)), "zookeeper": (ZooKeeperCluster, (2, 1), (4,))}
 
 
 def record(version: str, mode: str, scenario: str, level: str, into: Path) -> Path:
@@ -653,7 +682,7 @@ def record(version: str, mode: str, scenario: str, level: str, into: Path) -> Pa
     nodes, first, end = MODES[mode]
     if not first <= numbers(version) < end:
         raise RecorderError(
-            f"Kafka {version} has no {mode} mode that can be recorded: KRaft from 3.3.0 on, ZooKeeper 2.6.0 to 3.9"
+            f"Kafka {version} has no {mode} mode that can be recorded: KRaft from 3.0.0 on, ZooKeeper 2.1.0 to 3.9"
         )
     recording = into / f"{version}-{mode}-{level}" / scenario
     if recording.exists():
