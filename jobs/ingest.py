@@ -24,7 +24,7 @@ from jobs.archives import Limits
 from jobs.config import Cluster
 from jobs.errors import InputError
 from jobs.location import SCHEME
-from parsers.envelopes import Envelope, Learner, printed, reader_of
+from parsers.envelopes import Envelope, Learner, Opener, printed, reader_of
 from parsers.events import Identity, Parser
 from parsers.records import LONGEST_LINE, LineBuilder, Record, split_lines
 from parsers.rules import RuleSet
@@ -508,6 +508,8 @@ def _next_record(file: LogFile, stream: BinaryIO, at: int, parser: Parser) -> in
     So equal texts, which have one time stamp, are counted by one task. None: nowhere before the end.
     """
     headers, unwrapped = parser.headers(False), parser.unwrapped if file.envelope is None else printed
+    opener = Opener(file.envelope) if file.envelope is not None and file.wrapped else None
+    before: tuple[str, ...] | None = None
     stream.seek(max(at - 1, 0))
     _next_line(stream)
     begun, first = False, None
@@ -517,10 +519,15 @@ def _next_record(file: LogFile, stream: BinaryIO, at: int, parser: Parser) -> in
         if not data:
             return None
         line = unwrapped(split_lines(data.decode("utf-8", "replace"))[0])
+        goes_on = True
+        if opener is not None:
+            (inside,) = opener(line)
+            line, goes_on, before = inside.text, before in (None, inside.source), inside.source
         if headers.begins(line):
             header = headers.of_line(line)
             ts = header[1] if header else None
-            if begun and ts != first:
+            # a stack trace of another source may go on
+            if begun and ts != first and goes_on:
                 return place
             begun, first = True, ts
 
@@ -551,12 +558,15 @@ def split_size(files: Iterable[LogFile], cores: int) -> int:
 
 
 def splits(files: Sequence[LogFile], parser: Parser, size: int) -> list[Split]:
-    """The files in parts of some `size` bytes. A packed file is read whole; so is one at a URI, and one whose lines are cut, are in an envelope, or have no time stamps."""
+    """The files in parts of some `size` bytes. A packed file is read whole; so is one at a URI, and one whose lines are cut, have no time stamps, or are in an envelope that is
+    not of lines.
+    """
     found = []
     before = said_before(files, parser)
     for number, file in enumerate(files):
         edges = [0]
-        if not (file.uri or file.packed or file.cut or file.wrapped or file.kind == "bare") and file.length > size * 3 // 2:
+        is_whole = file.wrapped and file.envelope is not None and not file.envelope.is_of_lines
+        if not (file.uri or file.packed or file.cut or is_whole or file.kind == "bare") and file.length > size * 3 // 2:
             with file.open() as stream:
                 for at in range(size, file.length - size // 2, size):
                     place = _next_record(file, stream, at, parser) if at > edges[-1] else edges[-1]

@@ -244,11 +244,18 @@ class Envelope:
     """What is around the lines of a file, from the outermost to the innermost layer; none: nothing is.
 
     names_node: its names tell the node.  bare: its records have no time stamps, but for what the envelope says.
+    sources: streams that take turns in the lines that it was learned from.
     """
 
     layers: tuple[Layer, ...]
     names_node: bool = False
     bare: bool = False
+    sources: int = 0
+
+    @property
+    def is_of_lines(self) -> bool:
+        """Whether each line of the file is a line of one log, whatever is before it: a file may be read in parts."""
+        return self.sources == 1 and not self.bare and all(isinstance(layer, Prefix) for layer in self.layers)
 
     @property
     def about(self) -> str:
@@ -711,7 +718,12 @@ class Learner:
 
     def _envelope(self, found: _Found, headers: Headers, lines: Sequence[str]) -> Envelope:
         envelope = Envelope(found.layers, bare=headers is self._bare)
-        return replace(envelope, names_node=bool(found.layers) and self._names_node(envelope, lines))
+        if not found.layers:
+            return envelope
+        opener = Opener(envelope)
+        sources = len({inside.source for line in lines for inside in opener(line) if headers.begins(inside.text)})
+        envelope = replace(envelope, sources=sources)
+        return replace(envelope, names_node=self._names_node(envelope, lines))
 
     def _text(self, texts: Sequence[str], depth: int, headers: Headers) -> _Found | None:
         """What a text is that has lines of a log, besides these: blocks, characters that were changed, lines that were wrapped."""

@@ -314,3 +314,41 @@ def test_a_row_may_be_long(name: str) -> None:
     long = f"[2026-11-20 10:09:12,175] INFO {SPEAKER} {'x' * 200_000} (state.change.logger)"
     _, records = read(ENVELOPES[name]([*PLAIN, long]))
     assert texts(records) == [*WANTED, long]
+
+
+@pytest.mark.parametrize(
+    ("name", "is_split"), [("cri", True), ("swarm", True), ("mail", True), ("journal", True), ("filebeat", False)]
+)
+def test_a_file_in_an_envelope_of_lines_is_read_in_parts(name: str, is_split: bool, tmp_path: Path) -> None:
+    """Its events are those of the file read at once, stack traces and numbers of equal texts among them."""
+    lines = [line.replace("10:09:", f"{hour:02d}:{minute:02d}:") for hour in range(4) for minute in range(30) for line in PLAIN]
+    path = tmp_path / "log"
+    path.write_text("\n".join(ENVELOPES[name](lines)) + "\n")
+    file = SNIFFER.look(path)
+    whole, parts = splits([file], PARSER, 10**9), splits([file], PARSER, 5_000)
+    assert (len(whole), len(parts) > 10) == (1, is_split)
+    found = []
+    for some in (whole, parts):
+        blocks = [block for split in some for block in events.parse(split, PARSER)]
+        events.conserved(some, blocks)
+        tables = [block.rows for block in blocks if block.table == "events"]
+        rows_found = [
+            {name: str(value) for name, value in row.items() if value is not None}
+            for table in tables
+            for row in table.to_pylist()
+        ]
+        found.append(sorted(json.dumps(row, sort_keys=True) for row in rows_found))
+    one, other = found
+    assert len(one) > 500
+    assert one == other
+
+
+def test_streams_that_take_turns_are_read_at_once() -> None:
+    wrapped = [
+        line
+        for pair in zip(ENVELOPES["swarm"](PLAIN), [f"kafka-5.1.abc@worker-1    | {line}" for line in PLAIN], strict=True)
+        for line in pair
+    ]
+    envelope, _ = read(wrapped)
+    assert envelope is not None
+    assert not envelope.is_of_lines
