@@ -26,7 +26,7 @@ class Harm:
     """One kind of harm of one story.
 
     topics: names, sorted, some of topic_count. longest_seconds: of one partition; null: not known. until: when the last partition was well again;
-    null: it lasts, or nothing lasts (a loss). records: at least so many are lost; null: the logs do not show how many.
+    null: it lasts, or nothing lasts (a loss). records: at least so many are lost in unclean elections; null: not known.
     """
 
     kind: str
@@ -76,7 +76,8 @@ def _sentence(harm: Harm, now: datetime | None) -> str:
     if harm.kind in (LOST, MAYBE_LOST):
         if harm.records:
             return f"{HEADS[harm.kind]}: at least {counted(harm.records, 'record')} in {what}."
-        return f"{HEADS[harm.kind]}: records in {what}; the logs do not show how many."
+        # a finding of the story may name a number; this sentence counts none
+        return f"{HEADS[harm.kind]}: records in {what}."
     length = f", for up to {duration(harm.longest_seconds)}" if harm.longest_seconds and harm.longest_seconds >= 1 else ""
     if harm.lasts:
         end = f"; still so at {clock(now)}" if now else "; still so at the end of these logs"
