@@ -26,7 +26,7 @@ SELECT
   bool_or(array_contains(t.acks, 'all')) AS are_acks_all_lost,
   bool_and(t.acks IS NOT NULL) AS are_acks_known,
   max(t.largest_isr) AS largest_isr,
-  concat('five minutes ', CAST(floor(unix_seconds(t.at) / 300) AS STRING), CASE WHEN t.is_unknown THEN ', not known' ELSE '' END) AS thing,
+  concat('five minutes ', CAST(floor(unix_seconds(t.at) / 300) AS STRING), CASE WHEN t.is_unknown THEN ', unknown' ELSE '' END) AS thing,
   earliest_records(collect_list(struct(t.at AS at, t.evidence AS records))) AS evidence,
   collect_list(struct(t.topic, t.partition, t.leader AS replica, t.at AS since, t.at AS until)) AS subjects
 FROM found t
