@@ -69,11 +69,10 @@ def run(arguments: list[str] | None = None) -> int:
 
 def _is_of_files(error: AuditError) -> bool:
     """Whether an error was raised because a file could not be read."""
-    import duckdb
+    from jobs.engine.database import UNREADABLE
 
-    of_files = (OSError, duckdb.IOException, duckdb.InvalidInputException, duckdb.SerializationException)
     cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, of_files):
+    while cause is not None and not isinstance(cause, UNREADABLE):
         cause = cause.__context__
     return cause is not None
 

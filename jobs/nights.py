@@ -23,6 +23,7 @@ from jobs import coverage, folding, queries
 from jobs.by_topic import TOPIC, TOPICS
 from jobs.engine.later import functions as F
 from jobs.engine.relation import Relation
+from jobs.engine.small_tables import aligned
 from jobs.folding import MOST_ON_DRIVER
 from jobs.frames import MOST_IN_PLAN, by_workers
 from jobs.partition_spells import IS_WRONG
@@ -68,7 +69,6 @@ from jobs.rows import (
     where,
     with_values,
 )
-from jobs.small_tables import aligned
 from jobs.store import EVENT, OF_LOGS, PARTITION_KEY, UNSETTLED, VERSION, Store
 from jobs.timelines import (
     EVENT_COLUMNS,

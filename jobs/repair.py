@@ -167,7 +167,7 @@ def _repair(folder: Path, found: Mapping[str, Sequence[str]]) -> list[Repaired]:
 
 def _drop_orphans(folder: Path) -> None:
     """Removes what is said of findings that are lost."""
-    from jobs.small_tables import SmallTables
+    from jobs.engine.small_tables import SmallTables
 
     subjects = _plain(DeltaTable(str(folder / "finding_subjects")).to_pyarrow_table())
     left = _of_findings(folder, subjects)
@@ -231,7 +231,7 @@ def _without_files(folder: Path, table: str, why: Sequence[str]) -> Repaired | N
 
 def _rewritten(folder: Path, table: str, why: Sequence[str]) -> Repaired:
     """Writes the rows that can be read to a new table, and puts it in the place of the old one."""
-    from jobs.small_tables import SmallTables
+    from jobs.engine.small_tables import SmallTables
 
     left = _rows(folder / table, damage.read_log(folder / table), table)
     new = SmallTables(folder / REPAIRED, 0)

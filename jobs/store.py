@@ -25,6 +25,7 @@ from jobs.conflicts import LANDING, Conflict, refused
 from jobs.engine.later import errors, gateway
 from jobs.engine.later import functions as F
 from jobs.engine.listing import type_name
+from jobs.engine.small_tables import MOST_SCANNED, Filters, SmallTables, aligned, vocabulary_ddl
 from jobs.engine.types import table_schema
 from jobs.errors import UsageError
 from jobs.frames import by_workers, framed, of_rows, where_few
@@ -56,7 +57,6 @@ from jobs.rows import (
     together,
     where,
 )  # fmt: skip
-from jobs.small_tables import MOST_SCANNED, Filters, SmallTables, aligned, vocabulary_ddl
 from jobs.timelines.events import CHECKPOINT
 from parsers.events import EVENTS, first_bytes
 from parsers.rules import RuleSet, built_in

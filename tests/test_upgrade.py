@@ -15,9 +15,9 @@ from tables import rows_of
 
 import schemas
 from jobs import errors, upgrade
+from jobs.engine.small_tables import SmallTables
 from jobs.errors import UsageError
 from jobs.nightly_audit import main
-from jobs.small_tables import SmallTables
 from jobs.upgrade import REBUILDING, VERSION, Plan, Present, decide
 from parsers.rules import built_in
 

@@ -19,6 +19,8 @@ from sqlglot.errors import SqlglotError
 
 from jobs.engine import MOMENT, dialect, limits
 
+# errors of files that cannot be read
+UNREADABLE = (OSError, duckdb.IOException, duckdb.InvalidInputException, duckdb.SerializationException)
 # errors of a query that cannot be run
 FAILED = (duckdb.Error, SqlglotError)
 # folder beside the tables for what a run has no memory for; Delta's readers pass over names that begin so

@@ -24,6 +24,7 @@ from jobs.engine.literals import moment
 from jobs.engine.local import LocalTables
 from jobs.engine.pool import Pool
 from jobs.engine.relation import Relation
+from jobs.engine.small_tables import ROW_GROUP, SmallTables, aligned, parts
 from jobs.engine.types import table_schema
 from jobs.errors import UsageError
 from jobs.location import local_folder
@@ -43,7 +44,6 @@ from jobs.rows import (
     select,
     where,
 )
-from jobs.small_tables import ROW_GROUP, SmallTables, aligned, parts
 from jobs.store import EVENT, KEYS, LANDED, MOST_COMPARED, PARTITION_KEY, UNSETTLED, Held, Store, files_of
 from jobs.timelines import ClusterFacts, Summary
 from parsers.events import EVENTS, Parser
