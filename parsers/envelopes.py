@@ -87,6 +87,8 @@ _FENCES = {
     ),
     "kubectl describe": (r"\s{2,20}Message:\s{1,20}", r"\s{2,20}(?:Exit Code|Started):\s[^\n]*"),
 }
+# characters at the end of a line in which the end of a block is looked for
+LONGEST_CLOSING = 1_000
 # what text is changed to by what it was copied from or sent through
 _LIGATURES = {0xFB00: "ff", 0xFB01: "fi", 0xFB02: "fl", 0xFB03: "ffi", 0xFB04: "ffl"}
 _LIGATURE = re.compile("[\ufb00-\ufb04]")
@@ -408,7 +410,7 @@ class Opener:
             else:
                 yield line._replace(outside=True)
             return
-        if found := closes.search(line.text):
+        if found := closes.search(line.text, max(0, len(line.text) - LONGEST_CLOSING)):
             # behind a prompt is the next output
             self._is_inside[at] = layer.kind == SESSION
             yield line._replace(text=line.text[: found.start()], outside=not found.start())

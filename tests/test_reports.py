@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -63,3 +64,15 @@ def test_a_prefix_without_a_name_is_shown() -> None:
     envelope, _ = read(prefixed(lambda n, day, time: "site=eu7 :: ")(PLAIN))
     assert envelope is not None
     assert envelope.about == "prefix 'site=eu7 :: '"
+
+
+@pytest.mark.parametrize("name", ["script(1)", "StackOverflow, HTML", "JIRA", "kubectl describe"])
+def test_a_long_line_in_a_block_takes_no_time(name: str) -> None:
+    long = PLAIN[0].replace("(state.change.logger)", "a@b:" * 200_000 + " (state.change.logger)")
+    envelope, _ = read(REPORTS[name](PLAIN))
+    assert envelope is not None
+    reader = reader_of(PARSER, envelope, bare=False)
+    begun = time.process_time()
+    records = [*reader.feed(REPORTS[name]([*PLAIN, long, long, PLAIN[0]])), *reader.close()]
+    assert len(records) == 10
+    assert time.process_time() - begun < 2
