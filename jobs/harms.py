@@ -125,17 +125,23 @@ def of_row(row: Mapping[str, Any], records: int | None = None) -> Harm:
     )
 
 
-# of finding_subjects (told_finding_subjects) and `rows` (told_harmed); now: told_now. A partition without an end is harmed until now
+# of finding_subjects (told_finding_subjects) and `rows` (told_harmed); now: told_now. A partition without an end is harmed until now; one that is
+# unavailable is not counted as at risk, too
 SQL = f"""
-SELECT story, kind, count(DISTINCT struct(topic, partition)) AS partitions, count(DISTINCT topic) AS topic_count,
-  slice(array_sort(collect_set(topic)), 1, {NAMED}) AS topics, min(since) AS since, max(until) AS until, bool_or(until IS NULL AND is_open) AS lasts,
-  CAST(max(unix_millis(coalesce(until, CASE WHEN is_open THEN now END)) - unix_millis(since)) AS DOUBLE) / 1000 AS longest
-FROM (
-  SELECT h.story, CASE WHEN s.replica IS NULL OR h.whole IN ('{LOST}', '{MAYBE_LOST}') THEN h.whole ELSE h.part END AS kind, s.topic, s.partition, s.since, s.until, h.is_open, n.now
+WITH harmed AS (
+  SELECT h.story, CASE WHEN s.replica IS NULL OR h.whole IN ('{LOST}', '{MAYBE_LOST}') THEN h.whole ELSE h.part END AS kind, s.topic, s.partition, s.since, s.until,
+    h.is_open, n.now
   FROM told_finding_subjects s
   JOIN told_harmed h ON h.fingerprint = s.fingerprint
   LEFT JOIN told_now n ON n.cluster = s.cluster
+), worst AS (
+  SELECT *, max(CASE WHEN kind = '{UNAVAILABLE}' THEN 1 ELSE 0 END) OVER (PARTITION BY story, topic, partition) AS is_unavailable FROM harmed
 )
+SELECT story, kind, count(DISTINCT struct(topic, partition)) AS partitions, count(DISTINCT topic) AS topic_count,
+  slice(array_sort(collect_set(topic)), 1, {NAMED}) AS topics, min(since) AS since, max(until) AS until, bool_or(until IS NULL AND is_open) AS lasts,
+  CAST(max(unix_millis(coalesce(until, CASE WHEN is_open THEN now END)) - unix_millis(since)) AS DOUBLE) / 1000 AS longest
+FROM worst
+WHERE (kind <> '{AT_RISK}' OR is_unavailable = 0) AND (until IS NULL OR until > since OR kind IN ('{LOST}', '{MAYBE_LOST}'))
 GROUP BY story, kind
 """
 

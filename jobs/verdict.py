@@ -24,6 +24,8 @@ from schemas import SEVERITIES
 SHOWN, SHOWN_INFOS = 10, 3
 # errors that were resolved longer ago than this, and not in this run, are counted
 RECENT = timedelta(days=7)
+# what was last seen so long before the end of the logs is not said to last
+STILL_SO = timedelta(minutes=1)
 # findings of one check in one cluster that come with their first record
 PROVEN = 25
 # kinds of text that no rule reads
@@ -232,6 +234,14 @@ def when(story: Story, now: datetime | None) -> str:
             if end > begin
             else f"Over: at {harms.clock(begin)}."
         )
+    goes_on = now is not None and _naive(now) > end + STILL_SO
+    if goes_on and now is not None:
+        when_seen = (
+            f"At {harms.clock(begin)}"
+            if end == begin
+            else f"From {harms.clock(begin)}, last seen at {_end_of(begin, end)} ({length})"
+        )
+        return f"{when_seen}; the logs go on to {_end_of(begin, _naive(now))}."
     if end == begin:
         return f"Not over: at {harms.clock(begin)}."
     return f"Not over: since {harms.clock(begin)}, last seen at {_end_of(begin, end)} ({length})."

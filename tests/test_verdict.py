@@ -108,6 +108,15 @@ def test_a_story_lasts_as_long_as_one_of_its_findings() -> None:
     assert "  [warning, new] Lagging" in said(cause | {"silenced": True}, effect)
 
 
+def test_what_was_last_seen_before_the_logs_end_is_not_said_to_last() -> None:
+    early = AT - timedelta(hours=2)
+    once, at_times = finding(first_seen=early, last_seen=early), finding(first_seen=early, last_seen=early + timedelta(minutes=5))
+    assert said(once)[3] == "      At 2026-11-20 08:00:00 UTC; the logs go on to 10:00:00 UTC."
+    assert said(at_times)[3] == (
+        "      From 2026-11-20 08:00:00 UTC, last seen at 08:05:00 UTC (5 min); the logs go on to 10:00:00 UTC."
+    )
+
+
 def test_the_harm_is_among_the_first_three_lines() -> None:
     until = AT + timedelta(seconds=260)
     lost = Harm("lost", 1, ("drill",), 1, AT, AT, records=27000)
