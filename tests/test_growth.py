@@ -1,4 +1,4 @@
-"""The time of a line grows with its length only, and lint finds the pattern that breaks this."""
+"""The time of a line grows with its length only, and lint finds the pattern that breaks this. Our own patterns are measured by `make lint`."""
 
 from __future__ import annotations
 
@@ -111,10 +111,6 @@ def test_lint_finds_a_quadratic_layout_speaker_and_wrapper() -> None:
         "a whole line",
     ):
         assert any(problem.startswith(named) for problem in found), (named, found)
-
-
-def test_lint_finds_our_own_patterns_linear() -> None:
-    assert growth_problems(built_in()) == []
 
 
 def test_a_pattern_with_the_third_power_ends() -> None:
