@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 import schemas
 from parsers.definitions import reference_problems
 from parsers.references import unknown
-from parsers.rules import built_in
+from parsers.rules import SAYS, built_in
 
 KNOWN = ("broker_started", "broker_stopped", "deletion_started")
 
@@ -42,6 +44,15 @@ def test_a_renamed_rule_is_found(rule: str, places: tuple[str, ...]) -> None:
     if path.startswith("schemas/checks/"):
         (check,) = (one for one in schemas.statements("checks") if path.endswith(f"/{one.name}.sql"))
         assert f"'{rule}'" in check.sql.splitlines()[int(line) - 1]
+
+
+def test_the_guide_names_rules_that_say_the_word() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "contributing" / "kafka-versions.md").read_text("utf-8")
+    says = {rule.name: rule.says for rule in built_in().rules}
+    rows = re.findall(r"^\| `(\w+)` \| .* \| `(\w+)`, `(\w+)` \|$", page, re.M)
+    assert sorted(word for word, *_ in rows) == sorted(SAYS)
+    assert all(says[example] == word for word, *examples in rows for example in examples)
+    assert says["stray_partitions_found"] == says["zookeeper_connection_lost"] == "is"
 
 
 def test_ours_are_sound() -> None:
