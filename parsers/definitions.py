@@ -38,6 +38,8 @@ INPUT_TABLES = ("reassignments", "topic_deletions", "discontinuities", "broker_o
 INPUT_FACTS = ("clock_distances", "controller_vacancies", "losses")
 # of lists in the order in which Spark happened to read them, some
 UNORDERED = re.compile(r"slice\((?:array_distinct\()?flatten\(collect_list")
+# record ids are hashes: in their own order a finding may quote its last line first
+BY_HASH = re.compile(r"array_sort\((?:array_\w+\()?collect_(?:set|list)\((?:\w+\.)?\w*record(?:_id)?\)")
 # the level of a line
 LOUD = re.compile(r"\b(?:ERROR|FATAL)\b")
 # by which a query concludes from what no line says
@@ -324,6 +326,9 @@ def check_problems(checks: Iterable[schemas.Statement], known: list[str]) -> lis
         body = re.sub(r"--[^\n]*", "", check.sql)
         if UNORDERED.search(body):
             found.append(f"{where}: a slice of what collect_list brings in no order: sort it, or each run names other records")
+        if BY_HASH.search(body):
+            found.append(f"{where}: records in the order of their ids, which are hashes: take earliest_records")
+        found += [f"{where}: {text}" for text in _clock_problems(body)]
         found += [f"{where}: {text}" for text in _coverage_problems(check, body)]
         found += column_problems(check)
         given = {name for name in CHECK_ALSO if re.search(rf"(?:\bAS |\w\.){name}\b", body)}
@@ -434,6 +439,16 @@ def threshold_problems(limits: Mapping[str, schemas.Limit], queries: Sequence[sc
         if name not in called:
             found.append(f"{where}: no check or fact calls it")
     return found
+
+
+def _clock_problems(body: str) -> Iterator[str]:
+    """What is wrong with how a query reads `clocks`, the end of the logs of each cluster. body: a query without comments."""
+    for alias in sorted(set(re.findall(r"\bJOIN clocks (\w+)", body))):
+        if not re.search(rf"\b{alias}\.(?:now|incarnation|version_number|kafka_version)\b", body.replace(f"{alias}.cluster", "")):
+            yield "it joins clocks and reads neither its moment nor its incarnation nor its version"
+        lasts = re.search(rf"coalesce\([\w.]+, (?:max\()?{alias}\.now\b|\b{alias}\.now AS last_seen\b", body)
+        if lasts and f"{alias}.incarnation" not in body:
+            yield "what it takes to last until the end of the logs may be of an earlier incarnation: join clocks by incarnation, too"
 
 
 def _coverage_problems(check: schemas.Statement, body: str) -> Iterator[str]:

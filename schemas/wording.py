@@ -73,8 +73,8 @@ def _count(value: int, noun: str, plural: str | None = None) -> str:
 
 
 def _listed(values: Iterable[Any] | None, most: int = 10) -> str:
-    """`1`, `1 and 2`, `1, 2 and 3`; what is beyond `most` as `1, 2 and 40 more`."""
-    some = [str(value) for value in values or () if value is not None]
+    """`1`, `1 and 2`, `1, 2 and 3`; what is beyond `most` as `1, 2 and 40 more`. Each value once."""
+    some = list(dict.fromkeys(str(value) for value in values or () if value is not None))
     if not some:
         return NOT_KNOWN
     last = some[-1] if len(some) <= most else f"{len(some) - most:,} more"
@@ -84,7 +84,7 @@ def _listed(values: Iterable[Any] | None, most: int = 10) -> str:
 
 def _named(values: Iterable[Any] | None, noun: str, most: int = 10) -> str:
     """[3] -> `broker 3`, [1, 2] -> `brokers 1 and 2`."""
-    some = list(values or ())
+    some = list(dict.fromkeys(values or ()))
     return f"{noun}{'' if len(some) == 1 else 's'} {_listed(some, most)}"
 
 

@@ -101,6 +101,9 @@ def test_faults_of_a_check() -> None:
     ]
     sliced = schemas.Statement("c", header, "SELECT slice(array_distinct(flatten(collect_list(x))), 1, 20) AS evidence")
     assert any("in no order" in problem for problem in check_problems([sliced], severities()))
+    for by_hash in ("array_sort(collect_set(e.record_id))", "array_sort(array_compact(collect_list(t.record_id)))"):
+        query = schemas.Statement("c", header, f"SELECT slice({by_hash}, 1, 20) AS evidence")
+        assert any("which are hashes" in problem for problem in check_problems([query], severities()))
 
 
 def test_faults_of_a_wording() -> None:
@@ -230,6 +233,21 @@ def test_a_check_names_the_logs_that_it_needs() -> None:
     assert "lines stands alone" in found("lines or this_node", "SELECT 1")
     assert "partition_spells alone" in found("partition", "SELECT 1")
     assert "by_absence marks findings" in found("lines", "SELECT 1 AS by_absence", also="by_absence")
+
+
+def test_what_lasts_until_the_end_of_the_logs_is_of_the_last_incarnation() -> None:
+    """As in log_directory_failed, which reported a directory of an earlier cluster of that name as failed until today."""
+    check = schemas.statements("checks")[0]
+
+    def found(query: str) -> str:
+        return "; ".join(check_problems([schemas.Statement("c", check.header, query)], severities()))
+
+    lasting = "SELECT coalesce(b.until, k.now) AS last_seen FROM b JOIN clocks k ON k.cluster = b.cluster"
+    assert "join clocks by incarnation" in found(lasting)
+    assert "join clocks by incarnation" in found("SELECT k.now AS last_seen FROM b JOIN clocks k ON k.cluster = b.cluster")
+    assert "clocks" not in found(f"{lasting} AND (b.until IS NOT NULL OR k.incarnation = b.incarnation)")
+    assert "clocks" not in found("SELECT max(b.ts) < max(k.now) AS ended FROM b JOIN clocks k ON k.cluster = b.cluster")
+    assert "it joins clocks and reads neither" in found("SELECT b.ts FROM b JOIN clocks k ON k.cluster = b.cluster")
 
 
 def test_coverage_is_one_of_several_kinds() -> None:

@@ -23,6 +23,8 @@ SINCE, UNTIL = "2026-11-20 10:09:22.5", datetime(2026, 11, 20, 10, 10, 1, tzinfo
         ("{{ x | listed }}", [1, 2, 3], "1, 2 and 3"),
         ("{{ x | listed(2) }}", [1, 2, 3, 4], "1, 2 and 2 more"),
         ("{{ x | listed }}", None, "?"),
+        ("{{ x | listed(2) }}", [3, 3, 1, 3], "3 and 1"),
+        ("{{ x | named('broker') }}", [3, 3], "broker 3"),
         ("{{ x | named('broker') }}", [3], "broker 3"),
         ("{{ x | named('broker', 1) }}", [3, 4, 5], "brokers 3 and 2 more"),
         ("{{ x | at }}", SINCE, "2026-11-20 10:09:22"),

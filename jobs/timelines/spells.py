@@ -448,7 +448,9 @@ def _with_life(spell: Spell, around: Surroundings) -> Spell:
     wrote = [sign for sign in newest if sign is not None and sign[0] >= spell.since]
     if not wrote or len(wrote) < len(missing):
         return told
-    return told._replace(alive_at=min(at for at, _ in wrote), signs=sorted({record for _, record in wrote}) + records)
+    return told._replace(
+        alive_at=min(at for at, _ in wrote), signs=list(dict.fromkeys(record for _, record in sorted(wrote))) + records
+    )
 
 
 def _up(spell: Spell, down: Iterable[Outage], around: Surroundings) -> Iterator[tuple[int, int]]:

@@ -22,7 +22,7 @@ WITH hit AS (
     count_if(kind = 'leaderless' AND overdue) AS leaderless_long, count(DISTINCT CASE WHEN kind = 'out_of_sync' THEN struct(topic, partition) END) AS out_of_sync,
     count_if(kind = 'out_of_sync' AND NOT ended) AS out_of_sync_now,
     max(CASE WHEN kind = 'leaderless' THEN unix_millis(until) - unix_millis(since) END) AS longest,
-    slice(array_sort(collect_set(CASE WHEN kind = 'leaderless' THEN record_id END)), 1, 10) AS records
+    slice(earliest_records(collect_list(CASE WHEN kind = 'leaderless' AND record_id IS NOT NULL THEN struct(since AS at, array(record_id) AS records) END)), 1, 10) AS records
   FROM (SELECT *, until >= since + make_dt_interval(0, 0, 0, leaderless_seconds(cluster, topic)) AS overdue FROM partition_spells)
   WHERE kind IN ('leaderless', 'out_of_sync') AND cause_broker IS NOT NULL
   GROUP BY cluster, incarnation, cause_broker, cause_since
@@ -68,7 +68,7 @@ SELECT
   d.out_of_sync,
   d.out_of_sync_now,
   CAST(d.broker AS STRING) AS thing,
-  array_distinct(concat(d.evidence, coalesce(d.records, array()))) AS evidence,
+  array_distinct(concat(slice(d.evidence, 1, 1), coalesce(d.records, array()), d.evidence)) AS evidence,
   d.subjects,
   d.until IS NULL AS by_absence
 FROM down d

@@ -31,7 +31,7 @@ SELECT
   count(r.record_id) AS refusals,
   max_by(r.why, r.ts) AS refusal,
   CAST(o.broker AS STRING) AS thing,
-  slice(array_distinct(concat(o.evidence, array_sort(collect_set(r.record_id)))), 1, 20) AS evidence
+  slice(array_distinct(concat(o.evidence, earliest_records(collect_list(CASE WHEN r.record_id IS NOT NULL THEN struct(r.ts AS at, array(r.record_id) AS records) END)))), 1, 20) AS evidence
 FROM starts o
 LEFT JOIN refused r ON r.cluster = o.cluster AND r.incarnation = o.incarnation AND r.broker = o.broker
   AND r.ts >= o.starting_at AND coalesce(r.ts <= o.until, true)

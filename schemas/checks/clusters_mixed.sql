@@ -18,7 +18,7 @@ WITH lives AS (
 ), named AS (
   SELECT e.cluster, e.cluster_id, min(e.incarnation) AS incarnation, min(m.first_seen) AS first_seen, max(m.last_seen) AS last_seen,
     struct(e.cluster_id, array_sort(collect_set(e.incarnation)) AS incarnations, array_sort(collect_set(e.node)) AS nodes) AS life,
-    slice(array_sort(collect_set(e.record_id)), 1, 5) AS records
+    slice(earliest_records(collect_list(struct(e.ts AS at, array(e.record_id) AS records))), 1, 5) AS records
   FROM audited_events e JOIN mixed m ON m.cluster = e.cluster AND m.incarnation = e.incarnation AND m.cluster_id = e.cluster_id
   WHERE e.ts IS NOT NULL
   GROUP BY e.cluster, e.cluster_id

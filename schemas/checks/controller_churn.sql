@@ -47,7 +47,7 @@ SELECT
   max(c.within_hour) AS most,
   array_sort(collect_set(c.node)) AS nodes,
   concat(date_trunc('DAY', c.at)) AS thing,
-  slice(array_sort(collect_list(c.record_id)), 1, 20) AS evidence
+  earliest_records(collect_list(struct(c.at AS at, array(c.record_id) AS records))) AS evidence
 FROM counted c
 JOIN clocks k ON k.cluster = c.cluster
 GROUP BY c.cluster, c.incarnation, date_trunc('DAY', c.at)

@@ -14,7 +14,7 @@ SELECT
   e.logger,
   min(e.raw) AS example,
   concat_ws('|', e.logger, e.masked) AS thing,
-  slice(array_sort(collect_set(e.record_id)), 1, 20) AS evidence
+  earliest_records(collect_list(struct(e.ts AS at, array(e.record_id) AS records))) AS evidence
 FROM (
   SELECT *, regexp_replace(substring(coalesce(statement, raw), 1, 60), '[0-9]+', '#') AS masked
   FROM audited_events WHERE drifted

@@ -16,6 +16,6 @@ SELECT
   count(*) AS lines,
   min_by(struct(b.replica, b.topic, b.partition, b.held_state, b.found_state), struct(b.at, b.topic, b.partition, b.replica)) AS example,
   concat_ws('|', b.node, b.hour) AS thing,
-  slice(array_distinct(concat(array_sort(collect_set(b.held_record_id)), array_sort(collect_set(b.record_id)))), 1, 20) AS evidence
+  earliest_records(concat(collect_list(struct(b.held_since AS at, array(b.held_record_id) AS records)), collect_list(struct(b.at AS at, array(b.record_id) AS records)))) AS evidence
 FROM broken b
 GROUP BY b.cluster, b.incarnation, b.node, b.hour

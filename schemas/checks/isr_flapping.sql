@@ -35,7 +35,7 @@ SELECT
   array_sort(array_distinct(flatten(collect_list(t.down)))) AS down_meanwhile,
   CASE WHEN bool_and(l.alive_at IS NOT NULL) THEN max(l.alive_at) END AS alive_at,
   concat_ws('|', t.replica, date_trunc('DAY', min(t.since))) AS thing,
-  array_distinct(concat(earliest_records(collect_list(struct(t.since AS at, t.evidence AS records))), slice(array_sort(collect_set(l.sign)), 1, 3))) AS evidence,
+  array_distinct(concat(earliest_records(collect_list(struct(t.since AS at, t.evidence AS records))), slice(earliest_records(collect_list(CASE WHEN l.sign IS NOT NULL THEN struct(l.alive_at AS at, array(l.sign) AS records) END)), 1, 3))) AS evidence,
   flatten(collect_list(t.subjects)) AS subjects
 FROM turns t
 JOIN clocks k ON k.cluster = t.cluster

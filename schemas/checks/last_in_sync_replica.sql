@@ -34,7 +34,7 @@ SELECT
   array_sort(array_distinct(flatten(collect_list(s.down_meanwhile)))) AS down_meanwhile,
   CASE WHEN bool_and(s.alive_at IS NOT NULL) THEN min(s.alive_at) END AS alive_at,
   concat_ws('|', s.replica, CASE WHEN s.cause_all_since IS NOT NULL THEN 'all' ELSE coalesce(CAST(s.cause_broker AS STRING), 'unexplained') END) AS thing,
-  array_distinct(concat(earliest_records(collect_list(struct(s.since AS at, s.evidence AS records))), slice(array_distinct(flatten(array_sort(collect_list(s.signs)))), 1, 5))) AS evidence,
+  array_distinct(concat(earliest_records(collect_list(struct(s.since AS at, s.evidence AS records))), slice(earliest_records(collect_list(CASE WHEN s.signs IS NOT NULL THEN struct(coalesce(s.alive_at, s.since) AS at, s.signs AS records) END)), 1, 5))) AS evidence,
   collect_list(struct(s.topic, s.partition, s.replica, s.since, CASE WHEN s.ended THEN s.until END AS until)) AS subjects,
   max(named_struct('node', CASE WHEN s.cause_all_since IS NULL THEN s.cause_broker END, 'since', coalesce(s.cause_all_since, s.cause_since))) AS outage
 FROM long s

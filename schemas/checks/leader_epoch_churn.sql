@@ -33,7 +33,7 @@ SELECT
   count(*) AS rises,
   max(t.leader_epoch) AS epoch,
   concat_ws('|', t.topic, t.partition, date_trunc('DAY', t.valid_from)) AS thing,
-  slice(array_sort(array_compact(collect_list(t.record_id))), 1, 20) AS evidence
+  earliest_records(collect_list(CASE WHEN t.record_id IS NOT NULL THEN struct(t.valid_from AS at, array(t.record_id) AS records) END)) AS evidence
 FROM turns t
 JOIN clocks k ON k.cluster = t.cluster
 GROUP BY t.cluster, t.incarnation, t.topic, t.partition, date_trunc('DAY', t.valid_from)

@@ -31,7 +31,7 @@ SELECT
   s.partition_epoch AS epoch,
   min(s.raw) AS example,
   concat_ws('|', s.topic, s.partition, s.partition_epoch) AS thing,
-  slice(array_sort(collect_set(s.record_id)), 1, 20) AS evidence
+  earliest_records(collect_list(struct(s.ts AS at, array(s.record_id) AS records))) AS evidence
 FROM said s
 LEFT ANTI JOIN held h
   ON h.cluster = s.cluster AND h.incarnation = s.incarnation AND h.topic = s.topic AND h.partition = s.partition

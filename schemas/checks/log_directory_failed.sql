@@ -18,7 +18,7 @@ WITH signs AS (
   FROM audited_events WHERE event_type = 'log_dirs_all_failed' AND node IS NOT NULL
 ), failed AS (
   SELECT s.cluster, s.incarnation, s.node, s.dir, min(s.ts) AS since, max(s.ts) AS last_sign, bool_or(s.event_type = 'log_dirs_all_failed') AS whole,
-    min_by(s.record_id, struct(s.ts, s.record_no)) AS first_record, slice(array_sort(collect_set(s.record_id)), 1, 20) AS evidence,
+    min_by(s.record_id, struct(s.ts, s.record_no)) AS first_record, earliest_records(collect_list(struct(s.ts AS at, array(s.record_id) AS records))) AS evidence,
     collect_set(CASE WHEN s.topic IS NOT NULL THEN struct(s.topic, s.partition) END) AS held
   FROM signs s
   -- a failure before and one after a restart are two
@@ -42,4 +42,5 @@ SELECT
   b.evidence,
   transform(b.held, h -> struct(h.topic, h.partition, b.node AS replica, b.since, b.until)) AS subjects
 FROM back b
-JOIN clocks k ON k.cluster = b.cluster
+-- what failed in an earlier cluster of that name lasts no longer than it
+JOIN clocks k ON k.cluster = b.cluster AND (b.until IS NOT NULL OR k.incarnation = b.incarnation)

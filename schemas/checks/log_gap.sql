@@ -23,7 +23,7 @@ WITH written AS (
 ), missed AS (
   -- others tell that it took a role or was spoken to meanwhile
   SELECT g.cluster, g.incarnation, g.node, g.before, g.ts, g.record_before, g.record_id, count(*) AS times,
-    slice(array_sort(collect_set(e.record_id)), 1, 10) AS records
+    slice(earliest_records(collect_list(struct(e.ts AS at, array(e.record_id) AS records))), 1, 10) AS records
   FROM gaps g
   JOIN audited_events e ON e.cluster = g.cluster AND e.incarnation = g.incarnation AND e.ts > g.before + INTERVAL 1 MINUTE AND e.ts < g.ts - INTERVAL 1 MINUTE
     AND e.node <> g.node AND (
@@ -50,7 +50,7 @@ SELECT
   floor(m.minutes) AS minutes,
   m.times AS mentions,
   CAST(m.node AS STRING) AS thing,
-  array_distinct(concat(array(m.record_before, m.record_id), m.records)) AS evidence
+  array_distinct(concat(array(m.record_before), m.records, array(m.record_id))) AS evidence
 FROM awake m
 LEFT ANTI JOIN audited_broker_outages o ON o.cluster = m.cluster AND o.incarnation = m.incarnation AND o.broker = m.node
   AND o.since <= m.before + INTERVAL 2 MINUTES AND coalesce(o.until >= m.ts - INTERVAL 2 MINUTES, true)

@@ -41,7 +41,7 @@ WITH vacant AS (
   FROM broker_signs b WHERE b.broker IS NULL
 ), silent AS (
   SELECT p.cluster, p.incarnation, p.since AS last_line, p.until, min(c.ts) AS since, max(c.ts) AS last_complaint, count(*) AS times,
-    array_sort(collect_set(c.node)) AS nodes, array_compact(concat(array(p.record_id, p.next_record), slice(array_sort(collect_list(c.record_id)), 1, 10))) AS records,
+    array_sort(collect_set(c.node)) AS nodes, array_compact(concat(array(p.record_id), slice(earliest_records(collect_list(struct(c.ts AS at, array(c.record_id) AS records))), 1, 10), array(p.next_record))) AS records,
     min_by(c.record_id, c.ts) AS record_id
   FROM (SELECT * FROM pauses WHERE until IS NULL OR until > since + make_dt_interval(0, 0, 0, no_controller_seconds(cluster, NULL))) p
   JOIN complaints c ON c.cluster = p.cluster AND c.incarnation = p.incarnation AND c.ts > p.since AND coalesce(c.ts < p.until, true)

@@ -23,7 +23,7 @@ WITH elections AS (
   SELECT *, count_if(won) OVER (PARTITION BY cluster, incarnation, hour ORDER BY ts, epoch) AS row FROM elections
 ), vain AS (
   SELECT cluster, incarnation, hour, row, count(*) AS elections, min(ts) AS since, max(ts) AS until, array_sort(array_distinct(flatten(collect_list(candidates)))) AS candidates,
-    slice(array_sort(collect_list(record_id)), 1, 20) AS records
+    earliest_records(collect_list(struct(ts AS at, array(record_id) AS records))) AS records
   FROM numbered WHERE NOT won GROUP BY cluster, incarnation, hour, row
 ), longest AS (
   SELECT cluster, incarnation, hour, max_by(struct(elections, since, until, candidates, records), elections) AS vain FROM vain GROUP BY cluster, incarnation, hour

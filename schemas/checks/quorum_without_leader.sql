@@ -54,7 +54,7 @@ SELECT
   max(o.leader) AS other_leader,
   CASE WHEN bool_and(t.until IS NOT NULL) THEN max(t.until) END AS led_again,
   'quorum' AS thing,
-  earliest_records(collect_list(struct(t.since AS at, transform(slice(t.records, 1, 10), one -> one.record_id) AS records))) AS evidence
+  earliest_records(flatten(collect_list(transform(slice(t.records, 1, 10), one -> struct(one.ts AS at, array(one.record_id) AS records))))) AS evidence
 FROM together t
 LEFT JOIN others o ON o.cluster = t.cluster AND o.incarnation = t.incarnation AND o.incident = t.incident
 GROUP BY t.cluster, t.incarnation, t.incident

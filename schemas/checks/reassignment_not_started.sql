@@ -17,7 +17,7 @@ WITH asked AS (
     AND e.topic IS NOT NULL AND e.ts IS NOT NULL
 ), never AS (
   SELECT a.cluster, a.incarnation, a.topic, a.partition, a.refused, min(a.ts) AS since, max(a.ts) AS until, max_by(a.why, a.ts) AS why,
-    array_sort(collect_set(a.record_id)) AS records
+    earliest_records(collect_list(struct(a.ts AS at, array(a.record_id) AS records))) AS records
   FROM asked a
   LEFT ANTI JOIN audited_reassignments r ON r.cluster = a.cluster AND r.incarnation = a.incarnation AND r.topic = a.topic AND r.partition = a.partition
     AND r.outcome <> 'never_started'

@@ -20,7 +20,7 @@ SELECT
   known_before_2_3 AS is_known_before_2_3,
   asked_again AS is_asked_again,
   concat_ws('|', e.topic, e.partition, e.replica, e.from_state, e.to_state) AS thing,
-  slice(array_sort(collect_set(e.record_id)), 1, 50) AS evidence
+  earliest_records(collect_list(struct(e.ts AS at, array(e.record_id) AS records))) AS evidence
 FROM (
   SELECT *, replica IS NOT NULL AND to_state = 'ReplicaDeletionIneligible'
             AND from_state IN ('OfflineReplica', 'ReplicaDeletionIneligible') AS known_before_2_3,

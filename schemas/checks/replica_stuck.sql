@@ -24,7 +24,7 @@ SELECT
   max(unix_seconds(s.now) - unix_seconds(s.valid_from)) AS longest,
   min(concat(s.topic, '-', s.partition)) AS example,
   concat_ws('|', s.replica, s.state) AS thing,
-  slice(array_sort(collect_set(s.record_id)), 1, 20) AS evidence,
+  earliest_records(collect_list(struct(s.valid_from AS at, array(s.record_id) AS records))) AS evidence,
   collect_list(struct(s.topic, s.partition, s.replica, s.valid_from AS since, CAST(NULL AS TIMESTAMP) AS until)) AS subjects
 FROM stuck s
 LEFT ANTI JOIN audited_broker_outages o ON o.cluster = s.cluster AND o.incarnation = s.incarnation AND o.broker = s.replica AND o.until IS NULL

@@ -69,7 +69,7 @@ SELECT
   max(a.address) AS address,
   min(concat(r.topic, '-', r.partition)) AS example,
   concat_ws('|', r.broker, r.request, r.error_code) AS thing,
-  slice(array_sort(collect_set(r.record_id)), 1, 20) AS evidence,
+  earliest_records(collect_list(struct(r.ts AS at, array(r.record_id) AS records))) AS evidence,
   array_compact(collect_list(CASE WHEN r.topic IS NOT NULL THEN struct(r.topic, r.partition, r.broker AS replica, r.ts AS since, r.ts AS until) END)) AS subjects,
   r.error_code = 'never applied' AS by_absence
 FROM (SELECT * FROM refused UNION ALL SELECT * FROM ignored) r

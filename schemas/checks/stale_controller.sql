@@ -23,7 +23,7 @@ WITH terms AS (
     AND unix_millis(e.ts) - coalesce(CASE WHEN e.node = d.other THEN d.ms ELSE -d.ms END, 0)
         > unix_millis(t.elected_at) + 1000 * stale_controller_seconds(e.cluster, NULL)
 ), refused AS (
-  SELECT cluster, incarnation, controller AS node, controller_epoch, count(*) AS times, slice(array_sort(collect_set(record_id)), 1, 10) AS records
+  SELECT cluster, incarnation, controller AS node, controller_epoch, count(*) AS times, slice(earliest_records(collect_list(struct(ts AS at, array(record_id) AS records))), 1, 10) AS records
   FROM audited_events
   WHERE event_type IN ('leader_and_isr_ignored', 'stop_replica_ignored', 'become_outdated') AND controller_epoch < latest_controller_epoch
   GROUP BY cluster, incarnation, controller, controller_epoch
@@ -41,7 +41,7 @@ SELECT
   max(c.elected_at) AS elected_at,
   max(r.times) AS refused,
   concat_ws('|', c.node, c.controller_epoch) AS thing,
-  slice(array_distinct(concat(array(max(c.election)), slice(array_sort(collect_list(c.record_id)), 1, 10), flatten(collect_set(coalesce(r.records, array()))))), 1, 20) AS evidence
+  slice(array_distinct(concat(array(max(c.election)), slice(earliest_records(collect_list(struct(c.ts AS at, array(c.record_id) AS records))), 1, 10), coalesce(max(r.records), array()))), 1, 20) AS evidence
 FROM changes c
 JOIN clocks k ON k.cluster = c.cluster
 LEFT JOIN refused r ON r.cluster = c.cluster AND r.incarnation = c.incarnation AND r.node = c.node AND r.controller_epoch = c.controller_epoch

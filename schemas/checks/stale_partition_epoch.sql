@@ -10,7 +10,7 @@
 -- thresholds: stale_epoch_seconds
 WITH refused AS (
   SELECT cluster, incarnation, node, topic, partition, min(ts) AS since, max(ts) AS until, count(*) AS times,
-    min_by(record_id, ts) AS record_id, slice(array_sort(collect_set(record_id)), 1, 5) AS records
+    min_by(record_id, ts) AS record_id, slice(earliest_records(collect_list(struct(ts AS at, array(record_id) AS records))), 1, 5) AS records
   FROM audited_events
   WHERE event_type IN ('isr_write_refused', 'isr_update_failed') AND topic IS NOT NULL AND node IS NOT NULL
     AND coalesce(error_code, '') NOT IN ('INELIGIBLE_REPLICA', 'NEW_LEADER_ELECTED')

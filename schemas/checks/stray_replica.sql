@@ -8,7 +8,7 @@
 -- only: stray_log_found, stray_log_renamed, stray_partitions_found, log_delete_failed, stop_replica_ignored
 -- candidates: left_behind
 WITH left_behind AS (
-  SELECT cluster, incarnation, node, topic, partition, max(ts) AS ts, array_sort(collect_set(record_id)) AS records
+  SELECT cluster, incarnation, node, topic, partition, max(ts) AS ts, earliest_records(collect_list(struct(ts AS at, array(record_id) AS records))) AS records
   FROM audited_events
   WHERE topic IS NOT NULL AND node IS NOT NULL AND item >= 0
     AND (event_type IN ('stray_log_found', 'stray_log_renamed', 'stray_partitions_found', 'log_delete_failed')

@@ -14,7 +14,7 @@ WITH said AS (
     AND (event_type = 'topic_id_mismatched' OR event_type = 'fetch_refused' AND raw RLIKE 'INCONSISTENT_TOPIC_ID|UNKNOWN_TOPIC_ID')
 ), lasting AS (
   SELECT cluster, incarnation, node, topic, partition, min(ts) AS since, max(ts) AS until, count(*) AS times,
-    array_sort(collect_set(record_id)) AS records
+    earliest_records(collect_list(struct(ts AS at, array(record_id) AS records))) AS records
   FROM said GROUP BY cluster, incarnation, node, topic, partition
   -- other than the plain line, these come for a moment while a topic is created or deleted
   HAVING bool_or(plain) OR max(ts) >= min(ts) + make_dt_interval(0, 0, 0, topic_id_seconds(cluster, topic))

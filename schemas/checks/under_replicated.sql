@@ -60,7 +60,7 @@ SELECT
   CASE WHEN bool_and(l.alive_at IS NOT NULL) THEN min(l.alive_at) END AS alive_at,
   CAST(l.replica AS STRING) AS thing,
   array_distinct(array_compact(concat(earliest_records(collect_list(struct(l.since AS at, l.evidence AS records))), array(max(t.record_id), max(d.record_id)),
-                                      slice(array_distinct(flatten(array_sort(collect_list(l.signs)))), 1, 5)))) AS evidence,
+                                      slice(earliest_records(collect_list(CASE WHEN l.signs IS NOT NULL THEN struct(coalesce(l.alive_at, l.since) AS at, l.signs AS records) END)), 1, 5)))) AS evidence,
   collect_list(struct(l.topic, l.partition, l.replica, l.since, CASE WHEN l.ended THEN l.until END AS until)) AS subjects,
   max(named_struct('node', l.cause_broker, 'since', coalesce(l.cause_all_since, l.cause_since))) AS outage
 FROM late l

@@ -24,7 +24,7 @@ WITH told AS (
 ), measured AS (
   SELECT cluster, incarnation, node, other, count(*) AS facts, count(DISTINCT floor(unix_seconds(ts) / 10)) AS moments, min(ms) AS least, max(ms) AS most,
     percentile_approx(ms, array(0.1, 0.5, 0.9)) AS parts, min(ts) AS since, max(ts) AS until,
-    slice(array_distinct(flatten(array_sort(collect_list(array(record_id, other_record))))), 1, 10) AS records
+    slice(earliest_records(collect_list(struct(ts AS at, array(record_id, other_record) AS records))), 1, 10) AS records
   FROM pairs GROUP BY cluster, incarnation, node, other
 )
 SELECT cluster, incarnation, node, other, facts, parts[1] AS ms, least, most, since, until, records
