@@ -157,7 +157,7 @@ def test_tables_of_an_earlier_version_become_those_of_a_first_run(
     tables = unpacked(commit, tmp_path / "tables")
     audit(tables, "first")
     said = capsys.readouterr().out
-    assert "The tables were of version 0 and are of version 1 now." in said
+    assert f"The tables were of version 0 and are of version {schemas.TABLES_VERSION} now." in said
     assert "rebuilt from events" in said
     # the other cluster is rebuilt, too, though none of its logs was read
     ours, theirs = (comparable(folder, COMPARED) for folder in (tables, first_run))
@@ -168,7 +168,7 @@ def test_tables_of_an_earlier_version_become_those_of_a_first_run(
     known = {row["record_id"] for row in rows_of(tables, "events")}
     assert all(known.issuperset(row["evidence"]) for row in rows_of(tables, "findings"))
     for name in present():
-        assert DeltaTable(str(tables / name)).metadata().configuration[VERSION] == "1"
+        assert DeltaTable(str(tables / name)).metadata().configuration[VERSION] == str(schemas.TABLES_VERSION)
     # and that is all: the next run finds nothing to convert
     audit(tables, "first")
     assert "of version" not in capsys.readouterr().out
@@ -228,11 +228,12 @@ def test_what_is_refused_is_not_touched(
     small = SmallTables.of(tables, 1000)
     assert small is not None
     # one table of a later version among others that would be converted
-    assert small.set_properties("audit_runs", {VERSION: "2"})
+    later = schemas.TABLES_VERSION + 1
+    assert small.set_properties("audit_runs", {VERSION: str(later)})
     before = files_of(tables)
     assert audit(tables, "first") == errors.USAGE
     said = capsys.readouterr().err
-    assert "are of version 2 (audit_runs)" in said
+    assert f"are of version {later} (audit_runs)" in said
     assert "Traceback" not in said
     after = {name: content for name, content in files_of(tables).items() if not name.startswith(("_lock", "_lease"))}
     assert after == before
