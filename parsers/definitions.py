@@ -49,6 +49,8 @@ ABSENCE = re.compile(
 CAUSE_SUBJECTS = ("broker", "partition", "topic", "cluster")
 CAUSE_BEGINS = ("before", "any")
 CONTRACT_KEYS = {"key", "values", "rules"}
+# keys of a check's header that docs/reference/checks.md prints
+DOCUMENTED = ("levels", "concludes", "silence", "identity")
 # characters of the name of a check, words of a sentence
 NAME_LENGTH, SENTENCE_WORDS = 60, 25
 # units of thresholds, as names of thresholds write them
@@ -375,6 +377,8 @@ def wording_problems(checks: Sequence[schemas.Statement], words: Mapping[str, wo
         if unused := facts - used:
             found.append(f"{where}: no template names the fact {', '.join(sorted(unused))}")
         found += [f"{where}: {text}" for text in _style_problems(of_check)]
+        documented = " ".join(check.header.get(key, "") for key in DOCUMENTED)
+        found += [f"schemas/checks/{check.name}.sql: its header: {text}" for text in _private_words(documented)]
     return found
 
 
@@ -387,16 +391,19 @@ def _outer_columns(sql: str) -> set[str]:
     return set(query.named_selects) if isinstance(query, exp.Query) else set()
 
 
+def _private_words(text: str) -> Iterator[str]:
+    for word, better in schemas.private_words().items():
+        if re.search(rf"\b{word}\b", text, re.IGNORECASE):
+            yield f"write {better} instead of {word}"
+
+
 def _style_problems(words: wording.Wording) -> Iterator[str]:
     """What of `words` a reader would stumble over: private words, long titles and sentences."""
-    private = schemas.private_words()
     texts = {"name": words.name, "why": words.why, **{name: wording.plain(getattr(words, name)) for name in wording.TEMPLATES}}
     for name, text in texts.items():
         if "TODO" in text:
             yield f"{name}: TODO: fill in what the template leaves open"
-        for word, better in private.items():
-            if re.search(rf"\b{word}\b", text, re.IGNORECASE):
-                yield f"{name}: write {better} instead of {word}"
+        yield from (f"{name}: {problem}" for problem in _private_words(text))
     if len(words.name) > NAME_LENGTH:
         yield f"name: longer than {NAME_LENGTH} characters"
     for name in ("why", "advice"):

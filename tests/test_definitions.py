@@ -125,6 +125,8 @@ def test_faults_of_a_wording() -> None:
     assert "write again instead of anew" in found(why="It begins anew.")
     assert "more than 25 words" in found(advice="word " * 26)
     assert "longer than 60 characters" in found(name="n" * 61)
+    old = schemas.Statement("c", {"facts": "times", "concludes": "what it told."}, check.sql)
+    assert "its header: write logged, notified instead of told" in "; ".join(wording_problems([old], {"c": sound}))
     undeclared = schemas.Statement("c", {"facts": "times, colour"}, check.sql)
     assert "facts: the query gives no colour" in "; ".join(wording_problems([undeclared], {"c": sound}))
     assert wording_problems([check], {}) == ["schemas/checks/c.sql: no wording: add schemas/checks/c.md"]

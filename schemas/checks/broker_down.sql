@@ -1,11 +1,11 @@
 -- severity: error
 -- harm: unavailability
--- levels: critical while partitions have no leader because of it for longer than leaderless_seconds. Info where it was told to stop, or a controller
---   that took over did not find it, and it is known to be away for less than broker_down_minutes (no finding where it was told to stop, is back, and no
---   partition was without a leader for longer than leaderless_seconds); or where its session was back within half a minute and no partition was without
---   a leader for so long. A warning where it was told to stop. Else an error where it stays away for longer than broker_down_minutes, or where partitions
---   were without a leader for longer than leaderless_seconds, or where its ZooKeeper session expired and its own log goes on for session_seconds without
---   a registration - but not where it was not found and is back: it may have been told to stop; else a warning.
+-- levels: critical while partitions have no leader because of it for longer than leaderless_seconds. Info where it was stopped, or was missing when a
+--   controller took over, and returned within broker_down_minutes (no finding where it was stopped, is back, and no partition was without a leader for longer
+--   than leaderless_seconds); or where its session was back within half a minute and no partition was without a leader for so long. A warning where it was
+--   stopped. Else an error where it is down for longer than broker_down_minutes, or where partitions were without a leader for longer than
+--   leaderless_seconds, or where its ZooKeeper session expired and its own log goes on for session_seconds without a registration. A broker that was missing and
+--   is back may have been stopped: a warning. Else a warning.
 -- concludes: lines that a broker stopped or was lost; that it stays away from no line of its return.
 -- needs: this_node or controller, else warning
 -- identity: broker

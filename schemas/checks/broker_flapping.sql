@@ -1,6 +1,6 @@
 -- severity: warning
 -- harm: risk
--- concludes: lines that a broker was lost and came back; that nobody stopped it from no line of a stop.
+-- concludes: lines that a broker failed and returned; that nobody stopped it from no line of a stop.
 -- needs: this_node or controller, else info
 -- identity: broker, day
 -- facts: most, times, kinds

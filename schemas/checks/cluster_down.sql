@@ -1,7 +1,7 @@
 -- severity: critical
 -- harm: unavailability
 -- levels: critical while it lasts (a warning for broker_start_minutes after a start); an error when it lasted for broker_down_minutes and is over, a
---   warning when it was shorter. Info: every broker had been told to stop, or only sessions were lost for less than half a minute.
+--   warning when it was shorter. Info: every broker was stopped on purpose, or only sessions were lost for less than half a minute.
 -- concludes: lines that each broker stopped or was lost; that there is no other one from no line of another.
 -- needs: every_node
 -- identity: cluster

@@ -1,6 +1,6 @@
 -- severity: warning
 -- harm: risk
--- concludes: lines that a follower left an ISR and came back; that its broker was up from no line of an outage.
+-- concludes: lines that a follower left an ISR and returned; that its broker was up from no line of an outage.
 -- needs: this_node or controller, else warning
 -- identity: follower, day
 -- facts: departures, most, missing, down_meanwhile, alive_at
