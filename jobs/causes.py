@@ -86,7 +86,7 @@ def _fits(cause: Finding, effect: Finding, rule: schemas.CauseRule) -> bool:
     if cause["check_id"] == effect["check_id"]:
         # the first of those that begin together
         return (begin, cause["fingerprint"]) < (since, effect["fingerprint"]) and since - begin <= gap
-    if end + gap < since:
+    if end + gap < since or until + timedelta(seconds=rule.clock_seconds) < begin:
         return False
     return begin <= since + slack if rule.begins == "before" else begin <= until + slack
 

@@ -338,6 +338,7 @@ class CauseRule:
     reason: str
     slack_seconds: int
     gap_minutes: int
+    clock_seconds: int
     title: str = "*"
 
 

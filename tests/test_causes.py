@@ -32,13 +32,22 @@ def caused(*found: dict[str, Any], subjects: tuple[dict[str, Any], ...] = ()) ->
 
 
 def test_a_cause_concerns_the_same_broker_and_precedes_its_effect() -> None:
-    disk = row("disk", "log_directory_failed", 5, 60, node=3)
+    disk = row("disk", "log_directory_failed", 5, 60, node=3, title="Broker 3 lost all log directories")
     assert caused(disk, row("down", "broker_down", 6, 60, node=3))["down"] == "disk"
+    one = disk | {"title": "/d1"}  # the broker goes on with the others
+    assert caused(one, row("down", "broker_down", 6, 60, node=3))["down"] is None
+    assert caused(disk, row("down", "broker_down", 4.5, 4.8, node=3))["down"] is None  # over before
     assert caused(disk, row("down", "broker_down", 6, 60, node=4))["down"] is None
     assert caused(disk, row("down", "broker_down", 3, 60, node=3))["down"] is None
     assert caused(disk, row("down", "broker_down", 6, 60, node=3, cluster="d"))["down"] is None
     assert caused(disk, row("down", "broker_down", 6, 60, node=3, incarnation=2))["down"] is None
-    assert caused(row("disk", "log_directory_failed", 5, 6, node=3), row("down", "broker_down", 30, 60, node=3))["down"] is None
+    assert (
+        caused(
+            row("disk", "log_directory_failed", 5, 6, node=3, title="Broker 3 lost all log directories"),
+            row("down", "broker_down", 30, 60, node=3),
+        )["down"]
+        is None
+    )
     without_times = row("down", "broker_down", 6, 60, node=3, first_seen=None, last_seen=None)
     assert caused(disk, without_times)["down"] is None
 
@@ -52,12 +61,17 @@ def test_a_cause_concerns_the_same_partition() -> None:
 
 
 def test_the_last_cause_before_an_effect_counts() -> None:
-    found = [row(f"disk{n}", "log_directory_failed", n, 60, node=3) for n in (1, 5, 30)]
+    found = [
+        row(f"disk{n}", "log_directory_failed", n, 60, node=3, title="Broker 3 lost all log directories") for n in (1, 5, 30)
+    ]
     assert caused(*found, row("down", "broker_down", 6, 60, node=3))["down"] == "disk5"
 
 
 def test_what_a_check_says_itself_stays_and_a_cause_that_is_gone_does_not() -> None:
-    disk, other = row("disk", "log_directory_failed", 5, 60, node=3), row("other", "cluster_down", 5, 60)
+    disk, other = (
+        row("disk", "log_directory_failed", 5, 60, node=3, title="Broker 3 lost all log directories"),
+        row("other", "cluster_down", 5, 60),
+    )
     assert caused(disk, other, row("down", "broker_down", 6, 60, node=3, caused_by="other"))["down"] == "other"
     assert caused(disk, row("down", "broker_down", 6, 60, node=3, caused_by="of an old run"))["down"] == "disk"
 
