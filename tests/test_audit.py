@@ -305,7 +305,8 @@ def test_every_illegal_pair_is_found_and_no_legal_one(audited):
     legal = {(m.from_state, m.to_state) for m in schemas.moves() if m.machine == "replica"}
     assert len(states_of_pairs()) - len(legal) == 35
     found = [f for f in rows_of(audited, "findings", PAIRS) if f["check_id"] == "illegal_replica_transition"]
-    assert {tuple(f["title"].split(": ", 2)[2].split(" -> ")) for f in found} == set(states_of_pairs()) - legal
+    moves = {tuple(f["detail"].partition(" from ")[2].partition(";")[0].split(" to ")) for f in found}
+    assert moves == set(states_of_pairs()) - legal
     assert len(found) == 35
     assert all(len(f["evidence"]) == 1 for f in found)
 
