@@ -10,9 +10,8 @@ import re
 import sys
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from decimal import Decimal
 from itertools import chain, islice
 from pathlib import Path
@@ -22,16 +21,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import schemas
-from jobs import engine
+from jobs import engine, terminal
 from jobs.engine import limits
 from jobs.engine.literals import quoted
 from jobs.errors import UsageError
 from jobs.location import local_folder, root_of
+from jobs.words import moment
 from parsers.explanation import visible
 
 WIDTH = 100  # columns of a terminal that a story fits in
 CELL = 100  # characters of a cell of a text table
 MEASURED_ROWS = 1_000  # rows that decide about the widths of a text table; the rest is printed as it comes
+SHORTEST = 12  # columns that a terminal leaves of a column of a text table, if it has as many
 NEAR = 8  # names that are offered where one is not found
 FORMATS = ("table", "csv", "json", "parquet")
 READING = {"SELECT", "WITH", "SHOW", "DESCRIBE", "DESC", "EXPLAIN", "VALUES", "TABLE", "FROM"}
@@ -181,8 +182,7 @@ def _values(answer: engine.Answer) -> Iterator[list[Any]]:
 
 
 def _print_table(answer: engine.Answer) -> None:
-    for line in text_table(answer.schema.names, _values(answer)):
-        print(line)
+    terminal.show(text_table(answer.schema.names, _values(answer), terminal.width()), styled=False)
 
 
 def _print_json(answer: engine.Answer) -> None:
@@ -211,13 +211,6 @@ _PRINTED: dict[str, Callable[[engine.Answer], None]] = {
     "json": _print_json,
     "parquet": _print_parquet,
 }
-
-
-def moment(value: datetime) -> str:
-    """`2026-11-20 10:09:12.175`, UTC. A value without a zone is local time of this machine."""
-    with suppress(OverflowError, ValueError, OSError):  # years 1 and 9999
-        value = value.astimezone(UTC)
-    return value.replace(tzinfo=None).isoformat(" ", "milliseconds")
 
 
 def columns_of(text: str) -> int:
@@ -270,8 +263,8 @@ def _filled(text: str, width: int, right: bool = False) -> str:
     return space + text if right else text + space
 
 
-def text_table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
-    """Lines of an aligned table, numbers to the right. The first rows give the widths."""
+def text_table(names: Sequence[str], rows: Iterable[Sequence[Any]], width: int | None = None) -> Iterator[str]:
+    """Lines of an aligned table, numbers to the right. The first rows give the widths. width: of the terminal, which cuts the widest columns."""
     source = iter(rows)
     first = list(islice(source, MEASURED_ROWS))
     heads = [cut(visible(name), CELL) for name in names]
@@ -283,7 +276,15 @@ def text_table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[
     shown = [[cut(cell(value), CELL) for value in row] for row in first]
     widths = [max([columns_of(head), *(columns_of(row[at]) for row in shown)]) for at, head in enumerate(heads)]
 
+    least = [min(one, SHORTEST) for one in widths]
+    while width is not None and sum(widths) + 2 * (len(widths) - 1) > width and widths != least:
+        at = max((at for at, one in enumerate(widths) if one > least[at]), key=lambda at: widths[at])
+        widths[at] -= 1
+
     def line(cells: Sequence[str]) -> str:
+        return "  ".join(map(_filled, map(cut, cells, widths), widths, numeric)).rstrip() if width else unbounded(cells)
+
+    def unbounded(cells: Sequence[str]) -> str:
         return "  ".join(map(_filled, cells, widths, numeric)).rstrip()
 
     yield line(heads)
@@ -390,8 +391,8 @@ def ordered(intervals: Iterable[Row]) -> list[Row]:
     return [row for _, row in sorted(keyed, key=lambda entry: entry[0])]
 
 
-def story_lines(story: Story, whole_topic: bool) -> list[str]:
-    """The story as text of at most WIDTH columns."""
+def story_lines(story: Story, whole_topic: bool, width: int = WIDTH) -> list[str]:
+    """The story as text of at most so many columns."""
     rows = ordered(story.intervals)
     shown = [name for name in HEADS if any(row[name] not in (None, []) for row in rows)]
     heads = ["time (UTC)", *(["p"] if whole_topic else []), *[HEADS[name] for name in shown], "by record"]
@@ -401,12 +402,12 @@ def story_lines(story: Story, whole_topic: bool) -> list[str]:
     notes = [f"files are under {visible(folder)}"] if folder else []
     table = [_cells(row, shown, whole_topic, names) for row in rows]
     widths = _widths([heads, *table])
-    if sum(widths) + len(widths) - 1 > WIDTH:  # files by number, and which is which below
+    if sum(widths) + len(widths) - 1 > width:  # files by number, and which is which below
         numbers = {path: f"f{number}" for number, path in enumerate(paths, 1)}
         notes = [f"{numbers[path]} {visible(path)}" for path in paths]
         table = [_cells(row, shown, whole_topic, numbers) for row in rows]
         widths = _widths([heads, *table])
-    while sum(widths) + len(widths) - 1 > WIDTH:  # the widest column gives way first; the times never do
+    while sum(widths) + len(widths) - 1 > width:  # the widest column is cut first; the times never do
         at = max(range(1, len(widths)), key=lambda i: widths[i])
         if widths[at] <= len("replicas"):
             break
@@ -416,7 +417,7 @@ def story_lines(story: Story, whole_topic: bool) -> list[str]:
         kept = [_tail(c, w) if at == len(cells) - 1 else cut(c, w) for at, (c, w) in enumerate(zip(cells, widths, strict=True))]
         return " ".join(map(_filled, kept, widths)).rstrip()
 
-    lines = [cut(f"{visible(story.name)} of {visible(story.cluster)}", WIDTH), line(heads)]
+    lines = [cut(f"{visible(story.name)} of {visible(story.cluster)}", width), line(heads)]
     marks = _marks(story, whole_topic)
     day, incarnation = "", rows[0]["incarnation"] if rows else 1
     for row, cells in zip(rows, table, strict=True):
@@ -424,7 +425,7 @@ def story_lines(story: Story, whole_topic: bool) -> list[str]:
         while marks and (marks[0][0] <= now):
             (_, when), text = marks.pop(0)
             day = _new_day(lines, day, when)
-            lines.append(cut(f"{when[11:] or '-':<12} == {text}", WIDTH))
+            lines.append(cut(f"{when[11:] or '-':<12} == {text}", width))
         if row["incarnation"] != incarnation:
             incarnation, day = row["incarnation"], ""
             lines.append(f"==== incarnation {incarnation}: the cluster was wiped and set up again")
@@ -432,12 +433,12 @@ def story_lines(story: Story, whole_topic: bool) -> list[str]:
         lines.append(line(cells))
     for (_, when), text in marks:
         day = _new_day(lines, day, when)
-        lines.append(cut(f"{when[11:] or '-':<12} == {text}", WIDTH))
+        lines.append(cut(f"{when[11:] or '-':<12} == {text}", width))
     for row in _last(rows):
         if row["valid_to"] is not None:
             which = f"partition {row['partition']}" if whole_topic else "the story"
             lines.append(f"{moment(row['valid_to'])[11:]} == {which} ends")
-    return [*lines, *_legend(rows, shown), *notes]
+    return [*lines, *_legend(rows, shown, width), *notes]
 
 
 def _widths(table: list[list[str]]) -> list[int]:
@@ -514,7 +515,7 @@ def _or_unknown(value: Any) -> str:
     return "?" if value is None else str(value)
 
 
-def _legend(rows: list[Row], shown: list[str]) -> list[str]:
+def _legend(rows: list[Row], shown: list[str], width: int) -> list[str]:
     notes = []
     if any(row["changed"] for row in rows):
         notes.append("* changed")
@@ -524,7 +525,7 @@ def _legend(rows: list[Row], shown: list[str]) -> list[str]:
         notes.append("- before these logs, or not logged")
     notes += [f"{HEADS[n]} {n}" for n in ("leader_epoch", "partition_epoch") if n in shown]
     phases = [f"{p} {PHASES[p]}" for p in PHASES if any(row["reassignment_phase"] == p for row in rows)]
-    lines = ["", cut("; ".join(notes), WIDTH)] if notes else []
+    lines = ["", cut("; ".join(notes), width)] if notes else []
     return [*lines, f"ph reassignment phase: {', '.join(phases)}"] if phases else lines
 
 
@@ -557,8 +558,11 @@ def timeline(partition: str, tables: str, cluster: str | None, as_json: bool) ->
         raise UsageError(f"--tables {tables} holds no partition_timeline; run `kafka-audit audit` on it first")
     known = opened(tables, ("partition_timeline", "events", "controllers", "reassignments"))
     story, whole_topic = _gathered(known, partition, tables, cluster)
-    for line in story_json(story) if as_json else story_lines(story, whole_topic):
-        print(line)
+    if as_json:
+        for line in story_json(story):
+            print(line)
+    else:
+        terminal.show(story_lines(story, whole_topic, terminal.width() or WIDTH))
     return 0
 
 

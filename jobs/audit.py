@@ -4,7 +4,6 @@ import argparse
 import hashlib
 import json
 import os
-import re
 import shlex
 import sys
 import tempfile
@@ -19,7 +18,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from jobs import accounting, errors, tool_outputs
+from jobs import accounting, cluster_names, errors, output, progress, terminal, tool_outputs
 from jobs import config as configuration
 from jobs.contracts import add_data_docs
 from jobs.engine import ENGINES, choice, limits
@@ -90,13 +89,14 @@ def add_arguments(commands: Any) -> None:
     audit.add_argument("--report", type=Path, metavar="FILE.html", help="write a report that stands alone")
     add_data_docs(audit)
     audit.add_argument("--metrics", type=Path, metavar="FILE.prom", help="write metrics for node_exporter's textfile collector")
-    audit.add_argument("--json", action="store_true", help="the verdict as one JSON object")
+    output.add_arguments(audit, json_help="the verdict as one JSON object, the same as --output-format json")
     audit.add_argument(
         "--fail-on",
         choices=["critical", "error", "warning", "info"],
         default="error",
         help="exit with 1 from this severity on (default error)",
     )
+    audit.add_argument("--exit-zero", action="store_true", help="exit with 0 where there are findings, too; other codes stay")
     audit.add_argument(
         "--now", metavar="TIME", help="the moment that `stuck for` is measured against (default: the newest time stamp)"
     )
@@ -205,16 +205,7 @@ def _configuration(options: argparse.Namespace) -> configuration.Config:
 
 
 def _cluster(options: argparse.Namespace) -> configuration.Cluster:
-    first = Path(options.logs[0])
-    if SCHEME.match(options.logs[0]):
-        of_folder = first.parent if GLOB_OR_FILE.search(first.name) else first
-    elif first.is_dir() or first.is_file() or not first.exists():
-        of_folder = first.resolve() if first.is_dir() else first.resolve().parent
-    else:
-        of_folder = Path()
-    if options.logs[0] == STANDARD_INPUT:
-        of_folder = Path()
-    name = options.cluster or of_folder.name or "cluster"
+    name = options.cluster or cluster_names.of_logs(options.logs[0])
     timezone = configuration.check_timezone(options.timezone or "UTC")
     return configuration.Cluster(name, tuple(options.logs), timezone, options.kafka_version)
 
@@ -232,9 +223,6 @@ def ruleset_of(site: Path | None) -> RuleSet:
 
 
 SHOWN_PROBLEMS = 5
-STANDARD_INPUT = "-"
-# the end of a URI that is no folder
-GLOB_OR_FILE = re.compile(r"[*?\[{.]")
 
 
 @dataclass(frozen=True)
@@ -272,6 +260,10 @@ class Audit:
             from jobs import metrics
 
             metrics.check_path(options.metrics)
+        if options.report:
+            from jobs import report
+
+            report.prepare_path(options.report)
         given_logs = [one for cluster in self.config.clusters for one in cluster.logs]
         self.engine = choice.chosen(options.engine, options.tables, given_logs)
         self.run_id = uuid.uuid4().hex[:16]
@@ -317,6 +309,9 @@ class Audit:
                 doing.note(f"{len(self.outputs):,} checkpoints")
         at_uris = [cluster for cluster in self.config.clusters if any(map(SCHEME.match, cluster.logs))]
         _warn_of(files)
+        for file in files:
+            read = accounting.read_as(file) or file.why or file.kind
+            progress.detail(f"{visible(file.name)}: {read}{'' if file.node is None else f', node {file.node}'}")
         if not at_uris and not any(f.usable for f in files):
             raise InputError(_nothing_found(files))
         self.found = [file for file in files if file.kind == "checkpoint"]
@@ -654,18 +649,25 @@ class Audit:
                 whose = [o.cluster for o in outcomes if not o.problem]
                 shown = pictures.gather(self.queries, whose, _with_subject(told)) if self.queries else pictures.Pictures()
                 report.write(self.options.report, told, outcomes, self.run_id, shown)
-        if self.options.json:
-            whole = {"inputs": self.inputs} | verdict.as_json(
-                told, outcomes, run_id=self.run_id, status=status, code=code, notes=notes
-            )
-            _show(json.dumps(whole, default=str))
-        else:
+        form = self.options.output_format
+        if form == "text":
             _show(verdict.as_text(told, outcomes, self.options.tables, [*self._accounted(outcomes), *notes], self.run_id))
+        elif form == "json":
+            whole = {"inputs": self.inputs} | verdict.as_json(
+                told, outcomes, run_id=self.run_id, status=status, code=self._shown(code), notes=notes
+            )
+            _show(json.dumps(whole, default=str), styled=False)
+        else:
+            _show("\n".join(output.verdict(form, told.findings, outcomes, notes)), styled=False)
         store.replace("inputs", [o.cluster for o in outcomes], store.table_of("inputs", self.inputs))
         self._record(store, outcomes, status)
         # after the record: what the next run starts from is what a completed run has left
         self.finish()
-        return code
+        return self._shown(code)
+
+    def _shown(self, code: int) -> int:
+        """The exit code, by --exit-zero."""
+        return errors.CLEAN if self.options.exit_zero and code == errors.FINDINGS else code
 
     def _accounted(self, outcomes: list[Outcome]) -> Iterator[str]:
         for outcome in outcomes:
@@ -798,9 +800,9 @@ def _other_zone(error: Any) -> str:
     )
 
 
-def _show(text: str) -> None:
+def _show(text: str, styled: bool = True) -> None:
     """Prints; a reader that has gone away changes nothing about the run."""
     try:
-        print(text, flush=True)
+        terminal.show(text.split("\n"), styled)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

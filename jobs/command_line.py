@@ -1,18 +1,38 @@
 """Finds the command that the arguments name, and turns what ends it into an exit code."""
 
 import argparse
+import difflib
 import os
+import re
 import sys
 import time
 import traceback
+from typing import Any, NoReturn
 
-from jobs import analysis, assignments, audit, contracts, durability, errors, explain, findings, interrupts, reassignment, repair
+from jobs import (
+    analysis,
+    assignments,
+    audit,
+    completion,
+    contracts,
+    driver,
+    durability,
+    errors,
+    explain,
+    findings,
+    interrupts,
+    progress,
+    reassignment,
+    repair,
+    terminal,
+)
 from jobs.alerts import command as alerts
 from jobs.engine import limits
 from jobs.errors import AuditError
+from parsers.explanation import visible
 
 # each module adds its commands with what runs them: a function of the options that returns the exit code
-COMMANDS = (audit, explain, findings, alerts, analysis, assignments, reassignment, durability, contracts, repair)
+COMMANDS = (audit, findings, analysis, assignments, reassignment, durability, alerts, contracts, repair, explain, completion)
 
 EXAMPLES = """\
 examples:
@@ -33,24 +53,125 @@ exit codes:
 """
 
 
-def parser() -> argparse.ArgumentParser:
+class Parser(argparse.ArgumentParser):
+    """Parses arguments; names the nearest command or option where one is not known."""
+
+    # what is parsed, in all parsers of the command line
+    given: tuple[str, ...] = ()
+
+    def format_help(self) -> str:
+        """Return the help, coloured where stdout is."""
+        if terminal.is_coloured(sys.stdout):
+            import rich_argparse
+
+            class Formatter(rich_argparse.RawDescriptionRichHelpFormatter):
+                # `[[cluster]]` is no markup
+                text_markup = help_markup = False
+
+            self.formatter_class = Formatter
+        return super().format_help()
+
+    def error(self, message: str) -> NoReturn:
+        """Prints what is wrong with the arguments, in one line and a hint; ends with code 2."""
+        unknown = [one for one in self.given if one.startswith("--") and len(one) > 2]
+        wrong = next((one.partition("=")[0] for one in unknown if not self._knows(one.partition("=")[0])), None)
+        if found := re.search(r"argument COMMAND: invalid choice: '(.*?)' \(choose", message):
+            text = f"no command {visible(found[1])}{_nearest(found[1], COMMAND_NAMES)}"
+        elif wrong is not None and ("unrecognized" in message or "required" in message):
+            text = f"no option {visible(wrong)}{_nearest(wrong, self._option_string_actions)}"
+        elif found := re.search(r"argument (.*?): invalid choice: '(.*?)' \(choose from (.*)\)", message):
+            known = re.findall(r"'(.*?)'", found[3])
+            text = f"{found[1]} {visible(found[2])} is none of {', '.join(known)}{_nearest(found[2], known)}"
+        else:
+            text = message.replace("unrecognized arguments", "not understood").replace("COMMAND", "a command, such as audit")
+        terminal.set_up()
+        progress.fail(text if "did you mean" in text else f"{text}; see {self.prog} --help")
+        self.exit(errors.USAGE)
+
+    def _knows(self, option: str) -> bool:
+        """Whether it is an option, or the only one that begins so."""
+        return sum(one == option or one.startswith(option) for one in self._option_string_actions) > 0
+
+
+COMMAND_NAMES: list[str] = []
+
+
+def _nearest(name: str, known: Any) -> str:
+    near = difflib.get_close_matches(name, list(known), 1, 0.5)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+class Version(argparse.Action):
+    """Prints the versions of the product, of its engines, of Python and of Java; imports none of them."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(nargs=0, **given)
+
+    def __call__(self, *_: Any) -> None:
+        from importlib import metadata
+
+        from jobs import session
+
+        lines = [f"kafka-audit {audit.code_version()}"]
+        for name in ("deltalake", "duckdb", "pyspark", "delta-spark"):
+            try:
+                lines.append(f"{name} {metadata.version(name)}")
+            except metadata.PackageNotFoundError:
+                lines.append(f"{name} not installed")
+        lines.append(f"Python {sys.version.split()[0]}")
+        session.use_private_java()
+        version, problem = session.java_version()
+        lines.append(f"Java {version}" if version else f"Java: {problem}")
+        print("\n".join(lines))
+        raise SystemExit(errors.CLEAN)
+
+
+def _add_common(command: argparse.ArgumentParser) -> None:
+    """Adds the options that every command has."""
+    common = command.add_argument_group("output")
+    common.add_argument(
+        "--color",
+        choices=terminal.COLORS,
+        default="auto",
+        help="colour on stdout (default auto: on a terminal, unless NO_COLOR is set)",
+    )
+    common.add_argument("--no-pager", action="store_true", help="print long text on a terminal without a pager")
+    common.add_argument("-q", "--quiet", action="store_true", help="no progress on stderr; warnings and errors stay")
+    common.add_argument(
+        "-v", "--verbose", action="store_true", help="more on stderr: how each file is read, where an internal error is"
+    )
+    common.add_argument(
+        "--log-format", choices=progress.FORMATS, default="text", help="progress, warnings and errors on stderr (default text)"
+    )
+
+
+def parser() -> Parser:
     """The command line (contract: names and exit codes are fixed)."""
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="kafka-audit",
         description="Audits what Kafka's controller wrote about every partition and replica.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    top.add_argument("--version", action="version", version=f"kafka-audit {audit.code_version()}")
-    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    top.add_argument("--version", action=Version, help="versions of kafka-audit, its engines, Python and Java")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", prog="kafka-audit")
     for module in COMMANDS:
         module.add_arguments(commands)
+    for command in commands.choices.values():
+        _add_common(command)
+    COMMAND_NAMES[:] = commands.choices
     return top
 
 
 def run(arguments: list[str] | None = None) -> int:
     """Runs the command that the arguments name (None: those of this process); returns the exit code."""
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        driver.keep_stdout_clean()
+    terminal.set_up()
+    Parser.given = tuple(sys.argv[1:] if arguments is None else arguments)
     options = parser().parse_args(arguments)
+    terminal.set_up(options.color, not options.no_pager)
+    progress.set_up(quiet=options.quiet, is_verbose=options.verbose, log_format=options.log_format)
     # naive times that Spark hands over are in the process's zone; ours are UTC
     os.environ["TZ"] = "UTC"
     limits.memory = getattr(options, "memory", None) or limits.HALF
@@ -80,21 +201,24 @@ def _is_of_files(error: AuditError) -> bool:
 def failed(error: Exception) -> int:
     """Prints what has ended a run; returns the exit code."""
     if isinstance(error, AuditError):
-        print(f"kafka-audit: {error}", file=sys.stderr)
+        progress.fail(str(error))
         return error.exit_code
     if isinstance(error, BrokenPipeError):
         return errors.CLEAN
     from parsers.patterns import DefinitionError
 
     if isinstance(error, DefinitionError):
-        print(f"kafka-audit: {error}", file=sys.stderr)
+        progress.fail(str(error))
         return errors.USAGE
-    print(f"kafka-audit: internal error: {_first_line(error)}", file=sys.stderr)
-    if "KAFKA_AUDIT_DEBUG" in os.environ:
+    hint = "" if _is_traced() else "; the same command with -v shows where"
+    progress.fail(f"internal error: {_first_line(error)}{hint}")
+    if _is_traced():
         traceback.print_exception(error)
-    else:
-        print("  set KAFKA_AUDIT_DEBUG=1 for the whole stack trace", file=sys.stderr)
     return errors.INTERNAL
+
+
+def _is_traced() -> bool:
+    return progress.is_verbose() or "KAFKA_AUDIT_DEBUG" in os.environ
 
 
 def _first_line(error: Exception) -> str:

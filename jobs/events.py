@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs import ingest
+from jobs import ingest, progress
 from jobs.conflicts import Conflict
 from jobs.errors import ConservationError
 from jobs.ingest import LogFile, Split
@@ -185,7 +185,11 @@ class Here:
 
     def __init__(self, splits: Sequence[Split], parser: Parser, days: tuple[date, date] | None = None) -> None:
         self.splits = splits
-        found = [block for split in splits for block in parse(split, parser, days)]
+        progress.expect(sum(split.end - split.begin for split in splits))
+        found: list[Block] = []
+        for split in splits:
+            found += parse(split, parser, days)
+            progress.advance(split.end - split.begin)
         self.blocks = sorted(found, key=lambda block: block.number)
 
     def copies(self, table: str, landed: "Landed | None" = None) -> tuple[Mapping[int, Sequence[int]], int]:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from jobs import errors
-from jobs.analysis import moment, opened, plain, rows_where
+from jobs import errors, output, terminal, words
+from jobs.analysis import opened, plain, rows_where
 from jobs.engine import Tables
 from jobs.engine.literals import moment as moment_literal
 from jobs.engine.literals import one_of, quoted
@@ -27,6 +27,7 @@ examples:
   kafka-audit findings --tables /data/audit --severity error --topic 'orders*' --status open
   kafka-audit findings 3f9c0a12 --tables /data/audit            one finding, its proof, and what all nodes logged around it
   kafka-audit findings --tables /data/audit --json              one object a finding
+  kafka-audit findings --tables /data/audit --output-format markdown     a table for a ticket
 """
 OPEN = ("new", "open", "reopened")
 STATUSES = ("open", "new", "reopened", "resolved", "all")
@@ -59,7 +60,7 @@ def add_arguments(commands: Any) -> None:
         "--status", choices=STATUSES, default="all", help="open: new, open and reopened ones (default: all, what is over last)"
     )
     command.add_argument("--lines", type=int, default=3, metavar="N", help="lines of each node before and after (default 3)")
-    command.add_argument("--json", action="store_true", help="JSON Lines")
+    output.add_arguments(command, json_help="JSON Lines, the same as --output-format json")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -69,17 +70,21 @@ def run(options: argparse.Namespace) -> int:
     if options.fingerprint:
         finding = the_one(options.fingerprint, rows)
         lines = _around(tables, finding, max(options.lines, 0))
-        if options.json:
+        if options.output_format == "json":
             print(json.dumps(plain(finding | {"context": [vars(line) for line in lines]})))
+        elif options.output_format != "text":
+            terminal.show(output.findings(options.output_format, [finding]), styled=False)
         else:
-            print("\n".join(in_full(finding, lines)))
+            terminal.show(in_full(finding, lines))
         return errors.CLEAN
     chosen = [row for row in rows if wanted(row, options)]
-    if options.json:
+    if options.output_format == "json":
         for row in sorted(chosen, key=worst_first):
             print(json.dumps(plain(row | {"silenced": bool(row["silenced"])})))
+    elif options.output_format != "text":
+        terminal.show(output.findings(options.output_format, chosen), styled=False)
     else:
-        print("\n".join(listed(chosen, len(rows), everything=options.status == "resolved")))
+        terminal.show(listed(chosen, len(rows), everything=options.status == "resolved"))
     return errors.CLEAN
 
 
@@ -139,13 +144,8 @@ def _entry(row: Row) -> Iterator[str]:
 
 
 def span(row: Row) -> str:
-    """`2026-11-20 10:09:12.175 to 10:31:00.000 UTC`"""
-    if row["first_seen"] is None:
-        return "no time stamps"
-    first, last = moment(row["first_seen"]), moment(row["last_seen"] or row["first_seen"])
-    if first == last:
-        return f"at {first} UTC"
-    return f"{first} to {last[11:] if first[:10] == last[:10] else last} UTC"
+    """`2026-11-20 10:09:12.175 to 10:31:00.000 UTC (21 min 47 s)`"""
+    return "no time stamps" if row["first_seen"] is None else words.span(row["first_seen"], row["last_seen"])
 
 
 # -- one finding -------------------------------------------------------------------------------------------

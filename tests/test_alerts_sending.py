@@ -435,7 +435,7 @@ def test_the_test_of_a_sink(tmp_path: Path, capsys: pytest.CaptureFixture[str], 
         assert server.bodies[0]["text"].startswith("[error] TEST: ")
         server.behave = lambda handler, number: answer(handler, 404, "no_service")
         assert main(["alerts", "--config", str(path), "--test", "chat"]) == errors.DELIVERY
-        assert capsys.readouterr().err == "kafka-audit: chat: answered 404: no_service\n"
+        assert capsys.readouterr().err == "error: chat: answered 404: no_service\n"
         assert main(["alerts", "--config", str(path), "--test", "cat"]) == errors.USAGE
         assert "no alert is named 'cat'; did you mean 'chat'?" in capsys.readouterr().err
 

@@ -188,7 +188,7 @@ def said(capsys, *arguments: str) -> tuple[int, str, str]:
 def check(code: int, out: str, err: str, *words: str) -> None:
     assert code == errors.INTERNAL
     assert out == ""
-    (sentence,) = [line for line in err.splitlines() if line.startswith("kafka-audit: ")]
+    (sentence,) = [line for line in err.splitlines() if line.startswith("error: ")]
     for word in ("the tables break their contract", *words):
         assert word in sentence
     assert "Traceback" not in err

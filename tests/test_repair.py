@@ -218,7 +218,7 @@ def test_an_audit_names_the_command_and_goes_on_after_it(
     before = {path: path.read_bytes() for path in sorted(tables.rglob("*")) if path.is_file()}
     assert audit(tables, 1, 2, 3) == errors.USAGE
     said = capsys.readouterr().err
-    assert f"kafka-audit: table {name} is damaged (" in said
+    assert f"error: table {name} is damaged (" in said
     assert f"Run `kafka-audit repair --tables {tables}`" in said
     assert "Traceback" not in said
     if what != "data file is garbage":

@@ -270,7 +270,8 @@ def test_is_written_at_once(tmp_path: Path) -> None:
 
 
 def test_where_it_cannot_be_written(tmp_path: Path) -> None:
-    for path in (tmp_path / "missing" / "r.html", tmp_path, Path("/dev/null")):
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file" / "r.html", tmp_path, Path("/dev/null")):
         with pytest.raises(UsageError, match="--report"):
             report.write(path, told(), [outcome()], "r")
     with pytest.raises(UsageError, match="cannot be written"):

@@ -3,7 +3,6 @@
 import argparse
 import json
 import os
-import sys
 import uuid
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -21,7 +20,7 @@ from jobs.config import Config
 from jobs.config_entry import nearest
 from jobs.errors import UsageError
 from jobs.location import root_of
-from jobs.progress import stage
+from jobs.progress import fail, stage
 from parsers.explanation import counted
 
 EXAMPLES = """\
@@ -171,7 +170,7 @@ def _test(sink: Sink, config: Config, environment: Mapping[str, str]) -> int:
         for request in sink.requests([message], context):
             deliver(sink, request, secrets)
     except Undelivered as error:
-        print(f"kafka-audit: {sink.name}: {error}", file=sys.stderr)
+        fail(f"{sink.name}: {error}")
         return errors.DELIVERY
     print(f"Sent to {sink.name}: {text.summary(message, context)}")
     return errors.CLEAN
