@@ -1,5 +1,6 @@
 """The commands `sql` and `timeline`, and what all reading commands share. They write nothing and take no lock."""
 
+import argparse
 import csv
 import difflib
 import io
@@ -45,16 +46,41 @@ _WRITING = re.compile(
 Row = dict[str, Any]
 
 
+STORY_EXAMPLES = """\
+examples:
+  kafka-audit timeline orders-3 --tables /data/audit
+  kafka-audit timeline orders --tables /data/audit                      all partitions of a topic
+  kafka-audit timeline orders-3 --tables /data/audit --cluster payments
+"""
+QUERY_EXAMPLES = """\
+examples:
+  kafka-audit sql "SHOW TABLES" --tables /data/audit
+  kafka-audit sql "DESCRIBE partition_timeline" --tables /data/audit
+  kafka-audit sql "SELECT title, status FROM findings" --tables /data/audit --format csv
+  kafka-audit sql "SELECT * FROM events" --tables /data/audit --format parquet > events.parquet
+"""
+
+
 def add_arguments(commands: Any) -> None:
     """Adds `timeline` and `sql` to the command line."""
-    story = commands.add_parser("timeline", help="the story of one partition or topic")
+    story = commands.add_parser(
+        "timeline",
+        help="the story of one partition or topic",
+        epilog=STORY_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     story.add_argument("partition", metavar="TOPIC[-PARTITION]")
     story.add_argument("--tables", required=True, metavar="DIR")
     story.add_argument("--cluster", metavar="NAME")
     story.add_argument("--json", action="store_true", help="JSON Lines")
     story.set_defaults(run=lambda options: timeline(options.partition, options.tables, options.cluster, options.json))
 
-    query = commands.add_parser("sql", help="one query over the tables and views")
+    query = commands.add_parser(
+        "sql",
+        help="one query over the tables and views",
+        epilog=QUERY_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     query.add_argument("query", metavar="QUERY")
     query.add_argument("--tables", required=True, metavar="DIR")
     form = query.add_mutually_exclusive_group()

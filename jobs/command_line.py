@@ -15,6 +15,7 @@ from jobs import (
     audit,
     completion,
     contracts,
+    demo,
     driver,
     durability,
     errors,
@@ -32,10 +33,24 @@ from jobs.errors import AuditError
 from parsers.explanation import visible
 
 # each module adds its commands with what runs them: a function of the options that returns the exit code
-COMMANDS = (audit, findings, analysis, assignments, reassignment, durability, alerts, contracts, repair, explain, completion)
+COMMANDS = (
+    demo,
+    audit,
+    findings,
+    analysis,
+    assignments,
+    reassignment,
+    durability,
+    alerts,
+    contracts,
+    repair,
+    explain,
+    completion,
+)
 
 EXAMPLES = """\
 examples:
+  kafka-audit demo
   kafka-audit audit /var/log/kafka --tables /data/audit
   kafka-audit audit --config audit.toml --tables /data/audit --json
   kafka-audit explain '[2026-03-01 12:00:00,123] INFO [Controller id=1] Resigned (kafka.controller.KafkaController)'

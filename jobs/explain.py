@@ -15,6 +15,18 @@ examples:
 """
 
 
+LAYOUT_EXAMPLES = """\
+examples:
+  kafka-audit layout /var/log/kafka/controller.log
+  kafka-audit layout logs.tar.gz                         each file in the archive
+"""
+LINT_EXAMPLES = """\
+examples:
+  kafka-audit lint
+  kafka-audit lint --rules /etc/kafka-audit/rules        with rules of your own
+"""
+
+
 def add_arguments(commands: Any) -> None:
     """Adds `explain`, `layout` and `lint` to the command line."""
     explain_ = commands.add_parser(
@@ -27,12 +39,22 @@ def add_arguments(commands: Any) -> None:
     explain_.add_argument("--rules", type=Path, metavar="DIR", help="a folder of rule files of your own")
     explain_.set_defaults(run=explain)
 
-    layout_ = commands.add_parser("layout", help="how a file is read: envelope, layout, three records; or a pattern to try")
+    layout_ = commands.add_parser(
+        "layout",
+        help="how a file is read: envelope, layout, three records; or a pattern to try",
+        epilog=LAYOUT_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     layout_.add_argument("file", type=Path, metavar="FILE", help="a log, or an archive of logs")
     layout_.add_argument("--rules", type=Path, metavar="DIR", help="a folder of rule files and layouts of your own")
     layout_.set_defaults(run=layout)
 
-    lint_ = commands.add_parser("lint", help="check rule, machine and check files; needs no JVM")
+    lint_ = commands.add_parser(
+        "lint",
+        help="check rule, machine and check files; needs no JVM",
+        epilog=LINT_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     lint_.add_argument("--rules", type=Path, metavar="DIR", help="a folder of rule files of your own, checked with ours")
     lint_.set_defaults(run=lint)
 

@@ -270,13 +270,14 @@ def test_is_written_at_once(tmp_path: Path) -> None:
 
 
 def test_where_it_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    for path in (tmp_path / "file" / "r.html", tmp_path, Path("/dev/null")):
+    no_folder = tmp_path / "file"
+    no_folder.write_text("")
+    for path in (no_folder / "r.html", tmp_path, Path("/dev/null")):
         with pytest.raises(UsageError, match="--report"):
             report.write(path, told(), [outcome()], "r")
     with pytest.raises(UsageError, match="cannot be written"):
         report.write(tmp_path / ("n" * 300), told(), [outcome()], "r")
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [no_folder]
 
 
 def test_causes_stand_on_top_and_clusters_that_need_nobody_together() -> None:
