@@ -28,7 +28,7 @@ from jobs import (
     terminal,
 )
 from jobs.alerts import command as alerts
-from jobs.engine import limits
+from jobs.engine import later, limits
 from jobs.errors import AuditError
 from parsers.explanation import visible
 
@@ -104,8 +104,14 @@ class Parser(argparse.ArgumentParser):
         self.exit(errors.USAGE)
 
     def _knows(self, option: str) -> bool:
-        """Whether it is an option, or the only one that begins so."""
-        return sum(one == option or one.startswith(option) for one in self._option_string_actions) > 0
+        """Whether it is an option, also of a command, or the beginning of one."""
+        of_commands = [
+            command._option_string_actions
+            for action in self._actions
+            if isinstance(action, argparse._SubParsersAction)
+            for command in action.choices.values()
+        ]
+        return any(one.startswith(option) for known in (self._option_string_actions, *of_commands) for one in known)
 
 
 COMMAND_NAMES: list[str] = []
@@ -187,6 +193,8 @@ def run(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     terminal.set_up(options.color, not options.no_pager)
     progress.set_up(quiet=options.quiet, is_verbose=options.verbose, log_format=options.log_format)
+    if getattr(options, "engine", None) == "spark":
+        later.require("pyspark", "delta", "great_expectations")
     # naive times that Spark hands over are in the process's zone; ours are UTC
     os.environ["TZ"] = "UTC"
     limits.memory = getattr(options, "memory", None) or limits.HALF
@@ -218,6 +226,9 @@ def failed(error: Exception) -> int:
     if isinstance(error, AuditError):
         progress.fail(str(error))
         return error.exit_code
+    if isinstance(error, ModuleNotFoundError) and (missing := later.missing_package(error)):
+        progress.fail(missing)
+        return errors.USAGE
     if isinstance(error, BrokenPipeError):
         return errors.CLEAN
     from parsers.patterns import DefinitionError

@@ -133,7 +133,7 @@ def test_sigterm_leaves_nothing(packages, tmp_path, whom):
             break
     (python,) = [number for number, text in left(mark).items() if "nightly_audit.py" in text and "java" not in text.split()[0]]
     os.kill(process.pid if whom == "driver" else python, signal.SIGTERM)
-    printed += process.communicate(timeout=60)[0].splitlines()
+    printed += process.communicate(timeout=60)[1].splitlines()
     assert process.returncode == 143
     deadline = time.monotonic() + 10
     while left(mark) and time.monotonic() < deadline:

@@ -273,3 +273,25 @@ def test_a_pager_is_for_terminals_only(monkeypatch, capsys):
     assert terminal._pager() == ["false"]
     monkeypatch.setenv("PAGER", "cat")
     assert terminal._pager() is None
+
+
+def test_an_option_of_a_command_is_known_where_another_argument_is_not(capsys):
+    with pytest.raises(SystemExit):
+        main(["sql", "SELECT", "1", "--tables", "x"])
+    assert capsys.readouterr().err == "error: not understood: 1; see kafka-audit --help\n"
+
+
+def test_packages_of_spark_that_are_missing_are_named_in_one_line(monkeypatch, tmp_path, capsys):
+    from jobs.engine import later
+
+    monkeypatch.setattr(later, "find_spec", lambda name: None)
+    assert main(["audit", str(SAMPLE), "--tables", str(tmp_path / "t"), "--engine", "spark"]) == errors.USAGE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: delta-spark, great-expectations, pyspark are not installed")
+
+    def broken(*_):
+        raise ModuleNotFoundError("No module named 'great_expectations'", name="great_expectations")
+
+    monkeypatch.setattr("jobs.findings.run", broken)
+    assert main(["findings", "--tables", str(tmp_path)]) == errors.USAGE
+    assert capsys.readouterr().err.startswith("error: great-expectations is not installed")
