@@ -1,11 +1,14 @@
 """Writes the tables in docs/reference that are generated from the definitions: tables, checks, rule files, layouts."""
 
 import argparse
+import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import schemas
+from jobs import json_schemas
 from parsers.layouts import Layout, Wrapper
 from parsers.rules import built_in, logger_key
 from schemas import wording
@@ -147,6 +150,11 @@ def renewed(text: str, part: str, generated: str) -> str:
     return f"{head}{begin}\n{generated}\n{end}{tail}"
 
 
+def schema_text(schema: dict[str, Any]) -> str:
+    """Return a JSON schema as its file has it."""
+    return json.dumps(schema, indent=1) + "\n"
+
+
 def main() -> int:
     """Return exit code 1 with --check if a page is stale, else 0."""
     parser = argparse.ArgumentParser(prog="python -m jobs.documentation", description=__doc__)
@@ -161,6 +169,12 @@ def main() -> int:
             stale.append(page.name)
             if not options.check:
                 page.write_text(new, "utf-8")
+    for name, schema in json_schemas.FILES.items():
+        file, text = REFERENCE / name, schema_text(schema())
+        if not file.is_file() or file.read_text("utf-8") != text:
+            stale.append(name)
+            if not options.check:
+                file.write_text(text, "utf-8")
     if options.check and stale:
         print(f"stale: {', '.join(stale)}; run `make docs`", file=sys.stderr)
     return int(bool(options.check and stale))

@@ -382,17 +382,29 @@ def as_text(told: Told, outcomes: list[Any], tables: str, notes: Sequence[str] =
     return "\n".join([*lines, *notes])
 
 
+def _records_of(outcome: Any, clusters: int) -> int:
+    """Records that were read of a cluster; outcome.records are those of the whole run."""
+    return (
+        outcome.records
+        if clusters == 1
+        else sum((row.get("records") or 0) + (row.get("other_records") or 0) for row in outcome.inputs)
+    )
+
+
 def as_json(told: Told, outcomes: list[Any], *, run_id: str, status: str, code: int, notes: Sequence[str] = ()) -> dict[str, Any]:
     """The verdict as one object."""
     return {
         "run_id": run_id,
         "status": status,
         "exit_code": code,
+        "records_read": max((outcome.records for outcome in outcomes), default=0),
+        "records_new": max((outcome.new for outcome in outcomes), default=0),
         "clusters": [
             {
                 "cluster": outcome.cluster,
-                "records_read": outcome.records,
-                "records_new": outcome.new,
+                "records_read": _records_of(outcome, len(outcomes)),
+                # which of several clusters had how many new ones is not counted
+                "records_new": outcome.new if len(outcomes) == 1 else None,
                 "now": outcome.now,
                 "problem": outcome.problem,
                 "unreadable": list(outcome.unreadable),

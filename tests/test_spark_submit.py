@@ -124,16 +124,16 @@ def test_sigterm_leaves_nothing(packages, tmp_path, whom):
     mark = uuid.uuid4().hex
     line = command(packages, "local[2]", tmp_path / "tables")
     process = subprocess.Popen(
-        line, env=environment() | {MARK: mark}, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        line, env=environment() | {MARK: mark}, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     printed = []
-    for printed_line in process.stderr:
+    for printed_line in process.stdout:
         printed.append(printed_line)
         if "open tables: " in printed_line:
             break
     (python,) = [number for number, text in left(mark).items() if "nightly_audit.py" in text and "java" not in text.split()[0]]
     os.kill(process.pid if whom == "driver" else python, signal.SIGTERM)
-    printed += process.communicate(timeout=60)[1].splitlines()
+    printed += process.communicate(timeout=60)[0].splitlines()
     assert process.returncode == 143
     deadline = time.monotonic() + 10
     while left(mark) and time.monotonic() < deadline:
