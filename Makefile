@@ -58,7 +58,8 @@ test: $(VENV)/.ready
 	@$(VENV)/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: setup
-	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check . && $(VENV)/bin/mypy && $(VENV)/bin/kafka-audit lint
+	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check . && $(VENV)/bin/mypy && $(VENV)/bin/kafka-audit lint \
+		&& $(VENV)/bin/python -m pytest tests/test_language.py
 
 docs: setup
 	@$(VENV)/bin/python -m jobs.documentation

@@ -66,7 +66,7 @@ def add_arguments(commands: Any) -> None:
     audit.add_argument(
         "--timezone", default=None, metavar="ZONE", help="zone of the time stamps: an IANA name or GMT+09:30 (default UTC)"
     )
-    audit.add_argument("--kafka-version", metavar="V", help="Kafka version, where the lines do not tell it")
+    audit.add_argument("--kafka-version", metavar="V", help="Kafka version, where the lines do not show it")
     days = audit.add_mutually_exclusive_group()
     days.add_argument("--day", metavar="D", help="only records of this day, 2026-03-01")
     days.add_argument("--days", metavar="D..E", help="only records of these days, both included")
@@ -86,7 +86,7 @@ def add_arguments(commands: Any) -> None:
     audit.add_argument(
         "--config", type=Path, metavar="audit.toml", help="clusters (instead of LOGS), thresholds, silences, alerts"
     )
-    audit.add_argument("--report", type=Path, metavar="FILE.html", help="write a report that stands alone")
+    audit.add_argument("--report", type=Path, metavar="FILE.html", help="write a self-contained HTML report")
     add_data_docs(audit)
     audit.add_argument("--metrics", type=Path, metavar="FILE.prom", help="write metrics for node_exporter's textfile collector")
     output.add_arguments(audit, json_help="the verdict as one JSON object, the same as --output-format json")
@@ -97,9 +97,7 @@ def add_arguments(commands: Any) -> None:
         help="exit with 1 from this severity on (default error)",
     )
     audit.add_argument("--exit-zero", action="store_true", help="exit with 0 where there are findings, too; other codes stay")
-    audit.add_argument(
-        "--now", metavar="TIME", help="the moment that `stuck for` is measured against (default: the newest time stamp)"
-    )
+    audit.add_argument("--now", metavar="TIME", help="reference time for durations (default: the newest time stamp)")
 
     audit.add_argument(
         "--checkpoint",
@@ -122,7 +120,9 @@ def add_arguments(commands: Any) -> None:
         "configured, and for what only Spark reads or writes, else local",
     )
     limits.add_argument(audit)
-    audit.add_argument("--rules", type=Path, metavar="DIR", help="a folder of rule files and layouts of your own, read with ours")
+    audit.add_argument(
+        "--rules", type=Path, metavar="DIR", help="a folder of rule files and layouts of your own, read with the built-in ones"
+    )
 
 
 def add_wait(command: Any) -> None:

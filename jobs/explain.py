@@ -55,7 +55,9 @@ def add_arguments(commands: Any) -> None:
         epilog=LINT_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    lint_.add_argument("--rules", type=Path, metavar="DIR", help="a folder of rule files of your own, checked with ours")
+    lint_.add_argument(
+        "--rules", type=Path, metavar="DIR", help="a folder of rule files of your own, checked with the built-in ones"
+    )
     lint_.set_defaults(run=lint)
 
 

@@ -21,7 +21,7 @@ from parsers.explanation import visible
 
 EXAMPLES = """\
 statuses:
-  not_requested      no line tells of it
+  not_requested      no line shows it
   never_started      asked for, and nothing followed
   running            in phase U (assignment written), A (replicas catch up) or B (caught up, roles change hands)
   completed          its replicas are those of the plan

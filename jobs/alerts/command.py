@@ -51,7 +51,7 @@ def add_arguments(commands: Any) -> None:
     what = alerts.add_mutually_exclusive_group()
     what.add_argument("--dry-run", action="store_true", help="print what would go where")
     what.add_argument("--test", metavar="SINK", help="send one alert marked as a test")
-    what.add_argument("--again", metavar="SINK", help="tell a sink once more of all that is firing")
+    what.add_argument("--again", metavar="SINK", help="notify a sink again of all that is firing")
 
 
 def run(options: argparse.Namespace) -> int:
