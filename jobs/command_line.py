@@ -16,7 +16,6 @@ from jobs import (
     completion,
     contracts,
     demo,
-    driver,
     durability,
     errors,
     explain,
@@ -28,7 +27,7 @@ from jobs import (
     terminal,
 )
 from jobs.alerts import command as alerts
-from jobs.engine import later, limits
+from jobs.engine import driver, later, limits
 from jobs.errors import AuditError
 from parsers.explanation import visible
 
