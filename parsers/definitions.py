@@ -34,7 +34,7 @@ SPELLS = ("leaderless", "out_of_sync", "last_in_sync", "below_min_isr", "not_pre
 INPUTS = ("metadata_log", "cluster_ids", "drifted", "slos", "unknown_errors", "incarnations")
 # tables of which a check may be about the rows `only`
 INPUT_TABLES = ("reassignments", "topic_deletions", "discontinuities", "broker_outages", "checkpoints")
-# what is made for checks to read (schemas/facts, jobs.fact_frames), likewise
+# what is made for checks to read (schemas/facts, jobs.nightly.fact_frames), likewise
 INPUT_FACTS = ("clock_distances", "controller_vacancies", "losses")
 # of lists in the order in which Spark happened to read them, some
 UNORDERED = re.compile(r"slice\((?:array_distinct\()?flatten\(collect_list")

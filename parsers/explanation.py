@@ -184,7 +184,7 @@ KNOWN = "a collector's prefix (parsers/layouts.toml)"
 
 
 def layout(parser: Parser, text: str, kind: str, envelope: Envelope | None, why: str = "") -> list[str]:
-    """How a file that begins with the text is read, with three of its records; or a pattern to try. kind, why: as of `jobs.ingest.LogFile`."""
+    """How a file that begins with the text is read, with three of its records; or a pattern to try. kind, why: as of `jobs.landing.ingest.LogFile`."""
     if kind not in {"log", "bare"}:
         return [_row("read as", "output of one of Kafka's tools")] if kind == "checkpoint" else _not_read(text, kind, why)
     lines = split_lines(text)

@@ -23,7 +23,7 @@ _IN_TEXT = re.compile(r"\bevent_type\s*(?:=|<>|!=|IN)\s*(\([^()]*\)|'\w+')", re.
 
 @dataclass(frozen=True, order=True)
 class Reference:
-    """A name and where it is used: `jobs/plans.py:41`."""
+    """A name and where it is used: `jobs/operators/plans.py:41`."""
 
     place: str
     name: str

@@ -16,7 +16,7 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from jobs.store import Store
+    from jobs.engine.store import Store
 
 SHARED = Path(__file__).parents[2] / "shared"
 SMALL_RUN = 1000
@@ -57,7 +57,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The product's own session, with the settings of a small run."""
-    from jobs import session
+    from jobs.engine import session
 
     os.environ["TZ"] = "UTC"
     time.tzset()
@@ -80,7 +80,7 @@ def _engine_of_auto(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
 @pytest.fixture
 def tables(spark: SparkSession, tmp_path: Path) -> Store:
     """Empty tables in a folder of the test's own."""
-    from jobs.store import Store
+    from jobs.engine.store import Store
 
     store = Store(spark, tmp_path / "tables")
     store.open()

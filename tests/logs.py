@@ -13,9 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jobs.checkpoints import moment_of, parse
+from jobs.landing.checkpoints import moment_of, parse
+from jobs.landing.tool_outputs import ToolOutput, event_rows
 from jobs.timelines import EVENT_COLUMNS, Event
-from jobs.tool_outputs import ToolOutput, event_rows
 from parsers.events import Parser
 from parsers.rules import built_in
 

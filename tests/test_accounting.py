@@ -17,9 +17,10 @@ from tables import rows_of
 from test_archives import LINE
 from test_containers import tar, write, zipped
 
-from jobs import accounting, errors, events, ingest
-from jobs.accounting import gave_nothing, looks_like, sentences
+from jobs import errors
 from jobs.config import Cluster
+from jobs.landing import accounting, events, ingest
+from jobs.landing.accounting import gave_nothing, looks_like, sentences
 from jobs.nightly_audit import main
 
 EXPECTED = Path(__file__).with_name("accounting.jsonl")

@@ -13,10 +13,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from jobs import archives, errors, events
-from jobs.archives import DamagedError, LimitError, Limits, open_text
+from jobs import errors
 from jobs.config import Cluster
-from jobs.ingest import find
+from jobs.landing import archives, events
+from jobs.landing.archives import DamagedError, LimitError, Limits, open_text
+from jobs.landing.ingest import find
 from jobs.nightly_audit import main
 
 LINE = "[2026-11-20 10:09:03,001] INFO [Controller id=1] Resigned (kafka.controller.KafkaController)\n"
@@ -175,7 +176,7 @@ def test_a_record_is_the_same_wherever_its_long_line_is_read(tmp_path: Path, mon
     (tmp_path / "cri.log").write_text(wrapped)
     found = []
     for block in (4 * 1024 * 1024, 70_000):
-        monkeypatch.setattr("jobs.ingest.BLOCK", block)
+        monkeypatch.setattr("jobs.landing.ingest.BLOCK", block)
         for name in ("plain.log", "packed.log"):
             found += [row for row in events.events_of([str(tmp_path / name)]).to_pylist() if row["cut_bytes"]]
     assert len({(row["record_id"], row["raw"], row["cut_bytes"]) for row in found}) == 1
@@ -218,7 +219,7 @@ def test_memory_is_bounded_by_the_line_not_by_the_file() -> None:
     """A gigabyte without a line end is read in pieces."""
     import tracemalloc
 
-    from jobs.ingest import blocks
+    from jobs.landing.ingest import blocks
 
     class Endless(io.RawIOBase):
         left = 300

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from jobs import by_topic
-from jobs.by_topic import TOPICS, ToldAnew
-from jobs.rows import EVERY, here, where
+from jobs.engine.rows import EVERY, here, where
+from jobs.nightly import by_topic
+from jobs.nightly.by_topic import TOPICS, ToldAnew
 
 ROWS = pa.table({"cluster": ["a", "a", "b", "b", "c"], "topic": ["t", "u", "t", "u", "u"]})
 TOPIC_T = pa.Table.from_pylist([{"cluster": "a", "topic": "t"}], TOPICS)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import schemas
-from jobs.causes import with_causes
-from jobs.harms import duration
+from jobs.checking.causes import with_causes
+from jobs.checking.harms import duration
 from parsers.definitions import cause_problems
 
 AT = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)

@@ -14,9 +14,9 @@ from logs import RECORDINGS, events_of_output, moment, recorded, recordings
 from test_plans_truth import rows_of
 from timelines import facts_of, tell, truth_of
 
-from jobs import checkpoints, ingest, tool_outputs
 from jobs.config import Cluster
 from jobs.errors import UsageError
+from jobs.landing import checkpoints, ingest, tool_outputs
 
 T0 = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)
 

@@ -15,8 +15,8 @@ import pytest
 from test_pictures import night
 from test_report import AT, finding, outcome, told
 
-from jobs import report
-from jobs.pictures import Durability, Pictures, TopicDay
+from jobs.reporting import report
+from jobs.reporting.pictures import Durability, Pictures, TopicDay
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 RUNS = '<img src=x onerror="top.ran=1"><script>top.ran=1</script><svg onload="top.ran=1">'

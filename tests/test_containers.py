@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 from test_archives import LINE, PACK
 
-from jobs import archives, errors, events, ingest
-from jobs.archives import Limits
+from jobs import errors
 from jobs.config import Cluster
+from jobs.landing import archives, events, ingest
+from jobs.landing.archives import Limits
 from jobs.nightly_audit import main
 
 SAMPLE = Path(__file__).parents[1] / "sample_logs" / "3.3.2-trace" / "delete-topic-dead-broker"

@@ -14,10 +14,12 @@ import pytest
 from deltalake import DeltaTable
 
 import schemas
-from jobs import contracts, errors, nights
-from jobs.contracts import Violation, rules_of, sample_of
+from jobs import errors
+from jobs.checking import contracts
+from jobs.checking.contracts import Violation, rules_of, sample_of
 from jobs.engine.database import Database
 from jobs.engine.types import table_schema
+from jobs.nightly import nights
 from jobs.nightly_audit import main
 
 SAMPLE = Path(__file__).parents[1] / "sample_logs" / "3.3.2-trace" / "delete-topic-dead-broker"
@@ -136,7 +138,7 @@ def apart(function: Any, *given: Any) -> Any:
 
 
 def validated(rows: dict[str, pa.Table], docs: Path) -> tuple[list[Violation], int]:
-    from jobs import expectations
+    from jobs.checking import expectations
 
     suites = expectations.Suites(docs)
     found = suites.of_rows(Database(), rows, rows)
@@ -146,7 +148,7 @@ def validated(rows: dict[str, pa.Table], docs: Path) -> tuple[list[Violation], i
 
 def error_of(rows: dict[str, pa.Table]) -> str:
     """What is said of a rule that cannot be evaluated."""
-    from jobs import expectations
+    from jobs.checking import expectations
 
     broken = contracts.Rule("events", "rows", "odd", (), ("record_id",), "SELECT no_such FROM {batch}")
     expectations.rules_of = lambda table: (broken,)
@@ -171,7 +173,7 @@ def test_a_rule_that_cannot_be_evaluated_is_no_violation(plants) -> None:
 
 @pytest.mark.spark
 def test_great_expectations_names_the_same_on_spark(spark, plants) -> None:
-    from jobs import expectations
+    from jobs.checking import expectations
 
     rows, expected = plants
     found = expectations.Suites().of_frames(spark, rows, rows)

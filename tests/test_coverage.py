@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 
 import schemas
-from jobs import coverage, rows
-from jobs.coverage import PARTS, QUORUM_CONTROLLER, STATE_CHANGE, Hours
-from jobs.folding import ARROW_TYPES
+from jobs.engine import rows
+from jobs.nightly import coverage
+from jobs.nightly.coverage import PARTS, QUORUM_CONTROLLER, STATE_CHANGE, Hours
+from jobs.nightly.folding import ARROW_TYPES
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 CONTROLLER, OTHER = "kafka.controller.KafkaController", "kafka.server.KafkaServer"

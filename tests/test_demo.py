@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs import command_line, errors
+from jobs import errors
+from jobs.commands import command_line
 from jobs.nightly_audit import main
 
 ROOT = Path(__file__).parents[1]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs import documentation
+from jobs.commands import documentation
 from parsers.events import Parser
 
 ROOT = Path(__file__).parents[1]

@@ -13,8 +13,9 @@ from logs import moment, recorded, recordings
 from test_plans_truth import ahead, rows_of
 from timelines import told_of, truth_of
 
-from jobs import min_isr, topic_assignments
-from jobs import topic_durability as durability
+from jobs.nightly import min_isr
+from jobs.operators import topic_assignments
+from jobs.operators import topic_durability as durability
 
 pytestmark = pytest.mark.shared
 WITHIN = 1.0

@@ -29,7 +29,7 @@ from jobs.errors import UsageError
 from jobs.nightly_audit import main
 
 if TYPE_CHECKING:
-    from jobs.store import Store
+    from jobs.engine.store import Store
 
 ROOT = Path(__file__).parents[1]
 SAMPLE = ROOT / "sample_logs" / "3.3.2-trace" / "delete-topic-dead-broker"
@@ -246,7 +246,7 @@ def timeline(tables: Store) -> Callable[..., None]:
     """Writes intervals of a cluster, with Spark or with delta-rs."""
 
     def write(cluster: str, topics: list[str], with_spark: bool) -> None:
-        from jobs.rows import in_spark
+        from jobs.engine.rows import in_spark
 
         row = {"cluster": cluster, "incarnation": 1, "partition": 0, "step": 1, "inferred": False, "settled": False}
         rows = tables.table_of(

@@ -13,8 +13,8 @@ from tables import rows_of
 from test_engine import WITHOUT_SPARK
 
 import schemas
-from jobs import errors, session
-from jobs.engine import choice
+from jobs import errors
+from jobs.engine import choice, session
 from jobs.engine.types import delta_schema, schema_of, table_schema
 from jobs.errors import UsageError
 from jobs.nightly_audit import main
@@ -130,7 +130,7 @@ def test_types_of_columns_are_those_of_spark(spark: Any) -> None:
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 
-    from jobs.store import vocabulary_ddl
+    from jobs.engine.store import vocabulary_ddl
 
     for table in schemas.statements("tables"):
         listed = ", ".join(f"{name} {kind}" for name, kind in schemas.columns(table.name).items())

@@ -12,8 +12,8 @@ from envelopes import ENVELOPES, Wrap, prefixed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs import events
-from jobs.ingest import LogFile, Sniffer, splits
+from jobs.landing import events
+from jobs.landing.ingest import LogFile, Sniffer, splits
 from parsers.envelopes import Envelope, Learner, node_of, reader_of
 from parsers.events import Parser
 from parsers.records import Record

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import schemas
-from jobs import checks, findings_life
+from jobs.checking import checks, findings_life
 from jobs.config import Silence, Threshold
 from jobs.engine.database import Database
 
@@ -162,7 +162,7 @@ def test_what_follows_from_an_outage_names_its_finding() -> None:
 
 @pytest.mark.spark
 def test_the_last_threshold_that_matches_counts(spark: SparkSession) -> None:
-    from jobs.frames import of_rows
+    from jobs.engine.frames import of_rows
 
     settings = [Threshold("x", 60), Threshold("x", 600, topic="tmp-*"), Threshold("x", 5, cluster="pay*", topic="tmp-1")]
     value = checks.threshold_sql(30, settings)

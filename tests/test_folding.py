@@ -13,7 +13,7 @@ from logs import recorded
 from timelines import KEEPS, by_partition, facts_of
 
 import schemas
-from jobs import folding
+from jobs.nightly import folding
 from jobs.timelines import EVENT_COLUMNS, ClusterFacts, Event, PartitionKey, Summary, fold
 
 SAMPLES = Path(__file__).parents[1] / "sample_logs"

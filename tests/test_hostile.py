@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs import errors, events, ingest
+from jobs import errors
 from jobs.config import Cluster
+from jobs.engine.store import Store
+from jobs.landing import events, ingest
 from jobs.nightly_audit import main
-from jobs.store import Store
 from parsers.events import Parser
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from benchmarks.interruptions import contents, differences
 from logs import write_early
 
 from jobs import errors
+from jobs.engine.store import Store
 from jobs.nightly_audit import main
-from jobs.store import Store
 
 RECORDING = Path(__file__).parents[1] / "sample_logs" / "3.3.2-default" / "reassign"
 UNTIL = "2026-11-20 10:30:20"

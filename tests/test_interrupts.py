@@ -66,7 +66,8 @@ def is_interrupted(code: str, number: signal.Signals, *arguments: str) -> None:
 
 @pytest.mark.parametrize("number", CODES)
 @pytest.mark.parametrize(
-    "module", ["argparse", "jobs.command_line", "tomllib", "jobs.config", "pyarrow", "pyspark", "jobs.store", "deltalake"]
+    "module",
+    ["argparse", "jobs.commands.command_line", "tomllib", "jobs.config", "pyarrow", "pyspark", "jobs.engine.store", "deltalake"],
 )
 def test_while_modules_are_imported(tmp_path: Path, module: str, number: signal.Signals) -> None:
     code = AT_IMPORT.format(module=module, number=int(number))
@@ -91,7 +92,7 @@ def test_while_modules_are_imported(tmp_path: Path, module: str, number: signal.
         ),
         pytest.param(
             signal.SIGTERM,
-            AT_CALL.format(module="jobs.store", owner="Store", name="append", number=15, seconds=0),
+            AT_CALL.format(module="jobs.engine.store", owner="Store", name="append", number=15, seconds=0),
             id="in a thread that writes",
         ),
         pytest.param(

@@ -8,8 +8,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from jobs import documentation, errors, json_schemas
+from jobs import errors
+from jobs.commands import documentation
 from jobs.nightly_audit import main
+from jobs.reporting import json_schemas
 
 SAMPLES = Path(__file__).parents[1] / "sample_logs"
 

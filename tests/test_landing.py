@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs import events, ingest
 from jobs.config import Cluster
+from jobs.landing import events, ingest
 
 if TYPE_CHECKING:
-    from jobs.store import Store
+    from jobs.engine.store import Store
 
 ROOT = Path(__file__).parents[1]
 SAMPLE = ROOT / "sample_logs" / "3.3.2-trace" / "delete-topic-dead-broker"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs import command_line
+from jobs.commands import command_line
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

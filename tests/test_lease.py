@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 from s3 import Endpoint, endpoint
 
-from jobs import errors, lease
+from jobs import errors
+from jobs.engine import lease
+from jobs.engine.lease import ByDeltaRs, BySpark, Commits, Holder, Lease, LeaseError, State, commits_of, held
 from jobs.errors import UsageError
-from jobs.lease import ByDeltaRs, BySpark, Commits, Holder, Lease, LeaseError, State, commits_of, held
 from jobs.nightly_audit import main
 
 LOGS = Path(__file__).parents[1] / "sample_logs" / "2.8.2-default" / "delete-topic-dead-broker" / "broker-1"

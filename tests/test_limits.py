@@ -8,7 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from jobs import audit, command_line, errors
+from jobs import errors
+from jobs.commands import audit, command_line
 from jobs.engine import limits
 from jobs.engine.database import SPILL
 from jobs.engine.estimate import Estimate, duration

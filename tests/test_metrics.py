@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from jobs import errors
-from jobs.metrics import Run, check_path, exposition, write
 from jobs.nightly_audit import main
+from jobs.reporting.metrics import Run, check_path, exposition, write
 
 HOSTILE = 'pay"ments\n\\'
 RUN = Run(

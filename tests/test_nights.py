@@ -16,11 +16,12 @@ from logs import configuration
 from tables import rows_of
 from test_hostile import CUTS, WITH_TRACE
 
-from jobs import errors, nights
+from jobs import errors
 from jobs.engine import database, grouped, local_store
+from jobs.engine.rows import Frame, here
+from jobs.engine.store import Store
+from jobs.nightly import nights
 from jobs.nightly_audit import main
-from jobs.rows import Frame, here
-from jobs.store import Store
 
 SAMPLES = Path(__file__).parents[1] / "sample_logs"
 RECORDINGS = (

@@ -279,8 +279,8 @@ def test_what_a_tool_said_of_the_quorum(spark, tmp_path, capsys):
     ]
     (found,) = printed(capsys, "sql", "SELECT detail FROM findings WHERE check_id = 'checkpoint_differs'", "--tables", tables)
     assert found["detail"] == (
-        "At 2026-11-22 21:53:50 quorum said leader 3, leader epoch 1, ISR ?, replicas 1,2,3 (quorum.txt, line 1); the logs say "
-        "leader 2 in epoch 1 since 21:53:41."
+        "At 2026-11-22 21:53:50 quorum showed leader 3, leader epoch 1, ISR ?, replicas 1, 2 and 3 (quorum.txt, line 1). The logs "
+        "show: leader 2 in epoch 1 since 21:53:41."
     )
     assert "Durability by topic and day (UTC)" in page.read_text("utf-8")
     assert main(command) in (errors.CLEAN, errors.FINDINGS)

@@ -10,7 +10,9 @@ from frames import frame
 from markupsafe import Markup
 
 from jobs.engine.database import Database
-from jobs.pictures import (
+from jobs.engine.queries import InSpark
+from jobs.engine.rows import fetched
+from jobs.reporting.pictures import (
     BINS,
     DAYS,
     SLIVER,
@@ -27,8 +29,6 @@ from jobs.pictures import (
     night_strip,
     partition_strip,
 )
-from jobs.queries import InSpark
-from jobs.rows import fetched
 
 BEGIN = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)
 NASTY = "<script>alert('x')</script>\u202egnp\x1b&\"" + "x" * 249

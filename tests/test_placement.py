@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs import placement
+from jobs.operators import placement
 
 CASES = json.loads(Path(__file__).with_name("assignment_cases.json").read_text("utf-8"))
 

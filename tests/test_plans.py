@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from jobs import plans
+from jobs.operators import plans
 
 T0 = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)
 

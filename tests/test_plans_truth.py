@@ -14,7 +14,7 @@ import truth
 from logs import recorded, recordings
 from timelines import told_of, truth_of
 
-from jobs import plans
+from jobs.operators import plans
 
 pytestmark = pytest.mark.shared
 MOMENTS = 10

@@ -16,11 +16,12 @@ from tables import rows_of
 from test_interrupts import AT_CALL, is_interrupted, run
 from test_landing import SAMPLE, copied_logs, read
 
-from jobs import errors, events, ingest
+from jobs import errors
 from jobs.engine import local_store
 from jobs.engine.local_store import LocalStore
 from jobs.engine.parsing import FOLDER
 from jobs.engine.pool import Pool, WorkerLost
+from jobs.landing import events, ingest
 
 # the pool parses whatever there is, in many pieces
 ON_POOL = """

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from jobs.engine.database import Database
-from jobs.queries import FAILED, InSpark, Queries, over
-from jobs.rows import in_spark
+from jobs.engine.queries import FAILED, InSpark, Queries, over
+from jobs.engine.rows import in_spark
 
 pytestmark = pytest.mark.spark
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from jobs import errors
-from jobs.harms import duration
+from jobs.checking.harms import duration
 from jobs.nightly_audit import main
 
 FOLDER = Path(__file__).parent / "recorded_faults"

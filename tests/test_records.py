@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs import events, ingest
 from jobs.config import Cluster
+from jobs.landing import events, ingest
 from parsers.events import Parser
 from parsers.records import Headers
 

@@ -23,7 +23,7 @@ def named(python: str = "", sql: str = "") -> list[str]:
 @pytest.mark.parametrize(
     ("rule", "places"),
     [
-        ("reassignment_failed", ("jobs/plans.py:", "jobs/timelines/zookeeper.py:")),
+        ("reassignment_failed", ("jobs/operators/plans.py:", "jobs/timelines/zookeeper.py:")),
         # compared by a name that the event type was given
         ("controller_epoch_read", ("jobs/timelines/summary.py:",)),
         # a key of a table of what event types mean

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobs import errors, events, ingest, remote
+from jobs import errors
 from jobs.config import Cluster
+from jobs.engine import remote
+from jobs.landing import events, ingest
 from jobs.nightly_audit import main
 from parsers.rules import built_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from jobs.store import Store
+    from jobs.engine.store import Store
 
 ROOT = Path(__file__).parents[1]
 SAMPLE = ROOT / "sample_logs" / "3.3.2-trace" / "delete-topic-dead-broker"

@@ -13,9 +13,11 @@ from deltalake import DeltaTable, write_deltalake
 from tables import rows_of
 
 import schemas
-from jobs import damage, errors, repair, upgrade
-from jobs.damage import LOG
-from jobs.lease import State, commits_of
+from jobs import errors
+from jobs.commands import repair
+from jobs.engine import damage, upgrade
+from jobs.engine.damage import LOG
+from jobs.engine.lease import State, commits_of
 from jobs.nightly_audit import main
 
 LOGS = Path(__file__).parents[1] / "sample_logs" / "2.8.2-default" / "delete-topic-dead-broker"

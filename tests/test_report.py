@@ -11,9 +11,9 @@ import pytest
 from test_pictures import at, night
 
 import schemas
-from jobs import report
 from jobs.errors import UsageError
-from jobs.pictures import Pictures
+from jobs.reporting import report
+from jobs.reporting.pictures import Pictures
 
 AT = datetime(2026, 11, 20, 10, 0)
 NASTY = "<script>alert('x')</script>\u202egnp\x1b[31m\x00\udcff&\""

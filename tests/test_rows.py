@@ -12,11 +12,11 @@ from zipimport import zipimporter
 import pyarrow as pa
 import pytest
 
-from jobs import rows as asked
+from jobs.engine import rows as asked
+from jobs.engine.frames import by_workers
 from jobs.engine.relation import Relation
-from jobs.frames import by_workers
-from jobs.partition_spells import IS_WRONG
-from jobs.rows import Frame, Where, here, in_spark
+from jobs.engine.rows import Frame, Where, here, in_spark
+from jobs.nightly.partition_spells import IS_WRONG
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,11 +17,14 @@ from tables import rows_of
 from test_envelopes import PLAIN
 from test_nights import rows as rows_by_table
 
-from jobs import audit, errors, nights, rereading
+from jobs import errors
+from jobs.commands import audit
 from jobs.engine.local_store import LocalStore
-from jobs.events import events_of
+from jobs.engine.store import Store
+from jobs.landing import rereading
+from jobs.landing.events import events_of
+from jobs.nightly import nights
 from jobs.nightly_audit import main
-from jobs.store import Store
 from parsers.events import EVENTS
 from parsers.rules import RuleSet, built_in
 

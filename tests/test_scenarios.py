@@ -16,10 +16,11 @@ import pytest
 from tables import rows_of
 
 import schemas
-from jobs import checks, errors
+from jobs import errors
+from jobs.checking import checks
 from jobs.engine.database import Database
+from jobs.engine.queries import InSpark
 from jobs.nightly_audit import main
-from jobs.queries import InSpark
 
 SCENARIOS = Path(__file__).parent / "scenarios"
 SHOWN = ("cluster", "check_id", "severity", "status", "topic", "partition", "replica", "node", "title", "detail", "advice")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs import session
+from jobs.engine import session
 
 
 @pytest.mark.parametrize(

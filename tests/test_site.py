@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jobs import errors
-from jobs.audit import rules_version
+from jobs.commands.audit import rules_version
+from jobs.engine.store import Store
 from jobs.nightly_audit import main
-from jobs.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,8 +19,8 @@ from benchmarks.nights import Recording
 from logs import configuration
 from processes import MARK, left
 
-from jobs import session
-from jobs.nights import MOST_ON_DRIVER
+from jobs.engine import session
+from jobs.nightly.nights import MOST_ON_DRIVER
 
 # copies of a topic with three partitions: few more than make workers fold
 TOPICS = 50

@@ -19,10 +19,8 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from tables import rows_of
 
 import schemas
-from jobs.errors import UsageError
-from jobs.frames import MOST_IN_PLAN, of_rows
-from jobs.location import delta_rs_uri, local_folder, root_of
-from jobs.rows import (
+from jobs.engine.frames import MOST_IN_PLAN, of_rows
+from jobs.engine.rows import (
     EVERY,
     Frame,
     Where,
@@ -36,7 +34,9 @@ from jobs.rows import (
     one_of,
     run_concurrently,
 )
-from jobs.store import MOST_HERE, MOST_WITHOUT_SPARK, PARTITION_KEY, UNSETTLED, Store
+from jobs.engine.store import MOST_HERE, MOST_WITHOUT_SPARK, PARTITION_KEY, UNSETTLED, Store
+from jobs.errors import UsageError
+from jobs.location import delta_rs_uri, local_folder, root_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -51,7 +51,7 @@ COUNTED = "'c' AS cluster, 'kafka.log' AS logger"
 def empty_tables(request: Any, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Store]:
     """Makes some empty tables, which are read and written by deltalake and Spark, or by Spark alone."""
     if request.param == "elsewhere":
-        monkeypatch.setattr("jobs.store.local_folder", lambda _: None)
+        monkeypatch.setattr("jobs.engine.store.local_folder", lambda _: None)
 
     def made(*names: str) -> Store:
         store = Store(spark, tmp_path / "tables")
@@ -67,7 +67,7 @@ def these_tables(monkeypatch: pytest.MonkeyPatch, *names: str) -> Iterator[None]
     """Where there are no other ones."""
     some = [one for one in schemas.statements("tables") if one.name in names]
     with monkeypatch.context() as patched:
-        patched.setattr("jobs.store.schemas.statements", lambda _: some)
+        patched.setattr("jobs.engine.store.schemas.statements", lambda _: some)
         yield
 
 
@@ -271,7 +271,7 @@ def test_tables_lie_at_any_uri(spark, tmp_path):
 def test_a_table_is_the_same_whoever_creates_it(spark, tmp_path, monkeypatch):
     here, elsewhere = Store(spark, tmp_path / "here"), tmp_path / "elsewhere"
     here.open()
-    monkeypatch.setattr("jobs.store.local_folder", lambda _: None)
+    monkeypatch.setattr("jobs.engine.store.local_folder", lambda _: None)
     spark_alone = Store(spark, elsewhere)
     spark_alone.open()
     for definition in schemas.statements("tables"):
@@ -332,7 +332,7 @@ def test_a_small_table_is_written_in_the_place_of_what_a_condition_holds_for(spa
 @pytest.mark.spark
 @pytest.mark.parametrize("most_here", [MOST_HERE, 2])
 def test_rows_of_some_partitions_are_replaced_and_no_others(spark, empty_tables, monkeypatch, most_here):
-    monkeypatch.setattr("jobs.store.MOST_HERE", most_here)
+    monkeypatch.setattr("jobs.engine.store.MOST_HERE", most_here)
     # it does not know yet what is there
     tables = Store(spark, empty_tables("cluster_facts", "partition_timeline", "partition_states").root)
     # no name of a cluster is a part of a path or of a query
@@ -419,8 +419,8 @@ def test_rows_of_some_partitions_are_replaced_and_no_others(spark, empty_tables,
     indirect=["empty_tables"],
 )
 def test_of_many_rows_those_that_are_asked_for_are_read(spark, empty_tables, monkeypatch, most_here, most_without_spark):
-    monkeypatch.setattr("jobs.store.MOST_HERE", most_here)
-    monkeypatch.setattr("jobs.store.MOST_WITHOUT_SPARK", most_without_spark)
+    monkeypatch.setattr("jobs.engine.store.MOST_HERE", most_here)
+    monkeypatch.setattr("jobs.engine.store.MOST_WITHOUT_SPARK", most_without_spark)
     told = [f"SELECT '{cluster}' AS cluster, '{n}' AS record_id, {EVENT}" for cluster in "cd" for n in (1, 2, 3)]
     written = empty_tables("events")
     written.append("events", spark.sql(" UNION ALL ".join(told)))
@@ -469,7 +469,7 @@ def test_what_proves_something_is_found_however_old_it_is(spark, empty_tables, m
 
 @pytest.mark.spark
 def test_few_of_many_rows_are_read_here(spark, tables, monkeypatch):
-    monkeypatch.setattr("jobs.store.MOST_HERE", 1)
+    monkeypatch.setattr("jobs.engine.store.MOST_HERE", 1)
     rows = spark.createDataFrame(
         [interval(cluster, 1, True) for cluster in "cde"], from_arrow_schema(tables.schema("partition_timeline"))
     )
@@ -490,7 +490,7 @@ def test_few_of_many_rows_are_read_here(spark, tables, monkeypatch):
 
 @pytest.mark.spark
 def test_rows_that_have_grown_many_are_left_to_spark(spark, tmp_path, monkeypatch):
-    monkeypatch.setattr("jobs.store.MOST_HERE", 3)
+    monkeypatch.setattr("jobs.engine.store.MOST_HERE", 3)
     tables = Store(spark, tmp_path / "tables")
     tables.open()
 

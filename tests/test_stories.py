@@ -13,10 +13,11 @@ from incident_cases import INCIDENTS
 from tables import rows_of
 from test_report import Page
 
-from jobs import errors, harms
+from jobs import errors
 from jobs.alerts import text
 from jobs.alerts.delivery import finding_of, findings_of, plan
 from jobs.alerts.sinks.slack import Slack
+from jobs.checking import harms
 from jobs.nightly_audit import main
 
 SCENARIOS = Path(__file__).parent / "scenarios"

@@ -13,9 +13,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from jobs import cluster_names, errors, output, progress, terminal, words
+from jobs import errors, progress, terminal, words
 from jobs.analysis import text_table
+from jobs.landing import cluster_names
 from jobs.nightly_audit import main
+from jobs.reporting import output
 
 SAMPLE = Path(__file__).parents[1] / "sample_logs" / "3.3.2-trace" / "delete-topic-dead-broker"
 
@@ -128,7 +130,7 @@ def test_the_versions_of_the_engines_are_named_without_importing_them():
     ],
 )
 def test_a_wrong_java_is_named_with_the_cause(tmp_path, monkeypatch, script, cause):
-    from jobs import session
+    from jobs.engine import session
 
     if script is not None:
         java = tmp_path / "bin" / "java"
@@ -292,6 +294,6 @@ def test_packages_of_spark_that_are_missing_are_named_in_one_line(monkeypatch, t
     def broken(*_):
         raise ModuleNotFoundError("No module named 'great_expectations'", name="great_expectations")
 
-    monkeypatch.setattr("jobs.findings.run", broken)
+    monkeypatch.setattr("jobs.commands.findings.run", broken)
     assert main(["findings", "--tables", str(tmp_path)]) == errors.USAGE
     assert capsys.readouterr().err.startswith("error: great-expectations is not installed")

@@ -4,8 +4,8 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from jobs import min_isr
-from jobs import topic_durability as durability
+from jobs.nightly import min_isr
+from jobs.operators import topic_durability as durability
 from jobs.timelines import Setting
 
 T0 = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)

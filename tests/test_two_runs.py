@@ -15,11 +15,12 @@ from deltalake import DeltaTable, write_deltalake
 from tables import rows_of
 
 import schemas
-from jobs import errors, events, ingest
+from jobs import errors
 from jobs.config import Cluster
-from jobs.conflicts import Conflict
+from jobs.engine.conflicts import Conflict
+from jobs.engine.store import KEYS, Store
+from jobs.landing import events, ingest
 from jobs.nightly_audit import main
-from jobs.store import KEYS, Store
 from parsers.rules import built_in
 
 LOGS = Path(__file__).parents[1] / "sample_logs" / "2.8.2-default" / "delete-topic-dead-broker"
@@ -31,16 +32,16 @@ pytestmark = pytest.mark.spark
 def opened(request: pytest.FixtureRequest, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Store]:
     """Opens the same tables, as each run does, and what appends to them."""
     if request.param != "delta-rs":
-        monkeypatch.setattr("jobs.store.local_folder", lambda _: None)
+        monkeypatch.setattr("jobs.engine.store.local_folder", lambda _: None)
     if request.param == "Spark's workers":
-        monkeypatch.setattr("jobs.events.SMALL", 0)
+        monkeypatch.setattr("jobs.landing.events.SMALL", 0)
 
     some = [one for one in schemas.statements("tables") if one.name in KEYS]
 
     def one() -> Store:
         store = Store(spark, tmp_path / "tables")
         with monkeypatch.context() as patched:
-            patched.setattr("jobs.store.schemas.statements", lambda _: some)
+            patched.setattr("jobs.engine.store.schemas.statements", lambda _: some)
             store.open()
         return store
 
@@ -150,7 +151,7 @@ def test_rows_that_were_doubled_are_removed_by_the_next_run(
     tables = tmp_path / "tables"
     shutil.copytree(audited, tables)
     if most_here is not None:
-        monkeypatch.setattr("jobs.store.MOST_HERE", most_here)
+        monkeypatch.setattr("jobs.engine.store.MOST_HERE", most_here)
     before = contents(tables)
     for table in KEYS:
         # as two runs left them that knew nothing of each other

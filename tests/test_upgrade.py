@@ -14,11 +14,12 @@ from deltalake import DeltaTable
 from tables import rows_of
 
 import schemas
-from jobs import errors, upgrade
+from jobs import errors
+from jobs.engine import upgrade
 from jobs.engine.small_tables import SmallTables
+from jobs.engine.upgrade import REBUILDING, VERSION, Plan, Present, decide
 from jobs.errors import UsageError
 from jobs.nightly_audit import main
-from jobs.upgrade import REBUILDING, VERSION, Plan, Present, decide
 from parsers.rules import built_in
 
 ROOT = Path(__file__).parents[1]
@@ -184,7 +185,7 @@ def test_tables_of_an_earlier_version_become_those_of_a_first_run(
 def test_a_conversion_that_is_interrupted_goes_on(
     spark: Any, first_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from jobs.store import Store
+    from jobs.engine.store import Store
 
     class Killed(BaseException):
         pass
@@ -241,7 +242,7 @@ def test_what_is_refused_is_not_touched(
 
 @pytest.mark.spark
 def test_alerts_leave_a_conversion_to_an_audit(spark: Any, tmp_path: Path) -> None:
-    from jobs.store import Store
+    from jobs.engine.store import Store
 
     tables = unpacked("d173443", tmp_path / "tables")
     before = files_of(tables)

@@ -7,9 +7,9 @@ from typing import Any
 
 from test_report import AT, finding, outcome, told
 
-from jobs.harms import Harm
-from jobs.ranking import worst_first
-from jobs.verdict import SHOWN, as_text
+from jobs.checking.harms import Harm
+from jobs.checking.ranking import worst_first
+from jobs.reporting.verdict import SHOWN, as_text
 
 PROOF = {"e1": {"file": "broker-1/controller.log", "record_no": 17, "raw": "[2026] the line\n\tat a.B"}}
 

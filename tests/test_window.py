@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from test_report import finding
 
-from jobs import errors, verdict
+from jobs import errors
+from jobs.checking.window import Window, bound
 from jobs.errors import UsageError
 from jobs.nightly_audit import main
-from jobs.window import Window, bound
+from jobs.reporting import verdict
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SAMPLE = Path(__file__).parents[1] / "sample_logs" / "3.9.1-kraft" / "controller-failover"

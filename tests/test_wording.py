@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 import schemas
-from jobs import checks
+from jobs.checking import checks
 from schemas import wording
 
 SINCE, UNTIL = "2026-11-20 10:09:22.5", datetime(2026, 11, 20, 10, 10, 1, tzinfo=UTC)

@@ -15,7 +15,7 @@ from jobs.alerts import text
 from jobs.alerts.outbox import FIRING, Due, Finding, Message
 from jobs.alerts.sink import Sink
 from jobs.alerts.sinks import SINK_TYPES
-from jobs.audit import add_wait
+from jobs.arguments import add_wait
 from jobs.config import Config
 from jobs.config_entry import nearest
 from jobs.errors import UsageError
@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
     root = root_of(options.tables)
     if options.dry_run:
         return _with_tables(root, config, dry_run=True)
-    from jobs import damage, lease, session
+    from jobs.engine import damage, lease, session
 
     spark = session.start(1000) if lease.needs_spark(root) else None
     with lease.held(root, uuid.uuid4().hex[:16], options.wait, spark) as held:
@@ -120,8 +120,8 @@ def _with_tables(
 
 def _store(root: str, guard: Callable[[], None]) -> Any:
     """Return the tables, to be written. guard: raises where the lease is lost."""
-    from jobs import session
-    from jobs.store import Store
+    from jobs.engine import session
+    from jobs.engine.store import Store
 
     store = Store(session.start(1000), root, guard)
     store.open(rebuilds=False)

@@ -20,7 +20,7 @@ from jobs.alerts.text import LINES, Context, Line
 from jobs.config import Config
 from jobs.engine import Tables, rows_of
 from jobs.engine.literals import one_of
-from jobs.identity import known_as
+from jobs.landing.identity import known_as
 from parsers.explanation import counted
 from schemas import wording
 

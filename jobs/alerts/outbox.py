@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from jobs import ranking
 from jobs.alerts.sink import Sink
+from jobs.checking import ranking
 from jobs.globs import matches
 from schemas import SEVERITIES
 

@@ -37,7 +37,7 @@ def add_arguments(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Audits the incident; its findings are no failure. Raises AuditError."""
-    from jobs import audit, command_line
+    from jobs.commands import audit, command_line
 
     tables, report = options.into / "tables", options.into / "report.html"
     with as_file(files("jobs.demo").joinpath(INCIDENT)) as archive:

@@ -52,7 +52,7 @@ def is_configured(environment: Mapping[str, str] = os.environ) -> bool:
 
 def require_spark(reason: str) -> None:
     """Raise UsageError where Spark cannot run on this machine. reason: why it is needed."""
-    from jobs import session
+    from jobs.engine import session
 
     session.use_private_java()
     if missing := session.java_problem():

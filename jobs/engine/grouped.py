@@ -9,10 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs import folding
 from jobs.engine.pool import Pool, shared
 from jobs.engine.relation import Relation
 from jobs.engine.work import fold, summaries
+from jobs.nightly import folding
 from jobs.timelines import ClusterFacts, Summary
 
 # events that a process folds at once, of whole partitions

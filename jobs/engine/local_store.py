@@ -14,8 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 import schemas
-from jobs import rereading, upgrade
-from jobs.engine import NotReadable, relation
+from jobs.engine import NotReadable, relation, upgrade
 from jobs.engine.choice import OnlySpark
 from jobs.engine.database import SPILL
 from jobs.engine.estimate import Estimate
@@ -24,12 +23,7 @@ from jobs.engine.literals import moment
 from jobs.engine.local import LocalTables
 from jobs.engine.pool import Pool
 from jobs.engine.relation import Relation
-from jobs.engine.small_tables import ROW_GROUP, SmallTables, aligned, parts
-from jobs.engine.types import table_schema
-from jobs.errors import UsageError
-from jobs.location import local_folder
-from jobs.progress import warn
-from jobs.rows import (
+from jobs.engine.rows import (
     EVERY,
     Frame,
     Where,
@@ -44,7 +38,13 @@ from jobs.rows import (
     select,
     where,
 )
-from jobs.store import EVENT, KEYS, LANDED, MOST_COMPARED, PARTITION_KEY, UNSETTLED, Held, Store, files_of
+from jobs.engine.small_tables import ROW_GROUP, SmallTables, aligned, parts
+from jobs.engine.store import EVENT, KEYS, LANDED, MOST_COMPARED, PARTITION_KEY, UNSETTLED, Held, Store, files_of
+from jobs.engine.types import table_schema
+from jobs.errors import UsageError
+from jobs.landing import rereading
+from jobs.location import local_folder
+from jobs.progress import warn
 from jobs.timelines import ClusterFacts, Summary
 from parsers.events import EVENTS, Parser
 from parsers.rules import RuleSet
@@ -273,7 +273,7 @@ class LocalStore(Store):
 
     def parsed(self, files: Sequence[Any], ruleset: RuleSet | None, days: Any, remote: Sequence[Any] = ()) -> Any:
         """As `Store.parsed`. What one process parses sooner than a pool starts is parsed in this one."""
-        from jobs import events, ingest
+        from jobs.landing import events, ingest
 
         usable = [file for file in files if file.usable]
         if sum(file.length for file in usable) < SOONER_HERE:

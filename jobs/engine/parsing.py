@@ -14,14 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from jobs import events
 from jobs.engine.database import text
 from jobs.engine.files import FOLDER
 from jobs.engine.local import LocalTables
 from jobs.engine.pool import Pool, shared
 from jobs.engine.work import Landing, parse, rewrite
-from jobs.events import SCHEMAS, Last
-from jobs.ingest import Split, split_size
+from jobs.landing import events
+from jobs.landing.events import SCHEMAS, Last
+from jobs.landing.ingest import Split, split_size
 from parsers.events import Parser
 from parsers.rules import built_in
 

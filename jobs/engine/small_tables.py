@@ -24,12 +24,12 @@ from deltalake.transaction import AddAction
 from pyarrow import fs
 
 import schemas
-from jobs import upgrade
-from jobs.conflicts import LANDING, Conflict
+from jobs.engine import upgrade
+from jobs.engine.conflicts import LANDING, Conflict
 from jobs.engine.files import DataFile, FileWriter
+from jobs.engine.rows import quoted
 from jobs.engine.types import delta_schema
 from jobs.location import PLAIN
-from jobs.rows import quoted
 
 # of rows, unpacked: a line of a log may have any length
 MOST_BYTES = 64 * 1024 * 1024

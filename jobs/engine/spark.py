@@ -11,9 +11,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from jobs import session
-from jobs.engine import MOMENT, Answer, QueryError
-from jobs.store import Store
+from jobs.engine import MOMENT, Answer, QueryError, session
+from jobs.engine.store import Store
 from parsers.explanation import visible
 
 # rows of one batch of an answer

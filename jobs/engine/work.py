@@ -11,12 +11,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from jobs import events, folding
 from jobs.engine.files import DataFile, FileWriter
 from jobs.engine.pool import loaded
 from jobs.engine.types import table_schema
-from jobs.events import Block
-from jobs.ingest import Split
+from jobs.landing import events
+from jobs.landing.events import Block
+from jobs.landing.ingest import Split
+from jobs.nightly import folding
 from jobs.timelines import EVENT_COLUMNS, Summary
 from parsers.events import Parser
 from parsers.rules import built_in

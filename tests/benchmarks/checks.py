@@ -19,10 +19,11 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from jobs import checks, session  # noqa: E402
+from jobs.checking import checks  # noqa: E402
+from jobs.engine import session  # noqa: E402
 from jobs.engine.database import Database  # noqa: E402
+from jobs.engine.queries import InSpark  # noqa: E402
 from jobs.nightly_audit import main as kafka_audit  # noqa: E402
-from jobs.queries import InSpark  # noqa: E402
 
 
 def frames_of(logs: Path) -> tuple[tuple[Any, ...], dict[str, Any], Any]:

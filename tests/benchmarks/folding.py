@@ -67,7 +67,7 @@ def multiplied(spark: Any, partitions: int, options: argparse.Namespace) -> Any:
     from pyspark.sql import functions as F
 
     import schemas
-    from jobs import folding
+    from jobs.nightly import folding
     from jobs.timelines import EVENT_COLUMNS
 
     own = [e for e in recorded(RECORDING) if e.topic == TOPIC and e.partition == 0][: options.first]
@@ -108,8 +108,9 @@ def main() -> None:
     options = given.parse_args()
     import pyarrow as pa
 
-    from jobs import folding, nights, session
-    from jobs.rows import fetched, is_empty, is_true, where
+    from jobs.engine import session
+    from jobs.engine.rows import fetched, is_empty, is_true, where
+    from jobs.nightly import folding, nights
     from jobs.timelines import ClusterFacts, Summary
 
     spark = session.start(session.SMALL_INPUT if options.partitions else 0)

@@ -4,7 +4,7 @@
 
 copy     text -> Delta, nothing parsed: the floor
 events   headers, all rules, typed columns, identity, copies, written to Delta: what a night does
-base     the same of another commit, checked out in FOLDER (one whose `jobs.events.land` takes the parts of `jobs.ingest.read`)
+base     the same of another commit, checked out in FOLDER (one whose `jobs.landing.events.land` takes the parts of `jobs.landing.ingest.read`)
 python   the parser alone, in one process, nothing written (on PYTHON_MB of the bytes)
 duckdb   DuckDB with the same header, dispatch and patterns, written to Parquet (where the package duckdb is installed)
 
@@ -33,9 +33,10 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 import schemas  # noqa: E402
-from jobs import events, ingest, session  # noqa: E402
 from jobs.config import Cluster  # noqa: E402
-from jobs.store import Store  # noqa: E402
+from jobs.engine import session  # noqa: E402
+from jobs.engine.store import Store  # noqa: E402
+from jobs.landing import events, ingest  # noqa: E402
 from parsers.events import Parser  # noqa: E402
 from parsers.patterns import GROUP, LOOKAROUND, compiled  # noqa: E402
 from parsers.rules import ITEMS, RuleSet, built_in  # noqa: E402
@@ -50,7 +51,7 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from jobs import events, ingest, session
 from jobs.config import Cluster
-from jobs.store import Store
+from jobs.engine.store import Store
 from parsers.rules import built_in
 spark, work = session.start(10**9), Path(sys.argv[2])
 files = ingest.find(Cluster("benchmark", (str(work / "logs"),)))

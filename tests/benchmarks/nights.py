@@ -32,7 +32,8 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from jobs import errors, nightly_audit, nights  # noqa: E402
+from jobs import errors, nightly_audit  # noqa: E402
+from jobs.nightly import nights  # noqa: E402
 
 DAY = date(2026, 11, 20)
 EPOCH = re.compile(

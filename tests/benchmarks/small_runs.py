@@ -39,7 +39,8 @@ def split(logs: Path, into: Path) -> tuple[Path, Path]:
 
 def audit(logs: Path, tables: Path, way: str) -> None:
     """One run in this process; prints nothing."""
-    from jobs import nightly_audit, store
+    from jobs import nightly_audit
+    from jobs.engine import store
 
     if way == "spark":
         store.local_folder = lambda _: None  # type: ignore[attr-defined]

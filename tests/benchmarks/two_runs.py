@@ -62,7 +62,8 @@ def begun(logs: str, tables: str, wait: float, environment: Mapping[str, str]) -
 
 def audit(logs: str, tables: str, wait: str) -> int:
     """One run in this process."""
-    from jobs import nightly_audit, session
+    from jobs import nightly_audit
+    from jobs.engine import session
 
     if extra := json.loads(os.environ.get("TWO_RUNS_SETTINGS", "{}")):
         settings = session.settings

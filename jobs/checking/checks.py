@@ -1,0 +1,326 @@
+"""Findings: every check of `schemas/checks` is a query that returns the violating rows, with its proof."""
+
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+import schemas
+from jobs.config import Silence, Slo, Threshold
+from jobs.engine.queries import FAILED, Queries
+from jobs.engine.rows import Frame, gathered, quoted, run_concurrently, select
+from jobs.engine.store import words
+from jobs.globs import glob_pattern
+from jobs.landing.identity import identified
+from jobs.landing.tool_outputs import ToolOutput
+from jobs.nightly import fact_frames
+from jobs.nightly.partition_losses import partition_losses
+from jobs.nightly.partition_spells import partition_spells
+from jobs.timelines import LEADING, ClusterFacts
+from parsers.definitions import INPUT_FACTS, INPUT_TABLES
+from schemas import wording
+
+AUDITED = (
+    "events", "partition_timeline", "replica_timeline", "reassignments", "topic_deletions", "controllers", "discontinuities",
+    "coverage", "broker_outages", "topic_assignments", "broker_load", "durability", "checkpoints", "partitions_now",
+)  # fmt: skip
+# a check may tell what its findings are about one by one, and which outage (node null: of all brokers) they follow from
+SUBJECTS = "ARRAY<STRUCT<topic: STRING, partition: INT, replica: INT, since: TIMESTAMP, until: TIMESTAMP>>"
+OUTAGE = "STRUCT<node: INT, since: TIMESTAMP>"
+# columns of a violation that its words are made of
+OF_WORDS = ("facts", "lacking", "unheard")
+# the checks that report outages; what names one as its cause is caused by their finding
+OUTAGE_CHECKS = ("broker_down", "cluster_down")
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The moment that a cluster's findings are measured against, and its incarnation."""
+
+    cluster: str
+    now: datetime | None
+    incarnation: int
+    kafka_version: str | None
+
+
+def register(
+    queries: Queries,
+    audited: Mapping[str, Frame],
+    clocks: list[Clock],
+    facts: Mapping[str, ClusterFacts],
+    *,
+    thresholds: Sequence[Threshold] = (),
+    slos: Sequence[Slo] = (),
+) -> None:
+    """The frames and functions (`schemas/functions`) that checks read.
+
+    audited_<table> (`nights.scope`), audited_partitions_now (`nights.partitions_now`), clocks, slos, legal_moves, leading, those of `fact_frames`
+    and of `schemas/facts`, partition_spells, losses.
+    """
+    given = {table: audited[table] if table != "events" else _named_columns(audited[table]) for table in AUDITED}
+    known = {f"audited_{table}": rows for table, rows in given.items()}
+    known |= {told.__name__: told(facts) for told in fact_frames.FRAMES}
+    known |= {"clocks": clock_rows(clocks), "slos": slo_rows(slos), "legal_moves": _legal_moves()}
+    known["leading"] = pa.table({"event_type": sorted(LEADING)})
+    run_concurrently(*(partial(queries.view, name, rows) for name, rows in known.items()))
+    for function in [one.sql for one in schemas.statements("functions")] + threshold_functions(thresholds):
+        queries.function(function)
+    told: dict[str, Frame] = {}
+    for fact in schemas.statements("facts"):  # by name: a later one reads an earlier one
+        told[fact.name] = queries.frame(fact.sql)
+        queries.view(fact.name, told[fact.name])
+    now = {clock.cluster: clock.now for clock in clocks}
+    queries.view("partition_spells", gathered(partition_spells(given, told, now, facts)))
+    queries.view("losses", gathered(partition_losses(audited, told, facts)))
+
+
+def _named_columns(events: Frame) -> Frame:
+    """Events with the columns that checks name: at every mention of a view each of its columns is analysed."""
+    named = {word for kind in ("facts", "checks") for one in schemas.statements(kind) for word in words(one.sql)}
+    return select(events, *(name for name in schemas.columns("events") if name in named))
+
+
+def clock_rows(clocks: Iterable[Clock]) -> pa.Table:
+    """out: cluster, now, incarnation, kafka_version, version_number."""
+    numbers = [None if one.kafka_version is None else schemas.version_number(one.kafka_version) for one in clocks]
+    return pa.table(
+        {
+            "cluster": pa.array([one.cluster for one in clocks], pa.string()),
+            "now": pa.array([one.now and one.now.replace(tzinfo=UTC) for one in clocks], pa.timestamp("us", "UTC")),
+            "incarnation": pa.array([one.incarnation for one in clocks], pa.int32()),
+            "kafka_version": pa.array([one.kafka_version for one in clocks], pa.string()),
+            "version_number": pa.array(numbers, pa.int32()),
+        }
+    )
+
+
+def _legal_moves() -> pa.Table:
+    """out: machine, from_state, to_state, since: the number of a version."""
+    names = ("machine", "from_state", "to_state", "since")
+    moves = ((one.machine, one.from_state, one.to_state, schemas.version_number(one.since)) for one in schemas.moves())
+    return pa.table(list(zip(*moves, strict=True)), names=names)
+
+
+def asked(
+    clocks: Sequence[Clock],
+    thresholds: Sequence[Threshold],
+    slos: Sequence[Slo],
+    silences: Sequence[Silence],
+    outputs: Sequence[ToolOutput],
+) -> str:
+    """Hash of all that findings depend on besides the tables: of the same tables, the same is found."""
+    texts = [statement.sql for kind in ("functions", "facts", "checks") for statement in schemas.statements(kind)]
+    texts += map(
+        repr, (schemas.thresholds(), schemas.coverage(), schemas.cause_rules(), wording.wordings(), wording.known_commands())
+    )
+    return hashlib.sha256(repr((texts, clocks, thresholds, slos, silences, outputs)).encode()).hexdigest()
+
+
+def present(queries: Queries) -> set[str]:
+    """What a check may be about `only`: the event types, the kinds of spells and the states of replicas that there are, INPUT_TABLES and INPUT_FACTS that have rows."""
+    kinds = [
+        "SELECT event_type AS kind FROM audited_events",
+        "SELECT kind FROM partition_spells",
+        "SELECT state AS kind FROM audited_replica_timeline WHERE valid_to IS NULL",
+        "(SELECT 'drifted' AS kind FROM audited_events WHERE drifted LIMIT 1)",
+        "(SELECT 'unknown_errors' AS kind FROM audited_events WHERE event_type IS NULL AND level IN ('ERROR', 'FATAL') LIMIT 1)",
+        "(SELECT 'incarnations' AS kind FROM audited_events WHERE incarnation > 1 LIMIT 1)",
+        *(f"(SELECT {quoted(table)} AS kind FROM audited_{table} LIMIT 1)" for table in INPUT_TABLES),
+        *(f"(SELECT {quoted(fact)} AS kind FROM {fact} LIMIT 1)" for fact in INPUT_FACTS),
+    ]
+    (row,) = queries.rows(f"SELECT collect_set(kind) AS kinds FROM ({' UNION ALL '.join(kinds)})")
+    return set(row["kinds"])
+
+
+def slo_rows(slos: Sequence[Slo]) -> pa.Table:
+    """The goals of audit.toml. out: number, clusters, topics: patterns, availability: percent, acks, days."""
+    rows = [
+        {
+            "number": number,
+            "clusters": f"^(?s:{glob_pattern(slo.cluster)})$",
+            "topics": f"^(?s:{glob_pattern(slo.topic)})$",
+            "availability": float(slo.availability),
+            "acks": slo.acks,
+            "days": slo.days,
+        }
+        for number, slo in enumerate(slos, 1)
+    ]
+    texts = [(name, pa.string()) for name in ("clusters", "topics")]
+    columns = [("number", pa.int32()), *texts, ("availability", pa.float64()), ("acks", pa.string()), ("days", pa.int32())]
+    return pa.Table.from_pylist(rows, schema=pa.schema(columns))
+
+
+def threshold_functions(settings: Sequence[Threshold]) -> list[str]:
+    """Return the definition of a SQL function of (cluster, topic) for each threshold, with the values of audit.toml."""
+    return [
+        f"CREATE OR REPLACE TEMPORARY FUNCTION {name}(cluster STRING, topic STRING) RETURNS INT RETURN "
+        + threshold_sql(limit.default, [one for one in settings if one.name == name])
+        for name, limit in schemas.thresholds().items()
+    ]
+
+
+def threshold_sql(default: int, settings: Sequence[Threshold]) -> str:
+    """Return the value of one threshold as an expression over cluster and topic; the last setting that matches counts."""
+    value = str(default)
+    for setting in settings:
+        value = f"CASE WHEN {_all_match([('cluster', setting.cluster), ('topic', setting.topic)])} THEN {setting.value} ELSE {value} END"
+    return value
+
+
+def _all_match(globs: Iterable[tuple[str, str]]) -> str:
+    """That columns match globs, as a condition that is never null. A topic that is null is like an empty one."""
+    tests = [
+        f"coalesce(CAST({column} AS STRING), '') RLIKE {quoted(f'^(?s:{glob_pattern(glob)})$')}"
+        for column, glob in globs
+        if glob != "*"
+    ]
+    return " AND ".join(tests) or "true"
+
+
+@dataclass(frozen=True)
+class Violations:
+    """What violates checks now.
+
+    rows: the columns of `findings` less those of a run (`findings_life.OF_RUN`), plus ended BOOLEAN and subjects, less known_as. failed: check -> why it could not be run.
+    """
+
+    rows: list[dict[str, Any]]
+    failed: Mapping[str, str]
+
+
+def violations(queries: Queries, given: Collection[str] = ()) -> Violations:
+    """Runs the checks; one that fails costs no other its findings.
+
+    given: what there is of `present`, and of metadata_log, cluster_ids, slos; a check that is about some `only` is left out without them.
+    """
+    active = _with_candidates(queries, [check for check in schemas.statements("checks") if _is_given(check, given)])
+    failed: dict[str, str] = {}
+
+    def found_by(some: Sequence[schemas.Statement]) -> list[dict[str, Any]]:
+        try:
+            return queries.rows(*(_select(check) for check in some)) if some else []
+        except FAILED as error:
+            if len(some) == 1:
+                failed[some[0].name] = str(error).splitlines()[0]
+                return []
+            return [row for check in some for row in found_by([check])]
+
+    halves = run_concurrently(*(partial(found_by, active[n::2]) for n in (0, 1)))
+    found = identified(row for half in halves for row in half)
+    return Violations(_with_causes(_in_words(found, _modes(queries), failed)), failed)
+
+
+def _modes(queries: Queries) -> dict[str, dict[str, Any]]:
+    """Return what advice depends on, by cluster: MODE and the commands of `schemas/commands.toml`."""
+    asked = """SELECT k.cluster, k.kafka_version, coalesce(bool_or(l.kraft), false) AS is_kraft
+      FROM clocks k LEFT JOIN logs_seen l ON l.cluster = k.cluster GROUP BY k.cluster, k.kafka_version"""
+    modes = {}
+    for row in queries.rows(asked):
+        version = row["kafka_version"] and divmod(schemas.version_number(row["kafka_version"]), 10**6)
+        known = (version[0], version[1] // 1000) if version else None
+        mode = {name: row[name] for name in wording.MODE}
+        modes[row["cluster"]] = mode | wording.commands(mode["is_kraft"], known)
+    return modes
+
+
+def _in_words(
+    found: Sequence[Mapping[str, Any]], modes: Mapping[str, Mapping[str, Any]], failed: dict[str, str]
+) -> list[dict[str, Any]]:
+    """Return the rows with title, detail and advice in the place of their facts; `failed` is given the checks whose templates do not fit."""
+    done = []
+    for row in found:
+        words = wording.wordings()[row["check_id"]]
+        facts = dict(modes[row["cluster"]]) | {name: row[name] for name in wording.COLUMNS} | json.loads(row["facts"] or "{}")
+        try:
+            texts = {name: wording.rendered(getattr(words, name), facts) for name in wording.TEMPLATES}
+            if row["lacking"]:
+                texts["detail"] += " " + wording.rendered(row["lacking"], facts | {"unheard": row["unheard"]})
+        except wording.FAILED as error:
+            failed[row["check_id"]] = f"its words do not fit its facts: {error}"
+            continue
+        done.append({name: value for name, value in row.items() if name not in OF_WORDS} | texts)
+    return done
+
+
+def _with_causes(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The rows with caused_by, the fingerprint of the finding that reports their outage, in its place."""
+    outages = {
+        _outage(row, row["node"], row["first_seen"]): row["fingerprint"] for row in found if row["check_id"] in OUTAGE_CHECKS
+    }
+    told = []
+    for row in found:
+        outage = row["outage"]
+        cause = outages.get(_outage(row, outage["node"], outage["since"])) if outage and outage["since"] is not None else None
+        told.append({name: value for name, value in row.items() if name != "outage"} | {"caused_by": cause})
+    return told
+
+
+def _outage(row: Mapping[str, Any], node: int | None, since: datetime) -> tuple[Any, ...]:
+    return row["cluster"], row["incarnation"], node, since
+
+
+def _is_given(check: schemas.Statement, given: Collection[str]) -> bool:
+    about = check.listed("only")
+    return not about or not about.isdisjoint(given)
+
+
+def _with_candidates(queries: Queries, checks: Sequence[schemas.Statement]) -> list[schemas.Statement]:
+    """The checks less those that find nothing, as there are no rows in the parts of their queries that they call their `candidates`."""
+    asked = [
+        f"(SELECT {quoted(check.name)} AS name FROM (\n{check.part(part)}\n) LIMIT 1)"
+        for check in checks
+        for part in sorted(check.listed("candidates"))
+    ]
+    if not asked:
+        return list(checks)
+    try:
+        found = {row["name"] for row in queries.rows(*asked)}
+    except FAILED:
+        return list(checks)  # the one that fails is named when it is run
+    return [check for check in checks if check.name in found or not check.listed("candidates")]
+
+
+def _select(check: schemas.Statement) -> str:
+    """A check with the columns that all have. What it concludes without the logs that would show otherwise is left out, or is a smaller claim."""
+    name = quoted(check.name)
+    needs, coverage = check.needs, schemas.coverage()
+    severity, lacking, unheard, source, only = "r.severity", "CAST(NULL AS STRING)", "CAST(NULL AS ARRAY<INT>)", "", ""
+    if conditions := [condition for kind in needs.kinds if (condition := coverage[kind].condition)]:
+        is_covered = " OR ".join(conditions)
+        if "by_absence" in check.listed("also"):
+            is_covered = f"NOT r.by_absence OR {is_covered}"
+        is_covered = f"coalesce({is_covered}, false)"
+        source = "LEFT JOIN nodes_heard h ON h.cluster = r.cluster AND h.incarnation = r.incarnation"
+        if needs.otherwise is None:
+            only = f"WHERE {is_covered}"
+        else:
+            smaller = [quoted(one) for one in schemas.SEVERITIES[schemas.SEVERITIES.index(needs.otherwise) + 1 :]]
+            severity = f"CASE WHEN NOT ({is_covered}) AND r.severity IN ({', '.join(smaller)}) THEN {quoted(needs.otherwise)} ELSE r.severity END"
+            lacking = f"CASE WHEN NOT ({is_covered}) THEN {quoted(coverage[needs.kinds[0]].lacking or '')} END"
+            unheard = "h.unheard"
+    return f"""SELECT r.cluster, r.incarnation, {name} AS check_id, {severity} AS severity, r.topic, r.partition, r.replica, r.node, r.first_seen, r.last_seen,
+      r.thing, {_facts(check)} AS facts, r.evidence, r.ended, {lacking} AS lacking, {unheard} AS unheard,
+      {_also(check, "subjects", SUBJECTS)}, {_also(check, "outage", OUTAGE)}
+    FROM (
+    {check.sql}
+    ) r {source} {only}"""
+
+
+def _facts(check: schemas.Statement) -> str:
+    """The columns that a check gives to its words alone, as one JSON object."""
+    names = sorted(check.listed("facts"))
+    return (
+        f"to_json(struct({', '.join(f'r.{name}' for name in names)}), map('ignoreNullFields', 'false'))"
+        if names
+        else "CAST(NULL AS STRING)"
+    )
+
+
+def _also(check: schemas.Statement, column: str, kind: str) -> str:
+    """A column that a check need not have; its head names those that it has."""
+    return f"CAST({f'r.{column}' if column in check.listed('also') else 'NULL'} AS {kind}) AS {column}"

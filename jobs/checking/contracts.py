@@ -1,0 +1,230 @@
+"""What must hold in the tables beyond what Delta enforces, and the command `contracts`.
+
+`schemas/contracts` defines it once. On Spark Great Expectations validates it (`jobs.checking.expectations`). The local engine evaluates the same rules
+as SQL, because importing Great Expectations takes 4 s of processor time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import schemas
+from jobs import errors
+from jobs.engine.literals import quoted
+from jobs.errors import ContractError, UsageError
+from parsers.explanation import counted, visible
+
+if TYPE_CHECKING:
+    from jobs.engine.queries import Queries
+    from jobs.engine.rows import Frame
+
+# of rules; those that Delta does not enforce when Spark writes are the last
+KINDS = ("required", "values", "key", "rows")
+NOT_ENFORCED = ("values", "key", "rows")
+# violated rules that a message names
+SHOWN = 20
+# characters of a value in a message
+SHOWN_CHARACTERS = 120
+
+EXAMPLES = """\
+examples:
+  kafka-audit contracts --tables /data/audit
+  kafka-audit contracts --tables /data/audit --data-docs /var/www/audit-docs
+
+exit codes:
+  0 all rules hold   2 wrong usage, no tables   70 a rule is violated
+"""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One thing that must hold in a table.
+
+    kind: one of KINDS: a column is never null, it has one of some values, no two rows share a key, or a query finds no row.
+    violations: a query for the rows that violate it, over {batch} and {any_table}. condition: what holds for such a row, if that needs no other.
+    """
+
+    table: str
+    kind: str
+    words: str
+    columns: tuple[str, ...]
+    shown: tuple[str, ...]
+    violations: str
+    condition: str = ""
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A rule that rows violate. rows: how many; sample: the columns that name one of them, as text, less those that are null."""
+
+    table: str
+    rule: str
+    rows: int
+    sample: Mapping[str, str]
+
+    def sentence(self) -> str:
+        """The violation for people."""
+        named = ", ".join(f"{name}={visible(value)[:SHOWN_CHARACTERS]}" for name, value in self.sample.items())
+        verb = "violates" if self.rows == 1 else "violate"
+        return f"{self.table}: {counted(self.rows, 'row')} {verb} '{self.rule}', for example {named or 'one of nulls'}"
+
+
+def rules_of(table: str) -> tuple[Rule, ...]:
+    """Return what must hold in a table: required columns, values, key, rules over rows."""
+    contract = schemas.contracts()[table]
+    shown, found = contract.shown, []
+
+    def of_column(kind: str, column: str, words: str, condition: str) -> Rule:
+        every = tuple(dict.fromkeys([*shown, column]))
+        return Rule(table, kind, words, (column,), every, f"SELECT * FROM {{batch}} WHERE {condition}", condition)
+
+    for column in schemas.required(table):
+        found.append(of_column("required", column, f"{column} is never null", f"`{column}` IS NULL"))
+    for column, values in contract.values.items():
+        listed = ", ".join(map(quoted, values))
+        found.append(of_column("values", column, f"{column} is one of {', '.join(values)}", f"`{column}` NOT IN ({listed})"))
+    if keys := contract.key:
+        words = f"no two rows have the same {' and '.join(keys)}"
+        named = ", ".join(f"`{column}`" for column in keys)
+        copies = f"SELECT {named}, explode(sequence(1, copies)) AS copy FROM (SELECT {named}, count(*) AS copies FROM {{batch}} GROUP BY {named} HAVING count(*) > 1)"
+        found.append(Rule(table, "key", words, keys, keys, copies))
+    for rule in contract.rules:
+        found.append(Rule(table, "rows", rule.words, (), (*shown, *rule.shows), rule.violations))
+    return tuple(found)
+
+
+def text_of(value: Any) -> str:
+    """A value as a message names it; moments without their zone, which is UTC."""
+    text = str(value)
+    return text.removesuffix("+00:00").replace("T", " ") if text[4:5] == "-" and text[10:11] in ("T", " ") else text
+
+
+def sample_of(row: Mapping[str, Any], columns: Iterable[str]) -> dict[str, str]:
+    """The columns that name a row, as text, less those that are null."""
+    return {name: text_of(row[name]) for name in columns if row.get(name) is not None and row[name] == row[name]}
+
+
+# -- the same rules as SQL -------------------------------------------------------------------------------------
+
+
+def _view(table: str) -> str:
+    return f"guarded_{table}"
+
+
+def _whole(table: str) -> str:
+    return f"whole_{table}"
+
+
+def reads(tables: Collection[str]) -> set[str]:
+    """The tables all of whose rows the rules of some tables read."""
+    queries = [rule.violations for table in tables for rule in schemas.contracts()[table].rules]
+    return {other for other in schemas.contracts() if any(f"{{{other}}}" in query for query in queries)}
+
+
+def register(queries: Queries, written: Mapping[str, Frame], whole: Mapping[str, Frame]) -> None:
+    """Gives the rows that are validated, and those that their rules read, the names that `as_sql` uses."""
+    for table in reads(written):
+        queries.view(_whole(table), whole[table])
+    for table, rows in written.items():
+        queries.view(_view(table), rows)
+
+
+def as_sql(violations: str, table: str) -> str:
+    """A query of a rule over registered rows."""
+    return violations.format(batch=_view(table), **{other: _whole(other) for other in schemas.contracts()})
+
+
+def violations(queries: Queries, rules: Sequence[Rule]) -> list[Violation]:
+    """Return the violated rules of rows that are registered, by one query."""
+
+    def sample(columns: Iterable[str]) -> str:
+        return f"to_json(struct({', '.join(f'CAST(`{name}` AS STRING) AS `{name}`' for name in columns)}))"
+
+    selects = []
+    for table in dict.fromkeys(rule.table for rule in rules):
+        by_condition = [(n, rule) for n, rule in enumerate(rules) if rule.table == table and rule.condition]
+        if by_condition:
+            columns = dict.fromkeys(column for _, rule in by_condition for column in rule.shown)
+            cases = ", ".join(f"CASE WHEN {rule.condition} THEN {n} END" for n, rule in by_condition)
+            exploded = f"SELECT *, explode(array_compact(array({cases}))) AS rule FROM {_view(table)}"
+            selects.append(f"SELECT rule, {sample(columns)} AS example FROM ({exploded})")
+    for n, rule in enumerate(rules):
+        if not rule.condition:
+            selects.append(f"SELECT {n} AS rule, {sample(rule.shown)} AS example FROM ({as_sql(rule.violations, rule.table)})")
+    rows = queries.rows(
+        f"SELECT rule, count(*) AS rows, min(example) AS example FROM ({' UNION ALL '.join(selects)}) GROUP BY rule"
+    )
+    found = {row["rule"]: row for row in rows}
+    return [
+        Violation(rule.table, rule.words, found[n]["rows"], sample_of(json.loads(found[n]["example"]), rule.shown))
+        for n, rule in enumerate(rules)
+        if n in found
+    ]
+
+
+def validate(queries: Queries, written: Mapping[str, Frame], whole: Mapping[str, Frame]) -> int:
+    """Validate rows by SQL. written: table -> rows; whole: all rows of tables that their rules read. Returns the number of rules.
+
+    Raises ContractError that names the violated.
+    """
+    register(queries, written, whole)
+    rules = [rule for table in written for rule in rules_of(table)]
+    raise_for(violations(queries, rules))
+    return len(rules)
+
+
+def raise_for(found: Sequence[Violation]) -> None:
+    """Raise ContractError where a rule is violated."""
+    if found:
+        more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+        listed = "; ".join(one.sentence() for one in found[:SHOWN])
+        raise ContractError(f"the tables break their contract: {listed}{more}")
+
+
+# -- the command -----------------------------------------------------------------------------------------------
+
+
+def add_arguments(commands: Any) -> None:
+    """Adds `contracts` to the command line."""
+    command = commands.add_parser(
+        "contracts",
+        help="validate the tables with Great Expectations",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_argument("--tables", required=True, metavar="DIR", help="folder or URI of the tables")
+    add_data_docs(command)
+    command.set_defaults(run=run)
+
+
+def add_data_docs(command: Any) -> None:
+    """Adds --data-docs to a command that validates tables."""
+    command.add_argument(
+        "--data-docs",
+        type=Path,
+        metavar="DIR",
+        help="write what was validated as Great Expectations' Data Docs; their pages load scripts from the internet",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """The command `contracts`; no table is changed."""
+    from jobs import engine
+    from jobs.checking import expectations
+
+    names = list(schemas.contracts())
+    tables = engine.opened(options.tables, names=names)
+    there = [name for name in names if tables.has(name)]
+    if not there:
+        raise UsageError(f"There are no tables under {options.tables}. Run `kafka-audit audit` first")
+    suites = expectations.Suites(options.data_docs)
+    found = suites.of_tables(tables, there)
+    suites.write_docs()
+    raise_for(found)
+    print(f"{counted(suites.count, 'rule')} hold in {counted(len(there), 'table')}")
+    return errors.CLEAN

@@ -1,0 +1,228 @@
+"""Great Expectations over the tables: a suite per table, made of the one definition in `schemas/contracts`.
+
+Over Spark's frames its Spark engine validates. Over the tables of the command `contracts` its pandas engine does, with the columns that
+expectations are about; a rule that is SQL is asked of the engine that reads the tables, so that no whole table is in memory.
+A JVM does not start any more in a process in which it has done so: the command, and a run of the local engine, start none.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextvars import ContextVar
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jobs.checking import contracts
+from jobs.checking.contracts import Rule, Violation, rules_of, sample_of
+from jobs.engine import Tables
+from jobs.errors import ContractError, UsageError
+
+# runs a rule's query, with {batch} in it, and returns the rows
+Asked = Callable[[str], list[dict[str, Any]]]
+# who answers the queries of the rows that the pandas engine validates now
+_asked: ContextVar[Asked] = ContextVar("asked")
+# violating rows that Great Expectations returns of a query
+MOST_ROWS = 200
+
+
+@cache
+def _library() -> Any:
+    """Great Expectations, without its notes on the console, and able to answer SQL rules over pandas' rows."""
+    logging.getLogger("great_expectations").setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", module="great_expectations")
+    import great_expectations as gx
+    from great_expectations.execution_engine import PandasExecutionEngine
+    from great_expectations.expectations.metrics.metric_provider import metric_value
+    from great_expectations.expectations.metrics.query_metric_provider import QueryMetricProvider
+
+    class AskedRows(QueryMetricProvider):
+        """The rows of an UnexpectedRowsExpectation over rows of pandas."""
+
+        metric_name = "unexpected_rows_query.table"
+        value_keys = ("unexpected_rows_query",)
+
+        @metric_value(engine=PandasExecutionEngine)
+        def _pandas(cls, metric_value_kwargs: dict, **_: Any) -> list[dict[str, Any]]:
+            return _asked.get()(metric_value_kwargs["unexpected_rows_query"])[:MOST_ROWS]
+
+    class AskedCount(QueryMetricProvider):
+        """The number of these rows."""
+
+        metric_name = "unexpected_rows_query.row_count"
+        value_keys = ("unexpected_rows_query",)
+
+        @metric_value(engine=PandasExecutionEngine)
+        def _pandas(cls, metric_value_kwargs: dict, **_: Any) -> int:
+            query = metric_value_kwargs["unexpected_rows_query"]
+            return _asked.get()(f"SELECT count(*) AS rows FROM ({query})")[0]["rows"]
+
+    return gx
+
+
+def preload() -> None:
+    """Import Great Expectations, which takes seconds; a run does it while the JVM starts."""
+    _library()
+
+
+class Suites:
+    """One validation of some tables; it may be made of several parts."""
+
+    def __init__(self, docs: Path | None = None, kinds: Collection[str] = contracts.KINDS) -> None:
+        """docs: the folder that `write_docs` writes to. kinds: of rules that are validated, one suite per table that has any."""
+        from great_expectations.data_context.types.base import ProgressBarsConfig
+
+        self._gx = _library()
+        self._docs, self._kinds = docs, kinds
+        self._context = self._gx.get_context(mode="ephemeral")
+        self._context.variables.progress_bars = ProgressBarsConfig(globally=False)
+        if docs is not None:
+            self._context.add_data_docs_site("tables", _site(docs))
+        # rules that were evaluated
+        self.count = 0
+        # suites that were made: each has a name of its own
+        self._parts = 0
+
+    def of_frames(self, spark: Any, written: Mapping[str, Any], whole: Mapping[str, Any]) -> list[Violation]:
+        """Validate frames of Spark. written: table -> rows; whole: all rows of tables that their rules read."""
+        from jobs.engine.rows import in_spark
+
+        names = {other: f"whole_{other}" for other in contracts.reads(written)}
+        for other, view in names.items():
+            in_spark(spark, whole[other]).createOrReplaceTempView(view)
+        source = self._context.data_sources.add_spark(f"spark {self._parts}", persist=False)
+        found = []
+        for table, rows in written.items():
+            found += self._validated(source, table, in_spark(spark, rows), lambda query: _named(query, names))
+        return found
+
+    def of_rows(self, queries: Any, written: Mapping[str, Any], whole: Mapping[str, Any]) -> list[Violation]:
+        """Validate rows of the local engine; `queries` answers the rules that are SQL."""
+        from jobs.engine.rows import fetched, select
+
+        contracts.register(queries, written, whole)
+        found = []
+        for table, rows in written.items():
+
+            def ask(query: str, table: str = table) -> list[dict[str, Any]]:
+                return queries.rows(contracts.as_sql(query, table))
+
+            _asked.set(ask)
+            found += self._of_arrow(table, fetched(select(rows, *_columns(table))))
+        return found
+
+    def of_tables(self, tables: Tables, names: Sequence[str]) -> list[Violation]:
+        """Validate all rows of tables."""
+        found = []
+        for table in names:
+
+            def ask(query: str, table: str = table) -> list[dict[str, Any]]:
+                return tables.query(query.format(batch=table, **{other: other for other in contracts.reads([table])})).rows()
+
+            _asked.set(ask)
+            found += self._of_arrow(table, tables.read(table, _columns(table)))
+        return found
+
+    def _of_arrow(self, table: str, rows: Any) -> list[Violation]:
+        source = self._context.data_sources.add_pandas(f"rows {self._parts}")
+        return self._validated(source, table, rows.to_pandas(integer_object_nulls=True), lambda query: query)
+
+    def _validated(self, source: Any, table: str, rows: Any, named: Callable[[str], str]) -> list[Violation]:
+        """named: what of a query becomes the name of a view; {batch} is left to Great Expectations."""
+        rules = [rule for rule in rules_of(table) if rule.kind in self._kinds]
+        if not rules:
+            return []
+        asset = source.add_dataframe_asset(table).add_batch_definition_whole_dataframe("all rows")
+
+        def outcomes(name: str, some: Sequence[Rule], result_format: Mapping[str, Any]) -> dict[str, Any]:
+            """Words of a rule -> Great Expectations' result."""
+            suite = self._gx.ExpectationSuite(name=name, expectations=[_expectation(rule, named) for rule in some])
+            suite = self._context.suites.add(suite)
+            definition = self._gx.ValidationDefinition(name=name, data=asset, suite=suite)
+            self._context.validation_definitions.add(definition)
+            ran = definition.run(batch_parameters={"dataframe": rows}, result_format=dict(result_format))
+            found = {one.expectation_config.meta["rule"]: one for one in ran.results}
+            for rule in some:
+                _refuse_errors(rule, found[rule.words])
+            return found
+
+        self._parts += 1
+        self.count += len(rules)
+        whole = outcomes(f"{table} {self._parts}", rules, {"result_format": "BOOLEAN_ONLY" if self._docs is None else "SUMMARY"})
+        failed = [rule for rule in rules if not whole[rule.words].success]
+        if not failed:
+            return []
+        # once more, for the rows
+        shown = dict.fromkeys(column for rule in failed if rule.kind != "rows" for column in rule.shown)
+        complete = {"result_format": "COMPLETE", "unexpected_index_column_names": list(shown)}
+        again = outcomes(f"{table} {self._parts}: violations", failed, complete)
+        return [_violation(rule, again[rule.words].result) for rule in failed]
+
+    def write_docs(self) -> None:
+        """Write the Data Docs of all that was validated, if they are wanted. Raises UsageError where they cannot be written."""
+        if self._docs is None:
+            return
+        try:
+            self._context.build_data_docs(site_names=["tables"])
+        except OSError as error:
+            raise UsageError(f"--data-docs {self._docs}: {error.strerror or error}") from None
+
+
+def _site(folder: Path) -> dict[str, Any]:
+    store = {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(folder.resolve())}
+    return {
+        "class_name": "SiteBuilder",
+        "show_how_to_buttons": False,
+        "store_backend": store,
+        "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},
+    }
+
+
+def _columns(table: str) -> list[str]:
+    """The columns that expectations about a table read."""
+    return list(
+        dict.fromkeys(column for rule in rules_of(table) if rule.kind != "rows" for column in (*rule.shown, *rule.columns))
+    )
+
+
+def _named(query: str, names: Mapping[str, str]) -> str:
+    for other, view in names.items():
+        query = query.replace(f"{{{other}}}", view)
+    return query
+
+
+def _expectation(rule: Rule, named: Callable[[str], str]) -> Any:
+    """The expectation that Great Expectations has for a rule."""
+    import great_expectations.expectations as gxe
+
+    import schemas
+
+    told: Any = {"meta": {"rule": rule.words}, "description": rule.words}
+    if rule.kind == "required":
+        return gxe.ExpectColumnValuesToNotBeNull(column=rule.columns[0], **told)
+    if rule.kind == "values":
+        allowed = list(schemas.contracts()[rule.table].values[rule.columns[0]])
+        return gxe.ExpectColumnValuesToBeInSet(column=rule.columns[0], value_set=allowed, **told)
+    if rule.kind == "key" and len(rule.columns) == 1:
+        return gxe.ExpectColumnValuesToBeUnique(column=rule.columns[0], **told)
+    if rule.kind == "key":
+        return gxe.ExpectCompoundColumnsToBeUnique(column_list=list(rule.columns), ignore_row_if="never", **told)
+    return gxe.UnexpectedRowsExpectation(unexpected_rows_query=named(rule.violations), **told)
+
+
+def _refuse_errors(rule: Rule, outcome: Any) -> None:
+    """Raise ContractError where a rule could not be evaluated: Great Expectations returns that as one that failed."""
+    for error in [outcome.exception_info, *(v for v in outcome.exception_info.values() if isinstance(v, dict))]:
+        if error.get("raised_exception"):
+            why = str(error.get("exception_message")).splitlines()[0]
+            raise ContractError(f"{rule.table}: the rule '{rule.words}' could not be evaluated: {why}")
+
+
+def _violation(rule: Rule, result: Mapping[str, Any]) -> Violation:
+    """result: of an outcome, with the rows."""
+    rows = result["details"]["unexpected_rows"] if rule.kind == "rows" else result.get("unexpected_index_list") or []
+    samples = [sample_of(row, rule.shown) for row in rows]
+    count = result["observed_value"] if rule.kind == "rows" else result["unexpected_count"]
+    return Violation(rule.table, rule.words, count, min(samples, key=lambda one: sorted(one.items()), default={}))

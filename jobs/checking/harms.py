@@ -1,0 +1,159 @@
+"""What a story did to producers and consumers: what was lost, unavailable or at risk, how much of it and for how long. Pure.
+
+A story is a finding that follows from no other one, with all that follow from it (`ranking.by_cause`).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import schemas
+from jobs.checking.ranking import by_cause, worst_first
+from parsers.explanation import counted
+from schemas import SEVERITIES
+
+# the worst first
+LOST, MAYBE_LOST, UNAVAILABLE, AT_RISK = KINDS = ("lost", "maybe_lost", "unavailable", "at_risk")
+HEADS = {LOST: "Lost", MAYBE_LOST: "Possibly lost", UNAVAILABLE: "Unavailable", AT_RISK: "At risk"}
+# topics that a sentence names
+NAMED = 3
+NOTHING_SHOWN = "No line shows that a partition was unavailable, at risk or lost."
+
+
+@dataclass(frozen=True)
+class Harm:
+    """One kind of harm of one story.
+
+    topics: names, sorted, some of topic_count. longest_seconds: of one partition; null: not known. until: when the last partition was well again;
+    null: it lasts, or nothing lasts (a loss). records: at least so many are lost in unclean elections; null: not known.
+    """
+
+    kind: str
+    partitions: int
+    topics: tuple[str, ...]
+    topic_count: int
+    since: datetime | None = None
+    until: datetime | None = None
+    lasts: bool = False
+    longest_seconds: float | None = None
+    records: int | None = None
+
+
+def stories(findings: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """Return the stories of findings that are not silenced, the worst first: a silenced cause hides no effect."""
+    return by_cause(sorted((finding for finding in findings if not finding.get("silenced")), key=worst_first))
+
+
+def rows(findings: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return for each finding whose subjects are harmed: fingerprint, story (the fingerprint of its first cause), whole, part, is_open.
+
+    whole: the kind of harm of a partition that the finding is about as a whole; part: of one that it is about as a replica. Null: none.
+    """
+    harms, found = schemas.harms(), []
+    for cause, effects in stories(findings):
+        for finding in (cause, *effects):
+            harm = harms.get(finding["check_id"])
+            is_error = SEVERITIES.index(finding["severity"]) >= SEVERITIES.index("error")
+            whole, part = {
+                "loss": (LOST if is_error else MAYBE_LOST,) * 2,
+                "unavailability": (UNAVAILABLE, AT_RISK),
+                "risk": (AT_RISK, AT_RISK),
+            }.get(harm or "", (None, None))
+            if whole is not None:
+                of_story = {"fingerprint": finding["fingerprint"], "story": cause["fingerprint"]}
+                found.append(of_story | {"whole": whole, "part": part, "is_open": finding["status"] != "resolved"})
+    return found
+
+
+def sentences(harms: Sequence[Harm], now: datetime | None) -> list[str]:
+    """Return one sentence for each kind of harm, the worst first; now: the newest moment of the logs, UTC."""
+    return [_sentence(harm, now) for harm in sorted(harms, key=lambda harm: KINDS.index(harm.kind))]
+
+
+def _sentence(harm: Harm, now: datetime | None) -> str:
+    what = f"{counted(harm.partitions, 'partition')} of {_names(harm)}"
+    if harm.kind in (LOST, MAYBE_LOST):
+        if harm.records:
+            return f"{HEADS[harm.kind]}: at least {counted(harm.records, 'record')} in {what}."
+        # a finding of the story may name a number; this sentence counts none
+        return f"{HEADS[harm.kind]}: records in {what}."
+    length = f", for up to {duration(harm.longest_seconds)}" if harm.longest_seconds and harm.longest_seconds >= 1 else ""
+    if harm.lasts:
+        end = f"; still so at {clock(now)}" if now else "; still so at the end of these logs"
+    else:
+        end = f"; over at {clock(harm.until)}" if harm.until else ""
+    return f"{HEADS[harm.kind]}: {what}{length}{end}."
+
+
+def _names(harm: Harm) -> str:
+    names = ", ".join(harm.topics[:NAMED])
+    left = harm.topic_count - min(len(harm.topics), NAMED)
+    return f"{names} and {counted(left, 'more topic')}" if left else names
+
+
+def clock(at: datetime) -> str:
+    """`2026-11-20 10:09:12 UTC`"""
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def duration(seconds: float) -> str:
+    """Return a length of time in its two largest units: `56 s`, `4 min 20 s`, `2 h 5 min`, `3 d 4 h`."""
+    left = round(seconds)
+    parts: list[str] = []
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+        count, left = divmod(left, size)
+        if count or (unit == "s" and not parts):
+            parts.append(f"{count} {unit}")
+        elif parts:
+            parts.append("")
+    return " ".join(part for part in parts[:2] if part)
+
+
+def of_row(row: Mapping[str, Any], records: int | None = None) -> Harm:
+    """Return the harm of a row of SQL; times without a zone."""
+    return Harm(
+        kind=row["kind"],
+        partitions=row["partitions"],
+        topics=tuple(row["topics"]),
+        topic_count=row["topic_count"],
+        since=row["since"] and row["since"].replace(tzinfo=None),
+        until=row["until"] and row["until"].replace(tzinfo=None),
+        lasts=row["lasts"],
+        longest_seconds=row["longest"],
+        records=records,
+    )
+
+
+# of finding_subjects (told_finding_subjects) and `rows` (told_harmed); now: told_now. A partition without an end is harmed until now; one that is
+# unavailable is not counted as at risk, too
+SQL = f"""
+WITH harmed AS (
+  SELECT h.story, CASE WHEN s.replica IS NULL OR h.whole IN ('{LOST}', '{MAYBE_LOST}') THEN h.whole ELSE h.part END AS kind, s.topic, s.partition, s.since, s.until,
+    h.is_open, n.now
+  FROM told_finding_subjects s
+  JOIN told_harmed h ON h.fingerprint = s.fingerprint
+  LEFT JOIN told_now n ON n.cluster = s.cluster
+), worst AS (
+  SELECT *, max(CASE WHEN kind = '{UNAVAILABLE}' THEN 1 ELSE 0 END) OVER (PARTITION BY story, topic, partition) AS is_unavailable FROM harmed
+)
+SELECT story, kind, count(DISTINCT struct(topic, partition)) AS partitions, count(DISTINCT topic) AS topic_count,
+  slice(array_sort(collect_set(topic)), 1, {NAMED}) AS topics, min(since) AS since, max(until) AS until, bool_or(until IS NULL AND is_open) AS lasts,
+  CAST(max(unix_millis(coalesce(until, CASE WHEN is_open THEN now END)) - unix_millis(since)) AS DOUBLE) / 1000 AS longest
+FROM worst
+WHERE (kind <> '{AT_RISK}' OR is_unavailable = 0) AND (until IS NULL OR until > since OR kind IN ('{LOST}', '{MAYBE_LOST}'))
+GROUP BY story, kind
+"""
+
+# of those and `durability` (told_durability): story, records, where an unclean election of its topics and days lost some that lines show
+LOST_SQL = f"""
+SELECT story, CAST(sum(records_lost) AS BIGINT) AS records
+FROM (
+  SELECT DISTINCT h.story, d.cluster, d.topic, d.day, d.records_lost
+  FROM told_finding_subjects s
+  JOIN told_harmed h ON h.fingerprint = s.fingerprint AND h.whole = '{LOST}'
+  JOIN told_durability d ON d.cluster = s.cluster AND d.topic = s.topic AND d.day = CAST(s.since AS DATE)
+  WHERE d.records_lost IS NOT NULL
+)
+GROUP BY story
+"""

@@ -1,0 +1,50 @@
+"""The command `completion`: a script that completes commands and options in a shell."""
+
+import argparse
+from typing import Any
+
+from jobs import errors
+
+SHELLS = ("bash", "zsh", "fish")
+EXAMPLES = """\
+examples:
+  kafka-audit completion bash > ~/.local/share/bash-completion/completions/kafka-audit
+  kafka-audit completion zsh > ~/.zfunc/_kafka-audit         ~/.zfunc has to be in $fpath
+  kafka-audit completion fish > ~/.config/fish/completions/kafka-audit.fish
+"""
+
+
+def add_arguments(commands: Any) -> None:
+    """Adds `completion` to the command line."""
+    command = commands.add_parser(
+        "completion",
+        help="print a script that completes commands and options in a shell",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_argument("shell", choices=SHELLS, metavar="SHELL", help="bash, zsh or fish")
+    command.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints the script."""
+    import shtab
+
+    from jobs.commands import command_line
+
+    whole = command_line.parser()
+    _complete_paths(whole, shtab)
+    print(shtab.complete(whole, options.shell))
+    return errors.CLEAN
+
+
+def _complete_paths(parser: argparse.ArgumentParser, shtab: Any) -> None:
+    """Marks the arguments that are files and folders, in the parser and in those of its commands."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                _complete_paths(command, shtab)
+        elif action.metavar in ("DIR",):
+            action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+        elif action.metavar in ("LOGS", "FILE", "FILE.html", "FILE.prom", "PLAN.json", "audit.toml"):
+            action.complete = shtab.FILE  # type: ignore[attr-defined]

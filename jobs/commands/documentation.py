@@ -1,0 +1,184 @@
+"""Writes the tables in docs/reference that are generated from the definitions: tables, checks, rule files, layouts."""
+
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import schemas
+from jobs.reporting import json_schemas
+from parsers.layouts import Layout, Wrapper
+from parsers.rules import built_in, logger_key
+from schemas import wording
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def dictionary() -> str:
+    """Every table with its columns, types and comments; the captured columns of `events` last."""
+    parts = []
+    for table in schemas.statements("tables"):
+        comments = dict(re.findall(r"^  (\w+) [^\n]*?COMMENT '((?:[^'\\]|''|\\.)*)'", table.sql, re.MULTILINE))
+        rows = [
+            f"| `{name}` | {kind} | {_cell(comments[name].replace(chr(39) * 2, chr(39)))} |"
+            for name, kind in schemas.columns(table.name).items()
+            if name in comments
+        ]
+        parts.append(f"#### `{table.name}`: {table.header['about']}\n\n| column | type | |\n|---|---|---|\n" + "\n".join(rows))
+        if "{vocabulary}" in table.sql:
+            words = [
+                f"| `{name}` | {schemas.SPARK_TYPES[word['type']]} | {_cell(word['comment'])} |"
+                for name, word in schemas.vocabulary().items()
+            ]
+            parts.append("and what the statements capture:\n\n| column | type | |\n|---|---|---|\n" + "\n".join(words))
+    return "\n\n".join(parts)
+
+
+def checks() -> str:
+    """Every check with its severity, or what decides on it, its harm, its title and its reason; then what it concludes from and the logs that it needs."""
+    words = wording.wordings()
+    rows = [
+        f"| `{check.name}` | {_cell(check.header.get('levels', check.header['severity']).rstrip('.'))} | {check.header['harm']} | {_cell(words[check.name].name)} | {_cell(words[check.name].why)} |"
+        for check in schemas.statements("checks")
+    ]
+    needs = [
+        f"| `{check.name}` | {_cell(check.header['concludes'].rstrip('.'))} | {_coverage(check)} | {_without(check)} |"
+        for check in schemas.statements("checks")
+    ]
+    kinds = [f"| {name} | {_cell(kind.about)} |" for name, kind in schemas.coverage().items()]
+    return "\n".join(
+        [
+            "| check | severity | harm | | why |",
+            "|---|---|---|---|---|",
+            *rows,
+            "",
+            "## What a check concludes from, and the logs that it needs",
+            "",
+            "| check | concludes from | needs | without them |",
+            "|---|---|---|---|",
+            *needs,
+            "",
+            "| kind | logs |",
+            "|---|---|",
+            *kinds,
+        ]
+    )
+
+
+def _coverage(check: schemas.Statement) -> str:
+    """The kinds of coverage that a check needs."""
+    return " or ".join(check.needs.kinds)
+
+
+def _without(check: schemas.Statement) -> str:
+    """What a check reports without the logs that it needs."""
+    if check.needs.kinds == ("lines",):
+        return _cell(check.header.get("silence", "").rstrip("."))
+    if check.needs.kinds == ("partition",):
+        return "the claim ends with the logs"
+    return "no finding" if check.needs.otherwise is None else f"at most {check.needs.otherwise}, and the finding says so"
+
+
+def thresholds() -> str:
+    """Return every threshold with its default, its unit, its meaning and the checks that it changes, as a table."""
+    used = {
+        name: [c.name for c in schemas.statements("checks") if name in c.listed("thresholds")] for name in schemas.thresholds()
+    }
+    rows = [
+        f"| `{name}` | {limit.default:,} | {limit.unit} | {_cell(limit.meaning)} | {', '.join(f'`{one}`' for one in used[name])} |"
+        for name, limit in schemas.thresholds().items()
+    ]
+    return "\n".join(["| threshold | default | unit | meaning | checks |", "|---|---|---|---|---|", *rows])
+
+
+def rules() -> str:
+    """How many rules each file holds, and whose statements they are."""
+    by_file: dict[str, list[str]] = {}
+    loggers: dict[str, set[str]] = {}
+    for rule in built_in().rules:
+        by_file.setdefault(rule.file, []).append(rule.name)
+        loggers.setdefault(rule.file, set()).update(map(logger_key, rule.loggers))
+    rows = [f"| `{file}` | {len(names)} | {', '.join(sorted(loggers[file]))} |" for file, names in sorted(by_file.items())]
+    return f"{len(built_in().rules)} rules.\n\n| file | rules | loggers |\n|---|---|---|\n" + "\n".join(rows)
+
+
+def shapes() -> str:
+    """The layouts with their ConversionPattern, and the wrappers, with their first sample."""
+
+    def sample(entry: Layout | Wrapper) -> str:
+        return f"`{_cell(str(entry.samples[0]['line']).splitlines()[0][:90])}…`"
+
+    known = built_in()
+
+    def shape(layout: Layout) -> str:
+        return f"`{_cell(layout.pattern)}`" if layout.pattern else "JSON" if layout.json else "as kafka-dump-log prints it"
+
+    rows = [f"| `{one.name}` | {shape(one)} | {sample(one)} |" for one in known.layouts]
+    table = "| layout | ConversionPattern | for instance |\n|---|---|---|\n" + "\n".join(rows)
+    rows = [f"| `{one.name}` | {sample(one)} |" for one in known.wrappers]
+    return table + "\n\nand before any of them:\n\n| collector | for instance |\n|---|---|\n" + "\n".join(rows)
+
+
+# page of docs/reference -> (name of its generated part, what generates it)
+PAGES = {
+    "tables": ("dictionary", dictionary),
+    "checks": ("checks", checks),
+    "configuration": ("thresholds", thresholds),
+    "event-types": ("rules", rules),
+    "layouts": ("layouts", shapes),
+}
+
+
+def page_of(name: str) -> Path:
+    """Return the path of a page of docs/reference."""
+    return REFERENCE / f"{name}.md"
+
+
+def renewed(text: str, part: str, generated: str) -> str:
+    """Return a page with its generated part replaced. Raises ValueError where the page lacks the part's markers."""
+    begin, end = f"<!-- {part}: generated by make docs -->", f"<!-- end of {part} -->"
+    head, found, rest = text.partition(begin)
+    _, closed, tail = rest.partition(end)
+    if not found or not closed:
+        raise ValueError(f"the page has no part {begin} … {end}")
+    return f"{head}{begin}\n{generated}\n{end}{tail}"
+
+
+def schema_text(schema: dict[str, Any]) -> str:
+    """Return a JSON schema as its file has it."""
+    return json.dumps(schema, indent=1) + "\n"
+
+
+def main() -> int:
+    """Return exit code 1 with --check if a page is stale, else 0."""
+    parser = argparse.ArgumentParser(prog="python -m jobs.commands.documentation", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="only say whether the pages are up to date")
+    options = parser.parse_args()
+    stale = []
+    for name, (part, make) in PAGES.items():
+        page = page_of(name)
+        text = page.read_text("utf-8")
+        new = renewed(text, part, make())
+        if new != text:
+            stale.append(page.name)
+            if not options.check:
+                page.write_text(new, "utf-8")
+    for name, schema in json_schemas.FILES.items():
+        file, text = REFERENCE / name, schema_text(schema())
+        if not file.is_file() or file.read_text("utf-8") != text:
+            stale.append(name)
+            if not options.check:
+                file.write_text(text, "utf-8")
+    if options.check and stale:
+        print(f"stale: {', '.join(stale)}; run `make docs`", file=sys.stderr)
+    return int(bool(options.check and stale))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""The commands `explain`, `layout` and `lint`: what the rules make of a line, how a file is read, whether rules are sound. No JVM."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from jobs import errors
+from jobs.errors import InputError, UsageError
+
+EXAMPLES = """\
+examples:
+  kafka-audit explain '[2026-03-01 12:00:00,123] INFO [Controller id=1] Resigned (kafka.controller.KafkaController)'
+  grep 'Changed state' state-change.log | kafka-audit explain -
+"""
+
+
+LAYOUT_EXAMPLES = """\
+examples:
+  kafka-audit layout /var/log/kafka/controller.log
+  kafka-audit layout logs.tar.gz                         each file in the archive
+"""
+LINT_EXAMPLES = """\
+examples:
+  kafka-audit lint
+  kafka-audit lint --rules /etc/kafka-audit/rules        with rules of your own
+"""
+
+
+def add_arguments(commands: Any) -> None:
+    """Adds `explain`, `layout` and `lint` to the command line."""
+    explain_ = commands.add_parser(
+        "explain",
+        help="which rule claims a line, and what it captures",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    explain_.add_argument("line", nargs="?", default="-", metavar="LINE", help="a log line; '-' or nothing reads stdin")
+    explain_.add_argument("--rules", type=Path, metavar="DIR", help="a folder of rule files of your own")
+    explain_.set_defaults(run=explain)
+
+    layout_ = commands.add_parser(
+        "layout",
+        help="how a file is read: envelope, layout, three records; or a pattern to try",
+        epilog=LAYOUT_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    layout_.add_argument("file", type=Path, metavar="FILE", help="a log, or an archive of logs")
+    layout_.add_argument("--rules", type=Path, metavar="DIR", help="a folder of rule files and layouts of your own")
+    layout_.set_defaults(run=layout)
+
+    lint_ = commands.add_parser(
+        "lint",
+        help="check rule, machine and check files; needs no JVM",
+        epilog=LINT_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    lint_.add_argument(
+        "--rules", type=Path, metavar="DIR", help="a folder of rule files of your own, checked with the built-in ones"
+    )
+    lint_.set_defaults(run=lint)
+
+
+def explain(options: argparse.Namespace) -> int:
+    """Prints what each record says."""
+    from parsers import explanation
+
+    text = sys.stdin.buffer.read().decode("utf-8", "replace") if options.line == "-" else options.line
+    if not text.strip():
+        raise UsageError("No line to explain; give one, or pipe it in")
+    print(explanation.explain(text, options.rules))
+    return errors.CLEAN
+
+
+def layout(options: argparse.Namespace) -> int:
+    """Prints how a file is read; exit code 3 where nothing in it is."""
+    from jobs.landing.ingest import LOOK, Sniffer
+    from parsers import explanation
+    from parsers.rules import load
+
+    if not options.file.is_file():
+        raise InputError(f"{options.file}: no such file")
+    sniffer = Sniffer(load(options.rules) if options.rules else None)
+    told, read = [], False
+    for file in sniffer.look_inside(options.file):
+        text = ""
+        if not file.why or file.kind == "unrelated":
+            with file.open() as stream:
+                text = stream.read(LOOK).decode("utf-8", "replace")
+        read = read or file.usable or file.kind == "checkpoint"
+        told.append("\n".join([file.name, *explanation.layout(sniffer.parser, text, file.kind, file.envelope, file.why)]))
+    print("\n\n".join(told))
+    return errors.CLEAN if read else errors.INPUT
+
+
+def lint(options: argparse.Namespace) -> int:
+    """Prints what is wrong with the definitions."""
+    from parsers.definitions import problems
+    from parsers.growth import growth_problems
+    from parsers.rules import load
+
+    # only patterns that read their samples are measured
+    found = problems(options.rules) or growth_problems(load(options.rules))
+    for problem in found:
+        print(problem)
+    if not found:
+        print("All definitions are sound.")
+    return errors.USAGE if found else errors.CLEAN

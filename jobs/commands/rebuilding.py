@@ -1,0 +1,36 @@
+"""Everything that is derived from `events`, rebuilt from them without any log: after an upgrade, and by `kafka-audit repair`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from jobs.config import Config
+from jobs.engine.rows import run_concurrently
+from parsers.rules import RuleSet
+
+
+def keeps_of(ruleset: RuleSet) -> dict[str, tuple[str, ...]]:
+    """Event type -> columns that are as they were before, by the rules."""
+    return {rule.name: tuple(rule.keeps) for rule in ruleset.rules if rule.keeps}
+
+
+def rebuild(store: Any, clusters: Sequence[str], ruleset: RuleSet, config: Config) -> None:
+    """Writes timelines, coverage, assignments, durability and what is compared with checkpoints, of clusters in `events`.
+
+    store: `Store`, in which what `cluster_facts` has of them is removed. Findings are left as they are: the next audit of a cluster looks at them again.
+    """
+    from jobs.engine import upgrade
+    from jobs.engine.rows import of_clusters
+    from jobs.landing import tool_outputs
+    from jobs.nightly import nights
+    from jobs.operators import assignments, durability
+
+    store.delete(upgrade.FACTS, of_clusters(clusters))
+    made = nights.update(store, nights.read(store, clusters, keeps_of(ruleset)))
+    racks = {cluster.name: cluster.racks for cluster in config.clusters}
+    run_concurrently(
+        lambda: assignments.write(store, made, made.facts.keys(), racks),
+        lambda: durability.write(store, made, made.facts.keys(), config),
+    )
+    if made.facts:
+        tool_outputs.write(store, [], made.facts)
+    nights.note(store, made, "", {})

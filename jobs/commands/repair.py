@@ -1,0 +1,338 @@
+"""The command `repair`: damaged tables are rebuilt from `events`, or from what is left of their files; what was lost is named.
+
+A damaged table is set aside (`_damaged/TABLE.N`), never deleted. Its readable rows are written to a new table first, beside the others
+(`_repaired/TABLE`), which then takes its place. `cluster_facts` is set aside before any other table, so that the next opening rebuilds all
+that is derived, also where a repair is interrupted.
+"""
+
+import argparse
+import shutil
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+import schemas
+from jobs import config as configuration
+from jobs import errors
+from jobs.commands.audit import add_wait, ruleset_of
+from jobs.engine import damage, upgrade
+from jobs.engine.damage import LOG, UNREADABLE, Log
+from jobs.errors import UsageError
+from jobs.location import local_folder, root_of
+from jobs.progress import stage
+from parsers.explanation import counted
+
+EXAMPLES = """\
+examples:
+  kafka-audit repair --tables /data/audit
+  kafka-audit repair --tables /data/audit --config audit.toml      with its racks, topics and rules
+
+exit codes:
+  0 all tables can be read   2 wrong usage, or another run is active
+"""
+ASIDE, REPAIRED = "_damaged", "_repaired"
+# tables that hold what is nowhere else -> columns by which a newer file replaces the rows of an older one
+KEPT = {
+    "events": ("record_id", "item"),
+    "passed_over": ("cluster", "record"),
+    "findings": ("cluster", "fingerprint"),
+    "finding_subjects": ("cluster", "fingerprint", "topic", "partition", "replica"),
+    "alerts": ("cluster", "fingerprint", "sink", "state", "occurrence", "tried_at"),
+    "audit_runs": ("run_id",),
+    "checkpoints": ("cluster", "taken_at", "file", "line", "topic", "partition"),
+}
+# findings, and what is about them
+SUBJECTS = {"findings", "finding_subjects"}
+# what follows where rows of a table are lost
+LOSSES = {
+    "events": "the next audit reads them again from logs that are still there",
+    "passed_over": "counts of records out of scope are too low until their logs are read again",
+    "findings": "findings that still hold are found again, as new ones",
+    "finding_subjects": "the next audit names what findings that still hold are about",
+    "alerts": "messages that were delivered may be sent once more",
+    "audit_runs": "the ledger of runs has a gap",
+    "checkpoints": "give the outputs of the tools again with --checkpoint",
+}
+
+
+def add_arguments(commands: Any) -> None:
+    """Adds `repair` to the command line."""
+    command = commands.add_parser(
+        "repair",
+        help="rebuild damaged tables; say what was lost",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.set_defaults(run=run)
+    command.add_argument("--tables", required=True, metavar="DIR")
+    command.add_argument("--config", type=Path, metavar="audit.toml", help="racks, topics and rules")
+    command.add_argument("--rules", type=Path, metavar="DIR", help="rules of your own")
+    add_wait(command)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints what was rebuilt and what was lost; the exit code. Raises UsageError."""
+    from jobs.engine import lease, session
+
+    root = root_of(options.tables)
+    folder = local_folder(root)
+    if folder is None:
+        raise UsageError(f"--tables {options.tables}: tables are repaired in a folder of this machine; copy them there, and back")
+    if not folder.is_dir():
+        raise UsageError(f"--tables {options.tables}: no such folder; give the one that `kafka-audit audit` wrote")
+    config = configuration.load(options.config) if options.config else configuration.Config()
+    ruleset = ruleset_of(options.rules or config.rules)
+    with lease.held(root, uuid.uuid4().hex[:16], options.wait) as held:
+        with stage("look at all files") as doing:
+            found = damage.examined(root, versions=held.versions, thorough=True)
+            doing.note(counted(len(found), "damaged table"))
+        lines = [repaired.sentence() for repaired in _repair(folder, found)]
+        held.versions = {}
+        with stage("start Spark"):
+            spark = session.start()
+        is_rebuilt = _rebuild(spark, root, ruleset, config, held)
+    if found:
+        print("\n".join(lines))
+    if is_rebuilt:
+        print("Timelines, and all tables derived from them, were rebuilt from events.")
+    print("All tables can be read." if found or is_rebuilt else "No table is damaged.")
+    return errors.CLEAN
+
+
+def _rebuild(spark: Any, root: str, ruleset: Any, config: Any, held: Any) -> bool:
+    """Opens the tables, and rebuilds what is derived where that is due; whether it was."""
+    from jobs.commands import rebuilding
+    from jobs.engine.store import Store
+
+    store = Store(spark, root, held.check)
+    store.open(ruleset)
+    if store.is_rebuilding:
+        if clusters := store.clusters():
+            with stage("rebuild from events", spark) as doing:
+                rebuilding.rebuild(store, clusters, ruleset, config)
+                doing.note(", ".join(clusters))
+        store.rebuilt()
+    held.versions = store.versions()
+    return store.is_rebuilding
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """What became of a table. kept: rows; None: it is derived. lost_files: that cannot be read. lost_rows: None: not known how many."""
+
+    table: str
+    why: Sequence[str]
+    kept: int | None = None
+    lost_files: int = 0
+    lost_rows: int | None = 0
+
+    def sentence(self) -> str:
+        """For people."""
+        what = f"{self.table} ({'; '.join(self.why[:2])})"
+        if self.kept is None:
+            return f"{what}: is derived, and rebuilt from events."
+        kept = f"{what}: {self.kept:,} rows were kept"
+        if not self.lost_files and self.lost_rows == 0:
+            return f"{kept}."
+        rows = "rows" if self.lost_rows is None else f"up to {self.lost_rows:,} rows"
+        files = f" in {counted(self.lost_files, 'file')}" if self.lost_files else ""
+        return f"{kept}, {rows}{files} are lost: {LOSSES[self.table]}."
+
+
+def _repair(folder: Path, found: Mapping[str, Sequence[str]]) -> list[Repaired]:
+    """Puts tables that can be read in the place of the damaged ones; derived ones are set aside and created by the next opening."""
+    if not found:
+        return []
+    _set_aside(folder, upgrade.FACTS)
+    repaired = []
+    # the ledger of runs and the findings before what is about them
+    for table, why in sorted(found.items(), key=lambda one: (one[0] == "finding_subjects", one[0])):
+        if table in KEPT:
+            repaired.append(_salvage(folder, table, why))
+        else:
+            _set_aside(folder, table)
+            repaired.append(Repaired(table, why))
+    if SUBJECTS.intersection(found):
+        _drop_orphans(folder)
+        _forget_versions(folder)
+    return repaired
+
+
+def _drop_orphans(folder: Path) -> None:
+    """Removes what is said of findings that are lost."""
+    from jobs.engine.small_tables import SmallTables
+
+    subjects = _plain(DeltaTable(str(folder / "finding_subjects")).to_pyarrow_table())
+    left = _of_findings(folder, subjects)
+    if left.num_rows < subjects.num_rows and not SmallTables(folder, 0).overwrite("finding_subjects", left):
+        raise UsageError(f"table finding_subjects under {folder} cannot be written; free space and run the same command again")
+
+
+def _of_findings(folder: Path, subjects: pa.Table) -> pa.Table:
+    """Rows about findings that there are."""
+    findings = _plain(DeltaTable(str(folder / "findings")).to_pyarrow_table())
+    return subjects.filter(pc.is_in(subjects["fingerprint"], value_set=findings["fingerprint"].combine_chunks()))
+
+
+def _forget_versions(folder: Path) -> None:
+    """No run goes back to versions of findings that another table had."""
+    if "audit_runs" in (path.name for path in folder.iterdir()):
+        runs = DeltaTable(str(folder / "audit_runs"))
+        if "tables_at" in (one.name for one in runs.schema().fields):
+            runs.update({"tables_at": "NULL"}, predicate="tables_at IS NOT NULL")
+
+
+def _set_aside(folder: Path, table: str) -> None:
+    if (folder / table).exists():
+        (folder / table).rename(_new_aside(folder, table))
+
+
+def _new_aside(folder: Path, table: str) -> Path:
+    """Where a damaged table, or files of it, can be moved to."""
+    (folder / ASIDE).mkdir(exist_ok=True)
+    number = 1
+    while (folder / ASIDE / f"{table}.{number}").exists():
+        number += 1
+    return folder / ASIDE / f"{table}.{number}"
+
+
+def _salvage(folder: Path, table: str, why: Sequence[str]) -> Repaired:
+    """Leaves the rows of a table that can be read."""
+    # of a log that can be read it is known which files are lost
+    if all(one.startswith("file ") for one in why) and (repaired := _without_files(folder, table, why)):
+        return repaired
+    return _rewritten(folder, table, why)
+
+
+def _without_files(folder: Path, table: str, why: Sequence[str]) -> Repaired | None:
+    """Takes the damaged files out of a table; None where delta-rs does not write it."""
+    log = damage.read_log(folder / table)
+    lost = [name for name in log.files if not damage.is_readable(folder / table / name)]
+    aside = _new_aside(folder, table)
+    for name in lost:
+        if (folder / table / name).exists():
+            (aside / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / table / name).rename(aside / name)
+    try:
+        opened = DeltaTable(str(folder / table))
+        opened.repair()
+    except (DeltaError, OSError):
+        return None
+    rows = [log.files[name][1] for name in lost]
+    return Repaired(table, why, opened.count(), len(lost), None if None in rows else sum(one or 0 for one in rows))
+
+
+def _rewritten(folder: Path, table: str, why: Sequence[str]) -> Repaired:
+    """Writes the rows that can be read to a new table, and puts it in the place of the old one."""
+    from jobs.engine.small_tables import SmallTables
+
+    left = _rows(folder / table, damage.read_log(folder / table), table)
+    new = SmallTables(folder / REPAIRED, 0)
+    shutil.rmtree(folder / REPAIRED / table, ignore_errors=True)
+    (folder / REPAIRED).mkdir(exist_ok=True)
+    is_written = new.create_as_defined(table) and (left.rows is None or not left.rows.num_rows or new.append(table, left.rows))
+    if not is_written:
+        raise UsageError(f"table {table} cannot be written to {folder / REPAIRED}; free space and run the same command again")
+    _set_aside(folder, table)
+    (folder / REPAIRED / table).rename(folder / table)
+    kept = 0 if left.rows is None else left.rows.num_rows
+    return Repaired(table, why, kept, left.lost_files, left.lost_rows)
+
+
+@dataclass(frozen=True)
+class Left:
+    """What is left of a table. lost_rows: None: not known how many."""
+
+    rows: pa.Table | None
+    lost_files: int
+    lost_rows: int | None
+
+
+def _rows(path: Path, log: Log, table: str) -> Left:
+    """The rows of all files that can be read, the newest first: those of the log, and those that it does not name, for it has a gap."""
+    named = {name: rows for name, (_, rows) in log.files.items()}
+    unnamed: set[str] = set()
+    if path.is_dir():
+        there = {str(file.relative_to(path)) for file in path.rglob("*.parquet") if LOG not in file.parts}
+        unnamed = {name for name in there - named.keys() - log.gone if not name.startswith("_")}
+    lost_files, tables = 0, []
+    for name in sorted([*named, *unnamed], key=lambda one: _written_at(path / one), reverse=True):
+        try:
+            tables.append(pq.ParquetFile(path / name).read())
+        except UNREADABLE:
+            if name in named:
+                lost_files += 1
+    if not tables:
+        return Left(None, lost_files, None)
+    columns = schemas.columns(table)
+    plain = [_plain(one.select([name for name in one.column_names if name in columns])) for one in tables]
+    rows = _of_newest(plain, KEPT[table])
+    if table == "events":
+        rows = _whole(rows)
+    if table == "finding_subjects":
+        rows = _of_findings(path.parent, rows)
+    if table == "findings" and "known_as" in rows.column_names:
+        # a finding that has another fingerprint now, in an older file
+        is_renamed = pc.is_in(rows["fingerprint"], value_set=rows["known_as"].combine_chunks().drop_null())
+        newest = pc.is_in(rows["fingerprint"], value_set=plain[0]["fingerprint"].combine_chunks())
+        rows = rows.filter(pc.or_(pc.invert(is_renamed), newest))
+    # whether other files were lost, too, nothing tells any more
+    return Left(rows, lost_files, None if not (path / LOG).is_dir() or lost_files else 0)
+
+
+def _written_at(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0
+
+
+def _plain(rows: pa.Table) -> pa.Table:
+    """The rows with texts of one type: delta-rs writes some as views."""
+
+    def kind(of: pa.DataType) -> pa.DataType:
+        if pa.types.is_string_view(of) or pa.types.is_large_string(of):
+            return pa.string()
+        if pa.types.is_timestamp(of):
+            return pa.timestamp("us", "UTC")
+        if pa.types.is_list(of) or pa.types.is_large_list(of):
+            return pa.list_(kind(of.value_type))
+        return of
+
+    return rows.cast(pa.schema([pa.field(one.name, kind(one.type)) for one in rows.schema]))
+
+
+def _of_newest(tables: Sequence[pa.Table], keys: Sequence[str]) -> pa.Table:
+    """The rows of all tables, the newest first; of rows that have the same keys those of the first table that has any."""
+    numbered = [
+        one.append_column("nth", pa.repeat(pa.scalar(number, pa.int32()), one.num_rows)) for number, one in enumerate(tables)
+    ]
+    rows = pa.concat_tables(numbered, promote_options="default")
+    known = [name for name in keys if name in rows.column_names]
+    rows = rows.append_column("place", pa.array(range(rows.num_rows), pa.int64()))
+    # a join passes over nulls: groups are listed instead
+    groups = rows.select([*known, "nth", "place"]).group_by(known).aggregate([("nth", "min"), ("place", "list")])
+    first = groups["nth_min"].combine_chunks().take(pc.list_parent_indices(groups["place_list"].combine_chunks()))
+    places = pc.list_flatten(groups["place_list"].combine_chunks())
+    order = pc.sort_indices(places)
+    return rows.filter(pc.equal(rows["nth"], first.take(order))).drop_columns(["nth", "place"])
+
+
+def _whole(rows: pa.Table) -> pa.Table:
+    """Events without those of records that were cut short and stand somewhere else as a whole."""
+    from jobs.landing.events import LONGEST_CUT, cut_short, firsts
+
+    if "ends_file" not in rows.column_names:
+        return rows
+    ends = [one for one in firsts(rows.filter(pc.fill_null(rows["ends_file"], False))) if one.ts and len(one.raw) <= LONGEST_CUT]
+    moments = pa.array(sorted({one.ts for one in ends if one.ts}), rows.schema.field("ts").type)
+    gone = cut_short(ends, firsts(rows.filter(pc.is_in(rows["ts"], value_set=moments)))) if ends else set()
+    return rows.filter(pc.invert(pc.is_in(rows["record_id"], value_set=pa.array(sorted(gone), pa.string())))) if gone else rows

@@ -1,0 +1,92 @@
+"""SQL over frames: of few rows DuckDB runs it in this process, of many Spark does. It is written once, as Spark has it.
+
+To plan a query takes Spark longer than to read a few thousand rows: all checks over five lines take it ten times as long as DuckDB
+(`tests/benchmarks/checks.py`). Where both read the same rows they tell the same (`tests/test_queries.py`, `tests/test_scenarios.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+
+from jobs.engine import database, later
+from jobs.engine.relation import Relation, session
+from jobs.engine.rows import Frame, gathered, in_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+# rows of a frame that is asked in this process, up to 400 bytes each; where one has more Spark is asked about all
+MOST_ASKED_HERE = 250_000
+
+
+class SparkFailed(Exception):
+    """A query that Spark cannot run, with what it says."""
+
+
+# errors of a query that cannot be run
+FAILED = (SparkFailed, *database.FAILED)
+
+
+class Queries(Protocol):
+    """Frames by name, and queries over them."""
+
+    def view(self, name: str, rows: Frame) -> None:
+        """Gives rows a name."""
+
+    def function(self, sql: str) -> None:
+        """Makes a function: `CREATE OR REPLACE TEMPORARY FUNCTION name(argument TYPE, ..) RETURNS TYPE RETURN expression`."""
+
+    def frame(self, sql: str) -> Frame:
+        """What a query tells. Raises one of FAILED."""
+
+    def rows(self, *queries: str) -> list[dict[str, Any]]:
+        """What queries with the same columns tell, in one piece; moments have a zone. Raises one of FAILED."""
+
+
+def over(spark: SparkSession | None, frames: Iterable[Frame]) -> Queries:
+    """For queries over these and what is told of them; threads may share it. spark: None: this machine computes."""
+    if spark is None:
+        folder = next((one.folder for one in frames if isinstance(one, Relation) and one.folder), None)
+        return database.Database() if folder is None else session(folder)
+    are_few = all(isinstance(one, pa.Table) and one.num_rows <= MOST_ASKED_HERE for one in frames)
+    return database.Database() if are_few else InSpark(spark)
+
+
+class InSpark:
+    """Queries that Spark runs; names are those of the whole session."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        # rows that have names already, with their frames
+        self._named: list[tuple[Frame, DataFrame]] = []
+
+    def view(self, name: str, rows: Frame) -> None:
+        """Gives rows a name."""
+        known = next((frame for one, frame in self._named if one is rows), None)
+        frame = in_spark(self._spark, rows) if known is None else known
+        self._named.append((rows, frame))
+        frame.createOrReplaceTempView(name)
+
+    def function(self, sql: str) -> None:
+        """Makes a function."""
+        self._sql(sql)
+
+    def frame(self, sql: str) -> Frame:
+        """What a query tells, as a table where it is few rows."""
+        return gathered(self._sql(sql))
+
+    def rows(self, *queries: str) -> list[dict[str, Any]]:
+        """What queries tell. One text: every frame that is put together call by call is analysed again from its leaves."""
+        try:
+            return self._sql("\nUNION ALL\n".join(queries)).toArrow().to_pylist()
+        except later.errors.PySparkException as error:
+            raise SparkFailed(str(error)) from error
+
+    def _sql(self, sql: str) -> DataFrame:
+        try:
+            return self._spark.sql(sql)
+        except later.errors.PySparkException as error:
+            raise SparkFailed(str(error)) from error

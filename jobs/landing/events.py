@@ -1,0 +1,675 @@
+"""Logs to table `events`: splits are parsed on all cores, copies are taken out, what is left is appended."""
+
+import gc
+import pickle
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta
+from functools import partial, reduce
+from itertools import pairwise
+from typing import Any, NamedTuple, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs import progress
+from jobs.engine.conflicts import Conflict
+from jobs.errors import ConservationError
+from jobs.landing import ingest
+from jobs.landing.ingest import LogFile, Split
+from parsers.envelopes import reader_of
+from parsers.events import EVENTS, PASSED_OVER, TIMESTAMP, Batch, Identity, Parser, Source, first_bytes, moment, zone
+from parsers.records import Record
+from parsers.rules import RuleSet, built_in
+
+# bytes of text: so few are parsed here sooner than Spark's workers have started
+SMALL = 16 * 1024 * 1024
+# characters; a longer record is not looked for among those that were cut short
+LONGEST_CUT = 1_000_000
+# how often a run looks for copies while others append at the same time
+MOST_LOOKS = 5
+# of a table's rows that may be met again; a zone moves a day by one at most
+ZONES = timedelta(days=2)
+# beginnings of loggers that Kafka's processes print
+KAFKAS_LOGGERS = (
+    "kafka",
+    "org.apache.kafka.",
+    "state.change.logger",
+    "org.apache.zookeeper.",
+    "io.confluent.",
+    "org.I0Itec.zkclient.",
+)
+SCHEMAS = {"events": EVENTS, "passed_over": PASSED_OVER}
+TIMES = {"events": "ts", "passed_over": "hour"}
+Batches = Iterable[pa.RecordBatch]
+
+
+@dataclass(frozen=True)
+class IngestSummary:
+    """What one run read. new = recognised + unrecognised + drifted; records = new + known before + out_of_scope.
+
+    unfinished: records at the end of a file that are not written out; they are read when they are.
+    completed: records of earlier runs that were cut short, and are whole now.
+    by_file: number of a file among those that are read -> what `accounting.rows` counts.
+    """
+
+    lines: int
+    records: int
+    new: int
+    recognised: int
+    unrecognised: int
+    drifted: int
+    out_of_scope: int
+    newly_counted: int
+    unfinished: int
+    completed: int
+    by_file: Mapping[int, Counter[str]] = field(default_factory=dict)
+
+
+# -- parsing -----------------------------------------------------------------------------------------------
+
+
+class Last(NamedTuple):
+    """The last record of a file: a stack trace may have been cut off. Also one that it may be the beginning of."""
+
+    record_id: str
+    cluster: str
+    node: int | None
+    ts: datetime | None
+    raw: str
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows of one table that some megabytes of a file give.
+
+    table       events or passed_over
+    number      grows with the file's number, then with the line
+    rows        None where they are kept elsewhere
+    ids         of each record, in the order of its rows
+    place       (number of the file, first byte) of the split
+    counts      records, in_scope, out_of_scope, other_days, unfinished, lines, begun: of both tables, in a block of events
+    filled      columns that have a value
+    first, final  of the records' moments; None where none has one
+    last        the last record of the file
+    """
+
+    table: str
+    number: int
+    rows: pa.Table | None
+    ids: Sequence[bytes]
+    place: tuple[int, int]
+    counts: Counter[str]
+    filled: frozenset[str]
+    first: datetime | None
+    final: datetime | None
+    last: Last | None
+
+
+def parse(split: Split, parser: Parser, days: tuple[date, date] | None = None) -> Iterator[Block]:
+    """What the records of a split say, some megabytes at a time."""
+    file = split.file
+    source = Source(file.cluster, file.node, file.name, zone(file.timezone))
+    identity = Identity(file.cluster, split.said_before)
+    reader = reader_of(parser, file.envelope, file.kind == "bare", split.line_no)
+    pieces = Counter[str]()
+
+    def read(records: Iterable[Record], last_line: int | None = None, ends: bool = False, unfinished: int = 0) -> Iterator[Block]:
+        batch = parser.read(records, source, identity, _in_days(days))
+        number = (split.number << 40) + 2 * (split.line_no + reader.lines) + ends
+        ids, others = batch.record_ids(), [record_id[:8] for _, _, record_id in batch.out_of_scope]
+        counts = Counter(records=batch.records, in_scope=len(ids), out_of_scope=len(others), other_days=batch.other_days)
+        counts["foreign"] = sum(not is_kafkas(record) for record, _, _ in batch.out_of_scope)
+        counts["cut"] = batch.cut
+        if ends:
+            joined = pieces["lines"] - pieces["whole"]
+            counts.update(
+                unfinished=unfinished, begun=reader.begun, lines=reader.lines, continued=reader.continued + joined, joined=joined
+            )
+        place = (split.number, split.begin)
+        yield _block("events", number, parser.table(batch, source, last_line), ids, place=place, counts=counts)
+        if others:
+            yield _block("passed_over", number, passed_over(batch, source), others, place=place, counts=Counter())
+
+    for lines in ingest.lines_of(split, parser, pieces):
+        yield from read(list(reader.feed(lines)))
+    unended = split.is_last and file.open_end
+    # what may become a header belongs to no stack trace
+    ending = list(reader.close(without_last_line=unended and file.open_head))
+    # of some layouts the logger stands behind the last line of a record
+    unfinished = unended and bool(ending) and not ending[0].fits
+    last_line = ending[0].line_no if ending and split.is_last else None
+    yield from read([] if unfinished else ending, last_line, ends=True, unfinished=int(unfinished))
+
+
+def is_kafkas(record: Record) -> bool:
+    """Whether a record out of scope was written by Kafka or a library of its processes, as far as its logger tells."""
+    return record.fits and record.logger is not None and record.logger.startswith(KAFKAS_LOGGERS)
+
+
+def _in_days(days: tuple[date, date] | None) -> Callable[[str | None], bool] | None:
+    """Whether a time stamp, as printed, is of these days; none is of all days."""
+    if days is None:
+        return None
+    first, last = (day.isoformat() for day in days)
+    return lambda ts: ts is None or first <= ts[:10] <= last
+
+
+def _block(table: str, number: int, rows: pa.Table, ids: Sequence[bytes], **given: Any) -> Block:
+    filled = frozenset(rows.column_names)
+    times = rows[TIMES[table]] if TIMES[table] in filled else pa.nulls(rows.num_rows, TIMESTAMP)
+    span = pc.min_max(times)
+    ends = rows.filter(rows["ends_file"]) if "ends_file" in filled else EVENTS.empty_table()
+    last = next((last for last in firsts(ends) if len(last.raw) <= LONGEST_CUT), None)
+    first, final = span["min"].as_py(), span["max"].as_py()
+    return Block(table, number, rows, ids, filled=filled, first=first, final=final, last=last, **given)
+
+
+def passed_over(batch: Batch, source: Source) -> pa.Table:
+    """Records out of scope, a row a record; record: the beginning of its id, as a number."""
+    rows = []
+    for record, node, record_id in batch.out_of_scope:
+        at = moment(record.ts, source.zone)
+        hour = at and at.replace(minute=0, second=0, microsecond=0)
+        rows.append((source.cluster, node, hour, record.logger, record.layout, first_bytes(record_id)))
+    columns = zip(*rows, strict=True) if rows else [()] * len(PASSED_OVER)
+    return pa.table([pa.array(column, kind) for column, kind in zip(columns, PASSED_OVER.types, strict=True)], schema=PASSED_OVER)
+
+
+# -- copies ------------------------------------------------------------------------------------------------
+
+
+class Here:
+    """Splits parsed in this process. blocks: all of them."""
+
+    def __init__(self, splits: Sequence[Split], parser: Parser, days: tuple[date, date] | None = None) -> None:
+        self.splits = splits
+        progress.expect(sum(split.end - split.begin for split in splits))
+        found: list[Block] = []
+        for split in splits:
+            found += parse(split, parser, days)
+            progress.advance(split.end - split.begin)
+        self.blocks = sorted(found, key=lambda block: block.number)
+
+    def copies(self, table: str, landed: "Landed | None" = None) -> tuple[Mapping[int, Sequence[int]], int]:
+        """(number of a block -> places of records that stand in another one, too, or are known; how many)."""
+        blocks = [block for block in self.blocks if block.table == table]
+        seen = set() if landed is None else landed.among([one for block in blocks for one in block.ids])
+        found = defaultdict[int, list[int]](list)
+        for block in blocks:
+            for place, record_id in enumerate(block.ids):
+                if record_id in seen:
+                    found[block.number].append(place)
+                seen.add(record_id)
+        return found, sum(map(len, found.values()))
+
+    def records_at(self, moments: set[datetime]) -> list[Last]:
+        """The records that have one of these time stamps."""
+        return [last for block in self.blocks if block.table == "events" for last in _records_at(block.rows, moments)]
+
+    def rows(self, table: str, dropped: Mapping[int, Sequence[int]], cut_short: set[str]) -> pa.Table:
+        """What is left."""
+        schema = _filled(table, self.blocks)
+        some = [left(one.rows, schema, dropped.get(one.number, ()), cut_short) for one in self.blocks if one.table == table]
+        return pa.concat_tables([schema.empty_table(), *some])
+
+    def append(
+        self, store: Any, table: str, dropped: Mapping[int, Sequence[int]], cut_short: set[str], after: int
+    ) -> Counter[str]:
+        """Appends what is left; returns how many records of what kind that is. after: the commit up to which copies were looked for."""
+        rows = self.rows(table, dropped, cut_short)
+        if rows.num_rows:
+            store.append(table, rows, after)
+        return counted(table, rows)
+
+    def close(self) -> None:
+        """Gives memory free."""
+        self.blocks = []
+
+
+class OnWorkers:
+    """Splits parsed by Spark's workers; rows stay there, packed: 70 columns of them take more to keep than to parse. blocks: without rows."""
+
+    def __init__(
+        self,
+        spark: Any,
+        splits: Sequence[Split],
+        parser: Parser,
+        days: tuple[date, date] | None,
+        remote: Sequence[Any] = (),
+    ) -> None:
+        """remote: `remote.Remote`, whose files are those of splits with a URI."""
+        from jobs.engine.frames import by_workers
+
+        self.splits = splits
+        frames = []
+        for one in remote:
+            by_uri = defaultdict[str, list[Split]](list)
+            for split in splits:
+                if split.file.cluster == one.cluster:
+                    by_uri[split.file.uri].append(split)
+            frames.append(by_workers(one.pieces, _work(partial(_fetched, by_uri), parser.ruleset, days), _BLOCK_DDL))
+        if tasks := [split for split in splits if not split.file.uri]:
+            cores = spark.sparkContext.defaultParallelism
+            partitions = min(len(tasks), max(4 * cores, sum(split.end - split.begin for split in tasks) // ingest.LARGEST_SPLIT))
+            numbers = spark.range(0, len(tasks), 1, partitions)
+            frames.append(by_workers(numbers, _work(partial(_numbered, tasks), parser.ruleset, days), _BLOCK_DDL))
+        self._packed = reduce(lambda one, other: one.unionByName(other), frames).persist()
+        self.blocks = [pickle.loads(row.block) for row in self._packed.select("block").collect()]
+
+    def copies(self, table: str, landed: "Landed") -> tuple[Any, int]:
+        """(number BIGINT, places ARRAY<INT>, or None; how many): as `Here.copies`."""
+        from pyspark.sql import Window
+        from pyspark.sql import functions as F
+
+        ids = self._packed.filter(F.col("table") == table).select("number", F.posexplode("ids").alias("place", "id"))
+        # few are: only of these it is asked which one is the first
+        repeated = ids.groupBy("id").count().filter("count > 1").select("id").persist()
+        nth = F.row_number().over(Window.partitionBy("id").orderBy("number", "place"))
+        again = ids.join(repeated, "id").withColumn("nth", nth).filter("nth > 1").select("number", "place")
+        held = landed.ids()
+        if held is not None:
+            again = again.unionByName(ids.join(held, "id", "left_semi").select("number", "place"))
+        elif repeated.isEmpty():
+            return None, 0
+        places = again.groupBy("number").agg(F.collect_set("place").alias("places")).persist()
+        return places, places.selectExpr("sum(size(places))").first()[0] or 0
+
+    def records_at(self, moments: set[datetime]) -> list[Last]:
+        """The records that have one of these time stamps."""
+        from jobs.engine.frames import by_workers
+
+        def find(batches: Batches) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                found = [pickle.dumps(list(_records_at(_unpacked(packed), moments))) for packed in batch.column(0)]
+                yield pa.RecordBatch.from_pydict({"found": found}, schema=pa.schema([("found", pa.binary())]))
+
+        rows = by_workers(self._packed.filter("table = 'events'").select("rows"), find, "found BINARY").collect()
+        return [last for row in rows for last in pickle.loads(row.found)]
+
+    def rows(self, table: str, dropped: Any, cut_short: set[str]) -> Any:
+        """What is left, as a DataFrame."""
+        from pyspark.sql import functions as F
+
+        from jobs.engine.frames import by_workers
+
+        schema = _filled(table, self.blocks)
+
+        def unpack(batches: Batches) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for packed, places in zip(*batch.columns, strict=True):
+                    yield from left(_unpacked(packed), schema, places.as_py() or (), cut_short).to_batches()
+
+        packed = self._packed.filter(F.col("table") == table)
+        if dropped is None:
+            packed = packed.withColumn("places", F.lit(None).cast("array<int>"))
+        else:
+            packed = packed.join(F.broadcast(dropped), "number", "left")
+        return by_workers(packed.select("rows", "places"), unpack, schema)
+
+    def append(self, store: Any, table: str, dropped: Any, cut_short: set[str], after: int) -> Counter[str]:
+        """As `Here.append`; the rows are counted while they are written."""
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as F
+
+        counts = {"records": F.lit(True)}
+        if table == "events":
+            whole = F.col("item") == 0
+            counts = {
+                "records": whole,
+                "recognised": whole & F.col("event_type").isNotNull(),
+                "drifted": whole & F.col("drifted"),
+            }
+        seen, rows = Observation(), self.rows(table, dropped, cut_short)
+        store.append(table, rows.observe(seen, *(F.count_if(which).alias(name) for name, which in counts.items())), after)
+        return Counter(seen.get)
+
+    def close(self) -> None:
+        """Gives memory free."""
+        self._packed.unpersist()
+
+
+class Parsed(Protocol):
+    """Splits that were parsed: in this process (`Here`), by Spark's workers (`OnWorkers`) or by a pool (`jobs.engine.parsing.OnPool`)."""
+
+    splits: Sequence[Split]
+    blocks: list[Block]
+
+    def copies(self, table: str, landed: "Landed") -> tuple[Any, int]:
+        """Return which records are in another place, too, or are known, and how many they are."""
+
+    def records_at(self, moments: set[datetime]) -> list[Last]:
+        """Return the records that have one of these time stamps."""
+
+    def append(self, store: Any, table: str, dropped: Any, cut_short: set[str], after: int) -> Counter[str]:
+        """Append what is left; return how many records of what kind that is. after: the commit up to which copies were looked for."""
+
+    def close(self) -> None:
+        """Free memory and files."""
+
+
+_BLOCK = pa.schema(
+    [
+        ("table", pa.string()),
+        ("number", pa.int64()),
+        ("block", pa.binary()),
+        ("rows", pa.binary()),
+        ("ids", pa.list_(pa.binary())),
+    ]
+)
+_BLOCK_DDL = "table STRING, number BIGINT, block BINARY, rows BINARY, ids ARRAY<BINARY>"
+
+
+def _numbered(tasks: Sequence[Split], batches: Batches) -> Iterator[Split]:
+    """The splits with these numbers."""
+    return (tasks[number] for batch in batches for number in batch.column(0).to_pylist())
+
+
+def _fetched(by_uri: Mapping[str, Sequence[Split]], batches: Batches) -> Iterator[Split]:
+    """Splits whose files come in pieces."""
+    for uri, path in ingest.fetched(batches):
+        for split in by_uri.get(uri, ()):
+            yield replace(split, file=replace(split.file, path=path))
+
+
+def _work(
+    splits_of: Callable[[Batches], Iterator[Split]], ruleset: RuleSet, days: tuple[date, date] | None
+) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """What a worker does: a row of _BLOCK for each block of its splits."""
+
+    def work(batches: Batches) -> Iterator[pa.RecordBatch]:
+        parser = Parser(ruleset)
+        # what it makes has no cycles, and a million tuples are long to look through
+        gc.disable()
+        try:
+            for split in splits_of(batches):
+                for one in parse(split, parser, days):
+                    summary = pickle.dumps(replace(one, rows=None, ids=()))
+                    row = (one.table, one.number, summary, _packed(one.rows), one.ids)
+                    yield pa.RecordBatch.from_pydict(
+                        dict(zip(_BLOCK.names, ([value] for value in row), strict=True)), schema=_BLOCK
+                    )
+        finally:
+            gc.enable()  # the process goes on with other tasks
+
+    return work
+
+
+def _packed(rows: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+        writer.write_table(rows.combine_chunks())
+    found: bytes = sink.getvalue().to_pybytes()
+    return found
+
+
+def _unpacked(packed: pa.BinaryScalar) -> pa.Table:
+    return pa.ipc.open_stream(packed.as_buffer()).read_all()
+
+
+def _filled(table: str, blocks: Iterable[Block]) -> pa.Schema:
+    """The table's columns that are filled in any of some blocks: a night fills a third of them, and nulls cost as much as values."""
+    filled = {"event_type"}.union(*(block.filled for block in blocks if block.table == table))
+    return pa.schema([column for column in SCHEMAS[table] if column.name in filled or not column.nullable])
+
+
+def with_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The rows with the columns of a schema."""
+    there = set(rows.column_names)
+    arrays = [rows[column.name] if column.name in there else pa.nulls(rows.num_rows, column.type) for column in schema]
+    return pa.table(arrays, schema=schema)
+
+
+def left(rows: pa.Table, schema: pa.Schema, dropped: Sequence[int], cut_short: set[str]) -> pa.Table:
+    """Return the rows, with the columns of a schema, of all records but those at some places and those with some ids."""
+    rows = with_schema(rows, schema)
+    if dropped:
+        places = pa.array(range(rows.num_rows), pa.int64())
+        if "item" in schema.names:
+            places = pc.subtract(pc.cumulative_sum(pc.cast(pc.equal(rows["item"], 0), pa.int64())), 1)
+        rows = rows.filter(pc.invert(pc.is_in(places, value_set=pa.array(dropped, pa.int64()))))
+    if cut_short:
+        rows = rows.filter(pc.invert(pc.is_in(rows["record_id"], value_set=pa.array(sorted(cut_short)))))
+    return rows
+
+
+@dataclass(frozen=True)
+class Landed:
+    """What earlier runs have landed in a table: the records that some others may be copies of. first, final: of their time."""
+
+    store: Any
+    clusters: Sequence[str]
+    table: str
+    first: datetime | None
+    final: datetime | None
+
+    @classmethod
+    def of(cls, store: Any, clusters: Sequence[str], table: str, blocks: Iterable[Block]) -> "Landed":
+        """Those of the time of some blocks, and those without one."""
+        spans = [(block.first, block.final) for block in blocks if block.table == table and block.first and block.final]
+        first, final = (min(one for one, _ in spans) - ZONES, max(one for _, one in spans) + ZONES) if spans else (None, None)
+        return cls(store, clusters, table, first, final)
+
+    def ids(self) -> Any:
+        """id BINARY, or None where there are none."""
+        from pyspark.sql import functions as F
+
+        if self.store.has_none(self.table):
+            return None
+        time = F.col(TIMES[self.table])
+        rows = self.store.rows_of(self.table, self.clusters).filter(time.isNull() | time.between(self.first, self.final))
+        if self.table == "passed_over":
+            return rows.select(F.unhex(F.lpad(F.hex("record"), 16, "0")).alias("id"))
+        return rows.filter("item = 0").select(F.unhex("record_id").alias("id"))
+
+    def among(self, ids: Sequence[bytes]) -> set[bytes]:
+        """Those of some ids, few, that are among them."""
+        if not ids or self.store.has_none(self.table):
+            return set()
+        column = "record" if self.table == "passed_over" else "record_id"
+        told = {int.from_bytes(one, "big", signed=True) if column == "record" else one.hex(): one for one in ids}
+        span = (TIMES[self.table], self.first, self.final)
+        rows = self.store.rows_with(self.table, self.clusters, column, told, [column], span=span)
+        return {told[value] for value in rows[column].to_pylist()}
+
+
+# -- records that were cut short ---------------------------------------------------------------------------
+
+
+def firsts(events: pa.Table) -> list[Last]:
+    """Return the records of some events, one for each row whose item is 0."""
+    if not events.num_rows:
+        return []
+    firsts = events.filter(pc.equal(events["item"], 0))
+    return [Last(**row) for row in with_schema(firsts, pa.schema([EVENTS.field(name) for name in Last._fields])).to_pylist()]
+
+
+def _records_at(events: pa.Table, moments: set[datetime]) -> list[Last]:
+    if "ts" not in events.column_names:
+        return []
+    return firsts(events.filter(pc.is_in(events["ts"], value_set=pa.array(sorted(moments), TIMESTAMP))))
+
+
+def cut_short(ends: Iterable[Last], others: Iterable[Last]) -> set[str]:
+    """Ids of last records of files that are the beginning of another record: their stack trace was still being written."""
+    by_place = defaultdict[Any, list[Last]](list)
+    for one in ends:
+        by_place[one.cluster, one.node, one.ts].append(one)
+    return {
+        one.record_id
+        for other in others
+        for one in by_place[other.cluster, other.node, other.ts]
+        if len(other.raw) > len(one.raw) and other.raw.startswith(one.raw)
+    }
+
+
+def _incomplete(store: Any, clusters: Sequence[str], parsed: "Parsed") -> tuple[set[str], set[str]]:
+    """Ids of records that were cut short and stand somewhere else as a whole: (of this run's, of earlier runs')."""
+    from jobs.engine.rows import at_one_of, fetched, is_known, is_true
+
+    def held(condition: Any) -> list[Last]:
+        if store.has_none("events"):
+            return []
+        return firsts(fetched(store.read("events", clusters, condition & is_known("ts"), [*Last._fields, "item"])))
+
+    ends = [block.last for block in parsed.blocks if block.last and block.last.ts]
+    early = held(is_true("ends_file"))
+    fresh = parsed.records_at({last.ts for last in [*ends, *early] if last.ts})
+    return cut_short(ends, [*fresh, *held(at_one_of("ts", [last.ts for last in ends if last.ts]))]), cut_short(early, fresh)
+
+
+# -- landing -----------------------------------------------------------------------------------------------
+
+
+def are_few(files: Sequence[LogFile]) -> bool:
+    """Whether logs are parsed here."""
+    return sum(file.length for file in files if file.usable) < SMALL
+
+
+def _clusters(files: Sequence[LogFile]) -> list[str]:
+    return sorted({file.cluster for file in files if file.usable})
+
+
+class Ahead:
+    """Few logs that are parsed while Spark starts and the tables are opened."""
+
+    def __init__(self, files: Sequence[LogFile], ruleset: RuleSet | None = None, days: tuple[date, date] | None = None) -> None:
+        pool = ThreadPoolExecutor(1)
+        self._parsing = pool.submit(parsed_here, files, ruleset, days)
+        pool.shutdown(wait=False)
+
+    def parsed(self) -> Here:
+        """What they say. Raises what came up while they were read."""
+        return self._parsing.result()
+
+
+def parsed_here(files: Sequence[LogFile], ruleset: RuleSet | None, days: tuple[date, date] | None = None) -> Here:
+    """Return what logs say, parsed in this process."""
+    parser = Parser(ruleset)
+    return Here(ingest.splits([file for file in files if file.usable], parser, ingest.LARGEST_SPLIT), parser, days)
+
+
+def land(
+    store: Any,
+    files: Sequence[LogFile],
+    ruleset: RuleSet | None = None,
+    *,
+    days: tuple[date, date] | None = None,
+    remote: Sequence[Any] = (),
+    ahead: Ahead | None = None,
+) -> IngestSummary:
+    """Appends what is new to `events` and `passed_over`; running it again adds nothing.
+
+    days: only records of these, both included, in the zone of the log.  remote: `remote.Remote` of files that are at URIs.
+    ahead: of these files.  Raises ConservationError where records were lost on the way.
+    """
+    from jobs.engine.rows import run_concurrently
+
+    clusters = _clusters(files)
+    parsed: Parsed = store.parsed(files, ruleset, days, remote) if ahead is None else ahead.parsed()
+    try:
+        totals, files_read = conserved(parsed.splits, parsed.blocks), by_file(parsed.blocks)
+        (landed, completed), (counted, _) = run_concurrently(
+            lambda: _land(store, clusters, parsed, "events", totals["in_scope"]),
+            lambda: _land(store, clusters, parsed, "passed_over", totals["out_of_scope"]),
+        )
+    finally:
+        parsed.close()
+    return IngestSummary(
+        lines=totals["lines"],
+        records=totals["in_scope"] + totals["out_of_scope"],
+        new=landed["records"],
+        recognised=landed["recognised"],
+        unrecognised=landed["records"] - landed["recognised"] - landed["drifted"],
+        drifted=landed["drifted"],
+        out_of_scope=totals["out_of_scope"],
+        newly_counted=counted["records"],
+        unfinished=totals["unfinished"],
+        completed=completed,
+        by_file=files_read,
+    )
+
+
+def conserved(splits: Sequence[Split], blocks: Iterable[Block]) -> Counter[str]:
+    """The counts of all blocks. Raises ConservationError where a line or a record is missing."""
+    totals = Counter[str]()
+    lines = Counter[tuple[int, int]]()
+    for one in blocks:
+        totals.update(one.counts)
+        lines[one.place] += one.counts["lines"]
+    for split, after in pairwise(splits):
+        if split.number == after.number:
+            conserve(f"lines of {split.file.name}", after.line_no - split.line_no, lines[split.number, split.begin])
+    conserve("records begun", totals["begun"], totals["records"] + totals["unfinished"])
+    conserve("records read", totals["records"], totals["in_scope"] + totals["out_of_scope"] + totals["other_days"])
+    return totals
+
+
+def by_file(blocks: Iterable[Block]) -> dict[int, Counter[str]]:
+    """The counts of each file, by its number; lines are those of the file, before any were joined."""
+    found = defaultdict[int, Counter[str]](Counter)
+    for one in blocks:
+        found[one.place[0]].update(one.counts)
+        found[one.place[0]]["lines"] += one.counts["joined"]
+    return dict(found)
+
+
+def conserve(what: str, expected: int, found: int) -> None:
+    """Raises ConservationError unless the numbers are the same: no record may be lost, nor be counted twice."""
+    if found != expected:
+        raise ConservationError(f"{expected:,} {what}, but {found:,} of them accounted for; please report this with the log")
+
+
+def _land(store: Any, clusters: Sequence[str], parsed: "Parsed", table: str, read: int) -> tuple[Counter[str], int]:
+    """(what was appended to a table, how many records of earlier runs it completes). read: records for the table.
+
+    Raises ConservationError unless each record is landed or a copy.
+    """
+    if not read:
+        return Counter(), 0
+    for _ in range(MOST_LOOKS):
+        try:
+            return _land_once(store, clusters, parsed, table, read)
+        except Conflict:
+            # another run has appended since this one looked for copies: some of what is new may be one now
+            store.forget(table)
+    raise Conflict.on(table)
+
+
+def _land_once(store: Any, clusters: Sequence[str], parsed: "Parsed", table: str, read: int) -> tuple[Counter[str], int]:
+    """The same, where nobody else appends meanwhile. Raises Conflict where somebody does, and nothing is appended."""
+    seen = store.looked_at(table)
+    dropped, copies = parsed.copies(table, Landed.of(store, clusters, table, parsed.blocks))
+    incomplete, completed = set[str](), set[str]()
+    if table == "events" and 0 < copies < read:  # a copy that is cut short stands beside others that are not
+        incomplete, completed = _incomplete(store, clusters, parsed)
+    if completed:
+        from jobs.engine.rows import one_of
+
+        store.delete(table, one_of("record_id", completed))
+        before, seen = seen, store.version(table)
+        if seen > before + 1:
+            raise Conflict.on(table)
+    landed = parsed.append(store, table, dropped, incomplete, seen) if copies < read else Counter[str]()
+    accounted = landed["records"] + copies
+    # a record that is cut short may be a copy, too
+    conserve(f"records for {table}", read, read if accounted <= read <= accounted + len(incomplete) else accounted)
+    return landed, len(completed)
+
+
+def counted(table: str, rows: pa.Table) -> Counter[str]:
+    """Return the number of records among rows of a table; of `events` also how many a rule recognises, and how many have drifted."""
+    if table != "events":
+        return Counter(records=rows.num_rows)
+    whole = rows.filter(pc.equal(rows["item"], 0))
+    recognised = whole.num_rows - whole["event_type"].null_count
+    return Counter(records=whole.num_rows, recognised=recognised, drifted=pc.sum(whole["drifted"]).as_py() or 0)
+
+
+def events_of(logs: Sequence[str], cluster: str = "cluster", timezone: str = "UTC", ruleset: RuleSet | None = None) -> pa.Table:
+    """The events of some logs (files, globs, folders), without tables and without Spark: columns of table `events`, copies once."""
+    ruleset = ruleset or built_in()
+    parsed = parsed_here(ingest.find(ingest.Cluster(cluster, tuple(logs), timezone), ruleset), ruleset)
+    return with_schema(parsed.rows("events", parsed.copies("events")[0], set()), EVENTS)

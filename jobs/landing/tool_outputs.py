@@ -1,0 +1,334 @@
+"""What Kafka's tools said, given with --checkpoint or lying among the logs: read, kept in `events` and `checkpoints`, compared with the timelines.
+
+As events they are what a timeline begins with where the logs are silent (`jobs.timelines`); no log is said to have printed them.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from datetime import datetime, timedelta
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import schemas
+from jobs import analysis
+from jobs.errors import UsageError
+from jobs.landing import checkpoints
+from jobs.landing.checkpoints import NEAR, Checkpoint, Term
+from jobs.progress import warn
+from jobs.timelines.controllers import terms as controller_terms
+from jobs.timelines.events import CHECKPOINT, EPOCH, moment_of
+from jobs.timelines.incarnations import incarnation
+from parsers.events import ID_BYTES
+from parsers.explanation import counted, visible
+
+if TYPE_CHECKING:
+    from jobs.engine.rows import Dicts, Frame
+    from jobs.landing.ingest import LogFile
+    from jobs.timelines import ClusterFacts
+
+MAX_BYTES = 256 * 1024 * 1024
+# characters of a line that stand in `events.raw`
+LONGEST_KEPT = 2_000
+QUORUM = "quorum"
+# lines of a file that are named where they cannot be read, and characters of each
+NAMED_LINES, LONGEST_NAMED = 5, 200
+# columns of `checkpoints` that have a field's values under another name
+COLUMNS = {"adding": "adding_replicas", "removing": "removing_replicas"}
+
+
+@dataclass(frozen=True)
+class ToolOutput:
+    """One output of a tool. is_given: with --checkpoint. lines: those that tell of a partition, by their numbers."""
+
+    path: Path
+    cluster: str
+    at: datetime
+    told: tuple[Checkpoint, ...]
+    is_given: bool = False
+    lines: Mapping[int, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def topics(self) -> set[str]:
+        """That it tells of, but for the metadata log, which is every cluster's."""
+        return {one.topic for one in self.told if one.source != QUORUM}
+
+    @property
+    def cluster_ids(self) -> set[str]:
+        """That it names."""
+        return {one.cluster_id for one in self.told if one.cluster_id}
+
+
+def given(paths: Iterable[Path], at: datetime | None, clusters: Sequence[str]) -> list[ToolOutput]:
+    """Reads what --checkpoint names. Raises UsageError where it is no output of a tool, or of no known moment or cluster."""
+    found = []
+    for path in paths:
+        if len(clusters) != 1:
+            raise UsageError(f"--checkpoint {path} is of one of {len(clusters)} clusters; put it among the logs of its cluster")
+        try:
+            moment, told, lines = _read(path)
+        except OSError as error:
+            raise UsageError(f"--checkpoint {path}: {error.strerror}") from None
+        except checkpoints.CheckpointError as error:
+            raise UsageError(f"--checkpoint {path} {error}") from None
+        moment = at or moment
+        if not told:
+            warn(f"--checkpoint {path} tells of no partition; nothing is compared with it")
+        if moment is None:
+            raise UsageError(f"--checkpoint {path} does not say when the tool was run; say it with --at TIME")
+        found.append(ToolOutput(path, clusters[0], moment, told, True, lines))
+    return found
+
+
+def among(files: Iterable["LogFile"]) -> list[ToolOutput]:
+    """Reads those that lie among the logs; those that do not say when they were taken are named and left out."""
+    found, undated = [], []
+    for file in files:
+        if file.kind == "checkpoint":
+            try:
+                with file.open() as stream:
+                    moment, told, lines = _parsed(stream.read(MAX_BYTES + 1), file.name, file.place.name)
+            except (OSError, checkpoints.CheckpointError):
+                continue  # it has changed since it was looked into
+            if moment is not None:
+                found.append(ToolOutput(Path(file.name), file.cluster, moment, told, False, lines))
+            elif told:
+                undated.append(file.name)
+    if undated:
+        warn(
+            f"{counted(len(undated), 'output')} of tools without a time, {visible(undated[0])}{' for one' if len(undated) > 1 else ''}: not compared. "
+            "Name the file by its time (describe-20260301T040000Z.txt), or give --checkpoint FILE --at TIME"
+        )
+    return found
+
+
+def _read(path: Path) -> tuple[datetime | None, tuple[Checkpoint, ...], dict[int, str]]:
+    with path.open("rb") as stream:
+        return _parsed(stream.read(MAX_BYTES + 1), str(path), path.name)
+
+
+def _parsed(content: bytes, path: str, name: str) -> tuple[datetime | None, tuple[Checkpoint, ...], dict[int, str]]:
+    if len(content) > MAX_BYTES:
+        raise checkpoints.CheckpointError(f"is larger than {MAX_BYTES // 1024 // 1024} MB; a tool's output is not")
+    text = content.decode("utf-8", "replace")
+    output, whole = checkpoints.read(text), text.splitlines()
+    told = output.told
+    for number, line in list(output.unread.items())[:NAMED_LINES]:
+        warn(
+            f"{visible(path)}, line {number}: it looks like a partition and cannot be read: {visible(line.strip())[:LONGEST_NAMED]}"
+        )
+    if len(output.unread) > NAMED_LINES:
+        warn(f"{visible(path)}: {len(output.unread) - NAMED_LINES:,} more lines that look like a partition cannot be read")
+    if not told and not output.unread and (tool := checkpoints.tool_of(text)):
+        warn(f"{visible(path)} is output of {tool}, and tells of no partition")
+    lines = {number: whole[number - 1][:LONGEST_KEPT] for number in {one.line for one in told}}
+    return checkpoints.moment_of(text, name), told, lines
+
+
+# -- as events -------------------------------------------------------------------------------------------------
+
+
+def event_rows(output: ToolOutput) -> Iterator[dict[str, Any]]:
+    """Dicts of `events`, incarnation 1 as that of a record which was just read. The same output of the same moment gives the same ones."""
+    items: dict[int, int] = {}
+    for one in output.told:
+        if one.source == QUORUM:
+            continue  # the controllers' terms are told from the logs alone
+        item = items[one.line] = items.get(one.line, -1) + 1
+        raw = output.lines[one.line]
+        place = f"{output.cluster}\x01{one.source}\x01{output.at.isoformat()}\x01{one.line}\x01{raw}"
+        yield {
+            "record_id": blake2b(place.encode("utf-8", "replace"), digest_size=ID_BYTES).hexdigest(), "item": item,
+            "cluster": output.cluster, "incarnation": 1, "file": str(output.path), "record_no": one.line, "ts": output.at,
+            "logger": one.source, "layout": CHECKPOINT, "event_type": CHECKPOINT, "says": "is", "drifted": False,
+            "topic": one.topic, "partition": one.partition, "leader": one.leader, "isr": _list(one.isr), "replicas": _list(one.replicas),
+            "adding_replicas": _list(one.adding), "removing_replicas": _list(one.removing), "leader_epoch": one.leader_epoch,
+            "partition_epoch": one.partition_epoch, "raw": None if item else raw,
+        }  # fmt: skip
+
+
+def _list(ids: Sequence[int] | None) -> list[int] | None:
+    return None if ids is None else list(ids)
+
+
+def land(store: Any, outputs: Sequence[ToolOutput]) -> list[ToolOutput]:
+    """Appends to `events` what is not there yet. Returns the outputs of clusters whose logs know a topic of theirs.
+
+    Raises UsageError, before anything is written, where one that was given is of another cluster.
+    """
+    from jobs.engine.rows import at_or_after, at_or_before, gathered, is_empty, lacking, one_of, where
+
+    clusters = sorted({output.cluster for output in outputs})
+    seen = store.looked_at("events")
+    events = store.read("events", clusters)
+    found = _of_known_topics(events, store.read("partition_states", clusters), outputs)
+    rows = {(row["record_id"], row["item"]): row for output in found for row in event_rows(output)}
+    if rows:
+        told = [name for name in schemas.columns("events") if name in next(iter(rows.values()))]
+        new = store.table_of("events", rows.values()).select(told)
+        # those of their moments: files of events are skipped by time
+        moments = [row["ts"] for row in rows.values()]
+        of_then = at_or_after("ts", min(moments)) & at_or_before("ts", max(moments))
+        new = gathered(lacking(new, where(events, of_then & one_of("event_type", [CHECKPOINT])), ["record_id"]))
+        if not is_empty(new):
+            store.append("events", new, seen)
+    return found
+
+
+# -- the table -------------------------------------------------------------------------------------------------
+
+
+def write(store: Any, outputs: Sequence[ToolOutput], facts: Mapping[str, "ClusterFacts"]) -> None:
+    """Compares `checkpoints` of clusters, with new outputs, with what the logs say in their timelines. Late logs correct what was compared before."""
+    from jobs.engine.rows import (
+        at_or_after,
+        at_or_before,
+        by_cluster,
+        distinct,
+        having,
+        here,
+        is_empty,
+        is_null,
+        lacking,
+        one_of,
+        select,
+        together,
+    )  # fmt: skip
+    from jobs.nightly.by_topic import KEY, fold_topics
+
+    names, schema = sorted(facts), store.schema("checkpoints")
+    rows = [row for output in outputs for row in _rows(output, facts[output.cluster])]
+    told = store.read("checkpoints", names)
+    if rows:
+        new = store.table_of("checkpoints", rows)
+        told = together(lacking(told, new, ["cluster", "taken_at", "file"]), new)
+    elif is_empty(told):
+        return
+    taken: dict[str, list[datetime]] = {}
+    for row in here(distinct(select(told, "cluster", "taken_at"))):
+        taken.setdefault(row["cluster"], []).append(row["taken_at"])
+    near = by_cluster(
+        {
+            name: (is_null("valid_from") | at_or_before("valid_from", max(some) + NEAR))
+            & (is_null("valid_to") | at_or_after("valid_to", min(some) - NEAR))
+            for name, some in taken.items()
+        }
+    )
+    of_logs = one_of("source", ("logs", "metadata_log"))
+    timelines = having(store.read("partition_timeline", names, of_logs & near, [*KEY, *TIMELINE_COLUMNS]), told, KEY)
+    newest = {name: moment_of(one.summary.newest) for name, one in facts.items()}
+
+    terms = {name: quorum_terms(one) for name, one in facts.items()}
+
+    def fold(key: tuple[Any, ...], told: "Dicts", history: "Dicts") -> Iterable[dict[str, Any]]:
+        if key[2] == checkpoints.METADATA_TOPIC:
+            return _compared_quorum(told, terms[key[0]].get(key[1], []), newest[key[0]])
+        moments = {row["taken_at"] for row in told}
+        some = [{**row, "topic": key[2]} for row in history if any(_is_near(row, at) for at in moments)]
+        return _compared(told, some, newest[key[0]])
+
+    store.replace("checkpoints", names, fold_topics(told, timelines, fold, schema))
+
+
+def _is_near(row: Mapping[str, Any], at: datetime) -> bool:
+    """Whether an interval reaches to a moment, as exactly as moments of tools are known."""
+    begin, end = row["valid_from"], row["valid_to"]
+    return (begin is None or begin <= at + NEAR) and (end is None or end >= at - NEAR)
+
+
+TIMELINE_COLUMNS = ("partition", "valid_from", "valid_to", "state", *checkpoints.COMPARED, "record_id")
+
+
+def _of_known_topics(events: "Frame", states: "Frame", outputs: Sequence[ToolOutput]) -> list[ToolOutput]:
+    """Those of the clusters whose logs they lie among. Raises UsageError where one that was given is not.
+
+    states: partition_states, few rows that know most topics; only others are looked for among all events.
+    """
+    from jobs.engine.rows import where
+    from jobs.engine.store import OF_LOGS
+
+    known_topics = _known(states, "topic", {topic for output in outputs for topic in output.topics})
+    strange = [output.topics for output in outputs if not output.topics & known_topics.get(output.cluster, set())]
+    for name, topics in _known(where(events, OF_LOGS), "topic", set().union(*strange)).items():
+        known_topics.setdefault(name, set()).update(topics)
+    known_ids = _known(events, "cluster_id", None) if any(output.cluster_ids for output in outputs) else {}
+    found = []
+    for output in outputs:
+        ids = known_ids.get(output.cluster, set())
+        if output.topics:
+            is_known, named, what = bool(output.topics & known_topics.get(output.cluster, set())), output.topics, "a topic"
+        else:
+            is_known, named, what = (
+                not (ids and output.cluster_ids) or bool(ids & output.cluster_ids),
+                output.cluster_ids,
+                "the cluster id",
+            )
+        if is_known and output.told:
+            found.append(output)
+        elif named:
+            said = (
+                f"No log knows {what} of {output.path} ({', '.join(map(visible, sorted(named)[:3]))}); is it of another cluster?"
+            )
+            if output.is_given:
+                raise UsageError(said)
+            warn(f"{said} It is passed over")
+    return found
+
+
+def _known(events: "Frame", column: str, values: set[str] | None) -> dict[str, set[str]]:
+    """Cluster -> values of a column of its events. values: only these; null: all."""
+    from jobs.engine.rows import distinct, here, is_known, one_of, select, where
+
+    if values is not None and not values:
+        return {}
+    rows = where(events, is_known(column) if values is None else one_of(column, values))
+    found: dict[str, set[str]] = {}
+    for row in here(distinct(select(rows, "cluster", column))):
+        found.setdefault(row["cluster"], set()).add(row[column])
+    return found
+
+
+def _rows(output: ToolOutput, facts: "ClusterFacts") -> Iterable[dict[str, Any]]:
+    number = incarnation(facts.of_name, str(output.path), None, (output.at - EPOCH) // timedelta(microseconds=1))
+    of = {"cluster": output.cluster, "incarnation": number, "taken_at": output.at, "file": str(output.path)}
+    for one in output.told:
+        values = {COLUMNS.get(name, name): value for name, value in asdict(one).items()}
+        yield {**of, **values, "differs": [], "logged": None, "record_id": None}
+
+
+def _compared(told: "Dicts", history: "Dicts", newest: datetime) -> Iterable[dict[str, Any]]:
+    """Dicts of `checkpoints` of a topic, with what its timelines say now. newest: time stamp of the logs, after which they say nothing."""
+    for row in told:
+        is_covered = row["taken_at"] <= newest + NEAR
+        (found,) = (is_covered and checkpoints.compare([_checkpoint(row)], history, row["taken_at"])) or (None,)
+        held = found.row if found else None
+        logged = ", ".join(f"{name} {analysis.cell(held[name])}" for name in found.columns) if found and held else None
+        differs = list(found.columns or ("partition",)) if found else []
+        yield {**row, "differs": differs, "logged": logged, "record_id": held["record_id"] if held else None}
+
+
+def quorum_terms(facts: "ClusterFacts") -> dict[int, list[Term]]:
+    """Incarnation -> the terms of its KRaft controllers: their epochs are those of the quorum."""
+    found: dict[int, list[Term]] = {}
+    for number, epoch, node, ts, record_id in controller_terms(facts):
+        if not facts[number].is_kraft_at(ts):
+            continue
+        begun = None if ts is None else moment_of(ts)
+        found.setdefault(number, []).append(Term(epoch, node, begun, record_id))
+    return found
+
+
+def _compared_quorum(told: "Dicts", terms: Sequence[Term], newest: datetime) -> Iterable[dict[str, Any]]:
+    """Dicts of `checkpoints` about the quorum, with what the controllers of that time printed."""
+    for row in told:
+        is_covered = row["taken_at"] <= newest + NEAR
+        found = checkpoints.compare_quorum(_checkpoint(row), terms, row["taken_at"]) if is_covered else None
+        columns, term = found or ((), None)
+        logged = term and f"leader {term.node} in epoch {term.epoch}" + (f" since {term.begun:%H:%M:%S}" if term.begun else "")
+        yield {**row, "differs": list(columns), "logged": logged, "record_id": term and term.record_id}
+
+
+def _checkpoint(row: Mapping[str, Any]) -> Checkpoint:
+    values = {field.name: row[COLUMNS.get(field.name, field.name)] for field in fields(Checkpoint)}
+    lists: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    return Checkpoint(**lists)

@@ -1,0 +1,193 @@
+"""`coverage`: what the logs of each node and hour can show. Counts batch by batch, then node by node; Spark's workers do both where there are many records."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.engine.rows import (
+    NONE,
+    Dicts,
+    Frame,
+    Where,
+    above,
+    at_or_after,
+    before,
+    by_batch,
+    extremes,
+    fold_groups,
+    gathered,
+    is_known,
+    is_null,
+    select,
+    together,
+    where,
+)
+from jobs.timelines.events import CHECKPOINT
+from jobs.timelines.summary import METADATA_LOG
+
+STATE_CHANGE = "state.change.logger"
+QUORUM_CONTROLLER = "org.apache.kafka.controller.QuorumController"
+# where a KRaft cluster's partitions and brokers stand: what its controllers replay, and a dump of what they replay
+REPLAYED = ("org.apache.kafka.controller.ReplicationControlManager", METADATA_LOG)
+NODE = ("cluster", "node")
+HOUR = timedelta(hours=1)
+COUNTS = ("records", "recognised", "unrecognised", "drifted", "out_of_scope")
+EVENT_COLUMNS = ("ts", "item", "event_type", "level", "drifted", "layout", "logger", *NODE)
+# records of a layout, some of those of an hour; traces: those at TRACE
+PARTS = pa.schema(
+    [
+        ("cluster", pa.string()), ("node", pa.int32()), ("hour", pa.timestamp("us", "UTC")), ("logger", pa.string()), ("layout", pa.string()),
+        *((name, pa.int64()) for name in (*COUNTS, "traces")),
+    ]
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Hours:
+    """From the first to the last hour of some records, UTC without a zone. undated: there are some without a time stamp."""
+
+    first: datetime | None
+    last: datetime | None
+    undated: bool
+
+    @property
+    def is_none(self) -> bool:
+        """Whether there are no records."""
+        return self.first is None and not self.undated
+
+    def with_others(self, other: "Hours") -> "Hours":
+        """From the first to the last hour of both."""
+        firsts, lasts = ([at for at in some if at] for some in ((self.first, other.first), (self.last, other.last)))
+        return Hours(min(firsts, default=None), max(lasts, default=None), self.undated or other.undated)
+
+    def hold(self, moment: str) -> Where:
+        """The moment in a column is of these hours. A range of its values, so that files can be skipped by it; never null."""
+        undated = is_null(moment) if self.undated else NONE
+        if self.first is None or self.last is None:
+            return undated
+        return (is_known(moment) & at_or_after(moment, self.first) & before(moment, self.last + HOUR)) | undated
+
+
+# -- counting --------------------------------------------------------------------------------------------------
+
+
+def count_events(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches of EVENT_COLUMNS of `events` to PARTS. What tools told is no line of a log."""
+    for batch in batches:
+        is_of_log = pc.fill_null(pc.not_equal(batch["event_type"], CHECKPOINT), True)
+        rows = batch.filter(pc.and_(is_of_log, pc.equal(batch["item"], 0)))
+        recognised, drifted = pc.is_valid(rows["event_type"]), pc.fill_null(rows["drifted"], False)
+        yield from _summed(
+            [*(rows[name] for name in NODE), pc.floor_temporal(rows["ts"], unit="hour"), rows["logger"], rows["layout"]],
+            recognised=recognised,
+            unrecognised=pc.and_not(pc.invert(recognised), drifted),
+            drifted=drifted,
+            traces=pc.fill_null(pc.equal(rows["level"], "TRACE"), False),
+        )
+
+
+def count_passed_over(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches of `passed_over` to PARTS."""
+    for batch in batches:
+        keys = [batch[name] for name in (*NODE, "hour", "logger", "layout")]
+        yield from _summed(keys, out_of_scope=pa.array([True] * batch.num_rows, pa.bool_()))
+
+
+def _summed(keys: Sequence[pa.Array], **counted: pa.Array) -> list[pa.RecordBatch]:
+    """keys: the columns of PARTS up to the layout. counted: column -> whether a record counts there."""
+    rows = len(keys[0])
+    names = PARTS.names[: len(keys)]
+    counts = [counted.get(name, pa.array([name == "records"] * rows, pa.bool_())) for name in PARTS.names[len(keys) :]]
+    table = pa.table([*keys, *(pc.cast(one, pa.int64()) for one in counts)], names=PARTS.names)
+    told = table.group_by(names).aggregate([(name, "sum") for name in PARTS.names[len(keys) :]])
+    return select(told, *names, **{name: f"{name}_sum" for name in PARTS.names[len(keys) :]}).cast(PARTS).to_batches()
+
+
+# -- what that shows -------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Counted:
+    """Records of a logger in an hour. layouts: how many each took."""
+
+    counts: dict[str, int]
+    layouts: dict[str, int]
+    is_traced: bool = False
+
+
+def _counted(parts: Dicts, held: Dicts) -> dict[tuple[datetime | None, str | None], _Counted]:
+    """By hour and logger. parts: rows of PARTS; held: rows of `coverage`."""
+    found: dict[tuple[datetime | None, str | None], _Counted] = {}
+    for row in parts:
+        one = found.setdefault((row["hour"], row["logger"]), _Counted(dict.fromkeys(COUNTS, 0), {}))
+        for name in COUNTS:
+            one.counts[name] += row[name]
+        layout = row["layout"] or "-"
+        one.layouts[layout] = one.layouts.get(layout, 0) + row["records"]
+        one.is_traced |= row["traces"] > 0
+    for row in held:
+        is_traced = row["logger"] == STATE_CHANGE and row["replica_states"] == "observed"
+        found[row["hour"], row["logger"]] = _Counted({name: row[name] for name in COUNTS}, dict(row["layouts"] or ()), is_traced)
+    return found
+
+
+def of_node(node: int | None, parts: Dicts, held: Dicts, span: tuple[datetime, datetime] | None) -> Iterator[dict[str, Any]]:
+    """One row an hour and logger of a node: the columns of `coverage` less NODE.
+
+    parts: rows of PARTS. held: those of `coverage` that are not counted again. span: first and last hour of the cluster's logs.
+    state.change.logger prints replica states at TRACE only (its default up to 2.5); at INFO they can be inferred. An hour without
+    any of its records is `no_file` outside of the time that the node's file spans; inside, nothing happened.
+    """
+    counted = _counted(parts, held)
+    loggers = {logger for _, logger in counted}
+    # a node that is a KRaft controller and no broker never writes one
+    if node is not None and span is not None and (STATE_CHANGE in loggers or QUORUM_CONTROLLER not in loggers):
+        for number in range((span[1] - span[0]) // HOUR + 1):
+            counted.setdefault((span[0] + number * HOUR, STATE_CHANGE), _Counted(dict.fromkeys(COUNTS, 0), {}))
+    changes = {hour: one for (hour, logger), one in counted.items() if logger == STATE_CHANGE}
+    written = [hour for hour, one in changes.items() if hour is not None and one.counts["records"]]
+    tells = "observed" if any(one.is_traced for one in changes.values()) else "inferable"
+    for (hour, logger), one in counted.items():
+        controls = (logger or "").startswith("kafka.controller")
+        if logger == STATE_CHANGE:
+            is_within = bool(written) and hour is not None and min(written) <= hour <= max(written)
+            is_told = one.counts["records"] > 0 or is_within
+            states, partitions = ("observed" if one.is_traced else tells, "observed") if is_told else ("no_file", "no_file")
+        else:
+            states = "inferable" if controls else "not_logged"
+            partitions = "observed" if controls or logger in ("kafka.cluster.Partition", *REPLAYED) else "not_logged"
+        layouts = sorted(one.layouts.items())
+        told = {"replica_states": states, "partition_changes": partitions}
+        yield {"hour": hour, "logger": logger, **one.counts, "layouts": layouts, **told}
+
+
+def coverage(events: Frame, passed_over: Frame, held: Frame, schema: pa.Schema, again: Hours | None = None) -> Frame:
+    """One row a node, hour and logger.
+
+    in: events and passed_over. held: rows of `coverage` so far. schema: of `coverage`, which is what comes out. again: the hours that are
+    counted again, of others what is held stands; None: all are.
+    """
+    if again is not None:
+        events, passed_over = where(events, again.hold("ts")), where(passed_over, again.hold("hour"))
+    parts = gathered(
+        together(
+            by_batch(select(events, *EVENT_COLUMNS), count_events, PARTS),
+            by_batch(select(passed_over, *NODE, "hour", "logger", "layout"), count_passed_over, PARTS),
+        )
+    )
+    stays = above("records", 0) & (NONE if again is None else ~again.hold("hour"))
+    others = where(held, stays)
+    spans: dict[str, list[datetime]] = {}
+    for some in (parts, others):
+        for row in extremes(where(some, is_known("hour")), ["cluster"], "hour"):
+            spans.setdefault(row["cluster"], []).extend((row["first"], row["last"]))
+
+    def fold(key: tuple[Any, ...], some: Dicts, held: Dicts) -> Iterable[Mapping[str, Any]]:
+        hours = spans.get(key[0])
+        return of_node(key[1], some, held, (min(hours), max(hours)) if hours else None)
+
+    return fold_groups(parts, others, NODE, fold, schema)

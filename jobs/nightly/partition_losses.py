@@ -1,0 +1,95 @@
+"""`losses`: what partitions lost or may have lost, for checks to read. Plain Python decides it (`jobs.timelines.losses`), topic after topic."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow.compute as pc
+
+from jobs.engine.rows import (
+    Dicts,
+    Frame,
+    Where,
+    distinct,
+    having,
+    here,
+    in_microseconds,
+    is_known,
+    one_of,
+    select,
+    together,
+    where,
+)
+from jobs.engine.types import schema_of
+from jobs.nightly.by_topic import KEY, fold_topics
+from jobs.timelines import ClusterFacts
+from jobs.timelines.losses import LINES, RECOVERING, Around, Crash, Interval, Line, losses
+from jobs.timelines.outages import CRASHED
+
+PARTITION = (*KEY, "partition")
+# events about a partition that tell of losses
+ABOUT_LOSSES = (
+    (one_of("leader_recovery_state", RECOVERING) | one_of("event_type", sorted(LINES)))
+    & is_known("topic")
+    & is_known("partition")
+)
+_IS_OFFLINE = Where("leader = -1", pc.field("leader") == -1)
+# the fields of `Loss`
+_COLUMNS = """cluster STRING, incarnation INT, topic STRING, partition INT, kind STRING, at TIMESTAMP, leader INT, node INT, leader_epoch INT,
+  is_certain BOOLEAN, records BIGINT, cut_from BIGINT, cut_to BIGINT, acks ARRAY<STRING>, largest_isr INT, died_at TIMESTAMP, evidence ARRAY<STRING>"""
+
+
+def partition_losses(audited: Mapping[str, Frame], told: Mapping[str, Frame], facts: Mapping[str, ClusterFacts]) -> Frame:
+    """The losses of the partitions that checks look at.
+
+    audited: `nights.scope`; told: min_isr of `schemas/facts`. out: cluster, incarnation, topic, partition and the fields of `Loss`.
+    """
+    events = where(audited["events"], ABOUT_LOSSES & is_known("ts"))
+    timeline = audited["partition_timeline"]
+    partitions = distinct(together(select(where(timeline, _IS_OFFLINE), *PARTITION), select(events, *PARTITION)))
+    rows = in_microseconds(
+        select(having(timeline, partitions, PARTITION), *PARTITION, "step", *Interval._fields), "valid_from", "valid_to"
+    )
+    lines = in_microseconds(select(events, *PARTITION, *Line._fields), "ts")
+    around = arounds(audited["broker_outages"], facts)
+    smallest = {
+        (row["cluster"], row["incarnation"], row["topic"]): row["min_isr"]
+        for row in here(select(told["min_isr"], "cluster", "incarnation", "topic", "min_isr"))
+    }
+
+    def fold(key: tuple[Any, ...], rows: Dicts, lines: Dicts) -> Iterable[dict[str, Any]]:
+        known = around.get(key[:2], Around())
+        known = known._replace(min_isr=smallest.get(key, smallest.get((*key[:2], None))))
+        for partition, (history, said) in by_partition(rows, lines).items():
+            for loss in losses(history, said, known):
+                yield {"partition": partition, **loss._asdict()}
+
+    return fold_topics(rows, lines, fold, schema_of(_COLUMNS))
+
+
+def by_partition(rows: Dicts, lines: Dicts) -> dict[int, tuple[list[Interval], list[Line]]]:
+    """Partition -> its intervals, in order, and the lines about it; moments are microseconds."""
+    found: dict[int, tuple[list[Interval], list[Line]]] = {}
+    for row in sorted(rows, key=lambda row: (row["partition"], row["step"])):
+        found.setdefault(row["partition"], ([], []))[0].append(Interval(*(row[name] for name in Interval._fields)))
+    for line in lines:
+        found.setdefault(line["partition"], ([], []))[1].append(Line(*(line[name] for name in Line._fields)))
+    return found
+
+
+def arounds(outages: Frame, facts: Mapping[str, ClusterFacts]) -> dict[tuple[str, int], Around]:
+    """(cluster, incarnation) -> what losses are judged by, without min.insync.replicas."""
+    crashes: dict[tuple[str, int], list[Crash]] = {}
+    died = in_microseconds(
+        select(where(outages, one_of("how", [CRASHED]) & is_known("broker")), "cluster", "incarnation", *Crash._fields),
+        "since",
+        "until",
+    )
+    for row in here(died):
+        crashes.setdefault((row["cluster"], row["incarnation"]), []).append(Crash(*(row[name] for name in Crash._fields)))
+    return {
+        (name, number): Around(
+            may_be_last_leader=one.may_elect_last_leader(number), crashes=sorted(crashes.get((name, number), []))
+        )
+        for name, one in facts.items()
+        for number in one.numbers
+    }

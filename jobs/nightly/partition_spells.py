@@ -1,0 +1,137 @@
+"""`partition_spells`: what was wrong with partitions, for checks to read. Plain Python tells it (`jobs.timelines.spells`), topic after topic."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.engine.rows import (
+    Dicts,
+    Frame,
+    Where,
+    at_or_before,
+    by_cluster,
+    distinct,
+    fetched,
+    having,
+    in_microseconds,
+    is_known,
+    one_of,
+    select,
+    where,
+)
+from jobs.engine.types import schema_of
+from jobs.nightly.by_topic import fold_topics
+from jobs.nightly.folding import rows_of
+from jobs.timelines import ClusterFacts
+from jobs.timelines.events import EPOCH
+from jobs.timelines.facts import QUIET
+from jobs.timelines.outages import Outage
+from jobs.timelines.spells import Deletion, Step, Surroundings, spells
+
+# of a row of `partition_timeline`; partitions that have none are not looked at
+_HAS_ONE = pc.if_else(pc.list_value_length(pc.field("replicas")) > 0, pc.field("replicas"), pa.scalar(None, pa.list_(pa.int32())))
+IS_WRONG = Where(
+    "leader = -1 OR replicas IS NULL OR size(isr) < size(replicas) OR leader <> get(replicas, 0)",
+    (pc.field("leader") == -1)
+    | pc.field("replicas").is_null()
+    | (pc.list_value_length(pc.field("isr")) < pc.list_value_length(pc.field("replicas")))
+    | (pc.field("leader") != pc.list_element(_HAS_ONE, 0)),
+)
+# the fields of `Spell`
+_COLUMNS = """cluster STRING, incarnation INT, topic STRING, partition INT, kind STRING, replica INT, since TIMESTAMP, until TIMESTAMP,
+  ended BOOLEAN, is_begin_seen BOOLEAN, is_end_seen BOOLEAN, leader INT, isr ARRAY<INT>, replicas ARRAY<INT>, min_isr INT, record_id STRING, evidence ARRAY<STRING>, returned BOOLEAN,
+  missing ARRAY<INT>, alive_at TIMESTAMP, up ARRAY<STRUCT<since: TIMESTAMP, until: TIMESTAMP>>,
+  down_meanwhile ARRAY<INT>, signs ARRAY<STRING>, cause_broker INT, cause_since TIMESTAMP, cause_until TIMESTAMP, cause_end_seen BOOLEAN, cause_how STRING,
+  cause_all_since TIMESTAMP"""
+
+
+def partition_spells(
+    audited: Mapping[str, Frame], told: Mapping[str, Frame], now: Mapping[str, datetime | None], facts: Mapping[str, ClusterFacts]
+) -> Frame:
+    """The spells of partitions, of the rows that checks look at.
+
+    audited: `nights.scope`; told: min_isr and broker_signs of `schemas/facts`; now: cluster -> what its findings are measured against (UTC without a
+    zone). out: cluster, incarnation, topic, partition and the fields of `Spell`.
+    """
+    around = _surroundings(audited, told["broker_signs"], now, facts)
+    smallest = {
+        (cluster, number, topic): value
+        for cluster, number, topic, value in _values(told["min_isr"], "cluster", "incarnation", "topic", "min_isr")
+    }
+    timeline = audited["partition_timeline"]
+    partition = ("cluster", "incarnation", "topic", "partition")
+    steps = having(timeline, distinct(select(where(timeline, IS_WRONG), *partition)), partition)
+    # what a tool said after the logs had ended is a matter of the next ones
+    by_logs = one_of("source", ("logs", "metadata_log"))
+    known = by_cluster({name: by_logs if at is None else by_logs | at_or_before("valid_from", at) for name, at in now.items()})
+    moments = ("valid_from", "valid_to")
+    steps = in_microseconds(select(where(steps, known), *partition, "step", *Step._fields), *moments)
+    deleted = select(audited["topic_deletions"], "cluster", "incarnation", "topic", *Deletion._fields)
+    deletions = in_microseconds(deleted, *Deletion._fields)
+
+    def fold(key: tuple[Any, ...], rows: Dicts, deleted: Dicts) -> Iterable[dict[str, Any]]:
+        judged_by = around.get(key[:2])
+        if judged_by is None:
+            return
+        least = smallest.get(key, smallest.get((*key[:2], None)))
+        gone = [Deletion(row["requested_at"], row["completed_at"]) for row in deleted]
+        for partition, some in _by_partition(rows).items():
+            for spell in spells(some, judged_by, topic=key[2], min_isr=least, deletions=gone):
+                yield {"partition": partition, **spell._asdict()}
+
+    return fold_topics(steps, deletions, fold, schema_of(_COLUMNS))
+
+
+def _by_partition(rows: Dicts) -> dict[int, list[Step]]:
+    found: dict[int, list[Step]] = {}
+    for row in sorted(rows, key=lambda row: (row["partition"], row["step"])):
+        found.setdefault(row["partition"], []).append(Step(*(row[name] for name in Step._fields)))
+    return found
+
+
+def _surroundings(
+    audited: Mapping[str, Frame], broker_signs: Frame, now: Mapping[str, datetime | None], facts: Mapping[str, ClusterFacts]
+) -> dict[tuple[str, int], Surroundings]:
+    """What spells are judged by, by cluster and incarnation; of a cluster without a time stamp there are none."""
+    outages: dict[tuple[str, int], list[Outage]] = {}
+    for cluster, number, *outage in _values(audited["broker_outages"], "cluster", "incarnation", *Outage._fields):
+        outages.setdefault((cluster, number), []).append(Outage(*outage))
+    signs: dict[tuple[str, int], dict[int, list[tuple[int, str]]]] = {}
+    of_brokers = where(broker_signs, is_known("broker"))
+    for at, record_id, cluster, number, broker in sorted(
+        _values(of_brokers, "ts", "record_id", "cluster", "incarnation", "broker")
+    ):
+        signs.setdefault((cluster, number), {}).setdefault(broker, []).append((at, record_id))
+    for cluster, one in facts.items():
+        for number, alive in one.alive_by_number.items():
+            for broker, some in alive.items():
+                own = signs.setdefault((cluster, number), {}).setdefault(broker, [])
+                own[:] = sorted({*own, *((sign.ts, sign.record_id) for sign in some)})
+    listed: dict[tuple[str, int], dict[int, set[str]]] = {}
+    lists = where(audited["events"], one_of("event_type", ["topics"]) & is_known("ts"))
+    for at, cluster, number, topic in sorted(_values(lists, "ts", "cluster", "incarnation", "topic"), key=lambda row: row[0]):
+        listed.setdefault((cluster, number), {}).setdefault(at, set()).update([] if topic is None else [topic])
+    moments = {name: (at.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1) for name, at in now.items() if at is not None}
+    known = {(cluster, number) for cluster, one in facts.items() for number in one.by_number}
+    return {
+        (cluster, number): Surroundings(
+            now=moments[cluster],
+            heard_until=facts[cluster].heard_until.get(number),
+            outages=outages.get((cluster, number), []),
+            signs=signs.get((cluster, number), {}),
+            topics_listed=[(at, frozenset(some)) for at, some in listed.get((cluster, number), {}).items()],
+            written_until=facts[cluster].newest_of_nodes,
+            controller_heard=facts[cluster].changes_heard.get(number, ()),
+            quiet=QUIET,
+        )
+        for cluster, number in {*known, *outages, *signs}
+        if cluster in moments
+    }
+
+
+def _values(rows: Frame, *columns: str) -> Iterator[tuple[Any, ...]]:
+    """Columns of the rows; moments are microseconds."""
+    return rows_of(fetched(select(rows, *columns)).to_batches())

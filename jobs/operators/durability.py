@@ -1,0 +1,345 @@
+"""The command `durability`, and the table it reads: seconds at full ISR, below min ISR, without a leader, by topic and day."""
+
+import argparse
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jobs import analysis, errors
+from jobs.arguments import parsed_days
+from jobs.config import Config, Slo, load
+from jobs.engine import Tables
+from jobs.engine.literals import one_of
+from jobs.errors import UsageError
+from jobs.globs import matches
+from jobs.nightly import min_isr
+from jobs.operators.topic_assignments import cluster as cluster_of
+from jobs.operators.topic_assignments import shared_events
+from jobs.operators.topic_durability import (
+    EVENT_COLUMNS,
+    SECONDS,
+    SPELLS,
+    TIMELINE_COLUMNS,
+    Shared,
+    Span,
+    availability,
+    continued,
+    fenced_spans,
+    nines,
+    silent_spans,
+    summed,
+    tally,
+    topic_rows,
+)  # fmt: skip
+from jobs.timelines import ClusterFacts
+from jobs.timelines.events import moment_of
+from jobs.timelines.losses import LINES, RECOVERING, Around
+from parsers.explanation import visible
+
+if TYPE_CHECKING:
+    from jobs.engine.rows import Dicts, Fold, Where
+
+# intervals that this process takes from a large table, and folds sooner than Spark's workers
+FEW_INTERVALS = 250_000
+EXAMPLES = """\
+examples:
+  kafka-audit durability --tables /data/audit
+  kafka-audit durability orders --tables /data/audit --by-day
+  kafka-audit durability --tables /data/audit --days 2026-03-01..2026-03-07 --json
+  kafka-audit durability orders --tables /data/audit --partitions
+  kafka-audit durability --tables /data/audit --config audit.toml      # against its [[slo]]; exit code 1 where one is missed
+
+Seconds are summed over partitions. covered = full_isr + under_replicated + leaderless; time that the logs do not cover is `unknown`.
+"""
+
+
+def add_arguments(commands: Any) -> None:
+    """Adds `durability` to the command line."""
+    command = commands.add_parser(
+        "durability",
+        help="time at full ISR, below min ISR, without a leader; availability in nines",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_argument("topic", nargs="?", metavar="TOPIC", help="only this topic")
+    command.add_argument("--tables", required=True, type=Path, metavar="DIR")
+    command.add_argument("--cluster", metavar="NAME")
+    command.add_argument("--days", metavar="D..E", help="only these days, both included (default: all)")
+    command.add_argument("--config", type=Path, metavar="audit.toml", help="with [[slo]]: exit with 1 where one is missed")
+    form = command.add_mutually_exclusive_group()
+    form.add_argument("--by-day", action="store_true", help="one row a day (default: the whole span)")
+    form.add_argument("--partitions", action="store_true", help="one row a partition of TOPIC, for the whole span")
+    command.add_argument("--json", action="store_true", help="JSON Lines")
+    command.set_defaults(run=run)
+
+
+# -- the table -------------------------------------------------------------------------------------------------
+
+
+def write(store: Any, made: Any, anew: Iterable[str], config: Config) -> None:
+    """Brings `durability` up to date: every night counts once, late logs correct it.
+
+    made: `nights.Made`. anew: clusters all of whose topics are told anew. Of the others, those about which there is something new are; of the rest
+    only the days are that time has gone on in.
+    """
+    from jobs.engine.rows import (
+        EVERY,
+        above,
+        any_of,
+        differing,
+        distinct,
+        gathered,
+        having,
+        here,
+        is_empty,
+        is_known,
+        is_null,
+        of_clusters,
+        run_concurrently,
+        select,
+        together,
+        where,
+    )
+    from jobs.nightly.by_topic import KEY, ToldAnew, fold_topics
+    from jobs.nightly.partition_losses import ABOUT_LOSSES
+
+    facts, schema = made.facts, store.schema("durability")
+    whole, reset = _set_otherwise(made, frozenset(anew))
+    since = {name: made.continued[name].since.date() for name in facts if name not in whole}
+    topics = ToldAnew.of_any(whole, made.topics, reset)
+    deletions = here(where(store.read("topic_deletions", facts), is_known("requested_at")))
+    hours = here(
+        distinct(select(where(store.read("coverage", facts), above("records", 0) & is_known("hour")), "cluster", "hour"))
+    )
+    shared = _shared(facts, deletions, hours, config)
+    about = store.read("events", facts, ABOUT_LOSSES, ["cluster", "incarnation", *EVENT_COLUMNS])
+
+    def timeline(condition: "Where") -> Any:
+        return store.read("partition_timeline", facts, condition, [*KEY, *TIMELINE_COLUMNS], few_are=FEW_INTERVALS)
+
+    def fold_anew() -> Any:
+        return gathered(fold_topics(topics.of(timeline(topics.likely)), topics.of(about), _telling(shared), schema))
+
+    if not since:
+        store.replace("durability", facts, fold_anew())
+        return
+    held = store.read("durability", since)
+    newest = _from_days(since, "day")
+    lasting = is_null("valid_to") | _from_days(since, "valid_to")
+
+    def fold_on() -> Any:
+        going_on = timeline(of_clusters(since) & lasting)
+        return gathered(
+            fold_topics(topics.not_of(going_on), topics.not_of(where(held, newest)), _going_on(shared, since), schema)
+        )
+
+    told, later = run_concurrently(fold_anew, fold_on)
+    replaced = any_of([newest, of_clusters(whole)])
+    older = where(told, ~replaced)
+    known = select(topics.of(where(held, ~newest)), *schema.names)
+    other = differing(older, known, [*KEY, "day"])
+    if not is_empty(other):
+        # a line that came late, or one that tells what an earlier one meant
+        store.delete_matching("durability", EVERY, other)
+    corrected = having(older, other, [*KEY, "day"])
+    store.replace_where("durability", facts, replaced, together(where(told, replaced), corrected, later))
+
+
+def _telling(shared: Mapping[tuple[str, int], Shared]) -> "Fold":
+    """A topic from its beginning on, from its intervals and what lines tell of losses."""
+
+    def told(key: tuple[Any, ...], history: "Dicts", said: "Dicts") -> Iterable[Mapping[str, Any]]:
+        topic, known = key[2], shared.get(key[:2])
+        return topic_rows(tally(history, said, topic, known), topic, known) if known else ()
+
+    return told
+
+
+def _going_on(shared: Mapping[tuple[str, int], Shared], since: Mapping[str, date]) -> "Fold":
+    """A topic from a day on, from the intervals that reach into it and the rows that were held of these days."""
+
+    def gone_on(key: tuple[Any, ...], history: "Dicts", held: "Dicts") -> Iterable[Mapping[str, Any]]:
+        topic, known = key[2], shared.get(key[:2])
+        return continued(topic_rows(tally(history, (), topic, known, since[key[0]]), topic, known), held) if known else ()
+
+    return gone_on
+
+
+def _from_days(days: Mapping[str, date], column: str) -> "Where":
+    """A day or a moment is of the day of its cluster, or of a later one."""
+    from jobs.engine.rows import by_cluster, from_day
+
+    return by_cluster({name: from_day(column, day) for name, day in days.items()})
+
+
+def _settings(facts: ClusterFacts) -> dict[int, min_isr.MinIsr]:
+    """Incarnation -> min.insync.replicas, by lines."""
+    return {number: min_isr.from_lines(told) for number, told in facts.settings_by_number.items()}
+
+
+def _set_otherwise(made: Any, anew: frozenset[str]) -> tuple[frozenset[str], list[tuple[str, str]]]:
+    """(clusters that are told anew, anew or as lines now set another default of min.insync.replicas; cluster and topic where they set another value)"""
+    whole, topics = set(anew), []
+    for name in made.facts.keys() - anew:
+        then, now = _settings(made.continued[name].before), _settings(made.facts[name])
+        for number in then.keys() | now.keys():
+            one, other = then.get(number, min_isr.MinIsr()), now.get(number, min_isr.MinIsr())
+            whole |= {name} if (one.default, one.of_brokers) != (other.default, other.of_brokers) else set()
+            named = one.topics.keys() | other.topics.keys()
+            topics += [(name, topic) for topic in named if one.topics.get(topic) != other.topics.get(topic)]
+    return frozenset(whole), topics
+
+
+def _shared(
+    facts: Mapping[str, ClusterFacts], deletions: Iterable[Mapping[str, Any]], dated: Iterable[Mapping[str, Any]], config: Config
+) -> dict[tuple[str, int], Shared]:
+    """(cluster, incarnation) -> what its topics share; incarnations without a time stamp are left out.
+
+    deletions: rows of `topic_deletions` with requested_at. dated: cluster and hour of `coverage`, of hours with records.
+    """
+    pending: dict[tuple[str, int], list[Any]] = {}
+    for row in deletions:
+        pending.setdefault((row["cluster"], row["incarnation"]), []).append(row)
+    hours: dict[str, list[datetime]] = {}
+    for row in dated:
+        hours.setdefault(row["cluster"], []).append(row["hour"])
+    found = {}
+    for name, one in facts.items():
+        configured = [(t.name, t.min_insync_replicas) for t in config.topics if matches([t.cluster], name)]
+        events = shared_events(one)
+        for number, newest in one.newest_by_number.items():
+            now = moment_of(newest)
+            deleted: dict[str, tuple[Span, ...]] = {}
+            for row in pending.get((name, number), []):
+                span = row["requested_at"], row["completed_at"] or now
+                deleted[row["topic"]] = (*deleted.get(row["topic"], ()), span)
+            said = events.get(number, [])
+            brokers = cluster_of(said).brokers
+            fenced = fenced_spans([(b.since, b.fenced) for b in brokers if b.kraft], now)
+            least = min_isr.from_lines(one.settings_by_number.get(number, ()), configured)
+            around = Around(may_be_last_leader=one.may_elect_last_leader(number))
+            found[name, number] = Shared(now, least, silent_spans(hours.get(name, [])), deleted, fenced, around)
+    return found
+
+
+# -- the command -----------------------------------------------------------------------------------------------
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints seconds; exit code 1 where an [[slo]] of --config is missed. Raises UsageError."""
+    if options.partitions and not options.topic:
+        raise UsageError("--partitions is about one topic; name it")
+    if options.partitions and options.days:
+        raise UsageError("--partitions is about the whole span; leave out --days")
+    days = parsed_days(options.days, "--days") if options.days else None
+    config = load(options.config) if options.config else Config()
+    if "durability" not in analysis.present(options.tables):
+        raise UsageError(f"--tables {options.tables} holds no durability; run `kafka-audit audit` on it first")
+    of_partitions = ("cluster_facts", "topic_deletions", "coverage", "partition_timeline", "events") if options.partitions else ()
+    tables = analysis.opened(options.tables, ("durability", *of_partitions))
+    within = f"day BETWEEN DATE '{days[0]}' AND DATE '{days[1]}'" if days else "true"
+    rows = analysis.rows_of(tables, "durability", options.cluster, options.topic, within)
+    rows.sort(key=lambda r: (r["cluster"], r["topic"], r["day"], r["incarnation"]))
+    shown = _of_partitions(tables, options, config) if options.partitions else _spans(rows, options.by_day)
+    missed = [row for row in _spans(rows, False) if any(share < wanted for _, share, wanted in _goals(row, config.slos))]
+    for line in _json(shown) if options.json else _text(shown, config.slos):
+        print(line)
+    return errors.FINDINGS if missed else errors.CLEAN
+
+
+def _spans(rows: Sequence[Mapping[str, Any]], by_day: bool) -> list[dict[str, Any]]:
+    """One row a topic (day null), or a topic and day; incarnations of a cluster together."""
+    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((row["cluster"], row["topic"], row["day"] if by_day else None), []).append(row)
+    return [{"cluster": c, "topic": t, "day": day, **summed(some)} for (c, t, day), some in groups.items()]
+
+
+def _of_partitions(tables: Tables, options: argparse.Namespace, config: Config) -> list[dict[str, Any]]:
+    of_clusters = one_of(
+        "cluster", sorted({row["cluster"] for row in analysis.rows_of(tables, "durability", options.cluster, options.topic)})
+    )
+    known_facts = analysis.rows_where(tables, "cluster_facts", of_clusters, ("cluster", "facts"))
+    facts = {row["cluster"]: ClusterFacts.from_json(row["facts"]) for row in known_facts}
+    deletions = analysis.rows_where(tables, "topic_deletions", f"{of_clusters} AND requested_at IS NOT NULL")
+    hours = tables.query(
+        f"SELECT DISTINCT cluster, hour FROM coverage WHERE {of_clusters} AND records > 0 AND hour IS NOT NULL"
+    ).rows()
+    shared = _shared(facts, deletions, hours, config)
+    found = []
+    groups: dict[tuple[str, int], list[analysis.Row]] = {}
+    for row in analysis.rows_of(tables, "partition_timeline", options.cluster, options.topic):
+        groups.setdefault((row["cluster"], row["partition"]), []).append(row)
+    said: dict[tuple[str, int, int], list[analysis.Row]] = {}
+    about_losses = f"({one_of('leader_recovery_state', RECOVERING)} OR {one_of('event_type', sorted(LINES))})"
+    lines = f"{about_losses} AND {of_clusters} AND {one_of('topic', [options.topic])} AND partition IS NOT NULL"
+    for line in analysis.rows_where(tables, "events", lines, ["cluster", "incarnation", *EVENT_COLUMNS]):
+        said.setdefault((line["cluster"], line["incarnation"], line["partition"]), []).append(line)
+    for (name, partition), some in sorted(groups.items()):
+        rows = []
+        for number in {row["incarnation"] for row in some}:
+            if known := shared.get((name, number)):
+                mine = [row for row in some if row["incarnation"] == number]
+                lines_about = said.get((name, number, partition), [])
+                rows += topic_rows(tally(mine, lines_about, options.topic, known), options.topic, known)
+        if rows:
+            found.append({"cluster": name, "topic": options.topic, "partition": partition, "day": None, **summed(rows)})
+    return found
+
+
+def _goals(row: Mapping[str, Any], slos: Iterable[Slo]) -> list[tuple[Slo, float, float]]:
+    """(goal, share reached, share wanted) of the goals that are about a topic."""
+    found = []
+    for slo in slos:
+        share = availability(row, slo.acks)
+        if share is not None and matches([slo.topic], row["topic"]) and matches([slo.cluster], row["cluster"]):
+            found.append((slo, share, slo.availability / 100))
+    return found
+
+
+def _json(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    for row in rows:
+        yield json.dumps({name: analysis.plain(value) for name, value in row.items()})
+
+
+def _text(rows: list[dict[str, Any]], slos: Sequence[Slo]) -> Iterator[str]:
+    for name in sorted({row["cluster"] for row in rows}):
+        mine = [row for row in rows if row["cluster"] == name]
+        yield f"Durability of {visible(name)}, seconds summed over partitions"
+        heads = (
+            "topic", "day", "parts", "covered", "full ISR", "under-rep.", "at min", "below min", "ISR 1", "leaderless", "unknown", "unclean",
+            "lost", "acks=all", "acks=1",
+        )  # fmt: skip
+        yield from analysis.text_table(heads, [_cells(row) for row in mine])
+        yield ""
+        for row in mine:
+            yield from _words(row, slos)
+        yield ""
+
+
+def _cells(row: Mapping[str, Any]) -> list[Any]:
+    which = row["topic"] if "partition" not in row else f"{row['topic']}-{row['partition']}"
+    seconds = [row[n] for n in SECONDS if not n.startswith("refused")]
+    shares = [nines(availability(row, acks)) for acks in ("all", "1")]
+    return [which, row["day"], row["partitions"], *seconds, row["unclean_elections"], row["records_lost"], *shares]
+
+
+def _words(row: Mapping[str, Any], slos: Sequence[Slo]) -> Iterator[str]:
+    """What went wrong, what each setting would have meant, and which goal is missed."""
+    name = (
+        visible(row["topic"]) + (f"-{row['partition']}" if "partition" in row else "") + (f" {row['day']}" if row["day"] else "")
+    )
+    for spell in SPELLS:
+        if row[f"{spell}_times"]:
+            what = "without a leader" if spell == "leaderless" else f"below min ISR ({row['min_insync_replicas']})"
+            yield f"{name}: {row[f'{spell}_times']} times {what}, at most {row[f'{spell}_longest']:g} s"
+    if row["refused_min_2"] or row["at_isr_1"]:
+        yield (
+            f"{name}: acks=all would have been refused for {row['refused_min_1']:g} s with min.insync.replicas=1, "
+            f"{row['refused_min_2']:g} s with 2; acks=1: what was acknowledged in {row['at_isr_1']:g} s was on the leader alone"
+        )
+    for slo, share, wanted in _goals(row, slos):
+        verdict = "kept" if share >= wanted else "MISSED"
+        yield f"{name}: {nines(share)} with acks={slo.acks}, the goal is {slo.availability:g} %: {verdict}"

@@ -1,0 +1,232 @@
+"""How long was a topic durable and available? Seconds from the intervals of its partitions, by arithmetic alone. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta
+from itertools import groupby, pairwise
+from typing import Any
+
+from jobs.nightly.min_isr import MinIsr
+from jobs.timelines.events import EPOCH, moment_of
+from jobs.timelines.losses import UNCLEAN, Around, Interval, Line, losses
+
+Row = Mapping[str, Any]
+Span = tuple[datetime, datetime]
+
+SECONDS = (
+    "covered", "full_isr", "under_replicated", "at_min_isr", "below_min_isr", "at_isr_1", "leaderless", "unknown", "refused_min_1",
+    "refused_min_2",
+)  # fmt: skip
+SPELLS = ("leaderless", "below_min_isr")
+TIMELINE_COLUMNS = (
+    "partition", "step", "valid_from", "valid_to", "leader", "isr", "replicas", "adding_replicas", "reassignment_phase", "leader_epoch",
+    "partition_epoch", "inferred", "state", "record_id",
+)  # fmt: skip
+# of events that tell of unclean elections, and what a replica had and threw away
+EVENT_COLUMNS = ("topic", "partition", *Line._fields)
+EVIDENCE = 20
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What the topics of a cluster share.
+
+    now: newest time stamp of its logs. silent: spans in which no node wrote a line. deleted: topic -> spans in which its deletion was pending.
+    fenced: broker -> spans in which it was fenced (KRaft). Where a partition is led by such a broker by the last line, it has lost that leader;
+    who follows, only a broker that is alive and holds a replica prints. around: what losses are judged by.
+    """
+
+    now: datetime
+    min_isr: MinIsr = field(default_factory=MinIsr)
+    silent: tuple[Span, ...] = ()
+    deleted: Mapping[str, tuple[Span, ...]] = field(default_factory=dict)
+    fenced: Mapping[int, tuple[Span, ...]] = field(default_factory=dict)
+    around: Around = field(default_factory=Around)
+
+
+@dataclass
+class Tally:
+    """Seconds of partitions in a span, and what happened in it."""
+
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(SECONDS, 0.0))
+    times: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SPELLS, 0))
+    longest: dict[str, float] = field(default_factory=lambda: dict.fromkeys(SPELLS, 0.0))
+    partitions: set[int] = field(default_factory=set)
+    unclean_elections: int = 0
+    records_lost: int | None = None
+    record_ids: dict[str, None] = field(default_factory=dict)
+
+
+def silent_spans(hours: Iterable[datetime]) -> tuple[Span, ...]:
+    """The hours between the first and the last that have no line; in: hours with lines, as `coverage` has them."""
+    known = sorted(set(hours))
+    step = timedelta(hours=1)
+    return tuple((before + step, after) for before, after in pairwise(known) if after - before > step)
+
+
+def fenced_spans(brokers: Iterable[tuple[datetime, Iterable[int]]], now: datetime) -> dict[int, tuple[Span, ...]]:
+    """Broker -> when it was fenced; in: from when on which brokers were, in order of time."""
+    since: dict[int, datetime] = {}
+    found: dict[int, list[Span]] = {}
+    for ts, fenced in (*brokers, (now, ())):
+        held = set(fenced)
+        for broker in since.keys() - held:
+            found.setdefault(broker, []).append((since.pop(broker), ts))
+        since |= dict.fromkeys(held - since.keys(), ts)
+    return {broker: tuple(spans) for broker, spans in found.items()}
+
+
+def conditions(row: Row, least: int) -> tuple[str, ...]:
+    """Which of the seconds an interval counts for. least: min.insync.replicas then.
+
+    Under-replicated as Kafka's own metric has it (Partition.isUnderReplicated): replicas that are being added do not count.
+    """
+    leader, isr, replicas = row["leader"], row["isr"], row["replicas"]
+    if leader is not None and leader < 0:
+        return ("covered", "leaderless", "refused_min_1", "refused_min_2")
+    if leader is None or isr is None or replicas is None:
+        return ("unknown",)
+    in_sync, wanted = len(isr), len(replicas) - len(row["adding_replicas"] or ())
+    found = ["covered", "full_isr" if in_sync >= wanted else "under_replicated"]
+    if in_sync < least:
+        found.append("below_min_isr")
+    elif in_sync == least and in_sync < wanted:
+        found.append("at_min_isr")
+    if in_sync == 1:
+        found.append("at_isr_1")
+    if in_sync < 2:
+        found.append("refused_min_2")
+    return tuple(found)
+
+
+def tally(rows: Iterable[Row], events: Iterable[Row], topic: str, shared: Shared, since: date = date.min) -> dict[date, Tally]:
+    """Day (UTC) -> seconds of a topic; in: its rows of partition_timeline, and events about it. since: the first day that is told.
+
+    What a day has depends on the intervals that overlap it alone; its unclean elections on the whole history.
+    """
+    days: dict[date, Tally] = {}
+    said = list(events)
+    for partition, some in groupby(sorted(rows, key=lambda r: (r["partition"], r["step"])), key=lambda r: r["partition"]):
+        history = [row for row in some if row["state"] != "NonExistentPartition"]
+        _tally_partition(days, history, topic, shared, since)
+        mine = [event for event in said if event["partition"] == partition and event["ts"] is not None]
+        _tally_unclean(days, history, mine, shared.around)
+    return days
+
+
+def _tally_partition(days: dict[date, Tally], history: Sequence[Row], topic: str, shared: Shared, since: date) -> None:
+    first = datetime.combine(since, time(), UTC)
+    before: set[str] = set()
+    running: dict[str, float] = {}
+    for row in history:
+        if row["valid_from"] is None:
+            continue
+        dark = (*shared.silent, *shared.fenced.get(row["leader"], ()))
+        for begin, end in _pieces(max(row["valid_from"], first), row["valid_to"] or shared.now, topic, shared, dark):
+            day = days.setdefault(begin.date(), Tally())
+            day.partitions.add(row["partition"])
+            unseen = any(silence <= begin < last for silence, last in dark)
+            held = ("unknown",) if unseen else conditions(row, shared.min_isr.of(topic, begin))
+            seconds = (end - begin).total_seconds()
+            for name in held:
+                day.seconds[name] += seconds
+            for name in SPELLS:
+                fresh = name not in before or begin.time() == time()
+                if name not in held:
+                    running[name] = 0.0
+                    continue
+                running[name] = seconds if fresh else running.get(name, 0.0) + seconds
+                day.times[name] += fresh
+                day.longest[name] = max(day.longest[name], running[name])
+                if row["record_id"] and len(day.record_ids) < EVIDENCE:
+                    day.record_ids[row["record_id"]] = None
+            before = set(held)
+
+
+def _pieces(begin: datetime, end: datetime, topic: str, shared: Shared, dark: Sequence[Span]) -> Iterable[Span]:
+    """The span cut at midnights, where min ISR changes, and where logs are dark; without the time in which the topic was being deleted."""
+    pending = shared.deleted.get(topic, ())
+    cuts = {begin, end, *shared.min_isr.changes(topic), *(ts for span in (*dark, *pending) for ts in span)}
+    midnight = datetime.combine(begin.date(), time(), UTC) + timedelta(days=1)
+    while midnight < end:
+        cuts.add(midnight)
+        midnight += timedelta(days=1)
+    ordered = sorted(cut for cut in cuts if begin <= cut <= end)
+    for first, last in pairwise(ordered):
+        if not any(since <= first < until for since, until in pending):
+            yield first, last
+
+
+def _tally_unclean(days: dict[date, Tally], history: Sequence[Row], events: Sequence[Row], around: Around) -> None:
+    """Unclean elections, and the records that they lost: those that `losses` decides on, less what may have been clean."""
+    rows = [Interval(*(_plain(row.get(name)) for name in Interval._fields)) for row in history]
+    lines = [Line(*(_plain(event.get(name)) for name in Line._fields)) for event in events]
+    for loss in losses(rows, lines, around):
+        if loss.kind == UNCLEAN and loss.is_certain:
+            day = days.setdefault(moment_of(loss.at).date(), Tally())
+            day.unclean_elections += 1
+            if loss.records is not None:
+                day.records_lost = (day.records_lost or 0) + loss.records
+
+
+def _plain(value: Any) -> Any:
+    """A moment as microseconds since 1970; any other value as it is."""
+    return (value - EPOCH) // timedelta(microseconds=1) if isinstance(value, datetime) else value
+
+
+def topic_rows(days: Mapping[date, Tally], topic: str, shared: Shared) -> list[dict[str, Any]]:
+    """Rows of `durability` of one topic, without cluster, incarnation and topic."""
+    return [
+        {
+            "day": day,
+            "partitions": len(one.partitions),
+            **{name: round(seconds, 3) for name, seconds in one.seconds.items()},
+            **{f"{name}_times": one.times[name] for name in SPELLS},
+            **{f"{name}_longest": round(one.longest[name], 3) for name in SPELLS},
+            "min_insync_replicas": shared.min_isr.of(topic, datetime.combine(day, time.max, UTC)),
+            "unclean_elections": one.unclean_elections,
+            "records_lost": one.records_lost,
+            "record_ids": list(one.record_ids),
+        }
+        for day, one in sorted(days.items())
+        if one.partitions
+    ]
+
+
+def continued(rows: Iterable[Mapping[str, Any]], held: Iterable[Row]) -> list[dict[str, Any]]:
+    """Rows of days of a topic about which lines tell nothing new, but that time goes on: elections and losses are those that were held."""
+    known = {row["day"]: {name: row[name] for name in ("unclean_elections", "records_lost")} for row in held}
+    return [{**row, **known.get(row["day"], {})} for row in rows]
+
+
+# -- what it is worth ------------------------------------------------------------------------------------------
+
+
+def availability(row: Mapping[str, Any], acks: str = "all") -> float | None:
+    """Share of the covered time in which writes were possible, 0 .. 1; null: nothing is covered. acks: `all` or `1`."""
+    refused = row["leaderless"] + (row["below_min_isr"] if acks == "all" else 0)
+    return 1 - refused / row["covered"] if row["covered"] else None
+
+
+def nines(share: float | None) -> str:
+    """`99.98 %`; as many digits as it takes to see that it is not all."""
+    if share is None:
+        return "?"
+    digits = 2
+    while share < 1 and round(share * 100, digits) >= 100 and digits < 9:
+        digits += 1
+    return f"{100 if share >= 1 else share * 100:.{0 if share >= 1 else digits}f} %"
+
+
+def summed(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Rows of `durability` of several days of one topic as one; `partitions` is the largest."""
+    some = list(rows)
+    lost = [row["records_lost"] for row in some if row["records_lost"] is not None]
+    return {
+        "partitions": max(row["partitions"] for row in some),
+        **{name: round(sum(row[name] for row in some), 3) for name in (*SECONDS, "unclean_elections")},
+        **{f"{name}_times": sum(row[f"{name}_times"] for row in some) for name in SPELLS},
+        **{f"{name}_longest": max(row[f"{name}_longest"] for row in some) for name in SPELLS},
+        "min_insync_replicas": max(some, key=lambda row: row["day"])["min_insync_replicas"],
+        "records_lost": sum(lost) if lost else None,
+    }

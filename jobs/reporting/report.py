@@ -1,0 +1,432 @@
+"""The report: one HTML file that stands alone, for somebody who was woken by it."""
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined, Template
+from markupsafe import Markup, escape
+
+import schemas
+from jobs.checking import harms
+from jobs.checking.ranking import by_cause, is_never_hidden, is_over, worst_first
+from jobs.errors import UsageError
+from jobs.landing import accounting
+from jobs.landing.identity import known_as
+from jobs.reporting import pictures as drawn
+from jobs.reporting.pictures import Pictures
+from jobs.reporting.verdict import Told, advice, harm_sentences, of_each_severity, when
+from parsers.explanation import counted
+from schemas import wording
+
+FULL = 25  # findings of one check with detail and proof
+BRIEF = 500  # further ones by name, if they are no errors
+CAUSES = 5  # of a cluster, named on top
+ADVICE_ON_TOP = 2  # of a cluster, with advice on top
+EFFECTS_ON_TOP = 3  # of a story, named on top
+TOP_DETAIL = 300  # characters of a finding's detail on top
+ERRORS_ON_TOP = 500  # of a cluster, named on top besides, unless they are resolved
+TOP_LINES, TOP_CHARACTERS = 3, 600  # of a record, before the rest of it is folded
+PROOF_LINES = 60
+PROOF_CHARACTERS = 4_000
+SHOWN_CHARACTERS = 2_000
+UNREADABLE = 200
+INPUTS = 200  # files of a cluster, each with what became of its lines
+SHOWN_UNKNOWN = 10
+# characters that all findings with their detail may take, about
+ROOM = 1_200_000
+# lines of findings that are only named; those of errors are reserved. What has no room is counted
+BRIEF_LINES = 2_000
+# characters of the pictures of clusters, the worst first
+PICTURES_ROOM = 500_000
+# longer text is cut, and the rest unfolds
+TITLE, DETAIL = 160, 600
+FILTER_TOPICS = 50
+
+
+def prepare_path(path: Path) -> None:
+    """Makes the folder of a report that is going to be written. Raises UsageError where the report could not be written at the end of the run."""
+    target = path.resolve()
+    if os.path.exists(target) and not os.path.isfile(target):
+        raise UsageError(f"--report {path} is no file; give the name of a file, such as report.html")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"--report {path}: cannot make the folder {target.parent}: {error.strerror}; give another path"
+        ) from None
+    if not os.access(target.parent, os.W_OK):
+        raise UsageError(f"--report {path} cannot be written: no permission in {target.parent}; give another path")
+
+
+def write(path: Path, told: Told, outcomes: list[Any], run_id: str, pictures: Pictures | None = None) -> None:
+    """Writes the report; an old one stays until the new one is complete. UsageError if it cannot be written.
+
+    told: findings (rows of `findings`), counts and not_shown by cluster, proof (record_id -> record).
+    outcomes: cluster, records, new, out_of_scope, unreadable, problem, now, inputs.
+    """
+    prepare_path(path)
+    page = rendered(told, outcomes, run_id, pictures)
+    target = path.resolve()
+    part = target.with_name(f".{target.name[:100]}.{os.getpid()}.part")
+    try:
+        try:
+            part.write_text(page, "utf-8")
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        raise UsageError(f"--report {path} cannot be written: {error.strerror}; give another path") from None
+
+
+def rendered(told: Told, outcomes: list[Any], run_id: str, pictures: Pictures | None = None, now: datetime | None = None) -> str:
+    """The page."""
+    shown_pictures = pictures or Pictures()
+    marks = _Marks(told.findings)
+    tones = ("problem", *severities(), "ok")
+    # what has room on the page are the worst ones
+    worst_first = sorted(outcomes, key=lambda outcome: tones.index(_verdict(*_findings_of(told, outcome), outcome)[0]))
+    clusters = [_cluster(told, outcome, marks, shown_pictures, place) for place, outcome in enumerate(worst_first)]
+    current = [finding for finding in told.findings if finding["status"] != "resolved"]
+    first = outcomes[0] if outcomes else None
+    facts = [("Run", run_id), ("Report written", f"{(now or datetime.now(UTC)).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC")]
+    if first:
+        facts += [
+            ("Records read", f"{first.records:,}, {first.new:,} of them new, {first.out_of_scope:,} of loggers out of scope")
+        ]
+    names = ", ".join(outcome.cluster for outcome in outcomes)
+    return _template().render(
+        page_title=f"Kafka audit of {names[:100]}: {of_each_severity(current) or 'no findings'}",
+        clusters=[cluster for cluster in clusters if not cluster["quiet"]],
+        quiet=[cluster for cluster in clusters if cluster["quiet"]],
+        facts=facts,
+        severities=severities(),
+        checks=marks.checks,
+        topics=marks.topics,
+        patterns=drawn.PATTERNS,
+    )
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=False)
+    environment.filters["shown"] = shown
+    environment.filters["shown_lines"] = shown_lines
+    environment.filters["counted"] = counted
+    return environment.from_string(files("jobs.reporting").joinpath("report.html.j2").read_text("utf-8"))
+
+
+def severities() -> Sequence[str]:
+    """The worst first."""
+    return schemas.contracts()["findings"].values["severity"]
+
+
+def shown(text: Any) -> Markup:
+    """Text of one line as HTML: escaped, and an escape for what is not printed or turns the line around."""
+    text = str(text)
+    if len(text) > SHOWN_CHARACTERS:
+        text = text[:SHOWN_CHARACTERS] + " .."
+    return _marked_up(text, keep="")
+
+
+def shown_lines(text: str) -> Markup:
+    """The same for text of several lines."""
+    return _marked_up(text, keep="\n\t")
+
+
+def _marked_up(text: str, keep: str) -> Markup:
+    if text.isprintable():
+        return escape(text)
+    parts: list[str] = []
+    plain: list[str] = []
+    for char in text:
+        if char.isprintable() or char in keep:
+            plain.append(char)
+            continue
+        code = ord(char)
+        name = f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+        parts.append(escape("".join(plain)) + Markup('<span class="esc">{}</span>').format(name))
+        plain = []
+    return Markup("").join([*parts, escape("".join(plain))])
+
+
+class _Marks:
+    """What the filter goes by: a class for each check and for each of the topics that most findings are about; and what room is left."""
+
+    def __init__(self, findings: Sequence[dict[str, Any]]) -> None:
+        names = Counter(finding["check_id"] for finding in findings)
+        self.checks = [(f"c{number}", name) for number, name in enumerate(sorted(names))]
+        topics = Counter(finding["topic"] for finding in findings if finding["topic"])
+        self.topics = [(f"t{number}", name) for number, (name, _) in enumerate(topics.most_common(FILTER_TOPICS))]
+        self.room, self.pictures_room = ROOM, PICTURES_ROOM
+        self.lines = BRIEF_LINES
+        self.errors_left = sum(map(is_never_hidden, findings))
+        self.shown: set[str] = set()  # fingerprints of what the page has
+        self.check_class = {name: mark for mark, name in self.checks}
+        self._topics = {name: mark for mark, name in self.topics}
+
+    def has_line(self, finding: dict[str, Any]) -> bool:
+        """Takes one of the lines of findings that are only named, if one is left; what is no error leaves those of errors."""
+        if self.lines <= (0 if is_never_hidden(finding) else self.errors_left):
+            return False
+        self.lines -= 1
+        return True
+
+    def classes(self, finding: dict[str, Any]) -> str:
+        """Classes of the element that shows a finding."""
+        return f"{self.check_class[finding['check_id']]} {self._topics.get(finding['topic'], 't-other')}"
+
+
+def _findings_of(told: Told, outcome: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """(what is wrong with a cluster now, what is over)"""
+    mine = [finding for finding in told.findings if finding["cluster"] == outcome.cluster]
+    current = [finding for finding in mine if finding["status"] != "resolved"]
+    return current, [finding for finding in mine if finding["status"] == "resolved"]
+
+
+def _cluster(told: Told, outcome: Any, marks: _Marks, pictures: Pictures, place: int) -> dict[str, Any]:
+    """What the page says about one cluster."""
+    current, resolved = _findings_of(told, outcome)
+    not_shown = [text[:1].upper() + text[1:] + "." for text in told.not_shown.get(outcome.cluster, [])]
+    tone, verdict = _verdict(current, resolved, outcome)
+    told_together = by_cause(sorted([*current, *resolved], key=worst_first))
+    now_or_over = [
+        [one for story in told_together if is_over(story) is over for one in (story[0], *story[1])] for over in (False, True)
+    ]
+    groups = {name: _groups(some, told, marks, pictures) for name, some in zip(("current", "resolved"), now_or_over, strict=True)}
+    anchor = f"cluster-{place}"
+    stories = harms.stories(finding | {"silenced": bool(finding.get("silence"))} for finding in (*current, *resolved))
+    stories.sort(key=is_over)
+    causes = [
+        {
+            "severity": _worst_of(story)["severity"],
+            "named": is_never_hidden(_worst_of(story)) and not is_over(story),
+            "anchor": known_as(story[0]) if story[0]["fingerprint"] in marks.shown else anchor,
+            "title": story[0]["title"][:TITLE] + (" .." if len(story[0]["title"]) > TITLE else ""),
+            "when": when(story, outcome.now),
+            "over": is_over(story),
+            "effects": [effect["title"][:TITLE] for effect in story[1][:EFFECTS_ON_TOP]],
+            "effects_left": max(0, len(story[1]) - EFFECTS_ON_TOP),
+            "harms": harm_sentences(story, told, outcome.now),
+            "detail": (story[0]["detail"] or "")[:TOP_DETAIL] + (" .." if len(story[0]["detail"] or "") > TOP_DETAIL else ""),
+            "do": advice(story),
+        }
+        for story in stories
+        if _worst_of(story)["severity"] != "info"
+    ]
+    for n, cause in enumerate(causes):
+        # the first screen answers what happened and what to do; the rest is below
+        if n >= CAUSES or not cause["named"]:
+            cause["detail"], cause["effects_left"] = "", cause["effects_left"] + len(cause["effects"])
+            cause["effects"] = []
+        if n >= ADVICE_ON_TOP or not cause["named"]:
+            cause["do"] = []
+    on_top = [cause for n, cause in enumerate(causes) if n < CAUSES or (n < ERRORS_ON_TOP and cause["named"])]
+    # gaps of the logs matter where nothing is known to be wrong
+    missing = ["these logs cannot show everything"] if not_shown and not any(map(is_never_hidden, current)) else []
+    missing += ["some files could not be read"] if outcome.unreadable else []
+    caveat = " and ".join(missing)
+    unreadable = list(outcome.unreadable[:UNREADABLE])
+    if len(outcome.unreadable) > UNREADABLE:
+        unreadable.append(f"and {len(outcome.unreadable) - UNREADABLE:,} more")
+    counts = told.counts.get(outcome.cluster, {})
+    facts = [(name.capitalize().replace("_", " "), f"{counts[name]:,}") for name in counts if counts[name]]
+    if outcome.now is not None:
+        facts.append(("Ages are told as of", f"{_moment(outcome.now)} UTC"))
+    return {
+        "name": outcome.cluster,
+        "tone": tone,
+        "verdict": verdict,
+        "causes": on_top,
+        "causes_left": len(causes) - len(on_top),
+        "quiet": tone == "ok" and not causes,
+        "caveat": f"{caveat[:1].upper()}{caveat[1:]}; see below." if caveat and not outcome.problem else "",
+        "problem": outcome.problem,
+        "anchor": anchor,
+        **groups,
+        "pictures": _night(outcome.cluster, [*current, *resolved], marks, pictures, place),
+        "resolved_total": len(now_or_over[1]),
+        "resolved_open": any(finding["severity"] != "info" for finding in resolved),
+        "checks": len(schemas.statements("checks")),
+        "not_shown": not_shown,
+        "unreadable": unreadable,
+        "unknown": told.unknown.get(outcome.cluster, [])[:SHOWN_UNKNOWN],
+        "facts": facts,
+        "read": accounting.sentences(outcome.inputs) if outcome.inputs else [],
+        "inputs": outcome.inputs[:INPUTS],
+        "inputs_left": max(0, len(outcome.inputs) - INPUTS),
+    }
+
+
+def _worst_of(story: tuple[dict[str, Any], list[dict[str, Any]]]) -> dict[str, Any]:
+    """Return the worst finding of a story that is not over; of one that is, the worst of all."""
+    return min((story[0], *story[1]), key=worst_first)
+
+
+def _night(cluster: str, findings: list[dict[str, Any]], marks: _Marks, pictures: Pictures, place: int) -> list[Markup]:
+    """The strip of its newest hours, its heat map, and how durable its topics were."""
+    night, durable = pictures.nights.get(cluster), pictures.durability.get(cluster)
+    if night is None:
+        return []
+    if marks.pictures_room < 0:
+        return [Markup("<p>This page is full: a report of this cluster alone has its pictures.</p>")]
+    marked = [
+        finding | {"anchor": known_as(finding)}
+        for finding in sorted(findings, key=worst_first)
+        if finding["fingerprint"] in marks.shown
+    ]
+    found = [
+        drawn.night_strip(f"night{place}", cluster, night, marked),
+        drawn.heat_map(f"heat{place}", night),
+        drawn.durability_bars(f"durable{place}", durable) if durable else None,
+    ]
+    kept = [picture for picture in found if picture is not None]
+    marks.pictures_room -= sum(map(len, kept))
+    return kept
+
+
+def _verdict(current: list[dict[str, Any]], resolved: list[dict[str, Any]], outcome: Any) -> tuple[str, str]:
+    """(tone, one sentence)."""
+    if outcome.problem:
+        return "problem", f"not audited. {outcome.problem}"
+    awake = [finding for finding in current if not finding.get("silence")]
+    past = [finding for finding in resolved if finding["severity"] != "info"]
+    over = f" Resolved: {of_each_severity(past)}." if past else ""
+    over += f" Silenced: {len(current) - len(awake):,}." if len(awake) < len(current) else ""
+    if not awake:
+        return "ok", f"nothing is wrong now, as far as these logs show.{over}"
+    new = sum(finding["status"] == "new" for finding in awake)
+    news = "" if not new else "; new" if new == len(awake) == 1 else f"; {'all' if new == len(awake) else f'{new:,}'} new"
+    worst = min(awake, key=worst_first)["severity"]
+    if worst == "info":
+        return "ok", f"nothing that needs anybody now ({of_each_severity(awake)}{news}).{over}"
+    return worst, f"{of_each_severity(awake)}{news}.{over}"
+
+
+def _groups(findings: list[dict[str, Any]], told: Told, marks: _Marks, pictures: Pictures) -> list[dict[str, Any]]:
+    """Findings by severity and check, the worst first, with what the check's file says about it.
+
+    Effects stand below their cause; errors that have no room there are named after it.
+    """
+    together: dict[tuple[str, str], list[tuple[dict[str, Any], list[dict[str, Any]]]]] = {}
+    for finding, effects in by_cause(sorted(findings, key=worst_first)):
+        together.setdefault((finding["severity"], finding["check_id"]), []).append((finding, effects))
+    groups = []
+    for (severity, check_id), members in together.items():
+        words = wording.wordings().get(check_id)
+        advice = {finding.get("advice") for finding, _ in members}
+        common = advice.pop() if len(advice) == 1 else None
+        full: list[dict[str, Any]] = []
+        brief: list[dict[str, Any]] = []
+        left = 0
+        for finding, effects in members:
+            in_full = len(full) < FULL and marks.room >= 0
+            shown_effects = effects[:FULL] if in_full else []
+            named = [effect for effect in effects[len(shown_effects) :] if is_never_hidden(effect) and marks.has_line(effect)]
+            if in_full:
+                one = _finding(finding, told, marks, pictures)
+                below = [_finding(effect, told, marks, pictures) for effect in shown_effects]
+                one["do"] = None if common else finding.get("advice")
+                full.append(one | {"effects": below, "effects_left": len(effects) - len(shown_effects) - len(named)})
+            elif (is_never_hidden(finding) or len(brief) < BRIEF) and marks.has_line(finding):
+                brief.append(_finding(finding, told, marks) | {"is_effect": False})
+            else:
+                left += 1
+            brief += [_finding(effect, told, marks) | {"is_effect": True} for effect in named]
+        groups.append(
+            {
+                "severity": severity,
+                "check_id": check_id,
+                "class": marks.check_class[check_id],
+                "title": words.name if words else check_id,
+                "why": words.why if words else None,
+                "do": common,
+                "total": len(members),
+                "full": full,
+                "brief": brief,
+                "left": left,
+            }
+        )
+    return groups
+
+
+def _finding(finding: dict[str, Any], told: Told, marks: _Marks, pictures: Pictures | None = None) -> dict[str, Any]:
+    """What the page says about one finding; without pictures in brief: no records, no strip."""
+    evidence = list(finding["evidence"] or [])
+    proofs = [_proof(told.proof[record]) for record in evidence if pictures and record in told.proof]
+    title = finding["title"]
+    words = wording.wordings().get(finding["check_id"])
+    detail = finding["detail"] or ""
+    about = told.subjects.get(finding["fingerprint"])
+    strip = pictures.strips.get(finding["fingerprint"]) if pictures else None
+    drawing = drawn.partition_strip(f"strip-{finding['fingerprint']}", strip) if strip else None
+    if pictures:
+        marks.room -= 500 + len(title) + len(drawing or "") + sum(300 + len(proof["raw"] + proof["rest"]) for proof in proofs)
+        marks.room -= 2 * len(detail)
+    marks.shown.add(finding["fingerprint"])
+    marks.errors_left -= is_never_hidden(finding)
+    return {
+        "classes": marks.classes(finding),
+        "check_title": words.name if words else finding["check_id"],
+        "thing": title[:TITLE],
+        "thing_rest": title[TITLE:],
+        "detail": detail[:DETAIL],
+        "detail_rest": detail[DETAIL:],
+        "do": None,
+        "severity": finding["severity"],
+        "status": finding["status"],
+        "silence": finding.get("silence"),
+        "incarnation": finding["incarnation"] or 1,
+        "when": _span(finding["first_seen"], finding["last_seen"]),
+        "evidence": evidence,
+        "further": max(0, len(evidence) - max(len(proofs), 1)),
+        "proofs": proofs,
+        "about": about if about and about["partitions"] > 1 else None,
+        "fingerprint": finding["fingerprint"],
+        "known_as": known_as(finding),
+        "strip": drawing,
+        "effects": [],
+        "effects_left": 0,
+    }
+
+
+def _proof(record: dict[str, Any]) -> dict[str, Any]:
+    lines = record["raw"].split("\n")
+    raw = "\n".join(lines[:PROOF_LINES])
+    cut = raw[:PROOF_CHARACTERS]
+    left = ""
+    if len(raw) > len(cut):
+        left = f"The record goes on: {len(record['raw']) - len(cut):,} characters more."
+    elif len(lines) > PROOF_LINES:
+        left = f"The record goes on: {len(lines) - PROOF_LINES:,} lines more."
+    top = "\n".join(cut.split("\n")[:TOP_LINES])[:TOP_CHARACTERS]
+    return {
+        "raw": top,
+        "rest": cut[len(top) :].removeprefix("\n"),
+        "left": left,
+        "file": record["file"],
+        "line": record["record_no"],
+    }
+
+
+def _utc(value: datetime) -> datetime:
+    """Return a time of a table as UTC without a zone; one without a zone is UTC."""
+    return value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
+
+
+def _moment(value: datetime) -> str:
+    return f"{_utc(value):%Y-%m-%d %H:%M:%S}"
+
+
+def _span(first: datetime | None, last: datetime | None) -> str:
+    if first is None:
+        return "These logs carry no time stamps" if last is None else f"Until {_moment(last)} UTC"
+    if last is None or last == first:
+        return f"At {_moment(first)} UTC"
+    same_day = _moment(first)[:10] == _moment(last)[:10]
+    return f"From {_moment(first)} to {_moment(last)[11:] if same_day else _moment(last)} UTC"

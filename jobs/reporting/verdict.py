@@ -1,0 +1,433 @@
+"""The verdict: short, for a person; or as one JSON object."""
+
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+
+from jobs.checking import harms
+from jobs.checking.harms import Harm
+from jobs.checking.ranking import is_never_hidden, is_over, worst_first
+from jobs.checking.window import Window
+from jobs.engine import queries
+from jobs.engine.queries import Queries
+from jobs.engine.rows import here, quoted
+from jobs.engine.store import Store
+from jobs.landing.identity import known_as
+from parsers.explanation import counted
+from schemas import SEVERITIES
+
+# causes with detail and proof, and infos by title; each further error has a line of its own
+SHOWN, SHOWN_INFOS = 10, 3
+# errors that were resolved longer ago than this, and not in this run, are counted
+RECENT = timedelta(days=7)
+# what was last seen so long before the end of the logs is not said to last
+STILL_SO = timedelta(minutes=1)
+# findings of one check in one cluster that come with their first record
+PROVEN = 25
+# kinds of text that no rule reads
+UNKNOWN = 50
+SHOWN_UNKNOWN = 3
+# effects below their cause that are no errors, records of a finding that come with their text, partitions that are named
+SHOWN_EFFECTS = 3
+RECORDS = 5
+NAMED = 20
+# table -> what of its rows is counted
+COUNTED = {
+    "partition_timeline": {"partitions": "count(DISTINCT incarnation, topic, partition)", "intervals": "count(*)"},
+    "reassignments": {"reassignments": "count(*)"},
+    "topic_deletions": {"topic deletions": "count(*)"},
+    "controllers": {"controller terms": "count(*)"},
+}
+
+
+Story = tuple[dict[str, Any], list[dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the tables hold after the run about the clusters of the run."""
+
+    findings: list[dict[str, Any]]
+    counts: dict[str, dict[str, int]]
+    not_shown: dict[str, list[str]]
+    proof: dict[str, dict[str, Any]]
+    # rows of the view unknown_statements by cluster, the most frequent first
+    unknown: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    # fingerprint -> partitions (how many), first (topic, partition), some (names), of what finding_subjects holds
+    subjects: dict[str, dict[str, Any]] = field(default_factory=dict)
+    # fingerprint of each finding of a story -> what the story did to producers and consumers
+    harms: dict[str, list[Harm]] = field(default_factory=dict)
+
+
+def gather(store: Store, clusters: list[str], now: Mapping[str, datetime | None]) -> Told:
+    """Read findings, their harm, counts and gaps of the clusters. now: cluster -> the moment that its findings are measured against."""
+    tables = {name: store.read(name, clusters) for name in (*COUNTED, "coverage", "finding_subjects", "durability")}
+    asked = queries.over(store.spark, tables.values())
+    for name, rows in tables.items():
+        asked.view(f"told_{name}", rows)
+    findings, proof = _findings(store, clusters)
+    counts, not_shown, unknown = _counts(store, asked, clusters)
+    return Told(findings, counts, not_shown, proof, unknown, _subjects(asked), _harms(asked, findings, now))
+
+
+def _findings(store: Store, clusters: list[str]) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
+    """The findings, worst first, their moments UTC without a zone; and by its id each record that proves the first of them."""
+    findings = sorted((_without_zone(row) for row in here(store.read("findings", clusters))), key=worst_first)
+    ids = []
+    so_far: Counter[tuple[str, str]] = Counter()
+    for finding in findings:
+        kind = (finding["cluster"], finding["check_id"])
+        so_far[kind] += 1
+        if so_far[kind] <= PROVEN:
+            ids += finding["evidence"][:RECORDS]
+    if not ids:
+        return findings, {}
+    columns = ["record_id", "item", "file", "record_no", "raw"]
+    records = store.records(clusters, ids, columns, (finding["first_seen"] for finding in findings))
+    return findings, {row["record_id"]: row for row in records.to_pylist() if row.pop("item") == 0}
+
+
+def _without_zone(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value.replace(tzinfo=None) if isinstance(value, datetime) else value for name, value in row.items()}
+
+
+def _counts(
+    store: Store, asked: Queries, clusters: list[str]
+) -> tuple[dict[str, dict[str, int]], dict[str, list[str]], dict[str, list[dict[str, Any]]]]:
+    """Of each cluster what there is of it, what its logs do not show, and the most frequent texts that no rule reads."""
+    counts: dict[str, dict[str, int]] = {name: {} for name in clusters}
+    not_shown: dict[str, list[str]] = {name: [] for name in clusters}
+    some = [
+        f"SELECT cluster, {quoted(name)} AS name, {told} AS things FROM told_{table} GROUP BY cluster"
+        for table, things in COUNTED.items()
+        for name, told in things.items()
+    ]
+    for row in asked.rows(*some):
+        counts[row["cluster"]][row["name"]] = row["things"]
+    numbers = ("records", "recognised", "unrecognised", "drifted", "out_of_scope")
+    for row in asked.rows(
+        f"""SELECT cluster, {", ".join(f"sum({name}) AS {name}" for name in numbers)}, count_if(replica_states = 'observed') AS traced,
+          array_sort(collect_set(CASE WHEN replica_states = 'no_file' THEN node END)) AS no_file,
+          count_if(node IS NULL AND records > 0 AND coalesce(substring(logger, 1, 2) <> '__', true)) AS no_node,
+          count_if(logger LIKE 'org.apache.kafka.controller.%') AS quorum
+        FROM told_coverage GROUP BY cluster"""
+    ):
+        counts[row["cluster"]] |= {name: row[name] for name in numbers if row[name] is not None}
+        if not row["traced"] and not row["quorum"]:  # KRaft has no replica states to print
+            not_shown[row["cluster"]].append(
+                "replica states are inferred: state.change.logger is not at TRACE (log4j.logger.state.change.logger=TRACE shows them)"
+            )
+        if nodes := row["no_file"]:
+            not_shown[row["cluster"]].append(
+                f"hours without a state-change.log of node{'s' if len(nodes) > 1 else ''} {', '.join(map(str, nodes))}"
+            )
+        if row["no_node"]:
+            not_shown[row["cluster"]].append("some records do not tell which node wrote them")
+    unknown: dict[str, list[dict[str, Any]]] = {}
+    for name in clusters:
+        if counts[name].get("unrecognised") or counts[name].get("drifted"):
+            unknown[name] = store.unknown_statements(name, UNKNOWN)
+    return counts, not_shown, unknown
+
+
+def _subjects(asked: Queries) -> dict[str, dict[str, Any]]:
+    """Of each finding how many partitions it is about, the first of them and some names."""
+    # those that are about the partition as a whole come first
+    rows = asked.rows(
+        f"""SELECT fingerprint, count(DISTINCT struct(topic, partition)) AS partitions,
+          min_by(struct(topic, partition), struct(replica IS NOT NULL AS is_replica, since, topic, partition)) AS first,
+          slice(array_sort(collect_set(concat_ws('-', topic, partition))), 1, {NAMED}) AS some, array_sort(collect_set(replica)) AS replicas
+        FROM told_finding_subjects GROUP BY fingerprint"""
+    )
+    return {
+        row["fingerprint"]: {
+            "partitions": row["partitions"],
+            "first": (row["first"]["topic"], row["first"]["partition"]),
+            "some": row["some"],
+            "replicas": row["replicas"],
+        }
+        for row in rows
+    }
+
+
+def _harms(asked: Queries, findings: list[dict[str, Any]], now: Mapping[str, datetime | None]) -> dict[str, list[Harm]]:
+    """Return the harm of each story; the number of lost records is that of `durability`."""
+    harmed = harms.rows(findings)
+    if not harmed:
+        return {}
+    names = [
+        ("fingerprint", pa.string()),
+        ("story", pa.string()),
+        ("whole", pa.string()),
+        ("part", pa.string()),
+        ("is_open", pa.bool_()),
+    ]
+    asked.view("told_harmed", pa.Table.from_pylist(harmed, pa.schema(names)))
+    moments = [{"cluster": name, "now": at and at.replace(tzinfo=UTC)} for name, at in now.items()]
+    asked.view(
+        "told_now", pa.Table.from_pylist(moments, pa.schema([("cluster", pa.string()), ("now", pa.timestamp("us", "UTC"))]))
+    )
+    found: dict[str, list[Harm]] = {}
+    lost = {row["story"]: row["records"] for row in asked.rows(harms.LOST_SQL)}
+    for row in asked.rows(harms.SQL):
+        records = lost.get(row["story"]) if row["kind"] == harms.LOST else None
+        found.setdefault(row["story"], []).append(harms.of_row(row, records))
+    members = {finding["fingerprint"]: cause for cause, effects in harms.stories(findings) for finding in (cause, *effects)}
+    return {name: found[cause["fingerprint"]] for name, cause in members.items() if cause["fingerprint"] in found}
+
+
+def within(told: Told, window: Window, now: Mapping[str, datetime | None]) -> Told:
+    """What is reported of it. now: cluster -> the moment that its findings are measured against."""
+    if not window:
+        return told
+    replicas = {fingerprint: one["replicas"] for fingerprint, one in told.subjects.items()}
+    kept = [f for f in told.findings if window.has(f, now.get(f["cluster"]), replicas.get(f["fingerprint"], ()))]
+    return replace(told, findings=kept)
+
+
+def at_or_above(findings: list[dict[str, Any]], severity: str) -> list[dict[str, Any]]:
+    """Findings that are neither resolved nor silenced, of that severity or a worse one."""
+    least = SEVERITIES.index(severity)
+    return [
+        f for f in findings if f["status"] != "resolved" and not f.get("silenced") and SEVERITIES.index(f["severity"]) >= least
+    ]
+
+
+def printable(text: str, width: int) -> str:
+    """One line of a log for a terminal: no control characters, not longer than `width`."""
+    clean = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text.split("\n", 1)[0][: width + 1])
+    return clean if len(clean) <= width else clean[: width - 1] + "…"
+
+
+def of_each_severity(findings: Sequence[dict[str, Any]]) -> str:
+    """`1 critical, 2 errors`"""
+    found = Counter(finding["severity"] for finding in findings)
+    # there is no plural of critical and info
+    return ", ".join(
+        counted(found[name], name) if name in {"error", "warning"} else f"{found[name]:,} {name}"
+        for name in reversed(SEVERITIES)
+        if found[name]
+    )
+
+
+def _summary(counts: dict[str, int]) -> str:
+    names = ("partitions", "reassignments", "topic deletions", "controller terms")
+    return ", ".join(counted(counts[name], name.removesuffix("s")) for name in names if counts.get(name))
+
+
+def when(story: Story, now: datetime | None) -> str:
+    """Return since when a story lasts, or from when to when it lasted, in words; now: the newest moment of the logs, UTC."""
+    members = (story[0], *story[1])
+    begins = [finding["first_seen"] for finding in members if finding["first_seen"] is not None]
+    if not begins:
+        return "These logs carry no time stamps."
+    begin = min(_naive(at) for at in begins)
+    end = max(_naive(finding["last_seen"] or finding["first_seen"]) for finding in members if finding["first_seen"] is not None)
+    length = harms.duration((end - begin).total_seconds())
+    if is_over(story):
+        return (
+            f"Over: from {harms.clock(begin)} to {_end_of(begin, end)} ({length})."
+            if end > begin
+            else f"Over: at {harms.clock(begin)}."
+        )
+    goes_on = now is not None and _naive(now) > end + STILL_SO
+    if goes_on and now is not None:
+        when_seen = (
+            f"At {harms.clock(begin)}"
+            if end == begin
+            else f"From {harms.clock(begin)}, last seen at {_end_of(begin, end)} ({length})"
+        )
+        return f"{when_seen}; the logs go on to {_end_of(begin, _naive(now))}."
+    if end == begin:
+        return f"Not over: at {harms.clock(begin)}."
+    return f"Not over: since {harms.clock(begin)}, last seen at {_end_of(begin, end)} ({length})."
+
+
+def _end_of(begin: datetime, end: datetime) -> str:
+    return harms.clock(end)[11:] if end.date() == begin.date() else harms.clock(end)
+
+
+def _naive(at: datetime) -> datetime:
+    return at.astimezone(UTC).replace(tzinfo=None) if at.tzinfo is not None else at
+
+
+def harm_sentences(story: Story, told: Told, now: datetime | None) -> list[str]:
+    """Return what a story did to producers and consumers; of an error without any harm that lines show, that none do."""
+    found = harms.sentences(told.harms.get(story[0]["fingerprint"], ()), now and _naive(now))
+    if not found and any(is_never_hidden(finding) for finding in (story[0], *story[1])):
+        return [harms.NOTHING_SHOWN]
+    return found
+
+
+def advice(story: Story) -> list[str]:
+    """Return what to do about a story that is not over: about its cause, and about its worst finding where that is worse."""
+    if is_over(story):
+        return []
+    about = [story[0]]
+    worst = min((story[0], *story[1]), key=worst_first)
+    if SEVERITIES.index(worst["severity"]) > SEVERITIES.index(story[0]["severity"]):
+        about.append(worst)
+    texts = (finding.get("advice") for finding in about)
+    return list(dict.fromkeys(printable(text, 600) for text in texts if text))
+
+
+def _story_lines(story: Story, told: Told, now: datetime | None, *, cluster: str, tables: str) -> list[str]:
+    """cluster: what is written before the title, where there are several."""
+    finding, effects = story
+    lines = [_one_line(finding, cluster), f"      {when(story, now)}"]
+    lines += [f"      {printable(text, 300)}" for text in harm_sentences(story, told, now)]
+    lines.append(f"      {printable(finding['detail'] or '', 400)}")
+    proof = told.proof.get(finding["evidence"][0])
+    if proof:
+        lines.append(f"      {printable(proof['raw'], 150)}")
+        lines.append(f"      ({printable(proof['file'], 200)}, line {proof['record_no']})")
+    shown = _errors_and(effects, SHOWN_EFFECTS)
+    lines += [f"      Consequence: {_tag(effect)} {printable(effect['title'], 200)}" for effect in shown]
+    if len(effects) > len(shown):
+        lines.append(f"      and {counted(len(effects) - len(shown), 'more consequence')}")
+    lines += [f"      What to do: {text}" for text in advice(story)]
+    lines.append(f"      More: kafka-audit findings {known_as(finding)[:12]} --tables {tables}")
+    return lines
+
+
+def _one_line(finding: dict[str, Any], cluster: str = "") -> str:
+    """A finding by severity and title. cluster: what stands before the title, where there are several."""
+    return f"  {_tag(finding)} {cluster}{printable(finding['title'], 200)}"
+
+
+def _tag(finding: dict[str, Any]) -> str:
+    return f"[{finding['severity']}{_news(finding)}]"
+
+
+def _news(finding: dict[str, Any]) -> str:
+    return f", {finding['status']}" if finding["severity"] != "info" and finding["status"] in {"new", "reopened"} else ""
+
+
+def _errors_and(findings: Sequence[dict[str, Any]], others: int) -> list[dict[str, Any]]:
+    """All errors, and the first of the rest until there are so many; the order stays."""
+    return [finding for number, finding in enumerate(findings) if number < others or is_never_hidden(finding)]
+
+
+def _is_past(finding: dict[str, Any], outcomes: Sequence[Any], run_id: str | None) -> bool:
+    """Whether an earlier run has reported that it is resolved, and it ended long before the end of the logs."""
+    now = next((outcome.now for outcome in outcomes if outcome.cluster == finding["cluster"]), None)
+    ended = finding["last_seen"]
+    if finding["run_id"] == run_id or now is None or ended is None:
+        return False
+    return bool(ended < now.replace(tzinfo=None) - RECENT)
+
+
+def as_text(told: Told, outcomes: list[Any], tables: str, notes: Sequence[str] = (), run_id: str | None = None) -> str:
+    """The verdict as lines; notes are its last ones.
+
+    Findings are in the order of `ranking`: the first SHOWN with their proof, each further error in a line of its own, the rest counted.
+    run_id: of this run; what it resolved is listed however long ago it ended.
+    """
+    lines = []
+    current = [f for f in told.findings if f["status"] != "resolved" and not f.get("silenced")]
+    silenced = Counter(f["cluster"] for f in told.findings if f["status"] != "resolved" and f.get("silenced"))
+    for outcome in outcomes:
+        counts = told.counts[outcome.cluster]
+        if outcome.problem:
+            lines.append(f"{outcome.cluster}: not audited. {outcome.problem}")
+            continue
+        words = of_each_severity([f for f in current if f["cluster"] == outcome.cluster])
+        quiet = f"; {silenced[outcome.cluster]} silenced" if silenced[outcome.cluster] else ""
+        lines.append(f"{outcome.cluster}: {words or 'no findings'}{quiet}")
+        told_of = [f"{counts.get(name, 0):,} {name}" for name in ("records", "recognised")]
+        told_of += [f"{counts[name]:,} {name}" for name in ("unrecognised", "drifted") if counts.get(name)]
+        lines.append("  " + "; ".join(filter(None, [_summary(counts), ", ".join(told_of)])))
+    stories = harms.stories(told.findings)
+    now = {outcome.cluster: outcome.now for outcome in outcomes}
+    for heading, over in (("", False), ("Resolved:", True)):
+        some = [story for story in stories if is_over(story) is over]
+        loud = [story for story in some if any(finding["severity"] != "info" for finding in (story[0], *story[1]))]
+        lines += [heading] if heading and loud else []
+        left = 0
+        for number, (finding, effects) in enumerate(loud):
+            name = f"{finding['cluster']}: " if len(outcomes) > 1 else ""
+            errors = [one for one in (finding, *effects) if is_never_hidden(one)]
+            if number < SHOWN:
+                of_cluster = now.get(finding["cluster"])
+                lines += _story_lines((finding, effects), told, of_cluster, cluster=name, tables=shlex.quote(tables))
+            elif errors and not (over and all(_is_past(one, outcomes, run_id) for one in errors)):
+                lines += [_one_line(one, name) for one in (errors if finding in errors else [finding, *errors])]
+            else:
+                left += 1
+        infos = [] if over else [story[0] for story in some if story not in loud]
+        # gaps of the logs matter where nothing else was found
+        infos = [finding for finding in infos if finding["check_id"] != "blind_spot" or not loud]
+        lines += [_one_line(finding) for finding in infos[:SHOWN_INFOS]]
+        left += max(0, len(infos) - SHOWN_INFOS)
+        if left:
+            lines.append(f"  and {left:,} more: kafka-audit findings --tables {shlex.quote(tables)}")
+    for outcome in outcomes:
+        mine = [f for f in current if f["cluster"] == outcome.cluster]
+        is_known = any(is_never_hidden(f) or f["check_id"] == "blind_spot" for f in mine)
+        for text in [] if is_known else told.not_shown.get(outcome.cluster, []):
+            lines.append(f"These logs cannot show everything about {outcome.cluster}: {text}.")
+        unknown = told.unknown.get(outcome.cluster, [])
+        if unknown:
+            lines.append(
+                f"Text of {outcome.cluster} that no rule reads, the most frequent (view unknown_statements has all of it):"
+            )
+        for row in unknown[:SHOWN_UNKNOWN]:
+            lines.append(f"  {row['records']:,} {row['status']}, {row['logger'] or 'no logger'}: {printable(row['masked'], 150)}")
+        for text in outcome.unreadable:
+            lines.append(f"Not read: {printable(text, 300)}.")
+    return "\n".join([*lines, *notes])
+
+
+def _records_of(outcome: Any, clusters: int) -> int:
+    """Records that were read of a cluster; outcome.records are those of the whole run."""
+    return (
+        outcome.records
+        if clusters == 1
+        else sum((row.get("records") or 0) + (row.get("other_records") or 0) for row in outcome.inputs)
+    )
+
+
+def as_json(told: Told, outcomes: list[Any], *, run_id: str, status: str, code: int, notes: Sequence[str] = ()) -> dict[str, Any]:
+    """The verdict as one object."""
+    return {
+        "run_id": run_id,
+        "status": status,
+        "exit_code": code,
+        "records_read": max((outcome.records for outcome in outcomes), default=0),
+        "records_new": max((outcome.new for outcome in outcomes), default=0),
+        "clusters": [
+            {
+                "cluster": outcome.cluster,
+                "records_read": _records_of(outcome, len(outcomes)),
+                # which of several clusters had how many new ones is not counted
+                "records_new": outcome.new if len(outcomes) == 1 else None,
+                "now": outcome.now,
+                "problem": outcome.problem,
+                "unreadable": list(outcome.unreadable),
+                "counts": told.counts[outcome.cluster],
+                "not_shown": told.not_shown[outcome.cluster],
+                "unknown_statements": [
+                    {name: value for name, value in row.items() if name != "cluster"}
+                    for row in told.unknown.get(outcome.cluster, [])
+                ],
+            }
+            for outcome in outcomes
+        ],
+        "stories": [
+            {
+                "cluster": cause["cluster"],
+                "cause": cause["fingerprint"],
+                "effects": [effect["fingerprint"] for effect in effects],
+                "over": is_over((cause, effects)),
+                "harms": [vars(harm) for harm in told.harms.get(cause["fingerprint"], ())],
+            }
+            for cause, effects in harms.stories(told.findings)
+        ],
+        "findings": told.findings,
+        "notes": list(notes),
+    }
