@@ -49,7 +49,7 @@ Row = dict[str, Any]
 STORY_EXAMPLES = """\
 examples:
   kafka-audit timeline orders-3 --tables /data/audit
-  kafka-audit timeline orders --tables /data/audit                      all partitions of a topic
+  kafka-audit timeline orders --tables /data/audit                      # all partitions of a topic
   kafka-audit timeline orders-3 --tables /data/audit --cluster payments
 """
 QUERY_EXAMPLES = """\

@@ -25,9 +25,9 @@ from parsers.explanation import counted
 
 EXAMPLES = """\
 examples:
-  kafka-audit alerts --tables /data/audit --config audit.toml              delivers what is due, also what failed before
-  kafka-audit alerts --tables /data/audit --config audit.toml --dry-run    prints what would go where; sends and writes nothing
-  kafka-audit alerts --config audit.toml --test oncall                     sends one alert that is marked as a test
+  kafka-audit alerts --tables /data/audit --config audit.toml              # delivers what is due, also what failed before
+  kafka-audit alerts --tables /data/audit --config audit.toml --dry-run    # prints what would go where; sends and writes nothing
+  kafka-audit alerts --config audit.toml --test oncall                     # sends one alert that is marked as a test
   kafka-audit alerts --tables /data/audit --config audit.toml --again oncall
                                                                            after Alertmanager was restarted: it forgets all alerts
 

@@ -18,12 +18,12 @@ examples:
 LAYOUT_EXAMPLES = """\
 examples:
   kafka-audit layout /var/log/kafka/controller.log
-  kafka-audit layout logs.tar.gz                         each file in the archive
+  kafka-audit layout logs.tar.gz                         # each file in the archive
 """
 LINT_EXAMPLES = """\
 examples:
   kafka-audit lint
-  kafka-audit lint --rules /etc/kafka-audit/rules        with rules of your own
+  kafka-audit lint --rules /etc/kafka-audit/rules        # with rules of your own
 """
 
 

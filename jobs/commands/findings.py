@@ -26,9 +26,9 @@ EXAMPLES = """\
 examples:
   kafka-audit findings --tables /data/audit
   kafka-audit findings --tables /data/audit --severity error --topic 'orders*' --status open
-  kafka-audit findings 3f9c0a12 --tables /data/audit            one finding, its proof, and what all nodes logged around it
-  kafka-audit findings --tables /data/audit --json              one object a finding
-  kafka-audit findings --tables /data/audit --output-format markdown     a table for a ticket
+  kafka-audit findings 3f9c0a12 --tables /data/audit            # one finding, its proof, and what all nodes logged around it
+  kafka-audit findings --tables /data/audit --json              # one object a finding
+  kafka-audit findings --tables /data/audit --output-format markdown     # a table for a ticket
 """
 OPEN = ("new", "open", "reopened")
 STATUSES = ("open", "new", "reopened", "resolved", "all")

@@ -33,7 +33,7 @@ from parsers.explanation import counted
 EXAMPLES = """\
 examples:
   kafka-audit repair --tables /data/audit
-  kafka-audit repair --tables /data/audit --config audit.toml      with its racks, topics and rules
+  kafka-audit repair --tables /data/audit --config audit.toml      # with its racks, topics and rules
 
 exit codes:
   0 all tables can be read   2 wrong usage, or another run is active

@@ -14,9 +14,9 @@ FOLDER = "kafka-audit-demo"
 INCIDENT = "incident.tar.xz"
 EXAMPLES = """\
 examples:
-  kafka-audit demo                       tables and report in ./kafka-audit-demo
+  kafka-audit demo                       # tables and report in ./kafka-audit-demo
   kafka-audit demo --into /tmp/demo
-  kafka-audit demo --open                opens the report in a browser
+  kafka-audit demo --open                # opens the report in a browser
 """
 
 

@@ -8,9 +8,9 @@ from jobs.location import SCHEME
 STANDARD_INPUT = "-"
 UNNAMED = "cluster"
 _GLOB = re.compile(r"[*?\[{]")
-# folders of one node, of logs, or of a day
+# folders of one node, of logs, of a day, or of one value of a partition column (`dt=2026-03-01`)
 _PART_OF_A_CLUSTER = re.compile(
-    r"(broker|node|controller|server|host)s?[-_.]?\d*|kafka[-_.]?\d+|\d+|(kafka[-_.]?)?(log[-_.]?files?|logs?)|\d{4}([-_.]\d\d){1,2}",
+    r"(broker|node|controller|server|host)s?[-_.]?\d*|kafka[-_.]?\d+|\d+|(kafka[-_.]?)?(log[-_.]?files?|logs?)|\d{4}([-_.]\d\d){1,2}|\w+=[^=]*",
     re.I,
 )
 # folders above those of a cluster
