@@ -227,6 +227,8 @@ def test_a_report_gets_its_folder_or_nothing_is_read(tmp_path, capsys):
         ("/data/pay*/logs", "data"),
         ("s3a://logs/payments/*/*.log*", "payments"),
         ("s3://bucket/orders/broker-1/server.log.gz", "orders"),
+        ("hdfs://host/payments/dt=2026-03-01/hour=04", "payments"),
+        ("/data/payments/2026/03/01/*.gz", "payments"),
         ("-", "cluster"),
     ],
 )
