@@ -150,7 +150,7 @@ def test_tables_that_only_spark_writes_are_left_to_it(
     audit = ["audit", str(SAMPLE), "--tables", tables.root]
 
     def said(engine: str) -> str:
-        (line,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("kafka-audit:"))
+        (line,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith(("error: ", "kafka-audit: ")))
         return line if engine in line else ""
 
     assert main([*audit, "--engine", "local"]) == errors.USAGE

@@ -97,7 +97,7 @@ def test_while_modules_are_imported(tmp_path: Path, module: str, number: signal.
         ),
         pytest.param(
             signal.SIGINT,
-            "from jobs import events, ingest\nevents.SMALL = 0\n"
+            "from jobs.landing import events, ingest\nevents.SMALL = 0\n"
             + AT_CALL.format(module="pyspark.sql.classic.dataframe", owner="DataFrame", name="collect", number=2, seconds=3),
             id="while Spark's workers parse",
         ),
@@ -109,7 +109,8 @@ def test_while_spark_runs(tmp_path: Path, number: signal.Signals, code: str) -> 
 
 IN_ORDER = """
 from contextlib import contextmanager
-from jobs import command_line, interrupts
+from jobs import interrupts
+from jobs.commands import command_line
 @contextmanager
 def lease():
     try:
@@ -133,7 +134,8 @@ def test_a_second_signal_does_not_disturb_what_is_released() -> None:
 
 
 SWALLOWED = """
-from jobs import command_line, interrupts, progress
+from jobs import interrupts, progress
+from jobs.commands import command_line
 interrupts.PATIENCE, interrupts.LAST = 0.2, 1
 def run(arguments):
     try:
@@ -175,7 +177,7 @@ def test_the_next_run_is_not_disturbed_in_the_same_process(capsys: pytest.Captur
 
 AT_THE_END = """
 import atexit, weakref
-from jobs import command_line
+from jobs.commands import command_line
 def run(arguments):
     {end}
     return 1

@@ -290,7 +290,7 @@ def test_what_a_tool_said_of_the_quorum(spark, tmp_path, capsys):
     assert printed(capsys, "sql", "SELECT * FROM partition_timeline WHERE topic LIKE '%metadata'", "--tables", tables) == []
     file.write_text(file.read_text().replace("5zFh", "6zFh"))
     assert main(command) == errors.USAGE
-    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("kafka-audit:")]
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     assert len(said) == 1
     assert said[0].endswith("quorum.txt (6zFhN5T3RWu8hAobBQP26g); is it of another cluster?")
 
@@ -314,7 +314,7 @@ def test_wrong_options_of_durability_are_one_sentence(audited, capsys, tmp_path,
     assert main(["durability", "--tables", audited, *(one.replace("HERE", str(tmp_path)) for one in arguments)]) == errors.USAGE
     shown = capsys.readouterr()
     assert shown.out == ""
-    (line,) = [line for line in shown.err.splitlines() if line.startswith("kafka-audit:")]
+    (line,) = [line for line in shown.err.splitlines() if line.startswith("error: ")]
     assert said in line
 
 
@@ -331,7 +331,7 @@ def test_what_is_no_checkpoint_is_one_sentence(audited, tmp_path, capsys):
         file.write_text(text)
         capsys.readouterr()
         assert main(["audit", str(SAMPLE), "--tables", audited, "--checkpoint", str(file), *more]) == errors.USAGE
-        shown = [line for line in capsys.readouterr().err.splitlines() if line.startswith("kafka-audit:")]
+        shown = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
         assert len(shown) == 1
         assert said in shown[0]
     assert printed(capsys, "sql", tools, "--tables", audited) == before

@@ -25,7 +25,7 @@ from jobs.landing import events, ingest
 
 # the pool parses whatever there is, in many pieces
 ON_POOL = """
-from jobs import ingest
+from jobs.landing import ingest
 from jobs.engine import local_store
 local_store.SOONER_HERE = 0
 ingest.SMALLEST_SPLIT = ingest.LARGEST_SPLIT = 40_000

@@ -163,6 +163,7 @@ def emptied(check: schemas.Statement) -> schemas.Statement:
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize("engine", ["spark"], indirect=True)
 def test_a_check_without_candidates_finds_nothing(found: dict[str, list[dict[str, Any]]], checked: dict[str, Any]) -> None:
     """In the frames of the run over all scenarios: what is left out for want of candidates would have found nothing."""
     some = [check for check in schemas.statements("checks") if check.header.get("candidates")]

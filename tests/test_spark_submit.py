@@ -183,7 +183,7 @@ def test_standalone_master_with_two_workers(packages, tmp_path):
         partitions = check(done, tmp_path / "tables")
         assert partitions["one"] == 3
         assert partitions["many"] > 3 * TOPICS
-        (new,) = re.findall(r"timelines, coverage: .* ([\d,]+) new events", done.stdout)
+        (new,) = re.findall(r"timelines, coverage: .* ([\d,]+) new events", done.stdout + done.stderr)
         assert int(new.replace(",", "")) > MOST_ON_DRIVER
     finally:
         for daemon in daemons:

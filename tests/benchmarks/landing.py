@@ -49,9 +49,10 @@ BASE = """
 import shutil, sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from jobs import events, ingest, session
 from jobs.config import Cluster
+from jobs.engine import session
 from jobs.engine.store import Store
+from jobs.landing import events, ingest
 from parsers.rules import built_in
 spark, work = session.start(10**9), Path(sys.argv[2])
 files = ingest.find(Cluster("benchmark", (str(work / "logs"),)))
