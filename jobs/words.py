@@ -3,7 +3,7 @@
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
-_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+from schemas.durations import two_units
 
 
 def duration(length: float | timedelta) -> str:
@@ -13,14 +13,7 @@ def duration(length: float | timedelta) -> str:
         return f"-{duration(-seconds)}"
     if seconds < 10 and seconds != int(seconds):
         return f"{seconds:.1f} s" if seconds >= 0.05 else f"{seconds * 1000:.0f} ms"
-    left, parts = int(seconds), list[tuple[int, str]]()
-    for size, unit in _UNITS:
-        number, left = divmod(left, size)
-        if number or parts:
-            parts.append((number, unit))
-        if len(parts) == 2:
-            break
-    return " ".join(f"{number} {unit}" for number, unit in parts if number) or "0 s"
+    return two_units(int(seconds))
 
 
 def moment(value: datetime) -> str:

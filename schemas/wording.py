@@ -17,6 +17,8 @@ from jinja2 import DictLoader, StrictUndefined, meta, nodes
 from jinja2.exceptions import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from schemas.durations import two_units
+
 # what a template may name beside the facts of its check: columns of the finding, and the cluster's mode and version
 COLUMNS = ("cluster", "topic", "partition", "replica", "node", "severity", "first_seen", "last_seen", "ended")
 MODE = ("is_kraft", "kafka_version")
@@ -109,23 +111,11 @@ def _day(value: Any) -> str:
 
 
 def _duration(seconds: float | None) -> str:
-    """Seconds -> `39 s`, `9 min 20 s`, `3 h 5 min`, `2 d 4 h`."""
+    """Seconds in words."""
     if seconds is None:
         return NOT_KNOWN
     whole = round(seconds)
-    if whole < 1:
-        return "less than 1 s"
-    minutes, rest = divmod(whole, 60)
-    hours, minutes_left = divmod(minutes, 60)
-    days, hours_left = divmod(hours, 24)
-    for large, name, small, other in (
-        (days, "d", hours_left, "h"),
-        (hours, "h", minutes_left, "min"),
-        (minutes, "min", rest, "s"),
-    ):
-        if large:
-            return f"{large:,} {name}" + (f" {small} {other}" if small else "")
-    return f"{whole} s"
+    return "less than 1 s" if whole < 1 else two_units(whole)
 
 
 def _duration_to(since: Any, until: Any) -> str:

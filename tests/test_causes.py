@@ -9,8 +9,8 @@ import pytest
 
 import schemas
 from jobs.checking.causes import with_causes
-from jobs.checking.harms import duration
 from parsers.definitions import cause_problems
+from schemas.durations import two_units
 
 AT = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)
 
@@ -106,4 +106,4 @@ def test_rules_are_sound_and_a_wrong_one_is_named() -> None:
     [(0.2, "0 s"), (56, "56 s"), (260, "4 min 20 s"), (3600, "1 h"), (7500, "2 h 5 min"), (86_401, "1 d"), (97_200, "1 d 3 h")],
 )
 def test_durations_are_in_words(seconds: float, words: str) -> None:
-    assert duration(seconds) == words
+    assert two_units(seconds) == words

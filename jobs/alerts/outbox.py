@@ -45,7 +45,7 @@ class Finding:
     last_seen: datetime | None = None
     silenced: bool = False
     evidence: tuple[str, ...] = ()
-    # of the finding that it follows from, as sinks know it
+    # fingerprint that sinks know the cause of this finding by
     caused_by: str | None = None
 
     @property
@@ -96,7 +96,7 @@ class Due:
 
 @dataclass(frozen=True)
 class Message:
-    """What a sink is sent in one piece: one finding, a story (a cause and what follows from it), or a digest of many.
+    """One message to a sink: about one finding, a story (a cause and what follows from it), or a digest of many.
 
     key: the same for the same thing, however often it is sent. lead: fingerprint of the first cause of a story.
     """
@@ -241,7 +241,10 @@ def _story(finding: Finding, causes: Mapping[tuple[str, str], str]) -> str:
 
 @dataclass(frozen=True)
 class _Joining:
-    """What is told of now and belongs to incidents that a sink has; items: with the key of the incident, and each incident's own finding."""
+    """New findings that join incidents which a sink has.
+
+    items: each with the key of its incident, and the finding that opened it. taken: ids of the items that were given and joined.
+    """
 
     items: list[tuple[Due, str | None]]
     taken: frozenset[int]
@@ -259,14 +262,14 @@ def _joining(
     found, taken, named = list[tuple[Due, str | None]](), set[int](), set[tuple[str, str]]()
     for item in items:
         root = (item.finding.cluster, _story(item.finding, causes))
-        told = last.get(root)
-        if root in due_now or told is None or told.state != FIRING or told.delivered_at is None:
+        opening = last.get(root)
+        if root in due_now or opening is None or opening.state != FIRING or opening.delivered_at is None:
             continue
         taken.add(id(item))
-        found.append((item, told.digest or told.fingerprint))
+        found.append((item, opening.digest or opening.fingerprint))
         if root not in named:
             named.add(root)
-            found.append((Due(by_name[root], FIRING, told.occurrence, told, told), told.digest))
+            found.append((Due(by_name[root], FIRING, opening.occurrence, opening, opening), opening.digest))
     return _Joining(found, frozenset(taken))
 
 

@@ -12,6 +12,7 @@ import schemas
 from jobs.checking.ranking import by_cause, worst_first
 from parsers.explanation import counted
 from schemas import SEVERITIES
+from schemas.durations import two_units
 
 # the worst first
 LOST, MAYBE_LOST, UNAVAILABLE, AT_RISK = KINDS = ("lost", "maybe_lost", "unavailable", "at_risk")
@@ -78,7 +79,7 @@ def _sentence(harm: Harm, now: datetime | None) -> str:
             return f"{HEADS[harm.kind]}: at least {counted(harm.records, 'record')} in {what}."
         # a finding of the story may name a number; this sentence counts none
         return f"{HEADS[harm.kind]}: records in {what}."
-    length = f", for up to {duration(harm.longest_seconds)}" if harm.longest_seconds and harm.longest_seconds >= 1 else ""
+    length = f", for up to {two_units(harm.longest_seconds)}" if harm.longest_seconds and harm.longest_seconds >= 1 else ""
     if harm.lasts:
         end = f"; still so at {clock(now)}" if now else "; still so at the end of these logs"
     else:
@@ -95,19 +96,6 @@ def _names(harm: Harm) -> str:
 def clock(at: datetime) -> str:
     """`2026-11-20 10:09:12 UTC`"""
     return f"{at:%Y-%m-%d %H:%M:%S} UTC"
-
-
-def duration(seconds: float) -> str:
-    """Return a length of time in its two largest units: `56 s`, `4 min 20 s`, `2 h 5 min`, `3 d 4 h`."""
-    left = round(seconds)
-    parts: list[str] = []
-    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
-        count, left = divmod(left, size)
-        if count or (unit == "s" and not parts):
-            parts.append(f"{count} {unit}")
-        elif parts:
-            parts.append("")
-    return " ".join(part for part in parts[:2] if part)
 
 
 def of_row(row: Mapping[str, Any], records: int | None = None) -> Harm:

@@ -3,6 +3,8 @@
 import time
 from collections.abc import Callable
 
+from schemas.durations import two_units
+
 # seconds; what takes longer is announced
 HALF_AN_HOUR = 30 * 60
 # a first run takes so many times as long as its parsing (tests/benchmarks/nights.py: 4.7 of 25 s), with room for slower disks
@@ -38,7 +40,5 @@ class Estimate:
 
 
 def duration(seconds: float) -> str:
-    """Return a length of time for people: 45 min, 3 h 20 min."""
-    minutes = max(round(seconds / 60), 1)
-    hours, rest = divmod(minutes, 60)
-    return f"{rest} min" if not hours else f"{hours} h {rest} min" if rest else f"{hours} h"
+    """Return a length of time to the minute: 45 min, 3 h 20 min."""
+    return two_units(60 * max(round(seconds / 60), 1))

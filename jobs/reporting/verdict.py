@@ -20,6 +20,7 @@ from jobs.engine.store import Store
 from jobs.landing.identity import known_as
 from parsers.explanation import counted
 from schemas import SEVERITIES
+from schemas.durations import two_units
 
 # causes with detail and proof, and infos by title; each further error has a line of its own
 SHOWN, SHOWN_INFOS = 10, 3
@@ -228,7 +229,7 @@ def when(story: Story, now: datetime | None) -> str:
         return "These logs carry no time stamps."
     begin = min(_naive(at) for at in begins)
     end = max(_naive(finding["last_seen"] or finding["first_seen"]) for finding in members if finding["first_seen"] is not None)
-    length = harms.duration((end - begin).total_seconds())
+    length = two_units((end - begin).total_seconds())
     if is_over(story):
         return (
             f"Over: from {harms.clock(begin)} to {_end_of(begin, end)} ({length})."
