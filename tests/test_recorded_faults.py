@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from jobs import errors
-from jobs.checking.harms import duration
 from jobs.nightly_audit import main
+from schemas.durations import two_units
 
 FOLDER = Path(__file__).parent / "recorded_faults"
 FAULTS: list[dict[str, Any]] = tomllib.loads((FOLDER / "faults.toml").read_text("utf-8"))["fault"]
@@ -49,7 +49,7 @@ def table(found: list[dict[str, Any]]) -> str:
         checks = {finding["check_id"] for finding in of_fault}
         begins = [datetime.fromisoformat(one["first_seen"]) for one in of_fault if one["check_id"] in fault["detects"]]
         delays = [(begin.replace(tzinfo=UTC) - fault["at"]).total_seconds() for begin in begins]
-        after = duration(max(min(delays, key=abs), 0)) if delays else "-"
+        after = two_units(max(min(delays, key=abs), 0)) if delays else "-"
         columns = (
             checks & set(fault["detects"]),
             set(fault["detects"]) - checks,
