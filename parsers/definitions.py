@@ -1,5 +1,6 @@
 """What is wrong with the data files: rules, layouts, speakers, vocabulary, machines, checks, contracts."""
 
+import ast
 import re
 import tomllib
 from collections import defaultdict
@@ -15,11 +16,11 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 import schemas
-from parsers import references
+from parsers import meanings, references, relations
 from parsers.events import Parser
 from parsers.layouts import BUILT_IN, Layout, Wrapper
 from parsers.patterns import DefinitionError, check_dialect, compiled, group_names
-from parsers.rules import ITEMS, SAYS, Rule, RuleSet, built_in, load
+from parsers.rules import ITEMS, SAYS, Rule, RuleSet, built_in, load, logger_key
 from schemas import wording
 
 CHECK_HEADER = ("severity", "harm", "concludes", "needs", "identity")
@@ -36,6 +37,16 @@ INPUTS = ("metadata_log", "cluster_ids", "drifted", "slos", "unknown_errors", "i
 INPUT_TABLES = ("reassignments", "topic_deletions", "discontinuities", "broker_outages", "checkpoints")
 # what is made for checks to read (schemas/facts, jobs.nightly.fact_frames), likewise
 INPUT_FACTS = ("clock_distances", "controller_vacancies", "losses")
+# rows that Python makes and queries read by name; their columns are not known here
+MADE_BY_PYTHON = (
+    "clocks", "slos", "legal_moves", "leading", "partition_spells", "losses", "audited_partitions_now",
+    # jobs.nightly.fact_frames
+    "logs_seen", "nodes_heard", "brokers_named", "logged_min_isr", "controller_vacancies", "terms_of_quorum",
+    # jobs.reporting.pictures, jobs.checking.harms
+    "nights", "proofs", "harmed", "now",
+    # jobs.checking.checks
+    "quoted_records",
+)  # fmt: skip
 # of lists in the order in which Spark happened to read them, some
 UNORDERED = re.compile(r"slice\((?:array_distinct\()?flatten\(collect_list")
 # record ids are hashes: in their own order a finding may quote its last line first
@@ -67,25 +78,16 @@ MALFORMED = (KeyError, TypeError, ValueError, AttributeError, re.error, tomllib.
 
 
 def problems(site: Path | None) -> list[str]:
-    """One sentence a problem, empty if all is sound. `site` is a folder of rule files of one's own."""
+    """Return one sentence a problem. site: a folder of rule files of one's own, linted with ours instead of all data of the product."""
     found: list[str] = []
     if site is not None and not site.is_dir():
         return [f"--rules {site}: no such folder"]
     parts: list[tuple[str, Callable[[], list[str]]]] = [
-        ("schemas/vocabulary.toml", lambda: word_problems(schemas.vocabulary())),
         ("rules", lambda: rule_problems(load(site))),
         ("layouts.toml", lambda: layout_problems(load(site))),
-        ("schemas/machines", lambda: machine_problems(schemas.machines(), schemas.moves())),
-        ("schemas/checks", lambda: check_problems(schemas.statements("checks"), severities())),
-        ("schemas/thresholds.toml", lambda: threshold_problems(schemas.thresholds(), _readers())),
-        ("schemas/checks/*.md", lambda: wording_problems(schemas.statements("checks"), wording.wordings())),
-        ("schemas/commands.toml", lambda: command_problems(wording.known_commands(), wording.wordings())),
-        ("schemas/unreported.toml", lambda: silence_problems(built_in().rules, _readers(), schemas.unreported())),
-        ("schemas/contracts", lambda: contract_problems(schemas.contract_files(), table_columns())),
-        ("schemas/causes.toml", lambda: cause_problems(schemas.cause_rules(), set(schemas.harms()))),
     ]
     if site is None:
-        parts.append(("event types in jobs and schemas", lambda: reference_problems(built_in())))
+        parts += _product_parts()
     for where, part in parts:
         try:
             found += part()
@@ -94,6 +96,27 @@ def problems(site: Path | None) -> list[str]:
         except MALFORMED as error:
             found.append(f"{where}: not of the right shape ({type(error).__name__}: {error})")
     return found
+
+
+def _product_parts() -> list[tuple[str, Callable[[], list[str]]]]:
+    """Return what is linted besides rules and layouts, by where it is."""
+    return [
+        ("schemas/vocabulary.toml", lambda: word_problems(schemas.vocabulary())),
+        ("schemas/machines", lambda: machine_problems(schemas.machines(), schemas.moves())),
+        ("schemas/checks", lambda: check_problems(schemas.statements("checks"), severities())),
+        ("schemas/thresholds.toml", lambda: threshold_problems(schemas.thresholds(), _readers())),
+        ("schemas/checks/*.md", lambda: wording_problems(schemas.statements("checks"), wording.wordings())),
+        ("schemas/commands.toml", lambda: command_problems(wording.known_commands(), wording.wordings())),
+        ("schemas/unreported.toml", lambda: silence_problems(built_in().rules, _readers(), schemas.unreported())),
+        ("schemas/contracts", lambda: contract_problems(schemas.contract_files(), table_columns())),
+        ("schemas/causes.toml", lambda: cause_problems(schemas.cause_rules(), set(schemas.harms()))),
+        ("event types in jobs and schemas", lambda: reference_problems(built_in())),
+        ("tables and columns in jobs and schemas", lambda: name_problems(_columns_of_tables())),
+        (
+            "parsers/meanings.toml",
+            lambda: meaning_problems(built_in().rules, meanings.words(), _modules(files("jobs"), "jobs")),
+        ),
+    ]
 
 
 def _readers() -> list[schemas.Statement]:
@@ -108,6 +131,64 @@ def reference_problems(ruleset: RuleSet) -> list[str]:
     sql = {f"schemas/{kind}/{one.name}.sql": one.sql for kind in kinds for one in schemas.statements(kind)}
     columns = {name for names in tables.values() for name in names} | schemas.vocabulary().keys()
     return references.unknown(_modules(files("jobs"), "jobs"), sql, {rule.name for rule in ruleset.rules}, {*tables, *columns})
+
+
+def _columns_of_tables() -> dict[str, relations.Columns]:
+    """Table or view -> its columns."""
+    return {name: frozenset(column.lower() for column in columns) for name, columns in table_columns().items()}
+
+
+def name_problems(tables: Mapping[str, relations.Columns]) -> list[str]:
+    """Tables and columns that the product's queries name and that there are not. tables: name -> columns."""
+    known, found = {**tables, **dict.fromkeys(MADE_BY_PYTHON)}, []
+    queries = [
+        (f"schemas/{kind}/{one.name}.sql", one.sql) for kind in ("facts", "checks", "views") for one in schemas.statements(kind)
+    ]
+    for one in schemas.statements("facts") + schemas.statements("views"):
+        body = one.sql.partition(" VIEW ")[2].partition(" AS\n")[2] or one.sql
+        # checks read the rows of facts by their names; rows of a view are rows of its name
+        known[one.name] = relations.output(body, {**dict.fromkeys(_tables_in(body)), **known})
+    for table, contract in schemas.contract_files().items():
+        for rule in contract.get("rules", ()):
+            sql = re.sub(r"\{(\w+)\}", r"\1", rule["violations"].replace("{batch}", table))
+            queries.append((f"schemas/contracts/{table}.toml {rule['words']!r}", sql))
+    for where, sql in queries:
+        try:
+            found += [f"{where}: {problem}" for problem in relations.problems(sql, known)]
+        except SqlglotError as error:
+            found.append(f"{where}: not a query: {str(error).splitlines()[0]}")
+    modules = {path: text for path, text in _modules(files("jobs"), "jobs").items() if not path.startswith("jobs/engine/")}
+    return found + relations.problems_of_modules(modules, known)[0]
+
+
+def _tables_in(sql: str) -> set[str]:
+    return {table.name for table in sqlglot.parse_one(sql, dialect="spark").find_all(exp.Table)}
+
+
+def meaning_problems(rules: Iterable[Rule], words: Mapping[str, str], modules: Mapping[str, str]) -> list[str]:
+    """Return what is wrong with the words of meanings.toml. modules: path -> text of those that ask for the event types of a word."""
+    where, found, used = "parsers/meanings.toml", [], set[str]()
+    for rule in rules:
+        of_rule = f"{rule.file} [{rule.name}]"
+        used |= {*rule.means, *rule.means_by}
+        found += [f"{of_rule}: {word} is no word of {where}" for word in sorted({*rule.means, *rule.means_by} - words.keys())]
+        found += [f"{of_rule}: {word} is under `means` and under `means_by`" for word in sorted({*rule.means} & {*rule.means_by})]
+        # an object of Scala prints its name with `$`, or without
+        own = {name for logger in rule.loggers for name in (logger_key(logger), f"{logger_key(logger)}$")}
+        found += [
+            f"{of_rule}: means_by.{word} names {', '.join(sorted({*some} - own)) or 'no logger'}, which is none of this file's"
+            for word, some in rule.means_by.items()
+            if not some or not own.issuperset(some)
+        ]
+    asked = {
+        node.value
+        for text in modules.values()
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    found += [f"{where} [{word}]: no definition" for word, definition in words.items() if not definition]
+    found += [f"{where} [{word}]: no rule lists it; take it out" for word in sorted(words.keys() - used)]
+    return found + [f"{where} [{word}]: nothing in jobs/ asks for it; take it out" for word in sorted(words.keys() - asked)]
 
 
 def _modules(folder: Traversable, path: str) -> dict[str, str]:
@@ -202,8 +283,8 @@ def _of_sample(rule: Rule, sample: Mapping[str, Any], parser: Parser) -> Iterato
     accepting = [name for name in claimed if parser.accepts(name, record.statement)]
     if not parser.in_scope(record):
         yield f"logger {record.logger} is not among the file's `loggers`"
-    elif claimed[:1] != [rule.name]:
-        yield f"the dispatch sends it to {claimed[0] if claimed else 'no rule'}"
+    elif (claimant := parser.claimant(record)) is None or claimant.name != rule.name:
+        yield f"the dispatch sends it to {claimant.name if claimant else 'no rule'}"
     elif accepting != [rule.name]:
         yield f"the patterns of {accepting or 'no rule'} accept it"
     else:

@@ -44,6 +44,8 @@ LEAST_INSIDE = 0.2
 MOST_SOURCES = 200
 # shapes of a prefix, of several programs in one file
 MOST_SHAPES = 8
+# characters behind each line
+LONGEST_SUFFIX = 60
 # characters of a name that is shown
 SHOWN = 40
 # fields of a row that are looked into
@@ -176,6 +178,18 @@ class Changed:
 
 
 @dataclass(frozen=True)
+class Suffix:
+    """What is behind each line: tags, marks of line ends. Blanks: as many as there are."""
+
+    text: str
+
+    @property
+    def about(self) -> str:
+        """For a person."""
+        return f"suffix {self.text!r}" if self.text.strip() else "lines filled with blanks"
+
+
+@dataclass(frozen=True)
 class Wrapped:
     """Lines as a terminal of a width shows them: longer ones go on in the next line."""
 
@@ -215,7 +229,7 @@ class JsonString:
     @property
     def about(self) -> str:
         """For a person."""
-        return f"{self.form} JSON".lstrip() + f", string {'.'.join(self.path)}"
+        return f"{self.form} JSON".lstrip() + (f", string {'.'.join(self.path)}" if self.path else " strings")
 
 
 @dataclass(frozen=True)
@@ -238,7 +252,7 @@ class Column:
         return f"{self.form} {DELIMITERS[self.delimiter]}, column {self.name or self.index + 1}".lstrip()
 
 
-Layer = Prefix | Fence | Changed | Wrapped | JsonText | JsonString | Column
+Layer = Prefix | Suffix | Fence | Changed | Wrapped | JsonText | JsonString | Column
 
 
 @dataclass(frozen=True)
@@ -308,8 +322,14 @@ def _at(value: Any, path: Sequence[str]) -> Iterator[str]:
         yield from _at(value[path[0]], path[1:])
 
 
+# behind a JSON string: other items of a list, other fields of logfmt
+_AFTER_STRING = re.compile(r"\s{0,60},?\s{0,60}|\s{1,60}[\w.\-]{1,60}=[^\n]*")
+
+
 def _object(text: str) -> Any:
-    """The JSON object that a line is; None where it is none."""
+    """The JSON object, list or string that a line is; None where it is none."""
+    if text[:1] == '"':
+        return _string(text)
     if text[:1] not in {"{", "["}:
         return None
     try:
@@ -319,12 +339,26 @@ def _object(text: str) -> Any:
     return value if text[end:].strip() in {"", ","} else None
 
 
+def _string(text: str) -> str | None:
+    """The JSON string that a line begins with; None where it is none, or a row of CSV."""
+    try:
+        value, end = _DECODER.raw_decode(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, str) and _AFTER_STRING.fullmatch(text, end) else None
+
+
+def _is_time(text: str) -> bool:
+    """Whether an item of a list is the time beside a line."""
+    return text.isdecimal() or time_text(text) is not None
+
+
 def _time_of(content: Any) -> str | None:
     """The time that a JSON object gives for its line."""
     if isinstance(content, dict):
         for key in TIME_KEYS:
             value = content.get(key)
-            text = value if isinstance(value, str) else str(value) if isinstance(value, int) else ""
+            text = value if isinstance(value, str) else str(value) if isinstance(value, int | float) else ""
             if re.fullmatch(r"\d{19}", text):  # nanoseconds
                 text = text[:-6]
             if text and (found := time_text(text)):
@@ -375,6 +409,11 @@ class Opener:
         layer = self._layers[at]
         if isinstance(layer, Prefix):
             yield from self._open(self._without_prefix(layer, line), at + 1)
+        elif isinstance(layer, Suffix):
+            blanks = not layer.text.strip()
+            outside = line.outside or not (blanks or line.text.endswith(layer.text) or not line.text.strip())
+            text = line.text.rstrip(" ") if blanks else line.text.removesuffix(layer.text)
+            yield from self._open(line._replace(text=text, outside=outside), at + 1)
         elif isinstance(layer, JsonString):
             for value in self._of_json(layer, line):
                 yield from self._opened(value, at + 1, layer.several)
@@ -465,10 +504,10 @@ class Opener:
         named = tuple(
             text
             for path, text in _strings(content)
-            if path != layer.path and SOURCE_KEY.search(path[-1]) and len(text) < LONGEST_PREFIX
+            if path and path != layer.path and SOURCE_KEY.search(path[-1]) and len(text) < LONGEST_PREFIX
         )
         for value in _at(content, layer.path):
-            if EVERY in layer.path and value.isdecimal():  # the time beside a line
+            if EVERY in layer.path and _is_time(value):
                 continue
             given = line._replace(
                 text=value,
@@ -587,6 +626,9 @@ class _Objects:
                 self._open, self._in_string, self._parts, self._size, self.lines = 0, False, [], 0, 0
 
 
+# a quote, with what is before it; the value of an attribute as a whole
+_OPENING_QUOTE = re.compile(r'[\w.\-]="[^"\[\]{}\n]{0,200}"(?=[\s\]])|(?<!\\)(")')
+_BRACKETS = re.compile(r"[\s\[\]{},]*")
 _JSON_MARK = re.compile(r'\\.|["{}\[\]]')
 
 
@@ -731,7 +773,7 @@ class Learner:
         """What a text is that has lines of a log, besides these: blocks, characters that were changed, lines that were wrapped."""
         if depth >= DEEPEST or headers is not self._headers:
             return None
-        layer = self._fenced(texts) or self._changed(texts) or self._wrapped(texts)
+        layer = self._fenced(texts) or self._suffixed(texts) or self._changed(texts) or self._wrapped(texts)
         if layer is None:
             return None
         opener = Opener(Envelope((layer,)))
@@ -753,6 +795,27 @@ class Learner:
                     return Fence(kind)
             if self._headers.begins(text):
                 return None
+        return None
+
+    def _suffixed(self, texts: Sequence[str]) -> Suffix | None:
+        """What all lines end with, and without which records are whole that are not whole with it."""
+        begun = [number for number, text in enumerate(texts) if self._headers.begins(text)]
+        some = [text for text in texts[begun[0] : begun[-1] + 1] if text.strip()] if begun else []
+        first = [texts[number] for number in begun]
+        if len(some) < 3:
+            return None
+        if len(set(map(len, some))) == 1 and 2 * sum(text[-1:] == " " for text in some) > len(some):
+            return Suffix(" ")
+        if sum(self._headers.of_line(text) is not None for text in first) * 5 > len(first):
+            return None
+        common = some[0][-LONGEST_SUFFIX:]
+        while not all(text.endswith(common) for text in some):
+            common = common[1:]
+        for begin in range(len(common) - 1, -1, -1):
+            suffix = common[begin:]
+            whole = [self._headers.of_line(text.removesuffix(suffix)) is not None for text in first]
+            if sum(whole) * 2 > len(whole):
+                return Suffix(suffix)
         return None
 
     def _changed(self, texts: Sequence[str]) -> Changed | None:
@@ -837,9 +900,7 @@ class Learner:
             objects = _Objects(around)
             found_objects = [one for text in texts for one in objects.add(text)]
             # a log of JSON has an object a line
-            if (len(found_objects) > (1 if around else 0) and any("\n" in one for one in found_objects)) or (
-                not around and len(found_objects) > len(texts)
-            ):
+            if (found_objects and any("\n" in one for one in found_objects)) or (not around and len(found_objects) > len(texts)):
                 inner = self._json(found_objects, depth + 1, headers, of_log=False)
                 if inner:
                     return _Found((JsonText(around), *inner.layers), inner.records, inner.fit)
@@ -848,18 +909,21 @@ class Learner:
     def _json(self, texts: Sequence[str], depth: int, headers: Headers, of_log: bool) -> _Found | None:
         """A string in JSON objects, at least half of the lines. of_log: they are a log themselves, with a message each."""
         objects = [content for text in texts if (content := _object(text)) is not None]
-        if not objects or len(objects) < LEAST_SHARE * len(texts):
+        if not objects or len(objects) < LEAST_SHARE * self._with_text(texts):
+            return None
+        # quotes are doubled in CSV
+        if isinstance(objects[0], str) and any(text[:1] == '"' and _string(text) is None for text in texts):
             return None
         values: dict[tuple[str, ...], list[str]] = {}
         for content in objects:
             for path, value in _strings(content):
-                if EVERY in path and value.isdecimal():
+                if EVERY in path and _is_time(value):
                     continue
                 values.setdefault(path, []).append(value)
         best: _Found | None = None
         longest, form = 0, _form_of(list(_keys(objects[0])), "keys")
         for path, strings in values.items():
-            if not any(len(value) > 20 for value in strings) or (of_log and path[-1] not in MESSAGE_KEYS):
+            if not any(len(value) > 20 for value in strings) or (of_log and path[-1:] and path[-1] not in MESSAGE_KEYS):
                 continue
             several = self._several(strings)
             lines = self._first_lines(strings, several)
@@ -875,6 +939,11 @@ class Learner:
                     found.records,
                 )
         return best
+
+    @staticmethod
+    def _with_text(texts: Sequence[str]) -> int:
+        """How many lines have more than brackets."""
+        return sum(not _BRACKETS.fullmatch(text) for text in texts)
 
     def _several(self, strings: Sequence[str]) -> bool:
         """Whether strings hold several records each: more of them begin on a further line than on a first one."""
@@ -928,7 +997,7 @@ class Learner:
         for text in texts:
             if (prefix := self._before(text, headers)) is not None:
                 by_shape.setdefault(_shape(prefix), []).append(prefix)
-        only_one = len(texts) <= 3
+        only_one = self._with_text(texts) <= 3
         found = sorted((one for one in by_shape.values() if len(one) >= 2 or only_one), key=len, reverse=True)[:MOST_SHAPES]
         patterns = {_prefix_pattern(one): one for one in found}
         # what stands between a prefix and a header is a part of the message
@@ -951,7 +1020,7 @@ class Learner:
             if begins := next((begins for match in matches if (begins := match(text))), None):
                 after += 1
                 rests.append(text[begins.end() :])
-        if after < LEAST_SHARE * len(texts) and sum(map(len, kept)) < ENOUGH:
+        if after < LEAST_SHARE * self._with_text(texts) and sum(map(len, kept)) < ENOUGH:
             return None
         inner = self._learn(rests, depth + 1, headers)
         return inner and _Found((layer, *inner.layers), inner.records, inner.fit)
@@ -976,8 +1045,18 @@ class Learner:
         # a row of CSV begins with a quoted field
         if text[:1] == '"':
             return None
-        quote = text.find('"', 1, LONGEST_PREFIX)
+        # the value of an attribute (`ip="10.0.0.4"`) is a part of the prefix
+        quotes = [found.start(1) for found in _OPENING_QUOTE.finditer(text, 1, LONGEST_PREFIX) if found[1]]
+        direct = next(
+            (at for at in quotes if self._head_at(text, at, at + LONGEST_PREFIX) and self._quoted_line(text[at:])), None
+        )
+        quote = direct if direct is not None else next(iter(quotes), -1)
         return text[:quote] if quote > 0 and self._head_at(text, quote) else None
+
+    def _quoted_line(self, text: str) -> bool:
+        """Whether a quoted string is a line of the log."""
+        value = _string(text)
+        return value is not None and self._headers.begins(value)
 
 
 @cache

@@ -5,23 +5,31 @@ pattern takes minutes for one long line. Each pattern reads its own samples with
 """
 
 import re
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from concurrent.futures import ProcessPoolExecutor
+from itertools import islice, repeat
+from math import inf
+from multiprocessing import get_context
+from typing import Any, NamedTuple, Self
 
 from parsers.events import Parser
 from parsers.patterns import THROWABLE, compiled
 from parsers.records import STACK_TRACE
 from parsers.rules import RuleSet
 
-# characters of a stretched sample -> seconds of processor time that are suspicious. Linear patterns take less than a tenth of that.
-# What grows with the third power, or faster, shows in a short text, and would not end in a long one
-SUSPICIOUS = {512: 0.01, 4_096: 0.000_3}
-# characters, and seconds that are too long. A linear pattern takes some 0.2 ms, so that a slow machine reports nothing false
+# characters of a stretched sample, and seconds of processor time that are suspicious: what is quadratic and takes TOO_LONG for a
+# LONG text takes as much here
+SHORT, SUSPICIOUS = 1_024, 0.000_035
+# characters, and seconds that are too long if they grow faster than the text. A linear pattern takes some 0.2 ms
 LONG, TOO_LONG = 16_384, 0.01
+# of a text that is four times as long: a linear pattern takes 4 times as long, a quadratic one 16 times
+TIMES_AS_LONG, GROWS = 4, 8
 TRIES = 5
-# as many times the limit are no noise
-CERTAIN = 20
+# seconds after which a use of a text is ended: what grows with the third power would not end in a long one
+LONGEST_USE = 0.5
 # so many pieces are repeated together: `,`, `, leader=`, a whole item of a list
 WINDOWS = (1, 2, 3, 5, 9, 16, 30)
 # samples of KafkaConfig are long and have one statement
@@ -60,47 +68,115 @@ def stretched(sample: str) -> Iterator[Stretched]:
         yield from (Stretched(before, mark, sample[begin:] + BEYOND) for mark in MARKS)
 
 
-def seconds(use: Callable[[str], object], text: str) -> float:
-    """The processor time that the use of a text takes."""
-    begun = time.process_time()
-    use(text)
-    return time.process_time() - begun
+class _EndedError(Exception):
+    """The use of a text was ended."""
+
+
+class Stopwatch:
+    """Measures uses of texts; ends those that take LONGEST_USE, where the system has a timer for it and this is the main thread."""
+
+    def __init__(self) -> None:
+        self._timer = getattr(signal, "setitimer", None) if threading.current_thread() is threading.main_thread() else None
+        self._before: Any = None
+
+    def __enter__(self) -> Self:
+        def end(*_: Any) -> None:
+            raise _EndedError
+
+        if self._timer:
+            self._before = signal.signal(signal.SIGVTALRM, end)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._timer:
+            signal.signal(signal.SIGVTALRM, self._before)
+
+    def seconds(self, use: Callable[[str], object], text: str) -> float:
+        """Return the processor time that the use of a text takes; infinite where it was ended.
+
+        Of the thread: while a timer runs, the clock of the process moves in steps of milliseconds.
+        """
+        if self._timer:
+            self._timer(signal.ITIMER_VIRTUAL, LONGEST_USE)
+        begun = time.thread_time()
+        try:
+            use(text)
+            return time.thread_time() - begun
+        except _EndedError:
+            return inf
+        finally:
+            if self._timer:
+                self._timer(signal.ITIMER_VIRTUAL, 0)
+
+    def least(self, use: Callable[[str], object], text: str, enough: float = 0.0) -> float:
+        """Return the least that some uses of the text take: on a busy machine a single one may take longer."""
+        found = inf
+        for _ in range(TRIES):
+            found = min(found, self.seconds(use, text))
+            if found <= enough or found == inf:
+                break
+        return found
 
 
 def too_long(use: Callable[[str], object], samples: Iterable[str]) -> str | None:
-    """What stretched sample takes too long, and how long; None if none does."""
+    """Return what stretched sample takes too long, and how long; None if none does."""
     alike = {_DIGITS.sub("7", text): text for text in samples if len(text) <= LONGEST_SAMPLE}
-    for sample in alike.values():
-        for one in stretched(sample):
-            if size := next((size for size, limit in SUSPICIOUS.items() if is_slow(use, one.text(size), limit)), None):
-                size = size if SUSPICIOUS[size] == TOO_LONG else LONG
-                if is_slow(use, one.text(size), TOO_LONG):
-                    return _report(use, one, size)
+    with Stopwatch() as watch:
+        for sample in alike.values():
+            for one in stretched(sample):
+                short = one.text(SHORT)
+                if watch.seconds(use, short) > SUSPICIOUS and watch.least(use, short, SUSPICIOUS) > SUSPICIOUS:
+                    sizes = growing(watch, use, one)
+                    if sizes:
+                        return _report(one, *sizes)
     return None
 
 
-def is_slow(use: Callable[[str], object], text: str, limit: float) -> bool:
-    """Whether each of several uses of the text takes longer than the limit; on a busy machine a single one may."""
-    for _ in range(TRIES):
-        took = seconds(use, text)
-        if took <= limit:
-            return False
-        if took > CERTAIN * limit:
-            return True
-    return True
+def growing(watch: Stopwatch, use: Callable[[str], object], one: Stretched) -> tuple[tuple[int, float], tuple[int, float]] | None:
+    """Return two sizes with their seconds between which the time grows faster than the text; None where it is short or linear."""
+
+    def took(size: int, enough: float = 0.0) -> tuple[int, float]:
+        return size, watch.least(use, one.text(size), enough)
+
+    longest = took(LONG, TOO_LONG)
+    if longest[1] <= TOO_LONG:
+        return None
+    if longest[1] == inf:
+        return took(SHORT), longest
+    shorter = took(LONG // TIMES_AS_LONG)
+    if longest[1] > GROWS * shorter[1]:
+        return shorter, longest
+    # a part of it may be linear
+    longer = took(LONG * TIMES_AS_LONG)
+    return (longest, longer) if longer[1] > GROWS * longest[1] else None
 
 
-def _report(use: Callable[[str], object], one: Stretched, size: int) -> str:
-    shorter, longer = (seconds(use, one.text(size // by)) * 1000 for by in (4, 1))
+def _report(one: Stretched, *sizes: tuple[int, float]) -> str:
+    (shorter, first), (longer, second) = (
+        (f"{size:,}", f"more than {LONGEST_USE:g} s" if took == inf else f"{took * 1000:.1f} ms") for size, took in sizes
+    )
     return (
         f"a long line is slow: {one.part[:SHOWN]!r} repeated after {one.before[-SHOWN:]!r} takes "
-        f"{shorter:.1f} ms for {size // 4:,} characters and {longer:.1f} ms for {size:,}"
+        f"{first} for {shorter} characters and {second} for {longer}"
     )
 
 
-def growth_problems(ruleset: RuleSet) -> list[str]:
-    """One sentence for each pattern of rules, speakers, layouts and wrappers that a long line makes slow."""
-    return [f"{where}: {found}" for where, use, samples in _patterns(ruleset) if (found := too_long(use, samples))]
+def growth_problems(ruleset: RuleSet, processes: int = 1) -> list[str]:
+    """Return one sentence for each pattern of rules, speakers, layouts and wrappers that a long line makes slow.
+
+    processes: that measure side by side.
+    """
+    if processes == 1:
+        return _problems(ruleset, 0, 1)
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        found = pool.map(_problems, repeat(ruleset), range(processes), repeat(processes))
+        return [problem for some in found for problem in some]
+
+
+def _problems(ruleset: RuleSet, first: int, step: int) -> list[str]:
+    """The problems of each step-th pattern."""
+    some = islice(_patterns(ruleset), first, None, step)
+    return [f"{where}: {found}" for where, use, samples in some if (found := too_long(use, samples))]
 
 
 def _patterns(ruleset: RuleSet) -> Iterator[tuple[str, Callable[[str], object], list[str]]]:

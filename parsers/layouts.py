@@ -32,7 +32,9 @@ TRAILING = r"[ \t]*"
 REST = TRAILING + r"(?:\n.*)?"
 JSON_SLOTS = ("time", "level", "logger", "thread", "message", "stack_trace", "error_class", "error_message")
 BUILT_IN = "parsers/layouts.toml"
-_KEYS = {"conversion_pattern", "json", "pattern", "wrapper", "prefix", "head", "logger", "of_cluster", "sample"}
+# numbers of syslog, as log4j2's Severity has them
+SYSLOG_LEVELS = {"0": "FATAL", "1": "FATAL", "2": "FATAL", "3": "ERROR", "4": "WARN", "5": "INFO", "6": "INFO", "7": "DEBUG"}
+_KEYS = {"conversion_pattern", "json", "levels", "pattern", "wrapper", "prefix", "head", "logger", "of_cluster", "sample"}
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -47,6 +49,7 @@ class Layout:
     time: what the time stamp is put together from, groups in braces, as `{date} {clock}{fraction}{zone}`; empty where the
     layout prints none.  cuts: the logger may be abbreviated, `k.c.KafkaController`; to at most `width` characters, if given.
     json: where a JSON layout keeps each of JSON_SLOTS: keys, the first that is there counts; `a.b` is key b of object a, too.
+    levels: what a JSON layout prints for a level -> its name; empty: the name itself.
     logger: what stands in for the logger where none is printed.  of_cluster: its records are of no node; every copy of the same
     record is one record, whoever kept it.
     """
@@ -60,6 +63,7 @@ class Layout:
     cuts: bool = False
     width: int | None = None
     json: Mapping[str, tuple[str, ...]] | None = None
+    levels: Mapping[str, str] = field(default_factory=dict)
     logger: str = ""
     of_cluster: bool = False
     samples: tuple[Mapping[str, Any], ...] = ()
@@ -137,7 +141,7 @@ ISO_WHOLE = ISO_TIME + ISO_ZONE
 # the time of a layout that counts milliseconds since 1970
 EPOCH_MS = "{epoch_ms}"
 EPOCH_MILLIS = r"\d{12,14}"
-EPOCH_SECONDS = r"\d{9,11}"
+EPOCH_SECONDS = r"(?<seconds>\d{9,11})(?:\.(?<fraction>\d{1,9}))?"
 EPOCH_INSTANT = r'\{"epochSecond": ?(?<seconds>\d{9,11})(?:, ?"nanoOfSecond": ?(?<nanos>\d{1,9}))?\}'
 _DATE_PIECE = re.compile(
     r"'(?P<quoted>[^']*)'|(?P<date>yyyy-MM-dd)|(?P<clock>HH:mm:ss)|(?P<fraction>[,.]S+)|(?P<digits>S+)"
@@ -389,8 +393,13 @@ def from_conversion_pattern(pattern: str, where: str, name: str = "", prefix: st
 # -- JSON --------------------------------------------------------------------------------------------------
 
 
-def from_json(keys: Mapping[str, Any], where: str, name: str = "") -> Layout:
-    """A layout of one JSON object a line. Raises DefinitionError."""
+def from_json(keys: Mapping[str, Any], where: str, name: str = "", levels: str = "names") -> Layout:
+    """A layout of one JSON object a line. Raises DefinitionError.
+
+    levels: `names`, or `syslog` for numbers. Many programs print such a number; the key of the logger must be there, too.
+    """
+    if levels not in {"names", "syslog"}:
+        raise DefinitionError(f"{where}: levels are names or syslog")
     if unknown := set(keys) - set(JSON_SLOTS):
         raise DefinitionError(f"{where}: unknown slot {', '.join(sorted(unknown))}; there are {', '.join(JSON_SLOTS)}")
     slots = {slot: (value,) if isinstance(value, str) else tuple(value) for slot, value in keys.items()}
@@ -398,11 +407,15 @@ def from_json(keys: Mapping[str, Any], where: str, name: str = "") -> Layout:
         if not slots.get(slot):
             raise DefinitionError(f"{where}: json names no key of the {slot}")
     last = sorted({literal(path.rsplit(".", 1)[-1]) for path in slots["level"]} | {literal(path) for path in slots["level"]})
+    numbers = SYSLOG_LEVELS if levels == "syslog" else {}
+    if numbers and not slots.get("logger"):
+        raise DefinitionError(f"{where}: numbers of levels need a key of the logger")
     names = "|".join(spelt for level in LEVELS for spelt in (level, level.lower(), level.title()))
-    level = rf'"(?:{"|".join(last)})" {{0,5}}: {{0,5}}"(?:{names})"'
-    head = rf'\{{ {{0,5}}"[^\n]*{level}'
+    level = rf'"(?:{"|".join(last)})" {{0,5}}: {{0,5}}' + ("[0-7](?![0-9.])" if numbers else f'"(?:{names})"')
+    beside = rf'(?=[^\n]*"(?:{"|".join(map(literal, slots["logger"]))})" {{0,5}}:)' if numbers else ""
+    head = rf'\{{ {{0,5}}{beside}"[^\n]*{level}'
     check_dialect(head, where)
-    return Layout(name, head, head, "", time="{json}", json={slot: slots.get(slot, ()) for slot in JSON_SLOTS})
+    return Layout(name, head, head, "", time="{json}", json={slot: slots.get(slot, ()) for slot in JSON_SLOTS}, levels=numbers)
 
 
 # -- files -------------------------------------------------------------------------------------------------
@@ -443,7 +456,7 @@ def _entries(text: str, file: str, built_in: bool) -> Iterator[Layout | Wrapper]
             yield Wrapper(name, entry["wrapper"], samples, built_in)
             continue
         if kinds == ["json"]:
-            layout = from_json(entry["json"], where, name)
+            layout = from_json(entry["json"], where, name, entry.get("levels", "names"))
         elif kinds == ["pattern"]:
             layout = _from_pattern(entry, where, name)
         else:

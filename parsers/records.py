@@ -38,7 +38,9 @@ LONGEST_LINE = 1_000_000
 END_OF_LINE = 4_000
 # stands where the middle of a line was; without a digit, which a rule might read
 CUT = " .. cut .. "
-# between records without time stamps stands what people write: only what looks like this belongs to a record
+# what a tool prints between parts of its output: grep -C, tail of several files
+BETWEEN = re.compile(r"--|==> [^\n]{1,300} <==")
+# people write between records without time stamps: only what looks like this belongs to a record
 STACK_TRACE = re.compile(rf"\s+at |\s*\.\.\. \d+ more|Caused by: |{THROWABLE_CLASS}(?::|$)")
 _SLOTS = ("level", "logger", "thread", "log_ident", "statement", "thrown")
 _GROUP_NAME = re.compile(r"\{\w+\}")
@@ -208,8 +210,8 @@ def time_text(text: str) -> str | None:
     millis = None
     if _MILLIS.fullmatch(text):
         millis = int(text)
-    elif _SECONDS.fullmatch(text):
-        millis = int(text) * 1000
+    elif found := _SECONDS.fullmatch(text):
+        millis = int(found["seconds"]) * 1000 + int((found["fraction"] or "0").ljust(3, "0")[:3])
     elif found := _INSTANT.fullmatch(text):
         millis = int(found["seconds"]) * 1000 + int(found["nanos"] or 0) // 1_000_000
     if millis is None:
@@ -230,7 +232,9 @@ def json_header(layout: Layout, line: str) -> Header | None:
         found = [value for path in keys[slot] if (value := _at(content, path)) and not (text and value[0] in "[{")]
         return found[0].replace("\x01", "") if found else None
 
-    time, level, message = first("time"), (first("level") or "").upper(), first("message")
+    time, level, message, logger = first("time"), (first("level") or "").upper(), first("message"), first("logger")
+    if layout.levels:
+        level = layout.levels.get(level, "") if logger else ""
     ts = time_text(time) if time else None
     if ts is None or level not in LEVELS or message is None:
         return None
@@ -240,7 +244,7 @@ def json_header(layout: Layout, line: str) -> Header | None:
     message = message.rstrip("\r\n")
     ident = _LOG_IDENT.match(message)
     at = ident.end() if ident else 0
-    return layout.name, ts, level, first("logger") or None, first("thread") or None, message[:at], message[at:], thrown
+    return layout.name, ts, level, logger, first("thread") or None, message[:at], message[at:], thrown
 
 
 def _with_month_number(time: Callable[[Sequence[str]], Any], at: int) -> Callable[[Sequence[str]], Any]:
@@ -390,6 +394,12 @@ class RecordReader:
 
     def _add(self, line: str) -> None:
         """A line that begins no record."""
+        if line[:1] in {"-", "="} and BETWEEN.fullmatch(line):
+            # tail prints a blank line before the name of a file
+            if line[0] == "=" and self._tail and not self._tail[-1] and not self._ended:
+                self._tail.pop()
+                self.continued -= 1
+            self._ended = True
         if self._stack_traces_only and not STACK_TRACE.match(line):
             self._ended = True
         if self._line_no and not self._ended:

@@ -9,6 +9,8 @@ drifts    false: other statements begin in the same way, so that one which the p
 pattern   regex of the whole statement; named groups are columns of `schemas/vocabulary.toml`
 says      happened (the state is now this) | requested (an intent, a message sent) | failed (nothing changed)
           | is (a report of the present state)
+means     what the statement means for timelines: words of meanings.toml
+means_by  the same for lines of some loggers only: word -> the last parts of their names
 keeps     columns that the change leaves as they were before, so that they may be carried over
 implies   columns that follow from the statement without standing in it
 each      `of`: the group that is a list, `pattern`: one item of it; such a record gives one event an item
@@ -30,7 +32,7 @@ from parsers.patterns import GROUP, DefinitionError, expand, group_names
 
 OURS = files(__name__.split(".")[0])
 SAYS = ("happened", "requested", "failed", "is")
-RULE_KEYS = {"starts", "contains", "drifts", "pattern", "says", "keeps", "implies", "each", "sample"}
+RULE_KEYS = {"starts", "contains", "drifts", "pattern", "says", "means", "means_by", "keeps", "implies", "each", "sample"}
 # groups that carry the text of a list on to `each`; they are no columns
 ITEMS = "items"
 STATE_CHANGE = "state.change.logger"
@@ -56,6 +58,8 @@ class Rule:
     each: str | None
     samples: tuple[Mapping[str, Any], ...] = field(repr=False)
     drifts: bool = True
+    means: tuple[str, ...] = ()
+    means_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def claims(self, statement: str) -> bool:
         """Whether the dispatch sends this statement here; the pattern then decides between event and drift."""
@@ -170,6 +174,8 @@ def _rules_of(file: str, text: str, fragments: Mapping[str, str]) -> list[Rule]:
                 each,
                 samples,
                 entry.get("drifts", True),
+                tuple(entry.get("means", ())),
+                {word: tuple(some) for word, some in entry.get("means_by", {}).items()},
             )
         )
     return found
@@ -213,6 +219,8 @@ def load(site: Path | None = None) -> RuleSet:
     fragments = {**_our_fragments(), **_toml("fragments.toml", texts.pop("fragments.toml", ""))}
     texts.pop("layouts.toml", None)
     rules = [rule for file in sorted(texts) for rule in _rules_of(file, texts[file], fragments)]
+    if meant := next((rule for rule in rules if rule.means or rule.means_by), None):
+        raise DefinitionError(f"{meant.file} [{meant.name}]: timelines read built-in rules only; take `means` out")
     speakers = _toml("speakers.toml", OURS.joinpath("speakers.toml").read_text("utf-8")).items()
     known = shapes(site)
     return RuleSet(

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from parsers.events import Parser
-from parsers.growth import growth_problems, stretched, too_long
+from parsers.growth import Stopwatch, Stretched, growing, growth_problems, stretched, too_long
 from parsers.layouts import from_conversion_pattern
 from parsers.patterns import compiled
 from parsers.rules import Rule, RuleSet, built_in
@@ -76,7 +76,7 @@ QUADRATIC = [
 
 @pytest.mark.parametrize(("pattern", "sample", "each"), QUADRATIC)
 def test_lint_finds_a_quadratic_rule(pattern: str, sample: str, each: str | None) -> None:
-    found = growth_problems(only(rules=(rule(pattern, f"{HEAD}{sample} (own.Logger)", "Own ", each),)))
+    found = growth_problems(only(rules=(rule(pattern, f"{HEAD}{sample} (own.Logger)", "Own ", each),), layouts=(LAYOUT,)))
     assert len([problem for problem in found if problem.startswith("own.toml [own] ")]) == 1
     assert "a long line is slow" in found[0]
 
@@ -117,6 +117,34 @@ def test_a_pattern_with_the_third_power_ends() -> None:
     begun = time.process_time()
     assert too_long(compiled(r"a(\d+)(\d*)(\d*)!").fullmatch, ["a7!"])
     assert time.process_time() - begun < 10
+
+
+def spin(seconds: float) -> None:
+    """Work for so much processor time."""
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+
+
+@pytest.mark.parametrize(("power", "is_slow"), [(1, False), (1.1, False), (2, True), (3, True)])
+def test_slow_is_what_grows_faster_than_the_text(power: float, is_slow: bool) -> None:
+    """Whatever a slow machine needs for a character."""
+
+    def use(text: str) -> None:
+        spin(0.02 * (len(text) / 16_384) ** power)
+
+    with Stopwatch() as watch:
+        assert (growing(watch, use, Stretched("", "7", "")) is not None) == is_slow
+
+
+def test_processes_share_the_patterns() -> None:
+    own = rule(r"Own (?<broker>\d+).*!", f"{HEAD}Own 7 is up! (own.Logger)", "Own ")
+    found = [
+        {problem.partition(": ")[0] for problem in growth_problems(only(rules=(own,), layouts=(LAYOUT,)), count)}
+        for count in (1, 2)
+    ]
+    assert found[0] == found[1]
+    assert "own.toml [own] pattern" in found[0]
 
 
 def test_stretched() -> None:

@@ -65,7 +65,9 @@ def test_every_sample_is_accepted_by_its_own_rule_only() -> None:
     for sample in SAMPLES:
         statement = sample.record.statement
         claiming = [rule.name for rule in RULESET.rules if rule.claims(statement)]
-        assert claiming[0] == sample.rule.name, sample.line
+        claimant = PARSER.claimant(sample.record)
+        assert claimant is not None, sample.line
+        assert claimant.name == sample.rule.name, sample.line
         assert [name for name in claiming if PARSER.accepts(name, statement)] == [sample.rule.name], sample.line
 
 

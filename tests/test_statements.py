@@ -18,6 +18,19 @@ def test_a_wording_of_a_released_version_is_no_drift(line):
     assert not read_line(line)[0]["drifted"]
 
 
+# every statement that these have is read, at whatever level
+CLIENTS_AND_SETTINGS = ("clients.NetworkClient)", "clients.ClusterConnectionStates)", "server.KafkaConfig)")
+
+
+@pytest.mark.parametrize(
+    "line", [line for line in WORDINGS.read_text("utf-8").splitlines() if line.endswith(CLIENTS_AND_SETTINGS)]
+)
+def test_clients_and_settings_have_a_rule_for_each_statement(line):
+    (event,) = read_line(line)
+    assert event["event_type"] is not None
+    assert not any(event.get(column) for column in ("topic", "partition", "leader", "isr"))
+
+
 @pytest.mark.shared
 def test_no_statement_of_a_released_version_drifts(shared):
     """Also of those that say nothing about partitions: whatever begins like a rule is read by it."""
