@@ -1,6 +1,5 @@
 """The commands `sql` and `timeline`, and what all reading commands share. They write nothing and take no lock."""
 
-import argparse
 import csv
 import difflib
 import io
@@ -23,12 +22,13 @@ import pyarrow.parquet as pq
 
 import schemas
 from jobs import engine, terminal
+from jobs.arguments import add_command
 from jobs.engine import limits
 from jobs.engine.literals import quoted
 from jobs.errors import UsageError
 from jobs.location import local_folder, root_of
-from jobs.words import moment
 from parsers.explanation import visible
+from schemas.moments import to_milliseconds as moment
 
 WIDTH = 100  # columns of a terminal that a story fits in
 CELL = 100  # characters of a cell of a text table
@@ -63,26 +63,25 @@ examples:
 
 def add_arguments(commands: Any) -> None:
     """Adds `timeline` and `sql` to the command line."""
-    story = commands.add_parser(
+    story = add_command(
+        commands,
         "timeline",
-        help="the story of one partition or topic",
-        epilog=STORY_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        lambda options: timeline(options.partition, options.tables, options.cluster, options.json),
+        "--tables --cluster --json",
+        summary="the story of one partition or topic",
+        examples=STORY_EXAMPLES,
     )
     story.add_argument("partition", metavar="TOPIC[-PARTITION]")
-    story.add_argument("--tables", required=True, metavar="DIR")
-    story.add_argument("--cluster", metavar="NAME")
-    story.add_argument("--json", action="store_true", help="JSON Lines")
-    story.set_defaults(run=lambda options: timeline(options.partition, options.tables, options.cluster, options.json))
 
-    query = commands.add_parser(
+    query = add_command(
+        commands,
         "sql",
-        help="one query over the tables and views",
-        epilog=QUERY_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        lambda options: sql(options.query, options.tables, options.format, options.engine),
+        "--tables",
+        summary="one query over the tables and views",
+        examples=QUERY_EXAMPLES,
     )
     query.add_argument("query", metavar="QUERY")
-    query.add_argument("--tables", required=True, metavar="DIR")
     form = query.add_mutually_exclusive_group()
     form.add_argument(
         "--format", choices=FORMATS, default="table", help="json: JSON Lines; parquet: to a file or pipe (default table)"
@@ -95,7 +94,6 @@ def add_arguments(commands: Any) -> None:
         help="auto: without Java wherever that reads the tables; spark: all of Spark's SQL, takes seconds longer",
     )
     limits.add_argument(query)
-    query.set_defaults(run=lambda options: sql(options.query, options.tables, options.format, options.engine))
 
 
 # -- opening -----------------------------------------------------------------------------------------------

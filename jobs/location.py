@@ -15,7 +15,7 @@ OBJECT_STORES = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs", "abfs": "abfs
 
 
 def root_of(given: str | Path) -> str:
-    """What --tables names, as Spark takes it: a URI as it stands, a path in full."""
+    """What --tables names, as Spark takes it: a URI unchanged, a path in full."""
     text = str(given)
     return text.rstrip("/") if SCHEME.match(text) else str(Path(text).resolve())
 

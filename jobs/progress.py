@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from jobs import interrupts, words
+from jobs import interrupts
+from schemas.durations import two_units
 
 FORMATS = ("text", "json")
 _CLEAR = "\r\033[K"
@@ -70,7 +71,7 @@ def advance(amount: int) -> None:
 
 
 @contextmanager
-def stage(name: str, spark: Any = None) -> Iterator[Stage]:
+def stage(name: str) -> Iterator[Stage]:
     """Prints `name: notes, seconds` when the block ends, also when it fails. Raises `Interrupted` where a library has swallowed that."""
     interrupts.check()
     began, stop, doing = time.perf_counter(), threading.Event(), Stage()
@@ -78,8 +79,8 @@ def stage(name: str, spark: Any = None) -> Iterator[Stage]:
 
     def poll() -> None:
         while not stop.wait(0.5):
-            state = _tasks(spark) or _amount(time.perf_counter() - began)
-            seconds = words.duration(int(time.perf_counter() - began))
+            state = _amount(time.perf_counter() - began)
+            seconds = two_units(int(time.perf_counter() - began))
             line = f"{name}: {', '.join(filter(None, [state, seconds]))}"
             print(f"{_CLEAR}{line}", end="", file=sys.stderr, flush=True)
 
@@ -104,26 +105,13 @@ def stage(name: str, spark: Any = None) -> Iterator[Stage]:
             report("info", f"{name}: {seconds:.1f} s{notes}", stage=name, seconds=round(seconds, 3))
 
 
-def _tasks(spark: Any) -> str:
-    """`3/8 tasks` of Spark's; empty where there is none."""
-    if spark is None:
-        return ""
-    done = total = 0
-    tracker = spark.sparkContext.statusTracker()
-    for number in tracker.getActiveStageIds():
-        info = tracker.getStageInfo(number)
-        if info:
-            done, total = done + info.numCompletedTasks, total + info.numTasks
-    return f"{done}/{total} tasks"
-
-
 def _amount(seconds: float) -> str:
     """`40 %, 12 MB/s, 30 s left`; empty where nothing is read."""
     total, done = _reading.total, _reading.done
     if not total or not done or done >= total:
         return ""
     rate = done / seconds
-    return f"{100 * done // total} %, {rate / 1e6:.1f} MB/s, {words.duration(int((total - done) / rate))} left"
+    return f"{100 * done // total} %, {rate / 1e6:.1f} MB/s, {two_units(int((total - done) / rate))} left"
 
 
 def report(level: str, text: str, **fields: Any) -> None:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from jobs.engine.store import Store
 
 SHARED = Path(__file__).parents[2] / "shared"
-SMALL_RUN = 1000
+# short-lived JVMs over a few records: what they would compile well, they run once. C1 alone has 48 MB for its code by default, which fill up
+JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -Xshare:auto"
+os.environ.setdefault("JDK_JAVA_OPTIONS", JAVA)
 # what makes `--engine auto` Spark
 MASTER = ("KAFKA_AUDIT_MASTER", f"local[{os.cpu_count()}]")
 Expectation = Callable[[Path, Iterable[Mapping[str, Any]]], None]
@@ -56,12 +58,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """The product's own session, with the settings of a small run."""
+    """The product's own session, in a JVM that is quick to start."""
     from jobs.engine import session
 
     os.environ["TZ"] = "UTC"
     time.tzset()
-    started = session.start(input_bytes=SMALL_RUN)
+    quick = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+    started = session.start(quick)
     # fixtures of modules that audit with it are set up before those of a test
     os.environ.update([MASTER])
     yield started
@@ -75,6 +78,47 @@ def _engine_of_auto(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
         monkeypatch.setenv(*MASTER)
     else:
         monkeypatch.delenv(MASTER[0], raising=False)
+
+
+class SqlSuites:
+    """What `expectations.Suites` does, by the SQL of the same rules: `test_contracts` proves that both find the same."""
+
+    def __init__(self, docs: Path | None = None, kinds: Iterable[str] = ()) -> None:
+        assert docs is None
+        self.count, self._kinds = 0, tuple(kinds)
+
+    def of_frames(self, spark: SparkSession, written: Mapping[str, Any], whole: Mapping[str, Any]) -> list[Any]:
+        """Validate frames of Spark."""
+        from jobs.checking import contracts
+        from jobs.engine.database import Database
+
+        def in_arrow(frame: Any) -> Any:
+            return frame.toArrow() if hasattr(frame, "toArrow") else frame
+
+        queries = Database()
+        contracts.register(
+            queries,
+            {table: in_arrow(rows) for table, rows in written.items()},
+            {table: in_arrow(whole[table]) for table in contracts.reads(written)},
+        )
+        rules = [rule for table in written for rule in contracts.rules_of(table) if rule.kind in self._kinds]
+        self.count += len(rules)
+        return contracts.violations(queries, rules)
+
+    def write_docs(self) -> None:
+        """There are none."""
+
+
+@pytest.fixture(autouse=True)
+def _contracts_by_sql(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Audits on Spark in this process validate by SQL: loading Great Expectations and its suites take 3 s of each. Tests with the mark
+    `great_expectations` are about it."""
+    if request.node.get_closest_marker("great_expectations"):
+        return
+    from jobs.checking import expectations
+
+    monkeypatch.setattr(expectations, "Suites", SqlSuites)
+    monkeypatch.setattr(expectations, "preload", lambda: None)
 
 
 @pytest.fixture

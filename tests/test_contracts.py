@@ -22,6 +22,8 @@ from jobs.engine.types import table_schema
 from jobs.nightly import nights
 from jobs.nightly_audit import main
 
+pytestmark = pytest.mark.great_expectations
+
 SAMPLE = Path(__file__).parents[1] / "sample_logs" / "3.3.2-trace" / "delete-topic-dead-broker"
 
 Row = dict[str, Any]

@@ -93,23 +93,11 @@ def test_an_audit_without_java(tmp_path: Path) -> None:
 
 
 def test_an_engine_is_chosen_by_how_the_program_was_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Java that is there does not make it Spark."""
+    """Java that is there does not make it Spark. A master or a remote does: test_session.py has all ways to configure one."""
     monkeypatch.setattr(session, "java_problem", lambda: None)
     logs = ["/var/log/kafka"]
     assert choice.chosen("auto", tmp_path, logs, {}) == "local"
     assert choice.chosen("spark", tmp_path, logs, {}) == "spark"
-    for name in choice.OF_SPARK:
-        assert choice.chosen("auto", tmp_path, logs, {name: "x"}) == "spark"
-        assert choice.chosen("local", tmp_path, logs, {name: "x"}) == "local"
-    for arguments in ("--master yarn pyspark-shell", "--conf spark.remote=sc://h pyspark-shell", "--remote sc://h pyspark-shell"):
-        assert choice.chosen("auto", tmp_path, logs, {"PYSPARK_SUBMIT_ARGS": arguments}) == "spark"
-    assert choice.chosen("auto", tmp_path, logs, {"PYSPARK_SUBMIT_ARGS": "--driver-memory 2g pyspark-shell"}) == "local"
-    defaults = tmp_path / "conf" / "spark-defaults.conf"
-    defaults.parent.mkdir()
-    for text, engine in (("spark.master yarn\n", "spark"), ("# spark.master yarn\nspark.ui.enabled false\n", "local")):
-        defaults.write_text(text)
-        for configured in ({"SPARK_HOME": str(tmp_path)}, {"SPARK_CONF_DIR": str(defaults.parent)}):
-            assert choice.chosen("auto", tmp_path, logs, configured) == engine
 
 
 def test_what_only_spark_reads_or_writes_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -144,7 +132,7 @@ def test_tables_that_only_spark_writes_are_left_to_it(
     spark: Any, tables: Any, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is changed where Spark is not there or not asked for; `auto` takes it where it is."""
-    for name in choice.OF_SPARK:
+    for name in (choice.OURS, *choice.OF_SPARK):
         monkeypatch.delenv(name, raising=False)
     tables.spark.sql(f"ALTER TABLE delta.`{tables.path('events')}` SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
     audit = ["audit", str(SAMPLE), "--tables", tables.root]

@@ -67,7 +67,16 @@ def is_interrupted(code: str, number: signal.Signals, *arguments: str) -> None:
 @pytest.mark.parametrize("number", CODES)
 @pytest.mark.parametrize(
     "module",
-    ["argparse", "jobs.commands.command_line", "tomllib", "jobs.config", "pyarrow", "pyspark", "jobs.engine.store", "deltalake"],
+    [
+        "argparse",
+        "jobs.commands.command_line",
+        "tomllib",
+        "jobs.config",
+        "pyarrow",
+        "pyspark",
+        "jobs.engine.local_store",
+        "deltalake",
+    ],
 )
 def test_while_modules_are_imported(tmp_path: Path, module: str, number: signal.Signals) -> None:
     code = AT_IMPORT.format(module=module, number=int(number))

@@ -17,9 +17,9 @@ from tables import rows_of
 from test_hostile import CUTS, WITH_TRACE
 
 from jobs import errors
-from jobs.engine import database, grouped, local_store
+from jobs.engine import grouped, local_store
 from jobs.engine.rows import Frame, here
-from jobs.engine.store import Store
+from jobs.engine.run_tables import RunTables
 from jobs.nightly import nights
 from jobs.nightly_audit import main
 
@@ -272,9 +272,7 @@ def power_cut(*_: object) -> None:
 def all_by_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the local engine does with large logs it does with these."""
     monkeypatch.setattr(local_store, "SOONER_HERE", 0)
-    monkeypatch.setattr(nights, "MOST_ON_DRIVER", 20)
     monkeypatch.setattr(grouped, "CHUNK", 200)
-    monkeypatch.setattr(database, "MOST_KEPT", 0)
 
 
 @pytest.mark.parametrize(
@@ -293,7 +291,7 @@ def test_any_delivery_gives_the_tables_of_one_run(spark, capsys, tmp_path, monke
     refolded: set[str] = set()
     write = nights._write
 
-    def noted(store: Store, folded: nights.FoldedRows, version: int, goes_on: list[str], anew: list[str]) -> Frame:
+    def noted(store: RunTables, folded: nights.FoldedRows, version: int, goes_on: list[str], anew: list[str]) -> Frame:
         some = set() if folded.refolded is None else {row["cluster"] for row in here(folded.refolded)}
         continued.update(set(goes_on) - some)
         refolded.update(some)

@@ -16,12 +16,17 @@ from typing import Any
 
 import pytest
 from benchmarks.nights import Recording
+from conftest import JAVA
 from logs import configuration
 from processes import MARK, left
+from test_engines import tables_of
 
 from jobs.engine import session
-from jobs.nightly.nights import MOST_ON_DRIVER
+from jobs.nightly.folding import MOST_ON_DRIVER
+from jobs.nightly_audit import main
 
+# of a stage, where shuffles may have 200
+MOST_TASKS = 8
 # copies of a topic with three partitions: few more than make workers fold
 TOPICS = 50
 ROOT = Path(__file__).parents[1]
@@ -45,18 +50,7 @@ def packages(tmp_path_factory) -> Path:
     return target
 
 
-# short-lived JVMs, many at a time: what they would compile well, they run once. C1 alone has 48 MB for its code by default, which a
-# driver fills
-JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -Xshare:auto"
-
-
-def with_archive() -> str:
-    """The same, with the archive of loaded classes of `make setup`, which is good for JVMs that have Delta's jars first on their class path."""
-    archive = session.class_archive()
-    return f"{JAVA} -XX:SharedArchiveFile={archive}" if archive.is_file() else JAVA
-
-
-def delta_first() -> str:
+def delta_jars() -> str:
     """Delta's jars as a class path."""
     return os.pathsep.join(map(str, session.jar_files()))
 
@@ -69,9 +63,7 @@ def environment() -> dict[str, str]:
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYTHONPATH": "",
-        # a master and its workers use nothing of Delta
-        "SPARK_DAEMON_CLASSPATH": delta_first(),
-        "SPARK_DAEMON_JAVA_OPTS": with_archive(),
+        "SPARK_DAEMON_JAVA_OPTS": JAVA,
         "SPARK_DAEMON_MEMORY": "256m",
     }
 
@@ -88,8 +80,8 @@ def command(
     jars = ",".join(map(str, session.jar_files()))
     return [
         *(f"{home}/bin/spark-submit", "--master", master, "--jars", jars, "--conf", "spark.ui.enabled=false"),
-        *("--conf", "spark.sql.shuffle.partitions=1", "--driver-java-options", java),
-        *("--conf", f"spark.executor.extraJavaOptions={JAVA}", *more, "--py-files", str(packages)),
+        *("--driver-java-options", java, "--conf", f"spark.executor.extraJavaOptions={JAVA}"),
+        *(*more, "--py-files", str(packages)),
         *(str(ROOT / "jobs" / "nightly_audit.py"), "audit", *audited, "--tables", str(tables), "--json"),
     ]
 
@@ -112,9 +104,25 @@ def check(done: subprocess.CompletedProcess[str], tables: Path) -> dict[str, int
     return {cluster["cluster"]: cluster["counts"]["partitions"] for cluster in verdict["clusters"]}
 
 
+def logged_to(folder: Path) -> list[str]:
+    """Arguments that make Spark write its event log to a folder, as lines of JSON."""
+    folder.mkdir()
+    settings = {"enabled": "true", "dir": folder.as_uri(), "compress": "false", "rolling.enabled": "false"}
+    return [word for name, value in settings.items() for word in ("--conf", f"spark.eventLog.{name}={value}")]
+
+
+def tasks_of_stages(folder: Path) -> list[int]:
+    """How many tasks each stage had that ran."""
+    (path,) = folder.iterdir()
+    events = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    return [one["Stage Info"]["Number of Tasks"] for one in events if one["Event"] == "SparkListenerStageCompleted"]
+
+
 def test_local_mode(packages, tmp_path):
-    done = submit(packages, "local[2]", tmp_path / "tables", tmp_path)
+    """With Spark's own number of partitions of a shuffle, 200, no stage of a small audit has many tasks."""
+    done = submit(packages, "local[2]", tmp_path / "tables", tmp_path, *logged_to(tmp_path / "spark-events"))
     assert done.returncode == 0, said(done)
+    assert max(tasks_of_stages(tmp_path / "spark-events"), default=0) <= MOST_TASKS
     assert check(done, tmp_path / "tables") == {SAMPLE.name: 3}
 
 
@@ -174,10 +182,9 @@ def test_standalone_master_with_two_workers(packages, tmp_path):
             f"spark://127.0.0.1:{port}",
             tmp_path / "tables",
             tmp_path,
-            *("--conf", "spark.executor.memory=700m"),
+            *("--conf", "spark.executor.memory=700m", *logged_to(tmp_path / "spark-events")),
             # --jars brings Delta to the executors alone; that it brings it to a driver, too, is seen in local mode
-            *("--driver-class-path", delta_first()),
-            java=with_archive(),
+            *("--driver-class-path", delta_jars()),
             audited=["--config", str(both)],
         )
         partitions = check(done, tmp_path / "tables")
@@ -185,6 +192,14 @@ def test_standalone_master_with_two_workers(packages, tmp_path):
         assert partitions["many"] > 3 * TOPICS
         (new,) = re.findall(r"timelines, coverage: .* ([\d,]+) new events", done.stdout + done.stderr)
         assert int(new.replace(",", "")) > MOST_ON_DRIVER
+        tasks = tasks_of_stages(tmp_path / "spark-events")
+        assert tasks
+        assert max(tasks) <= MOST_TASKS, tasks
+        local = tmp_path / "local"
+        assert main(["audit", "--config", str(both), "--tables", str(local), "--engine", "local", "--quiet"]) in (0, 1)
+        there, here = tables_of(tmp_path / "tables"), tables_of(local)
+        for table, rows in there.items():
+            assert here[table] == rows, table
     finally:
         for daemon in daemons:
             daemon.terminate()

@@ -34,7 +34,8 @@ from jobs.engine.rows import (
     one_of,
     run_concurrently,
 )
-from jobs.engine.store import MOST_HERE, MOST_WITHOUT_SPARK, PARTITION_KEY, UNSETTLED, Store
+from jobs.engine.run_tables import PARTITION_KEY, UNSETTLED
+from jobs.engine.store import MOST_HERE, MOST_READ, Store
 from jobs.errors import UsageError
 from jobs.location import delta_rs_uri, local_folder, root_of
 
@@ -413,21 +414,20 @@ def test_rows_of_some_partitions_are_replaced_and_no_others(spark, empty_tables,
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    ("empty_tables", "most_here", "most_without_spark"),
-    [("in a folder", most_here, most) for most_here in (MOST_HERE, 1) for most in (MOST_WITHOUT_SPARK, 1)]
-    + [("elsewhere", 1, 1)],
+    ("empty_tables", "most_here", "most_read"),
+    [("in a folder", most_here, most) for most_here in (MOST_HERE, 1) for most in (MOST_READ, 1)] + [("elsewhere", 1, 1)],
     indirect=["empty_tables"],
 )
-def test_of_many_rows_those_that_are_asked_for_are_read(spark, empty_tables, monkeypatch, most_here, most_without_spark):
+def test_of_many_rows_those_that_are_asked_for_are_read(spark, empty_tables, monkeypatch, most_here, most_read):
     monkeypatch.setattr("jobs.engine.store.MOST_HERE", most_here)
-    monkeypatch.setattr("jobs.engine.store.MOST_WITHOUT_SPARK", most_without_spark)
+    monkeypatch.setattr("jobs.engine.store.MOST_READ", most_read)
     told = [f"SELECT '{cluster}' AS cluster, '{n}' AS record_id, {EVENT}" for cluster in "cd" for n in (1, 2, 3)]
     written = empty_tables("events")
     written.append("events", spark.sql(" UNION ALL ".join(told)))
     tables = Store(spark, written.root)
 
     def about(*values: str) -> list[str]:
-        found = tables.rows_about("events", ["c"], "record_id", set(values))
+        found = tables.rows_about("events", ["c"], "record_id", pa.table({"record_id": list(values)}))
         assert in_spark(spark, found).columns == tables.rows_of("events", ["c"]).columns
         assert {row["cluster"] for row in here(found)} <= {"c"}
         return ids(found)
@@ -435,7 +435,7 @@ def test_of_many_rows_those_that_are_asked_for_are_read(spark, empty_tables, mon
     # of few all are read, and where more than some are wanted
     is_many = tables._small is not None and most_here == 1
     assert about("2", "5") == (["2"] if is_many else ["1", "2", "3"])
-    assert about("1", "2") == (["1", "2"] if is_many and most_without_spark > 1 else ["1", "2", "3"])
+    assert about("1", "2") == (["1", "2"] if is_many and most_read > 1 else ["1", "2", "3"])
     assert about("5") == ([] if is_many else ["1", "2", "3"])
     assert ids(tables.read("events", "cd", one_of("record_id", ("2", "5")))) == ["2", "2"]
     assert ids(tables.read("events", [])) == ids(tables.read("events", ["e"])) == []
@@ -477,14 +477,15 @@ def test_few_of_many_rows_are_read_here(spark, tables, monkeypatch):
     tables = Store(spark, tables.root)
     columns = ["cluster", "topic", "step"]
 
-    def read(condition: Where, few_are: int = 2) -> Frame:
-        return tables.read("partition_timeline", ["c", "d"], condition, columns, few_are=few_are)
+    def read(condition: Where, most: int = 2) -> Frame:
+        monkeypatch.setattr("jobs.engine.store.MOST_READ", most)
+        return tables.read("partition_timeline", ["c", "d"], condition, columns)
 
     for condition, told in ((one_of("topic", ["t"]), ["c", "d"]), (is_null("step"), [])):
         rows = read(condition)
         assert isinstance(rows, pa.Table)
         assert sorted(row["cluster"] for row in here(rows)) == told
-    assert not isinstance(read(one_of("topic", ["t"]), few_are=1), pa.Table)
+    assert not isinstance(read(one_of("topic", ["t"]), most=1), pa.Table)
     assert sorted(row["cluster"] for row in here(read(EVERY))) == ["c", "d"]
 
 

@@ -18,7 +18,8 @@ import schemas
 from jobs import errors
 from jobs.config import Cluster
 from jobs.engine.conflicts import Conflict
-from jobs.engine.store import KEYS, Store
+from jobs.engine.run_tables import KEYS
+from jobs.engine.store import Store
 from jobs.landing import events, ingest
 from jobs.nightly_audit import main
 from parsers.rules import built_in

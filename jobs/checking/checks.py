@@ -14,7 +14,7 @@ import schemas
 from jobs.config import Silence, Slo, Threshold
 from jobs.engine.queries import FAILED, Queries
 from jobs.engine.rows import Frame, gathered, quoted, run_concurrently, select
-from jobs.engine.store import words
+from jobs.engine.run_tables import words
 from jobs.globs import glob_pattern
 from jobs.landing.identity import identified
 from jobs.landing.tool_outputs import ToolOutput
@@ -212,7 +212,20 @@ def violations(queries: Queries, given: Collection[str] = ()) -> Violations:
 
     halves = run_concurrently(*(partial(found_by, active[n::2]) for n in (0, 1)))
     found = identified(row for half in halves for row in half)
-    return Violations(_with_causes(_in_words(found, _modes(queries), failed)), failed)
+    return Violations(_with_causes(_in_order(queries, _in_words(found, _modes(queries), failed))), failed)
+
+
+def _in_order(queries: Queries, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows with their evidence in the order of its time stamps; records without one come last, and the query of the check orders the rest."""
+    ids = sorted({record_id for row in found for record_id in row["evidence"] or () if record_id is not None})
+    if not ids:
+        return found
+    queries.view("quoted_records", pa.table({"record_id": pa.array(ids, pa.string())}))
+    asked = """SELECT e.record_id, min(e.ts) AS ts FROM audited_events e
+      JOIN quoted_records q ON q.record_id = e.record_id WHERE e.item = 0 AND e.ts IS NOT NULL GROUP BY e.record_id"""
+    times = {row["record_id"]: row["ts"] for row in queries.rows(asked)}
+    latest = datetime.max.replace(tzinfo=UTC)
+    return [row | {"evidence": sorted(row["evidence"] or (), key=lambda one: times.get(one, latest))} for row in found]
 
 
 def _modes(queries: Queries) -> dict[str, dict[str, Any]]:

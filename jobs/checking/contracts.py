@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import schemas
 from jobs import errors
+from jobs.arguments import add_command
 from jobs.engine.literals import quoted
 from jobs.errors import ContractError, UsageError
 from parsers.explanation import counted, visible
@@ -191,15 +192,10 @@ def raise_for(found: Sequence[Violation]) -> None:
 
 def add_arguments(commands: Any) -> None:
     """Adds `contracts` to the command line."""
-    command = commands.add_parser(
-        "contracts",
-        help="validate the tables with Great Expectations",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    command = add_command(
+        commands, "contracts", run, "--tables", summary="validate the tables with Great Expectations", examples=EXAMPLES
     )
-    command.add_argument("--tables", required=True, metavar="DIR", help="folder or URI of the tables")
     add_data_docs(command)
-    command.set_defaults(run=run)
 
 
 def add_data_docs(command: Any) -> None:

@@ -8,6 +8,7 @@ A JVM does not start any more in a process in which it has done so: the command,
 from __future__ import annotations
 
 import logging
+import threading
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
@@ -24,13 +25,20 @@ from jobs.errors import ContractError, UsageError
 Asked = Callable[[str], list[dict[str, Any]]]
 # who answers the queries of the rows that the pandas engine validates now
 _asked: ContextVar[Asked] = ContextVar("asked")
+_loading = threading.Lock()
 # violating rows that Great Expectations returns of a query
 MOST_ROWS = 200
 
 
-@cache
 def _library() -> Any:
-    """Great Expectations, without its notes on the console, and able to answer SQL rules over pandas' rows."""
+    """Great Expectations; whoever asks while it is being loaded waits."""
+    with _loading:
+        return _loaded()
+
+
+@cache
+def _loaded() -> Any:
+    """The same, without its notes on the console, and able to answer SQL rules over pandas' rows."""
     logging.getLogger("great_expectations").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module="great_expectations")
     import great_expectations as gx
@@ -72,9 +80,10 @@ class Suites:
 
     def __init__(self, docs: Path | None = None, kinds: Collection[str] = contracts.KINDS) -> None:
         """docs: the folder that `write_docs` writes to. kinds: of rules that are validated, one suite per table that has any."""
+        self._gx = _library()
+        # a module of it that is imported by two threads at once is imported halfway
         from great_expectations.data_context.types.base import ProgressBarsConfig
 
-        self._gx = _library()
         self._docs, self._kinds = docs, kinds
         self._context = self._gx.get_context(mode="ephemeral")
         self._context.variables.progress_bars = ProgressBarsConfig(globally=False)

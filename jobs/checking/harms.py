@@ -9,10 +9,11 @@ from datetime import datetime
 from typing import Any
 
 import schemas
-from jobs.checking.ranking import by_cause, worst_first
+from jobs.checking.ranking import by_cause, is_never_hidden, worst_first
 from parsers.explanation import counted
 from schemas import SEVERITIES
 from schemas.durations import two_units
+from schemas.moments import moment
 
 # the worst first
 LOST, MAYBE_LOST, UNAVAILABLE, AT_RISK = KINDS = ("lost", "maybe_lost", "unavailable", "at_risk")
@@ -72,6 +73,31 @@ def sentences(harms: Sequence[Harm], now: datetime | None) -> list[str]:
     return [_sentence(harm, now) for harm in sorted(harms, key=lambda harm: KINDS.index(harm.kind))]
 
 
+def of_story(members: Sequence[Mapping[str, Any]], known: Mapping[str, Sequence[Harm]], now: datetime | None) -> list[str]:
+    """Return the sentences about one story; of an error without any harm that lines show, that none do.
+
+    members: its findings, its cause first. known: harm by fingerprint. now: the newest moment of the logs, UTC.
+    """
+    found = sentences(known.get(members[0]["fingerprint"], ()), now)
+    if not found and any(is_never_hidden(finding) for finding in members):
+        return [NOTHING_SHOWN]
+    return found
+
+
+def by_finding(
+    findings: Iterable[dict[str, Any]], known: Mapping[str, Sequence[Harm]], now: Mapping[str, datetime | None]
+) -> dict[str, tuple[str, ...]]:
+    """Return the sentences about the story of each finding, by fingerprint.
+
+    findings: rows of `findings`. known: harm by fingerprint. now: cluster -> the newest moment of its logs, UTC.
+    """
+    said: dict[str, tuple[str, ...]] = {}
+    for cause, effects in stories(findings):
+        told = tuple(of_story((cause, *effects), known, now.get(cause["cluster"])))
+        said |= {finding["fingerprint"]: told for finding in (cause, *effects)}
+    return said
+
+
 def _sentence(harm: Harm, now: datetime | None) -> str:
     what = f"{counted(harm.partitions, 'partition')} of {_names(harm)}"
     if harm.kind in (LOST, MAYBE_LOST):
@@ -81,9 +107,9 @@ def _sentence(harm: Harm, now: datetime | None) -> str:
         return f"{HEADS[harm.kind]}: records in {what}."
     length = f", for up to {two_units(harm.longest_seconds)}" if harm.longest_seconds and harm.longest_seconds >= 1 else ""
     if harm.lasts:
-        end = f"; still so at {clock(now)}" if now else "; still so at the end of these logs"
+        end = f"; still so at {moment(now)}" if now else "; still so at the end of these logs"
     else:
-        end = f"; over at {clock(harm.until)}" if harm.until else ""
+        end = f"; over at {moment(harm.until)}" if harm.until else ""
     return f"{HEADS[harm.kind]}: {what}{length}{end}."
 
 
@@ -91,11 +117,6 @@ def _names(harm: Harm) -> str:
     names = ", ".join(harm.topics[:NAMED])
     left = harm.topic_count - min(len(harm.topics), NAMED)
     return f"{names} and {counted(left, 'more topic')}" if left else names
-
-
-def clock(at: datetime) -> str:
-    """`2026-11-20 10:09:12 UTC`"""
-    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def of_row(row: Mapping[str, Any], records: int | None = None) -> Harm:

@@ -2,17 +2,49 @@
 
 import os
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from jobs.errors import UsageError
 from jobs.location import SCHEME, local_folder, root_of
 
-# variables that spark-submit sets, or that name where Spark is
-OF_SPARK = ("PYSPARK_GATEWAY_PORT", "KAFKA_AUDIT_MASTER", "SPARK_REMOTE", "SPARK_MASTER", "MASTER")
-# arguments of spark-submit and lines of spark-defaults.conf that name it
-_ARGUMENT = re.compile(r"(?:^|\s)(?:--master|--remote|\S*spark\.(?:master|remote)=)")
-_DEFAULT = re.compile(r"^\s*spark\.(?:master|remote)[\s=:]", re.MULTILINE)
+# set by spark-submit, which has started the JVM
+SUBMITTED = "PYSPARK_GATEWAY_PORT"
+# variables that name a master or a remote; those of one kind that come first win, and so do Spark's own arguments and files
+OURS = "KAFKA_AUDIT_MASTER"
+OF_SPARK = ("SPARK_REMOTE", "SPARK_MASTER", "MASTER")
+ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+DEFAULTS = "spark-defaults.conf"
+_PROPERTY = re.compile(r"\s*spark\.(master|remote)\s*[\s=:]\s*(\S+)")
+
+
+@dataclass(frozen=True)
+class Configured:
+    """Where Spark is configured to run.
+
+    by: who says so, for people. master, remote: URLs; neither of them: spark-submit has decided, and its JVM runs.
+    """
+
+    by: str
+    master: str | None = None
+    remote: str | None = None
+
+    @property
+    def is_submitted(self) -> bool:
+        """Return whether spark-submit has started the JVM already."""
+        return self.master is None and self.remote is None
+
+    @property
+    def starts_server(self) -> bool:
+        """Return whether the remote is a Spark Connect server that this process starts."""
+        return self.remote is not None and self.remote.startswith("local")
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Return whether this process starts no JVM."""
+        return self.is_submitted or (self.remote is not None and not self.starts_server)
 
 
 class OnlySpark(UsageError):
@@ -23,9 +55,10 @@ def chosen(asked: str, tables: str | Path, logs: list[str], environment: Mapping
     """Return `local` or `spark`.
 
     asked: `auto`, `local` or `spark`. logs: as they are given. `auto` is `spark` under spark-submit and where a master or a remote is
-    configured, and for what only Spark reads or writes; else `local`. Raises UsageError where the engine cannot do what is asked.
+    configured, and for what only Spark reads or writes; else `local`. Raises UsageError where the engine cannot do what is asked, and where
+    both a master and a remote are configured.
     """
-    if asked == "spark" or (asked == "auto" and is_configured(environment)):
+    if asked == "spark" or (asked == "auto" and configured(environment) is not None):
         return "spark"
     problem = _only_spark(tables, logs)
     if problem is None:
@@ -36,18 +69,67 @@ def chosen(asked: str, tables: str | Path, logs: list[str], environment: Mapping
     return "spark"
 
 
-def is_configured(environment: Mapping[str, str] = os.environ) -> bool:
-    """Return whether the program was started by spark-submit, or a master or a remote is configured."""
-    if any(environment.get(name) for name in OF_SPARK) or _ARGUMENT.search(environment.get("PYSPARK_SUBMIT_ARGS", "")):
-        return True
+def configured(environment: Mapping[str, str] = os.environ) -> Configured | None:
+    """Return where Spark is configured to run; None: nowhere.
+
+    Raises UsageError where both a master and a remote are configured.
+    """
+    if environment.get(SUBMITTED):
+        return Configured("spark-submit")
+    found = list(_configured(environment))
+    masters, remotes = [one for one in found if one.master], [one for one in found if one.remote]
+    if masters and remotes:
+        raise UsageError(
+            f"{masters[0].by} names the Spark master {masters[0].master}, {remotes[0].by} the remote {remotes[0].remote}; keep one of them"
+        )
+    return found[0] if found else None
+
+
+def _configured(environment: Mapping[str, str]) -> Iterator[Configured]:
+    """All that names a master or a remote; what comes first wins."""
+    if url := environment.get(OURS):
+        yield _named(OURS, "master", url)
+    yield from _of_arguments(environment.get(ARGUMENTS, ""))
+    yield from _of_defaults(environment)
+    for name in OF_SPARK:
+        if url := environment.get(name):
+            yield _named(name, "remote" if name == "SPARK_REMOTE" else "master", url)
+
+
+def _named(by: str, kind: str, url: str) -> Configured:
+    is_remote = kind == "remote" or url.startswith("sc://")
+    return Configured(by, remote=url) if is_remote else Configured(by, master=url)
+
+
+def _of_arguments(text: str) -> Iterator[Configured]:
+    """text: arguments of spark-submit."""
+    try:
+        given = shlex.split(text)
+    except ValueError:
+        return
+    for at, argument in enumerate(given):
+        option, is_joined, joined = argument.partition("=")
+        value = joined if is_joined else next(iter(given[at + 1 :]), "")
+        if option in ("--master", "--remote") and value:
+            yield _named(f"{ARGUMENTS} ({option})", option[2:], value)
+        elif option in ("--conf", "-c") and (found := _PROPERTY.match(value)):
+            yield _named(f"{ARGUMENTS} ({option})", *found.groups())
+
+
+def _of_defaults(environment: Mapping[str, str]) -> Iterator[Configured]:
     home = environment.get("SPARK_HOME")
     folder = environment.get("SPARK_CONF_DIR") or (f"{home}/conf" if home else None)
     if folder is None:
-        return False
+        return
+    path = Path(folder, DEFAULTS)
     try:
-        return _DEFAULT.search(Path(folder, "spark-defaults.conf").read_text("utf-8")) is not None
+        lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
-        return False
+        return
+    # a later line replaces an earlier one
+    values = {found[1]: found[2] for line in lines if (found := _PROPERTY.match(line))}
+    for kind, url in values.items():
+        yield _named(str(path), kind, url)
 
 
 def require_spark(reason: str) -> None:

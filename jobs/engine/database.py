@@ -25,8 +25,6 @@ UNREADABLE = (OSError, duckdb.IOException, duckdb.InvalidInputException, duckdb.
 FAILED = (duckdb.Error, SqlglotError)
 # folder beside the tables for what a run has no memory for; Delta's readers pass over names that begin so
 SPILL = "_spill"
-# rows with many columns that are kept: of more each query reads the columns that it needs again
-MOST_KEPT = 200_000
 # rows of one batch of an answer
 BATCH_ROWS = 10_000
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
@@ -84,7 +82,7 @@ class Database:
             self._database.register(name, _with_moments(rows, pa.timestamp("us")))
 
     def _relate(self, name: str, rows: Any) -> None:
-        """Gives the rows of a relation a name. They are read once, and kept where memory and the spill folder have room."""
+        """Gives the rows of a relation a name. They are read once, and kept in memory or in the spill folder; wide ones are read again by each query."""
         with self._turn:
             kept = self._related.get(id(rows))
             if kept is None:
@@ -92,10 +90,7 @@ class Database:
                     self._database.register(one, _with_moments(table, pa.timestamp("us")))
                 # the relation is kept, too: no other one gets its id
                 kept = (f"related_{len(self._related)}", rows)
-                is_large = (
-                    rows.is_wide and self._database.execute(f"SELECT count(*) FROM ({rows.sql})").fetchall()[0][0] > MOST_KEPT
-                )
-                kind = "VIEW" if is_large else "TABLE"
+                kind = "VIEW" if rows.is_wide else "TABLE"
                 self._database.execute(f"CREATE TEMPORARY {kind} {kept[0]} AS {rows.sql}")
                 self._related[id(rows)] = kept
         self.define(name, f"SELECT * FROM {kept[0]}")

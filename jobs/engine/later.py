@@ -29,7 +29,13 @@ types: Any = Later("pyspark.sql.types")
 arrow: Any = Later("pyspark.sql.pandas.types")
 
 # module -> package of PyPI that has it
-PACKAGES = {"pyspark": "pyspark", "py4j": "pyspark", "delta": "delta-spark", "great_expectations": "great-expectations"}
+PACKAGES = {
+    "pyspark": "pyspark",
+    "py4j": "pyspark",
+    "delta": "delta-spark",
+    "grpc": "pyspark[connect]",
+    "great_expectations": "great-expectations",
+}
 
 
 def require(*modules: str) -> None:

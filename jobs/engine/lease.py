@@ -25,6 +25,7 @@ from jobs.engine.conflicts import Conflict, refused
 from jobs.errors import AuditError, UsageError
 from jobs.location import delta_rs_uri, local_folder, writable
 from jobs.progress import warn
+from schemas.moments import moment
 
 TABLE = "_lease"
 # seconds: a lease that was not renewed for so long is taken over; clocks of machines may differ by less
@@ -96,7 +97,7 @@ class Holder:
         return began is None or self.began not in (0, began)
 
     def __str__(self) -> str:
-        since = datetime.fromisoformat(self.since).strftime("%Y-%m-%d %H:%M:%S UTC")
+        since = moment(datetime.fromisoformat(self.since))
         return f"host {self.host}, process {self.process}, run {self.run_id}, since {since}"
 
 
@@ -279,8 +280,7 @@ def _options_of(spark: Any, uri: str) -> dict[str, str]:
     """What Spark was told of S3, for delta-rs; everything else is in the environment."""
     if spark is None or not uri.startswith("s3:"):
         return {}
-    told = dict(spark.sparkContext.getConf().getAll())
-    found = {name: told[key] for key, name in S3_OPTIONS.items() if told.get(key)}
+    found = {name: value for key, name in S3_OPTIONS.items() if (value := spark.conf.get(key, None))}
     endpoint = found.get("aws_endpoint_url", "")
     if endpoint and "://" not in endpoint:
         found["aws_endpoint_url"] = f"https://{endpoint}"

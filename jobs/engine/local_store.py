@@ -1,12 +1,13 @@
-"""The tables of a folder, read and written by this machine without Spark: delta-rs commits, DuckDB reads. All rows are Arrow tables."""
+"""The tables of a folder, read and written by this machine without Spark: delta-rs commits, DuckDB reads. All rows are relations."""
 
 from __future__ import annotations
 
 import shutil
 import sys
+import threading
+import uuid
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -23,23 +24,19 @@ from jobs.engine.literals import moment
 from jobs.engine.local import LocalTables
 from jobs.engine.pool import Pool
 from jobs.engine.relation import Relation
-from jobs.engine.rows import (
-    EVERY,
-    Frame,
-    Where,
-    among,
-    column_names,
-    differing,
-    distinct,
-    fetched,
-    in_clusters,
-    met,
-    of_clusters,
-    select,
-    where,
+from jobs.engine.rows import EVERY, Frame, Where, differing, in_clusters, is_known, of_clusters, where
+from jobs.engine.run_tables import (
+    EVENT,
+    GROWING,
+    KEYS,
+    LANDED,
+    PARTITION_KEY,
+    UNSETTLED,
+    Changes,
+    RunTables,
+    changes_of,
 )
-from jobs.engine.small_tables import ROW_GROUP, SmallTables, aligned, parts
-from jobs.engine.store import EVENT, KEYS, LANDED, MOST_COMPARED, PARTITION_KEY, UNSETTLED, Held, Store, files_of
+from jobs.engine.small_tables import ROW_GROUP, SmallTables, aligned, files_of, parts
 from jobs.engine.types import table_schema
 from jobs.errors import UsageError
 from jobs.landing import rereading
@@ -49,33 +46,26 @@ from jobs.timelines import ClusterFacts, Summary
 from parsers.events import EVENTS, Parser
 from parsers.rules import RuleSet
 
-# tables with a row for each record, partition or topic: what is needed of them is read when it is needed
-GROWING = (
-    *LANDED,
-    "partition_timeline",
-    "replica_timeline",
-    "reassignments",
-    "partition_states",
-    "durability",
-    "topic_assignments",
-)
 # bytes of text that this process parses sooner than the processes of a pool have started
 SOONER_HERE = 16 * 1024 * 1024
 
 
-class LocalStore(Store):
-    """`Store` without Spark. Raises OnlySpark where delta-rs does not reach the folder, UsageError where it cannot write a table of it."""
+class LocalStore(RunTables):
+    """The tables of a run. Raises OnlySpark where delta-rs does not reach the folder, UsageError where it cannot write a table of it."""
 
     def __init__(self, root: str | Path, guard: Callable[[], None] = lambda: None) -> None:
-        """guard: as `Store` has it."""
-        super().__init__(None, root, guard)
+        """guard: as `RunTables` has it."""
+        super().__init__(root, guard)
         folder = local_folder(self.root)
         found = SmallTables.of(folder, sys.maxsize)
         if found is None:
             raise OnlySpark(f"--tables {root}: the local engine does not write to folders with such a name")
-        self._delta_rs = self._small = found
+        self._delta_rs = found
+        # all rows of tables that do not grow with the logs, as this run has last read them
+        self._bounded: dict[str, Relation] = {}
+        self._reading: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self.pool = Pool()
-        self._folds = 0
+        self._has_folded = False
         # is called where the logs will take this machine long
         self.announce: Callable[[str], None] = warn
 
@@ -84,7 +74,7 @@ class LocalStore(Store):
         self.pool.close()
         relation.forget(str(self._delta_rs.folder))
         shutil.rmtree(self._delta_rs.folder / SPILL, ignore_errors=True)
-        if self._folds:
+        if self._has_folded:
             shutil.rmtree(self._delta_rs.folder / "events" / FOLDER, ignore_errors=True)
 
     def _tables(self) -> LocalTables:
@@ -101,19 +91,23 @@ class LocalStore(Store):
             self._tables().check()
         except NotReadable as reason:
             raise OnlySpark(f"{reason}, which the local engine does not read") from None
-        with ThreadPoolExecutor(4) as pool:
-            names = [one.name for one in schemas.statements("tables")]
-            there = {name: one for name, one in zip(names, pool.map(self._present, names), strict=True) if one is not None}
-        plan = upgrade.decide(there, self.root)
+        super().open(ruleset, rebuilds=rebuilds)
+
+    def _refuse(self, plan: upgrade.Plan, there: Collection[str]) -> None:
         if plan.reread or plan.emptied or plan.added:
             raise OnlySpark(f"the tables under {self.root} are of an earlier version, which the local engine does not convert")
         for name in there:
             if not self._delta_rs.is_writable(name):
                 raise OnlySpark(f"table {name} under {self.root} has features of Delta that the local engine does not write")
-        super().open(ruleset, rebuilds=rebuilds)
+
+    def _convert(self, plan: upgrade.Plan, ruleset: RuleSet) -> None:
+        """Nothing is converted: `_refuse`."""
+
+    def _present(self, name: str) -> upgrade.Present | None:
+        return self._delta_rs.present(name)
 
     def _create(self, definition: schemas.Statement) -> None:
-        if not self._is_created_small(definition.name):
+        if not self._delta_rs.create_as_defined(definition.name):
             raise self._not_written(definition.name)
         self._created.add(definition.name)
 
@@ -126,24 +120,26 @@ class LocalStore(Store):
         (known,) = self._tables().query(f"SELECT {listed} FROM {upgrade.FACTS}").rows()
         return known
 
-    def _remove_doubled(self, table: str) -> None:
+    def _numbered(self, table: str) -> str:
+        """A query for the rows of a table with nth, their number among those that have the same KEYS."""
         keys = ", ".join(KEYS[table])
-        numbered = f"SELECT *, row_number() OVER (PARTITION BY {keys} ORDER BY {keys}) AS nth FROM {table}"
-        (found,) = self._tables().query(f"SELECT count(*) AS doubled FROM ({numbered}) WHERE nth > 1").rows()
-        if not found["doubled"]:
-            return
-        if not self.is_rebuilding:
-            self.upgrade = replace(self.upgrade, rebuilds=True)
-            self._begin_rebuilding([upgrade.FACTS])
-        once = self._tables().query(f"SELECT {', '.join(table_schema(table).names)} FROM ({numbered}) WHERE nth = 1")
+        return f"SELECT *, row_number() OVER (PARTITION BY {keys} ORDER BY {keys}) AS nth FROM {table}"
+
+    def _count_doubled(self, table: str) -> int:
+        return self._tables().query(f"SELECT count(*) AS rows FROM ({self._numbered(table)}) WHERE nth > 1").rows()[0]["rows"]
+
+    def _leave_one(self, table: str) -> None:
+        columns = ", ".join(table_schema(table).names)
+        once = self._tables().query(f"SELECT {columns} FROM ({self._numbered(table)}) WHERE nth = 1")
         rows = pa.Table.from_batches(once.batches, once.schema).cast(table_schema(table))
         if not self._delta_rs.overwrite(table, rows):
             raise self._not_written(table)
-        self._is_written(table)
-        self.upgrade = replace(self.upgrade, doubled={**self.upgrade.doubled, table: found["doubled"]})
-        warn(
-            f"{found['doubled']:,} rows of {table} stood twice, as two runs at once or an earlier version wrote them; they were removed"
-        )
+
+    def _is_written(self, table: str) -> None:
+        # whoever was reading it meanwhile may have read what was there before
+        with self._reading[table]:
+            self._created.discard(table)
+            self._bounded.pop(table, None)
 
     def _is_empty_now(self, table: str) -> bool:
         return self._stored(table, EVERY).is_empty()
@@ -165,14 +161,21 @@ class LocalStore(Store):
         return pa.Table.from_batches(rereading.changes(rows.batches, ruleset), rereading.CHANGES)
 
     def _merge_changes(self, changes: Any) -> None:
-        if not self._delta_rs.merge("events", changes, EVENT, EVENTS.names, f"v.{rereading.CHANGE} = '{rereading.GONE}'"):
+        if not self._delta_rs.merge(
+            "events", Relation.of(changes).table(), EVENT, EVENTS.names, f"v.{rereading.CHANGE} = '{rereading.GONE}'"
+        ):
             raise self._not_written("events")
 
     # -- reading -----------------------------------------------------------------------------------------------
 
-    def whole(self, table: str) -> pa.Table:
-        """All rows of a table."""
-        return self._rows(self._whole(table))
+    def whole(self, table: str) -> Relation:
+        """All rows of a table that does not grow with the logs."""
+        if table in self._created:
+            return Relation.of(table_schema(table).empty_table())
+        with self._reading[table]:
+            if table not in self._bounded:
+                self._bounded[table] = Relation.of(self._stored(table, EVERY).table())
+            return self._bounded[table]
 
     def rows_at(self, table: str, clusters: Collection[str], version: int) -> pa.Table | None:
         """The rows of some clusters in an earlier version of a table; None where files of that version are gone."""
@@ -192,29 +195,18 @@ class LocalStore(Store):
         )
         return [{name: v.replace(tzinfo=None) if isinstance(v, datetime) else v for name, v in row.items()} for row in rows]
 
-    def rows_of(self, table: str, clusters: Iterable[str]) -> Any:
-        """The rows of some clusters."""
-        return self.read(table, clusters)
-
     def read(
-        self,
-        table: str,
-        clusters: Iterable[str],
-        condition: Where = EVERY,
-        columns: Sequence[str] | None = None,
-        *,
-        few_are: int = 0,
-    ) -> Frame:
-        """The rows of some clusters for which a condition holds. columns: None: all. Of tables that grow with the logs they are read later."""
+        self, table: str, clusters: Iterable[str], condition: Where = EVERY, columns: Sequence[str] | None = None
+    ) -> Relation:
+        """The rows of some clusters for which a condition holds, as the table is now. columns: None: all."""
         names = frozenset(clusters)
-        wanted = list(columns) if columns is not None else table_schema(table).names
+        every = table_schema(table)
         if table in self._created or not names:
-            return select(table_schema(table).empty_table(), *wanted)
-        if table in GROWING:
-            found = self._tables().relation(table)
-            return select(where(where(found, of_clusters(names)), condition), *wanted)
-        held = self._hold(table, names).few
-        return select(where(held, of_clusters(names) & condition), *wanted)
+            found = Relation.of(every.empty_table())
+        else:
+            of_these = of_clusters(names) & condition
+            found = self._stored(table, of_these) if table in GROWING else self.whole(table).filter(of_these.sql)
+        return found.select(*(every.names if columns is None else columns))
 
     def _selected(self, table: str, columns: Sequence[str], condition: str) -> pa.Table:
         kinds = table_schema(table)
@@ -230,7 +222,7 @@ class LocalStore(Store):
         *,
         span: tuple[str, datetime | None, datetime | None] | None = None,
     ) -> pa.Table:
-        """Columns of the rows of some clusters that have one of some values in a column. span: as `Store.rows_with` has it."""
+        """Columns of the rows of some clusters that have one of some values in a column. span: as `RunTables.rows_with` has it."""
         condition = in_clusters(clusters)
         if span is not None:
             name, first, final = span
@@ -239,29 +231,31 @@ class LocalStore(Store):
         return self._matching(table, columns, column, pa.array(list(values), table_schema(table).field(column).type), condition)
 
     def _matching(self, table: str, columns: Sequence[str], column: str, values: pa.Array, condition: str) -> pa.Table:
+        kinds = table_schema(table)
+        schema = pa.schema([kinds.field(name) for name in columns])
         if table in self._created or not len(values):
-            return select(table_schema(table).empty_table(), *columns)
-        found = self._tables().matching(table, columns, column, values, condition)
-        kinds = table_schema(table)
-        return found.cast(pa.schema([kinds.field(name) for name in columns]))
+            return schema.empty_table()
+        return self._tables().matching(table, columns, column, values, condition).cast(schema)
 
-    def rows_about(self, table: str, clusters: Iterable[str], column: str, values: Collection[Any]) -> pa.Table:
-        """The rows of some clusters that have one of some values in a column."""
-        kinds = table_schema(table)
-        return self._matching(table, kinds.names, column, pa.array(list(values), kinds.field(column).type), in_clusters(clusters))
+    def rows_about(
+        self, table: str, clusters: Iterable[str], column: str, values: Frame, columns: Sequence[str] | None = None
+    ) -> Relation:
+        """The rows of some clusters whose value of a column is among those of others."""
+        return self.read(table, clusters, EVERY, columns).matched(Relation.of(values), [column], "SEMI")
 
     def rows_that_have(self, table: str, clusters: Iterable[str], column: str, columns: Sequence[str]) -> pa.Table:
         """Columns of the rows of some clusters in which one is not null."""
-        if table in self._created:
-            return select(table_schema(table).empty_table(), *columns)
-        return self._selected(table, columns, f"{in_clusters(clusters)} AND {column} IS NOT NULL")
+        return self.read(table, clusters, is_known(column), columns).table()
 
-    def has_few(self, table: str, clusters: Iterable[str]) -> bool:
-        """Whether all rows may be read: only what is needed of a table is read."""
-        return False
+    def changes(self, table: str, after: int) -> Changes | None:
+        """As `RunTables.changes`."""
+        found = self._delta_rs.changes(table, after)
+        return None if found is None else changes_of(*found)
 
-    def _change_feed(self, table: str, after: int) -> None:
-        """Changes that delta-rs cannot read are not known."""
+    def versions(self) -> dict[str, int]:
+        """Table -> number of its last commit."""
+        found = {one.name: self._delta_rs.version(one.name) for one in schemas.statements("tables")}
+        return {name: version for name, version in found.items() if version is not None}
 
     def version(self, table: str) -> int:
         """Number of the table's last commit."""
@@ -272,7 +266,7 @@ class LocalStore(Store):
     # -- writing -----------------------------------------------------------------------------------------------
 
     def parsed(self, files: Sequence[Any], ruleset: RuleSet | None, days: Any, remote: Sequence[Any] = ()) -> Any:
-        """As `Store.parsed`. What one process parses sooner than a pool starts is parsed in this one."""
+        """As `RunTables.parsed`. What one process parses sooner than a pool starts is parsed in this one."""
         from jobs.landing import events, ingest
 
         usable = [file for file in files if file.usable]
@@ -286,32 +280,33 @@ class LocalStore(Store):
         return OnPool(self.pool, self._delta_rs.folder, splits, parser, days=days, done=estimate)
 
     def summed(self, events: Any) -> dict[str, Summary]:
-        """Return, by cluster, the summary of events that are read later."""
+        """Return, by cluster, the summary of its events."""
         from jobs.engine import grouped
 
-        return grouped.summed(self.pool, events)
+        return grouped.summed(self.pool, Relation.of(events))
 
     def folded(self, keyed: Any, states: Any, facts: Mapping[str, ClusterFacts], at_once: int | None) -> Relation:
         """Fold partitions in the processes of the pool. in, out: as `nights` has them; the files of the relation stay until `close`."""
         from jobs.engine import grouped
 
-        self._folds += 1
-        folder = self._delta_rs.folder / "events" / FOLDER / f"fold-{self._folds}"
+        self._has_folded = True
+        folder = self._delta_rs.folder / "events" / FOLDER / f"fold-{uuid.uuid4().hex}"
         return grouped.folded(
             self.pool, str(self._delta_rs.folder), folder, (Relation.of(keyed), Relation.of(states)), facts=facts, at_once=at_once
         )
 
     def append_files(self, table: str, files: Sequence[DataFile], after: int | None = None) -> None:
-        """Add rows that are in files beside the table, which become its own. after: as `Store.append` has it."""
+        """Add rows that are in files beside the table, which become its own. after: as `RunTables.append` has it."""
         self.guard()
         if files and not self._delta_rs.add_files(table, files, after):
             raise self._not_written(table)
         self._is_written(table)
 
     def append(self, table: str, rows: Any, after: int | None = None) -> None:
-        """Adds rows; columns by name, those that they have not are null. after: as `Store.append` has it."""
+        """Adds rows; columns by name, those that they have not are null. after: as `RunTables.append` has it."""
         self.guard()
-        if not self._delta_rs.append(table, rows if table in LANDED else aligned(rows, table_schema(table)), after):
+        some = Relation.of(rows).table()
+        if not self._delta_rs.append(table, some if table in LANDED else aligned(some, table_schema(table)), after):
             raise self._not_written(table)
         self._is_written(table)
 
@@ -319,19 +314,15 @@ class LocalStore(Store):
         """Puts rows in the place of those of some clusters for which a condition holds, in one commit; in none where they are the same."""
         self.guard()
         names = frozenset(clusters)
-        if table in GROWING:
-            mine = self._stored(table, of_clusters(names))
-            goes, stays = mine.filter(condition.sql), mine.failing(condition.sql)
-            is_whole = condition == EVERY or (condition == UNSETTLED and "settled" in schemas.partition_columns(table))
-            self._replace(table, names, goes, None if is_whole else stays, rows, keeps_settled=condition == UNSETTLED)
-            return
-        held, new = self._whole(table), aligned(fetched(rows), table_schema(table))
-        self._replaced(table, held, names, met(held.few, of_clusters(names) & condition), new)
+        mine = self._stored(table, of_clusters(names))
+        goes, stays = mine.filter(condition.sql), mine.failing(condition.sql)
+        is_whole = condition == EVERY or (condition == UNSETTLED and "settled" in schemas.partition_columns(table))
+        self._replace(table, names, goes, None if is_whole else stays, rows, keeps_settled=condition == UNSETTLED)
 
     def replace_partitions(
         self, table: str, clusters: Collection[str], anew: Collection[str], partitions: Any, rows: Any
     ) -> None:
-        """As `Store.replace_partitions`."""
+        """As `RunTables.replace_partitions`."""
         self.guard()
         names, may_settle = frozenset([*clusters, *anew]), "settled" in schemas.columns(table)
         keeps_settled = may_settle and not anew
@@ -389,55 +380,32 @@ class LocalStore(Store):
                 writers[key].add(part.select(columns))
         return [one.close() for one in writers.values()]
 
-    def _whole(self, table: str) -> Held:
-        """All rows of a table."""
-        if table in self._created:
-            return Held(None, None, table_schema(table).empty_table())
-        return self._hold(table, frozenset())
-
-    def _rows(self, held: Held) -> Any:
-        assert held.few is not None
-        return held.few
-
-    def _replaced(self, table: str, held: Held, names: frozenset[str], goes: Any, rows: pa.Table) -> None:
-        if not self._is_replaced_small(table, held, names, goes, rows, keeps_settled=False):
-            raise self._not_written(table)
-
     def delete(self, table: str, condition: Where) -> None:
         """Removes the rows for which a condition holds."""
         self.guard()
+        every = self._stored(table, EVERY)
         if table in LANDED:
-            keys = list(KEYS[table])
-            gone = distinct(self._selected(table, keys, condition.sql))
-            if gone.num_rows and not self._delta_rs.delete_matching(table, gone, keys):
-                raise self._not_written(table)
-            self._is_written(table)
-            return
-        if table in GROWING:
-            every = self._stored(table, EVERY)
+            self._delete_landed(table, every.filter(condition.sql), KEYS[table])
+        else:
             self._keep(table, every.filter(condition.sql), every.failing(condition.sql))
-            return
-        held = self._whole(table)
-        gone = met(held.few, condition)
-        clusters = frozenset(self._rows(held).filter(gone)["cluster"].to_pylist())
-        self._replaced(table, held, clusters, gone, self._rows(held).slice(0, 0))
 
     def delete_matching(self, table: str, condition: Where, keys: Any) -> None:
         """Removes the rows for which a condition holds and whose values are among those of keys."""
         self.guard()
+        wanted, every = Relation.of(keys), self._stored(table, EVERY)
+        mine = every.filter(condition.sql)
+        gone = mine.matched(wanted, wanted.column_names, "SEMI")
         if table in LANDED:
-            rows = self._selected(table, keys.column_names, condition.sql)
-            gone = distinct(rows.filter(among(rows, keys, keys.column_names)))
-            if gone.num_rows and not self._delta_rs.delete_matching(table, gone, gone.column_names):
-                raise self._not_written(table)
-            self._is_written(table)
-            return
-        if table not in GROWING:
-            raise NotImplementedError(f"rows of {table} are not removed by their keys")
-        every, on, wanted = self._stored(table, EVERY), column_names(keys), Relation.of(keys)
-        held = every.filter(condition.sql)
-        stays = held.matched(wanted, on, "ANTI").union(every.failing(condition.sql))
-        self._keep(table, held.matched(wanted, on, "SEMI"), stays)
+            self._delete_landed(table, gone, wanted.column_names)
+        else:
+            self._keep(table, gone, mine.matched(wanted, wanted.column_names, "ANTI").union(every.failing(condition.sql)))
+
+    def _delete_landed(self, table: str, rows: Relation, keys: Sequence[str]) -> None:
+        """Removes rows by their keys, not as files that are replaced: what comes and goes there is read as changes."""
+        gone = rows.select(*keys).distinct().table()
+        if gone.num_rows and not self._delta_rs.delete_matching(table, gone, keys):
+            raise self._not_written(table)
+        self._is_written(table)
 
     def _keep(self, table: str, goes: Relation, stays: Relation) -> None:
         """Leaves some rows of a table, all others of which go, in one commit."""
@@ -449,17 +417,15 @@ class LocalStore(Store):
     def set_matching(self, table: str, condition: Where, values: Any, keys: Sequence[str]) -> None:
         """Gives rows the values of those with the same keys."""
         self.guard()
-        others = [name for name in values.column_names if name not in keys]
-        if not self._delta_rs.set_matching(table, values, keys, others):
+        given = Relation.of(values).table()
+        others = [name for name in given.column_names if name not in keys]
+        if not self._delta_rs.set_matching(table, given, keys, others):
             raise self._not_written(table)
         self._is_written(table)
 
 
 def _have_same_rows(some: Relation | None, others: Relation) -> bool:
-    """Whether rows are the same, in any order; of more than some they are held to be others."""
+    """Whether rows are the same, in any order."""
     if some is None:
         return others.is_empty()
-    count = some.count()
-    if count > MOST_COMPARED or count != others.count():
-        return False
-    return not count or not differing(some, others, some.column_names).num_rows
+    return some.count() == others.count() and not differing(some, others, some.column_names).num_rows

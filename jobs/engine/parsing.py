@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime
@@ -57,7 +58,7 @@ class OnPool:
         for folder in folders.values():
             folder.mkdir()
         rules = None if parser.ruleset is built_in() else parser.ruleset
-        given = shared((rules, days), folders["events"] / "given")
+        given = shared((rules, days), folders["events"] / f"given-{uuid.uuid4().hex}")
         self.blocks: list[events.Block] = []
         self._landings: list[Landing] = []
         tasks = list(_tasks(splits, pool.workers))

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
+from itertools import chain, islice
 from multiprocessing import connection, forkserver, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
@@ -60,11 +61,18 @@ class Pool:
         self._idle: queue.SimpleQueue[Connection] = queue.SimpleQueue()
 
     def map(self, function: Callable[..., Out], *inputs: Iterable[Any]) -> Iterator[Out]:
-        """Yield what a function returns, in the order of its inputs, of which only some are read ahead. Raises WorkerLost, and what the function raises."""
+        """Yield what a function returns, in the order of its inputs, of which only some are read ahead; a single one is computed here. Raises WorkerLost, and what the function raises."""
+        work = zip(*inputs, strict=True)
+        first = list(islice(work, 2))
+        if len(first) < 2 and self._threads is None:
+            # a process takes longer to start than this one to compute
+            for given in first:
+                yield function(*given)
+            return
         threads = self._started()
         waiting: deque[Future[Out]] = deque()
         try:
-            for given in zip(*inputs, strict=True):
+            for given in chain(first, work):
                 if len(waiting) >= self.workers * (1 + AHEAD):
                     yield waiting.popleft().result()
                 waiting.append(threads.submit(self._computed, function, given))

@@ -13,12 +13,13 @@ import pyarrow as pa
 
 from jobs.engine import database, later
 from jobs.engine.relation import Relation, session
-from jobs.engine.rows import Frame, gathered, in_spark
+from jobs.engine.rows import Frame, fetched, gathered, in_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# rows of a frame that is asked in this process, up to 400 bytes each; where one has more Spark is asked about all
+
+# rows that are asked in this process, up to 400 bytes each; where there are more Spark is asked
 MOST_ASKED_HERE = 250_000
 
 
@@ -53,6 +54,13 @@ def over(spark: SparkSession | None, frames: Iterable[Frame]) -> Queries:
         return database.Database() if folder is None else session(folder)
     are_few = all(isinstance(one, pa.Table) and one.num_rows <= MOST_ASKED_HERE for one in frames)
     return database.Database() if are_few else InSpark(spark)
+
+
+def read_often(rows: Frame) -> Frame:
+    """Rows that many queries read. Spark's are counted first, as what is fetched of many in vain takes longer."""
+    if isinstance(rows, pa.Table | Relation):
+        return rows
+    return rows if rows.count() > MOST_ASKED_HERE else fetched(rows)
 
 
 class InSpark:

@@ -14,7 +14,7 @@ import sqlglot
 from jobs.engine import dialect
 from jobs.engine.database import BATCH_ROWS, Database, identifier, text
 
-# columns of rows that are kept whole; `events` has some 70
+# columns of rows that are kept whole; all of `events` are some 70
 WIDE = 40
 
 
@@ -73,7 +73,7 @@ class Relation:
 
     @property
     def is_wide(self) -> bool:
-        """Return whether queries read few of its many columns, so that many rows are better read again by each than kept."""
+        """Return whether queries read few of its many columns, so that they are better read again by each than kept."""
         return len(self.schema) > WIDE
 
     @property
@@ -136,6 +136,13 @@ class Relation:
         using = ", ".join(map(identifier, on))
         others = f"SELECT DISTINCT {using} FROM ({keys.sql})"
         return self.made(f"SELECT * FROM ({self.sql}) {how} JOIN ({others}) USING ({using})", self.schema, keys)
+
+    def outlasting(self, others: Relation, on: Sequence[str], condition: str) -> Relation:
+        """Return the rows for which no other one has the same values of some columns and a condition of DuckDB holds over (r, o), it and the other."""
+        same = " AND ".join(f"r.{identifier(name)} = o.{identifier(name)}" for name in on)
+        return self.made(
+            f"SELECT * FROM ({self.sql}) AS r ANTI JOIN ({others.sql}) AS o ON {same} AND {condition}", self.schema, others
+        )
 
     def marked(self, keys: Relation, on: Sequence[str], name: str) -> Relation:
         """Return the rows with a column that says whether their values of some columns are among those of others."""

@@ -30,8 +30,8 @@ from parsers.rules import RuleSet
 
 # bytes; a packed file is one value, which Spark holds in memory three times
 LONGEST_PACKED = 256 * 1024 * 1024
-# bytes of text that one task reads, on average
-SHARE = 64 * 1024 * 1024
+# bytes of text that one task reads, on average, of more than one file
+SHARE = 8 * 1024 * 1024
 # uri: percent-encoded; place: grows from piece to piece of a file; size: of the file
 _PIECES = "uri STRING, size BIGINT, place BIGINT, data BINARY"
 # ends of names of files that are read whole; by some of them Spark would unpack the text itself
@@ -66,7 +66,7 @@ def find(spark: SparkSession, cluster: Cluster, ruleset: RuleSet, limits: Limits
         sizes |= found
     if pieces is None:
         return None
-    tasks = max(spark.sparkContext.defaultParallelism, sum(sizes.values()) // SHARE)
+    tasks = min(len(sizes), 1 + sum(sizes.values()) // SHARE)
     pieces = pieces.repartition(tasks, "uri").sortWithinPartitions("uri", "place").persist(StorageLevel.DISK_ONLY)
 
     def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

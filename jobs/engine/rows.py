@@ -356,6 +356,22 @@ def extremes(rows: Frame, by: Sequence[str], column: str) -> list[dict[str, Any]
     return here(rows.groupBy(*by).agg(F.min(column).alias("first"), F.max(column).alias("last")))
 
 
+def span(rows: Frame, moment: str, column: str) -> dict[str, Any]:
+    """How many rows have a column (count) and no moment (undated), and the first and last hour of the moments, UTC without a zone."""
+    if isinstance(rows, Relation):
+        ends = {end: f"date_trunc('hour', {which}({moment}))" for end, which in (("first", "min"), ("last", "max"))}
+        found = rows.summed(count=f"count({column})", undated=f"count(*) - count({moment})", **ends)
+        return found | {end: found[end] and found[end].replace(tzinfo=None) for end in ends}
+    if isinstance(rows, pa.Table):
+        found = pc.min_max(pc.floor_temporal(rows[moment], unit="hour")).as_py()
+        first, last = (found[end] and found[end].replace(tzinfo=None) for end in ("min", "max"))
+        count = rows.num_rows - rows[column].null_count
+        return {"count": count, "undated": rows[moment].null_count, "first": first, "last": last}
+    hour = F.date_trunc("hour", moment)
+    asked = [F.min(hour).alias("first"), F.max(hour).alias("last"), F.count_if(F.col(moment).isNull()).alias("undated")]
+    return rows.agg(F.count(column).alias("count"), *asked).first().asDict()
+
+
 def differing(some: Frame, others: Frame, keys: Sequence[str]) -> Frame:
     """Keys of rows that stand in one of two alone, or more often than in the other."""
     if isinstance(some, Relation) or isinstance(others, Relation):
@@ -447,26 +463,25 @@ def _grouped(table: pa.Table, by: Sequence[str]) -> dict[tuple[Any, ...], Dicts]
 
 
 def gathered(rows: Frame) -> Frame:
-    """The rows, computed once: here where they are few, else kept by Spark's workers."""
-    if not isinstance(rows, pa.Table | Relation):
-        few = where_few(rows)
-    else:
-        return fetched(rows)
+    """The rows, computed once."""
+    if isinstance(rows, Relation):
+        return Relation.of(rows.table())
+    if isinstance(rows, pa.Table):
+        return rows
+    few = where_few(rows)
     # not persist: a query over a plan with lambdas does not find again what is cached of it
     return rows.localCheckpoint(eager=False) if few is None else few
 
 
 def few_of(rows: Frame, most: int) -> pa.Table | None:
-    """The rows, where they are no more than so many."""
-    if isinstance(rows, Relation):
-        return rows.table() if rows.count() <= most else None
+    """The rows, in Spark or in memory, where they are no more than so many."""
     if not isinstance(rows, pa.Table):
         return where_few(rows, most)
     return rows if rows.num_rows <= most else None
 
 
 def here_if_few(rows: Frame, most: int) -> Frame:
-    """The same rows, here where they are no more than so many."""
+    """The same rows of Spark, here where they are no more than so many."""
     few = None if isinstance(rows, pa.Table) else few_of(rows, most)
     return rows if few is None else few
 

@@ -27,6 +27,7 @@ import schemas
 from jobs.engine import upgrade
 from jobs.engine.conflicts import LANDING, Conflict
 from jobs.engine.files import DataFile, FileWriter
+from jobs.engine.listing import type_name
 from jobs.engine.rows import quoted
 from jobs.engine.types import delta_schema
 from jobs.location import PLAIN
@@ -48,9 +49,15 @@ CHANGE_FEED = pa.schema(
 )
 # with which deltalake says that it cannot do something: a feature, a file system without hard links
 LEFT_TO_SPARK = (DeltaError, OSError, pa.ArrowException)
+# which files of a table are replaced: column, comparison, value
 Filters = Sequence[tuple[str, str, Any]]
 # values of the columns that a table is partitioned by, and what holds for the rows with them, a `pyarrow.compute.Expression`
 Staying = Sequence[tuple[Mapping[str, Any], Any]]
+
+
+def files_of(clusters: Collection[str], *, keeps_settled: bool) -> Filters:
+    """Return which files of a partitioned table are replaced: those of some clusters, or of what is not settled of them."""
+    return [("cluster", "in", sorted(clusters)), *([("settled", "=", "false")] if keeps_settled else [])]
 
 
 @dataclass(frozen=True)
@@ -118,6 +125,14 @@ class SmallTables:
                 told = opened.metadata()
                 return json.loads(opened.schema().to_json()), told.configuration, tuple(told.partition_columns)
         return None
+
+    def present(self, table: str) -> upgrade.Present | None:
+        """What a table is like; None where there is none, or deltalake does not read it."""
+        known = self.described(table)
+        if known is None:
+            return None
+        columns, properties, by = known
+        return upgrade.Present({one["name"]: type_name(one["type"]) for one in columns["fields"]}, properties, by)
 
     def set_properties(self, table: str, properties: Mapping[str, str]) -> bool:
         """Gives a table properties; whether it has them now."""

@@ -17,8 +17,6 @@ from parsers.explanation import visible
 
 # rows of one batch of an answer
 BATCH_ROWS = 10_000
-# bytes of logs that a session for reading is started for
-SMALL_RUN = 1000
 
 
 class SparkTables:
@@ -27,7 +25,7 @@ class SparkTables:
     def __init__(self, root: str, names: Collection[str] | None = None, store: Store | None = None) -> None:
         """names: tables and views that queries are going to name; None: any. store: the open one of a run; its session serves, no name is registered."""
         self.root = root
-        self._store = Store(session.start(SMALL_RUN), root) if store is None else store
+        self._store = Store(session.start(), root) if store is None else store
         self._spark = self._store.spark
         if store is None:
             self._store.register(names)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import operator
-import re
 import threading
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +21,6 @@ from jobs.engine.conflicts import LANDING, Conflict, refused
 from jobs.engine.frames import by_workers, framed, of_rows, where_few
 from jobs.engine.later import errors, gateway
 from jobs.engine.later import functions as F
-from jobs.engine.listing import type_name
 from jobs.engine.rows import (
     EVERY,
     Frame,
@@ -33,16 +28,13 @@ from jobs.engine.rows import (
     among,
     any_of,
     distinct,
-    extremes,
     fetched,
     few_of,
-    having,
     here,
+    here_if_few,
     in_clusters,
     in_spark,
     is_known,
-    is_null,
-    is_true,
     lacking,
     met,
     of_clusters,
@@ -52,71 +44,45 @@ from jobs.engine.rows import (
     together,
     where,
 )  # fmt: skip
-from jobs.engine.small_tables import MOST_SCANNED, Filters, SmallTables, aligned, vocabulary_ddl
+from jobs.engine.run_tables import (
+    EVENT,
+    KEYS,
+    LANDED,
+    OF_LOGS,
+    PARTITION_KEY,
+    UNSETTLED,
+    VERSION,
+    Changes,
+    RunTables,
+    changes_of,
+    words,
+)
+from jobs.engine.small_tables import MOST_SCANNED, Filters, SmallTables, aligned, files_of, vocabulary_ddl
 from jobs.engine.types import table_schema
-from jobs.errors import UsageError
 from jobs.landing import rereading
-from jobs.location import local_folder, root_of
-from jobs.progress import warn
-from jobs.timelines.events import CHECKPOINT
-from parsers.events import EVENTS, first_bytes
-from parsers.rules import RuleSet, built_in
+from jobs.location import local_folder
+from jobs.nightly import folding
+from jobs.timelines import EVENT_COLUMNS, ClusterFacts, Summary
+from parsers.events import EVENTS
+from parsers.rules import RuleSet
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# what logs are read into: as long as history and as wide as its lines, so it is asked for what is needed of it
-LANDED = ("events", "passed_over")
-# columns that tell a row of `events`
-EVENT = ("record_id", "item")
-# what holds for rows that the next night replaces, of tables that are partitioned by it
-UNSETTLED = ~is_true("settled")
-# events less what tools told of partitions (checkpoints)
-OF_LOGS = is_null("event_type") | ~one_of("event_type", [CHECKPOINT])
-
-
-def is_first() -> Where:
-    """The row that stands for a record."""
-    return Where("item = 0", pc.field("item") == 0)
-
-
-# columns that tell a partition, whatever its incarnation
-PARTITION_KEY = ("cluster", "topic", "partition")
 # rows of a table that are all read into this process
 MOST_HERE = 50_000
 # such that are compared with those that stand before they are written
 MOST_COMPARED = 10_000
 # rows that are read from a table of many, or written into it, without Spark
 MOST_WITHOUT_SPARK = 100_000
+# rows of some columns that are read of a table of many, and folded sooner than Spark's workers fold them
+MOST_READ = 250_000
+# values that rows are looked for by
+MOST_LOOKED_FOR = 10_000
 # commits among which a run looks for its own: it is one of the newest
 NEWEST_COMMITS = 20
 # operations that add rows, as Delta's history has them
 ADDING = ("WRITE", "MERGE")
-# tables in which no row may stand twice -> column of `cluster_facts` with the version that the run that has ended last has left
-EXAMINED = {"events": "events_version", "passed_over": "passed_over_version"}
-# what two rows of a table must not have in common
-KEYS = {"events": EVENT, "passed_over": ("cluster", "record")}
-# no record is later
-LATEST = datetime(9999, 1, 1, tzinfo=UTC)
-# column of `Changes`: the version of the table that a row came or went with
-VERSION = "_commit_version"
-
-
-def words(sql: str) -> set[str]:
-    """Whatever may be a name in a SQL statement, in lower case."""
-    return set(re.findall(r"\w+", sql.lower()))
-
-
-@dataclass(frozen=True)
-class Changes:
-    """What later versions of a table have changed. inserted, deleted: rows with VERSION; a changed row is in both. deleted is None where none is.
-
-    version: the newest one.
-    """
-
-    inserted: Frame
-    deleted: Frame | None
-    version: int
 
 
 def _with_properties(sql: str, properties: Mapping[str, str]) -> str:
@@ -134,11 +100,6 @@ def _by_name(table: str, rows: DataFrame) -> DataFrame:
     """The columns of a table; those that the rows have not are null."""
     kinds, there = schemas.columns(table), set(rows.columns)
     return rows.select(*((F.col(name) if name in there else F.lit(None)).cast(kind).alias(name) for name, kind in kinds.items()))
-
-
-def files_of(clusters: Collection[str], *, keeps_settled: bool) -> Filters:
-    """Return which files of a partitioned table are replaced: those of some clusters, or of what is not settled of them."""
-    return [("cluster", "in", sorted(clusters)), *([("settled", "=", "false")] if keeps_settled else [])]
 
 
 def _are_same(some: pa.Table, others: pa.Table) -> bool:
@@ -189,31 +150,19 @@ class Held:
         return self.parts[clusters]
 
 
-class Store:
+class Store(RunTables):
     """The tables under one root, a folder or any URI that Spark can write to."""
 
     def __init__(self, spark: Any, root: str | Path, guard: Callable[[], None] = lambda: None) -> None:
-        """spark: a session; None: a subclass computes without one. guard: raises where this run must not write any more."""
+        """spark: a session; guard: as `RunTables` has it."""
+        super().__init__(root, guard)
         self.spark = spark
-        self.guard = guard
-        self.root = root_of(root)
         self._small = SmallTables.of(local_folder(self.root), MOST_HERE)
-        # what opening the tables has changed in them, and what other rules
-        self.upgrade = upgrade.Plan()
-        self.rules_changed = rereading.Reread(0, 0)
-        # clusters in whose events this run or an interrupted one has changed something by other rules
-        self._stale: set[str] = set()
-        # tables created in this run: what is known to be empty need not be read
-        self._created: set[str] = set()
         # by table: what this run has read or written it need not read again
         self._held: dict[str, Held] = {}
         # tables that were found to have many: they are not asked for it again
         self._many: set[str] = set()
         self._reading: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
-
-    def path(self, table: str) -> str:
-        """Where a table lies."""
-        return f"{self.root}/{table}"
 
     def exists(self, table: str) -> bool:
         """Whether the table has been created."""
@@ -223,96 +172,33 @@ class Store:
             return True
         return DeltaTable.isDeltaTable(self.spark, self.path(table))
 
-    def schema(self, table: str) -> pa.Schema:
-        """The columns of a table that is there."""
-        return table_schema(table)
-
-    def open(self, ruleset: RuleSet | None = None, *, rebuilds: bool = True) -> None:
-        """Creates missing tables and converts those of an earlier version, all of which are looked at first.
-
-        ruleset: by which records are read again where an earlier version has told them apart in another way. rebuilds: whether the caller
-        rebuilds what is derived from `events`, and calls `rebuilt` then. Raises UsageError, and nothing is changed, where tables cannot be
-        converted, or would have to be rebuilt and are not. Nothing is ever dropped but tables that are derived from others.
-        """
+    def _convert(self, plan: upgrade.Plan, ruleset: RuleSet) -> None:
         definitions = {one.name: one for one in schemas.statements("tables")}
-        with ThreadPoolExecutor(4) as pool:
-            found = dict(zip(definitions, pool.map(self._present, definitions), strict=True))
-            there = {name: one for name, one in found.items() if one is not None}
-            plan = self.upgrade = upgrade.decide(there, self.root)
-            if plan.rebuilds and not rebuilds:
-                raise UsageError(
-                    f"The tables under {self.root} have to be rebuilt from events, by an earlier version or an interrupted run. "
-                    "Run `kafka-audit audit` first"
-                )
-            if plan.rebuilds:
-                self._begin_rebuilding(there)
-            for name in plan.emptied:
-                self._empty(definitions[name])
-            for name in plan.reread:
-                self._reread(name, ruleset or built_in())
-            for name, columns in plan.added.items():
-                added = ", ".join(f"{column} {kind}" for column, kind in columns.items())
-                self.spark.sql(f"ALTER TABLE {self._identifier(name)} ADD COLUMNS ({added})")
-            list(pool.map(self._create, (definitions[name] for name in plan.created if name not in self._created)))
-            if rebuilds:
-                self._remove_doubled_rows(there)
-            list(pool.map(lambda name: self._set_properties(name, plan.stamped[name]), plan.stamped))
-
-    def _remove_doubled_rows(self, there: Collection[str]) -> None:
-        """Rows that stand more than once are removed where a table was written to by others than the run that has ended last.
-
-        there: tables that this run has not created.
-        """
-        names = {table: name for table, name in EXAMINED.items() if table in there and table not in self._created}
-        if not names:
-            return
-        known = self._examined_versions(list(names.values())) if upgrade.FACTS in there else {}
-        for table, name in names.items():
-            if self.version(table) != known.get(name):
-                self._remove_doubled(table)
+        for name in plan.emptied:
+            self._empty(definitions[name])
+        for name in plan.reread:
+            self._reread(name, ruleset)
+        for name, columns in plan.added.items():
+            added = ", ".join(f"{column} {kind}" for column, kind in columns.items())
+            self.spark.sql(f"ALTER TABLE {self._identifier(name)} ADD COLUMNS ({added})")
 
     def _examined_versions(self, names: Sequence[str]) -> dict[str, Any]:
         """Return the newest value of some columns of `cluster_facts`."""
         (row,) = self.table(upgrade.FACTS).agg(*(F.max(name).alias(name) for name in names)).collect()
         return row.asDict()
 
-    def _remove_doubled(self, table: str) -> None:
-        """Leaves one of rows that have the same KEYS, in one commit; with a warning, and what is derived from them is rebuilt."""
+    def _count_doubled(self, table: str) -> int:
         keys = list(KEYS[table])
         small = None if self._small is None else self._small.rows(table)
         if small is not None and small.rows is not None:
-            doubled = small.rows.num_rows - small.rows.select(keys).group_by(keys).aggregate([]).num_rows
-        else:
-            counted = self.table(table).groupBy(*keys).count().filter("count > 1")
-            doubled = counted.agg(F.sum(F.col("count") - 1).alias("rows")).collect()[0].rows or 0
-        if not doubled:
-            return
-        if not self.is_rebuilding:
-            self.upgrade = replace(self.upgrade, rebuilds=True)
-            self._begin_rebuilding([upgrade.FACTS])
-        rows = self.table(table).dropDuplicates(keys)
+            return small.rows.num_rows - small.rows.select(keys).group_by(keys).aggregate([]).num_rows
+        counted = self.table(table).groupBy(*keys).count().filter("count > 1")
+        return counted.agg(F.sum(F.col("count") - 1).alias("rows")).collect()[0].rows or 0
+
+    def _leave_one(self, table: str) -> None:
+        rows = self.table(table).dropDuplicates(list(KEYS[table]))
         with refused(table):
             rows.write.format("delta").mode("overwrite").save(self.path(table))
-        self._is_written(table)
-        self.upgrade = replace(self.upgrade, doubled={**self.upgrade.doubled, table: doubled})
-        warn(f"{doubled:,} rows of {table} stood twice, as two runs at once or an earlier version wrote them; they were removed")
-
-    @property
-    def is_rebuilding(self) -> bool:
-        """Whether everything that is derived from `events` has to be rebuilt, of all clusters."""
-        return self.upgrade.rebuilds
-
-    def rebuilt(self) -> None:
-        """Everything that is derived from `events` is rebuilt: a later run goes on from it."""
-        if self.is_rebuilding:
-            self._set_properties(upgrade.FACTS, {upgrade.REBUILDING: "false"})
-        if self._stale:
-            self._set_properties(upgrade.FACTS, {upgrade.STALE: "[]"})
-            self._stale = set()
-
-    def stale_clusters(self) -> set[str]:
-        """Return the clusters of which what is derived from `events` has to be rebuilt, though nothing new of them may be read."""
-        return set(self.clusters()) if self.is_rebuilding else self._stale
 
     def versions(self) -> dict[str, int]:
         """Table -> number of its last commit, where that is known without Spark."""
@@ -323,24 +209,12 @@ class Store:
 
     def _present(self, name: str) -> upgrade.Present | None:
         """What a table is like; None where there is none."""
-        known = None if self._small is None else self._small.described(name)
-        if known is not None:
-            columns, properties, by = known
-            return upgrade.Present({one["name"]: type_name(one["type"]) for one in columns["fields"]}, properties, by)
+        if self._small is not None and (known := self._small.present(name)) is not None:
+            return known
         if not self.exists(name):
             return None
         told = self.spark.sql(f"SHOW TBLPROPERTIES {self._identifier(name)}").collect()
         return upgrade.Present(_kinds(self.table(name).schema), {row.key: row.value for row in told})
-
-    def _begin_rebuilding(self, there: Collection[str]) -> None:
-        """No later run goes on from what is derived from `events` so far."""
-        if upgrade.FACTS in there:
-            self._set_properties(upgrade.FACTS, {upgrade.REBUILDING: "true"})
-            self.delete(upgrade.FACTS, EVERY)
-        else:
-            (definition,) = (one for one in schemas.statements("tables") if one.name == upgrade.FACTS)
-            self._create(definition)
-            self._set_properties(upgrade.FACTS, {upgrade.REBUILDING: "true"})
 
     def _set_properties(self, name: str, properties: Mapping[str, str]) -> None:
         if self._small is None or not self._small.set_properties(name, properties):
@@ -365,85 +239,6 @@ class Store:
             made.unpersist()
 
     # -- rules that have changed
-
-    def apply_rules(self, ruleset: RuleSet) -> None:
-        """Reads the records of `events` again that say something else by these rules than by those before. The result is `rules_changed`.
-
-        The rules are noted last: an interrupted run begins again, and finds nothing to change in what is changed already.
-        """
-        now = rereading.versions(ruleset)
-        noted = self._noted()
-        self._stale = set(json.loads(noted.get(upgrade.STALE, "[]")))
-        before = json.loads(noted.get(upgrade.RULES, "{}"))
-        if before == now:
-            return
-        skipped: list[str] = []
-        if not (self.has_none("events") and self.has_none("passed_over")):
-            # an upgrade has read all of them again
-            records, changed = (0, 0) if self.upgrade.reread else self._read_again(before, ruleset)
-            skipped = rereading.in_scope(self._loggers("passed_over"), ruleset)
-            counted = self._count_where("passed_over", one_of("logger", skipped)) if skipped else 0
-            self.rules_changed = rereading.Reread(records, changed, tuple(skipped), counted)
-        self._set_properties(upgrade.FACTS, {upgrade.SKIPPED: json.dumps(skipped), upgrade.RULES: json.dumps(now)})
-
-    def _noted(self) -> Mapping[str, str]:
-        """What is noted about the rules that `events` were read with."""
-        facts = self._present(upgrade.FACTS)
-        return {} if facts is None else facts.properties
-
-    def _read_again(self, before: Mapping[str, str], ruleset: RuleSet) -> tuple[int, int]:
-        """(records that were read again, those that have changed)."""
-        where_ = OF_LOGS
-        if before:
-            concerned = one_of("event_type", rereading.concerned(before, ruleset))
-            strange = one_of("logger", rereading.in_scope(self._loggers("events"), ruleset, are=False))
-            where_ &= is_null("event_type") | concerned | strange
-        records = self._count_where("events", where_ & is_first())
-        made = self._changes(where_, ruleset) if records else None
-        ids, changed, whole = set[str](), set[str](), set[str]()
-        if made is not None:
-            found = fetched(distinct(select(made, "cluster", "record_id", rereading.FORMER_TYPE))).to_pylist()
-            ids = {row["record_id"] for row in found}
-            changed = {row["cluster"] for row in found}
-            # histories that rest on what a record has said before are rebuilt as a whole
-            whole = {row["cluster"] for row in found if row[rereading.FORMER_TYPE] is not None}
-        if rereading.versions(ruleset)[rereading.KEEPS] != before.get(rereading.KEEPS):
-            whole.update(self.clusters())
-        if stale := self._stale | changed | whole:
-            self._stale = stale
-            self._set_properties(upgrade.FACTS, {upgrade.STALE: json.dumps(sorted(stale))})
-        if whole:
-            self.delete(upgrade.FACTS, of_clusters(whole))
-        if made is not None and ids:
-            passed = rereading.passed_over(fetched(where(made, one_of(rereading.CHANGE, [rereading.PASSED]))))
-            if passed.num_rows:
-                known = fetched(self.read("passed_over", set(passed["cluster"].to_pylist()), EVERY, list(KEYS["passed_over"])))
-                if (new := lacking(passed, known, KEYS["passed_over"])).num_rows:
-                    self.append("passed_over", new)
-            self.guard()
-            self._merge_changes(where(made, ~one_of(rereading.CHANGE, [rereading.PASSED])))
-            self._is_written("events")
-        return records, len(ids)
-
-    def drop_skipped(self, clusters: Collection[str], ruleset: RuleSet) -> None:
-        """Takes from `passed_over` what stands in `events` by now: records of loggers that were out of scope by earlier rules."""
-        skipped = json.loads(self._noted().get(upgrade.SKIPPED, "[]"))
-        if not skipped:
-            return
-        counted = fetched(self.read("passed_over", clusters, one_of("logger", skipped), list(KEYS["passed_over"])))
-        if counted.num_rows:
-            full = {ruleset.full_name(logger, "") for logger in skipped}.union(skipped)
-            columns = ["cluster", "record_id"]
-            landed = fetched(self.read("events", clusters, is_first() & one_of("logger", full), columns))
-            numbers = [first_bytes(bytes.fromhex(one)) for one in landed["record_id"].to_pylist()]
-            both = pa.table({"cluster": landed["cluster"], "record": pa.array(numbers, pa.int64())})
-            gone = having(counted, both, KEYS["passed_over"])
-            if gone.num_rows:
-                # their hours are counted again
-                self.delete(upgrade.FACTS, of_clusters(set(gone["cluster"].to_pylist())))
-                self.delete_matching("passed_over", one_of("logger", skipped), gone)
-        if not self._count_where("passed_over", one_of("logger", skipped)):
-            self._set_properties(upgrade.FACTS, {upgrade.SKIPPED: "[]"})
 
     def _loggers(self, table: str) -> list[str | None]:
         rows = self.table(table).select("logger").distinct().collect()
@@ -576,8 +371,6 @@ class Store:
         clusters: Iterable[str],
         condition: Where = EVERY,
         columns: Sequence[str] | None = None,
-        *,
-        few_are: int = MOST_WITHOUT_SPARK,
     ) -> Frame:
         """The rows of some clusters for which a condition holds, few of them as an Arrow table. columns: None: all."""
         names = frozenset(clusters)
@@ -587,7 +380,7 @@ class Store:
         else:
             # of all columns Spark reads those that are asked for later, and of events of ten years those of few kinds sooner
             some = columns is not None and condition != EVERY and table not in LANDED
-            known = self._found(table, names, columns or (), condition.arrow, few_are) if some else None
+            known = self._found(table, names, columns or (), condition.arrow, MOST_READ) if some else None
             found = where(self.rows_of(table, names), condition) if known is None else known
         return found if columns is None else select(found, *columns)
 
@@ -595,10 +388,6 @@ class Store:
         """All rows of a table that has few."""
         held = self._hold(table, frozenset())
         return held.few if held.is_small_table and held.few is not None else self.table(table)
-
-    def table_of(self, table: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
-        """Rows as those of a table."""
-        return pa.Table.from_pylist(list(rows), schema=table_schema(table))
 
     def _hold(self, table: str, names: frozenset[str]) -> Held:
         """The rows of these clusters, or of more."""
@@ -652,31 +441,16 @@ class Store:
         some = framed(self.spark, pa.table({column: wanted}))
         return rows.join(F.broadcast(some.distinct()), column, "left_semi").select(*columns).toArrow()
 
-    def records(
-        self, clusters: Iterable[str], ids: Collection[str], columns: Sequence[str], beginnings: Iterable[datetime | None]
-    ) -> pa.Table:
-        """Columns of the events of some records, few, that prove what began at some moments; columns: record_id among them.
-
-        Most are not older than the day before: of a long history those are looked through first, and all others for what is left.
-        """
-        names, left = sorted(clusters), set(ids)
-        begun = min((one.replace(tzinfo=UTC) for one in beginnings if one is not None), default=None)
-        spans = [None] if begun is None else [("ts", begun - timedelta(days=1), LATEST), None]
-        found: list[pa.Table] = []
-        for span in spans:
-            if left or not found:
-                found.append(self.rows_with("events", names, "record_id", left, columns, span=span))
-                left.difference_update(found[-1]["record_id"].to_pylist())
-        return pa.concat_tables(found)
-
-    def rows_about(self, table: str, clusters: Iterable[str], column: str, values: Collection[Any]) -> Frame:
-        """The rows of some clusters: of many at least those that have one of some values in a column."""
-        names = sorted(clusters)
-        if not self.has_few(table, names):
-            where = pc.field(column).isin(pa.array(list(values)))
-            if (found := self._found(table, names, list(schemas.columns(table)), where, MOST_WITHOUT_SPARK)) is not None:
+    def rows_about(
+        self, table: str, clusters: Iterable[str], column: str, values: Frame, columns: Sequence[str] | None = None
+    ) -> Frame:
+        """The rows of some clusters: of many at least those whose value of a column is among those of others."""
+        names, wanted = sorted(clusters), list(columns or schemas.columns(table))
+        if not self.has_few(table, names) and (few := few_of(distinct(select(values, column)), MOST_LOOKED_FOR)) is not None:
+            where = pc.field(column).isin(few[column].combine_chunks())
+            if (found := self._found(table, names, wanted, where, MOST_READ)) is not None:
                 return found
-        return self.read(table, names)
+        return self.read(table, names, EVERY, columns)
 
     def rows_that_have(self, table: str, clusters: Iterable[str], column: str, columns: Sequence[str]) -> pa.Table:
         """Columns of the rows of some clusters in which one is not null."""
@@ -698,10 +472,6 @@ class Store:
         names = frozenset(clusters)
         return table in self._created or self._hold(table, names).few is not None
 
-    def has_none(self, table: str) -> bool:
-        """Whether the table is known to hold no row."""
-        return table in self._created
-
     def parsed(self, files: Sequence[Any], ruleset: RuleSet | None, days: Any, remote: Sequence[Any] = ()) -> Any:
         """Return what logs say (`events.Parsed`). files: `ingest.LogFile`; days, remote: as `events.land` has them."""
         from jobs.landing import events, ingest
@@ -710,16 +480,42 @@ class Store:
         if not remote and events.are_few(files):
             return events.parsed_here(files, ruleset, days)
         parser, usable = Parser(ruleset), [file for file in files if file.usable]
-        size = ingest.split_size(usable, self.spark.sparkContext.defaultParallelism)
+        size = ingest.split_size(usable, ingest.CORES_OF_CLUSTER)
         return events.OnWorkers(self.spark, ingest.splits(usable, parser, size), parser, days, remote)
 
-    def summed(self, events: Any) -> dict[str, Any]:
-        """Return, by cluster, the summary of events that an engine other than Spark reads later."""
-        raise NotImplementedError
+    def summed(self, events: Frame) -> dict[str, Summary]:
+        """Return, by cluster, the summary of its events: few in this process, others by Spark's workers."""
+        if isinstance(events, pa.Table):
+            return folding.summaries(events.to_batches(), EVENT_COLUMNS)
 
-    def folded(self, keyed: Any, states: Any, facts: Mapping[str, Any], at_once: int | None) -> Any:
-        """Fold partitions by an engine other than Spark, as `nights` does."""
-        raise NotImplementedError
+        def of_part(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            found = folding.summaries(batches, EVENT_COLUMNS)
+            yield pa.record_batch([list(found), [one.to_json() for one in found.values()]], names=["cluster", "summary"])
+
+        found: dict[str, Summary] = {}
+        for row in by_workers(events, of_part, "cluster STRING, summary STRING").collect():
+            part = Summary.from_json(row.summary)
+            found[row.cluster] = found[row.cluster] + part if row.cluster in found else part
+        return found
+
+    def folded(self, keyed: Frame, states: Frame, facts: Mapping[str, ClusterFacts], at_once: int | None) -> Frame:
+        """Fold partitions: few events and states in this process, others by Spark's workers."""
+        events = here_if_few(keyed, folding.MOST_ON_DRIVER)
+        few = few_of(states, folding.MOST_ON_DRIVER) if isinstance(events, pa.Table) else None
+        if few is not None:
+            both = pa.concat_tables([aligned(some, folding.INPUT) for some in (events, few)])
+            if both.num_rows <= folding.MOST_ON_DRIVER:
+                batches = folding.fold_groups(folding.in_groups(both, folding.GROUP), EVENT_COLUMNS, facts, at_once)
+                return pa.Table.from_batches(batches, folding.OUTPUT)
+        rows = in_spark(self.spark, events).unionByName(in_spark(self.spark, states), allowMissingColumns=True)
+        given = dict(facts)
+        for one in given.values():
+            one.by_number  # noqa: B018  # computed once, not by every worker
+        keys = folding.GROUP
+        grouped = rows.select(*folding.INPUT.names).repartition(*keys).sortWithinPartitions(*keys, F.col("state").isNull(), "ts")
+        return by_workers(
+            grouped, lambda batches: folding.fold_groups(batches, EVENT_COLUMNS, given, at_once), folding.OUTPUT_DDL
+        ).localCheckpoint()
 
     def append(self, table: str, rows: DataFrame | pa.Table, after: int | None = None) -> None:
         """Adds rows; columns by name, those that they have not are null.
@@ -756,26 +552,11 @@ class Store:
             # of a version that does not number its transactions: what it has added may stand here, too
             self._remove_doubled(table)
 
-    def looked_at(self, table: str) -> int:
-        """Number of the last commit of a table; what is read of it from now on is at least of that commit."""
-        version = self.version(table)
-        if table not in self._created or (version and not self._is_empty_now(table)):
-            self._is_written(table)
-        return version
-
     def _is_empty_now(self, table: str) -> bool:
         found = None if self._small is None else self._small.rows(table)
         if found is not None:
             return found.rows is not None and not found.rows.num_rows
         return self.table(table).isEmpty()
-
-    def forget(self, table: str) -> None:
-        """What another run has written is read again."""
-        self._is_written(table)
-
-    def replace(self, table: str, clusters: Iterable[str], rows: Frame) -> None:
-        """Replaces all rows of some clusters, as `replace_where`."""
-        self.replace_where(table, clusters, EVERY, rows)
 
     def replace_where(self, table: str, clusters: Iterable[str], condition: Where, rows: Frame) -> None:
         """Puts rows in the place of those of some clusters for which a condition holds, in one commit; in none where few are the same.
@@ -985,18 +766,17 @@ class Store:
         """
         little = None if self._small is None else self._small.changes(table, after)
         if little is not None:
-            rows, version = little
-            kinds = set(rows["_change_type"].to_pylist())
-        else:
-            told = self._change_feed(table, after)
-            if told is None:
-                return None
-            rows, kinds, version = told
+            told = changes_of(*little)
+            return Changes(fetched(told.inserted), None if told.deleted is None else fetched(told.deleted), told.version)
+        feed = self._change_feed(table, after)
+        if feed is None:
+            return None
+        rows, kinds, version = feed
         inserted = where(rows, one_of("_change_type", ("insert", "update_postimage")))
-        deleted = where(rows, one_of("_change_type", ("delete", "update_preimage")))
         if not kinds & {"delete", "update_preimage"}:
             return Changes(inserted, None, version)
-        return Changes(_without(inserted, deleted, "last", ">"), _without(deleted, inserted, "first", "<"), version)
+        deleted = where(rows, one_of("_change_type", ("delete", "update_preimage")))
+        return Changes(_without(inserted, deleted, ">"), _without(deleted, inserted, "<"), version)
 
     def _change_feed(self, table: str, after: int) -> tuple[DataFrame, set[str], int] | None:
         """Rows, kinds of change and the newest version that has one, as Spark reads them."""
@@ -1010,14 +790,8 @@ class Store:
         return rows, {row._change_type for row in found}, version
 
 
-def _without(some: Frame, others: Frame, which: str, compared: str) -> Frame:
-    """Rows less those that came and went between: those of which the first or last version that others have compares so with their own."""
-    if isinstance(some, pa.Table) and isinstance(others, pa.Table):
-        versions = {tuple(row[name] for name in EVENT): row[which] for row in extremes(others, EVENT, VERSION)}
-        own = zip(*(some[name].to_pylist() for name in (*EVENT, VERSION)), strict=True)
-        compare = {">": operator.gt, "<": operator.lt}[compared]
-        stays = [key not in versions or not compare(versions[key], version) for *names, version in own for key in [tuple(names)]]
-        return some.filter(pa.array(stays, pa.bool_()))
+def _without(some: DataFrame, others: DataFrame, compared: str) -> DataFrame:
+    """Rows less those that came and went between: those with one of others whose version compares so with their own."""
     keys = others.select(*[F.col(name).alias(f"other_{name}") for name in (*EVENT, VERSION)])
     same = " AND ".join(f"{name} = other_{name}" for name in EVENT)
     return some.join(keys, F.expr(f"{same} AND other_{VERSION} {compared} {VERSION}"), "left_anti")

@@ -67,6 +67,18 @@ class IngestSummary:
     completed: int
     by_file: Mapping[int, Counter[str]] = field(default_factory=dict)
 
+    def notes(self) -> list[str]:
+        """The counts, for people."""
+        found = [
+            f"{self.lines:,} lines",
+            f"{self.records:,} records",
+            f"{self.new:,} new",
+            f"{self.out_of_scope:,} of loggers out of scope",
+        ]
+        if self.unfinished:
+            found.append(f"{self.unfinished:,} not written out yet, at the end of a file")
+        return found
+
 
 # -- parsing -----------------------------------------------------------------------------------------------
 
@@ -252,8 +264,7 @@ class OnWorkers:
                     by_uri[split.file.uri].append(split)
             frames.append(by_workers(one.pieces, _work(partial(_fetched, by_uri), parser.ruleset, days), _BLOCK_DDL))
         if tasks := [split for split in splits if not split.file.uri]:
-            cores = spark.sparkContext.defaultParallelism
-            partitions = min(len(tasks), max(4 * cores, sum(split.end - split.begin for split in tasks) // ingest.LARGEST_SPLIT))
+            partitions = min(len(tasks), 1 + sum(split.end - split.begin for split in tasks) // ingest.SMALLEST_SPLIT)
             numbers = spark.range(0, len(tasks), 1, partitions)
             frames.append(by_workers(numbers, _work(partial(_numbered, tasks), parser.ruleset, days), _BLOCK_DDL))
         self._packed = reduce(lambda one, other: one.unionByName(other), frames).persist()

@@ -31,6 +31,9 @@ from parsers.rules import RuleSet
 
 LOOK = 256 * 1024
 LOOK_AT_MOST = 4 * 1024 * 1024
+# a JSON document; `[2026-…` begins a record
+_JSON = re.compile(r'\{\s{0,9}["}]|\[\s{0,9}[\[{"]|"')
+_LONG_DOCUMENT = f"it is one line of JSON of more than {LONGEST_LINE:,} characters; `jq -r '.. | strings' FILE > FILE.log` writes each line of its log"
 STAMP_LENGTH = 24
 NODE_FOLDER = re.compile(r"(?:broker|node|kafka|controller|server)[-_.]?(\d+)", re.IGNORECASE)
 # lines that tell whether a collector cuts lines
@@ -44,6 +47,8 @@ ROTATED = "it was rotated away while it was read; the next run reads what it hel
 BLOCK = 4 * 1024 * 1024
 # bytes of text that one task reads
 SMALLEST_SPLIT, LARGEST_SPLIT = 8 * 1024 * 1024, 64 * 1024 * 1024
+# logs are split for as many, since Spark does not say how many a cluster has
+CORES_OF_CLUSTER = 64
 # bytes at the end of a file that are looked into for its last time stamp
 LAST_RECORDS = 64 * 1024
 MOST_OF_ONE_MOMENT = 20_000
@@ -204,6 +209,8 @@ class Sniffer:
 
     def _look_into(self, file: LogFile, stream: BinaryIO, named: Path | None) -> LogFile:
         text, kind, begun = self._beginning(stream)
+        if len(text) > LONGEST_LINE and _is_one_line_of_json(text.rstrip()):
+            return replace(file, kind="unreadable", why=_LONG_DOCUMENT)
         envelope = self._envelope(text, kind)
         if envelope and envelope.layers:
             kind = "log"
@@ -249,6 +256,10 @@ class Sniffer:
         while not kind and len(text) < LOOK_AT_MOST and (piece := stream.read(LOOK)):
             begun += piece
             text += piece.decode("utf-8", "replace")
+            # a document in one line is judged as a whole
+            while len(text) < LOOK_AT_MOST and _is_one_line_of_json(text) and (piece := stream.read(LOOK)):
+                begun += piece
+                text += piece.decode("utf-8", "replace")
             for line in map(self.parser.unwrapped, split_lines(text[looked_at:])):
                 # other data may be JSON that names a level, too
                 if self._timed.begins(line) and (line[0] != "{" or self._timed.of_line(line)):
@@ -321,6 +332,10 @@ def _no_file(path: Path, mode: int) -> str:
     if stat.S_ISREG(mode):
         return ""
     return "it is a link to a folder; give that folder" if stat.S_ISDIR(mode) else "it is no file"
+
+
+def _is_one_line_of_json(text: str) -> bool:
+    return _JSON.match(text) is not None and "\n" not in text and "\r" not in text
 
 
 def _begins_like(line: str, other: str) -> bool:

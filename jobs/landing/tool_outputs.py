@@ -21,6 +21,7 @@ from jobs.timelines.events import CHECKPOINT, EPOCH, moment_of
 from jobs.timelines.incarnations import incarnation
 from parsers.events import ID_BYTES
 from parsers.explanation import counted, visible
+from schemas.moments import moment
 
 if TYPE_CHECKING:
     from jobs.engine.rows import Dicts, Frame
@@ -245,7 +246,7 @@ def _of_known_topics(events: "Frame", states: "Frame", outputs: Sequence[ToolOut
     states: partition_states, few rows that know most topics; only others are looked for among all events.
     """
     from jobs.engine.rows import where
-    from jobs.engine.store import OF_LOGS
+    from jobs.engine.run_tables import OF_LOGS
 
     known_topics = _known(states, "topic", {topic for output in outputs for topic in output.topics})
     strange = [output.topics for output in outputs if not output.topics & known_topics.get(output.cluster, set())]
@@ -324,7 +325,7 @@ def _compared_quorum(told: "Dicts", terms: Sequence[Term], newest: datetime) -> 
         is_covered = row["taken_at"] <= newest + NEAR
         found = checkpoints.compare_quorum(_checkpoint(row), terms, row["taken_at"]) if is_covered else None
         columns, term = found or ((), None)
-        logged = term and f"leader {term.node} in epoch {term.epoch}" + (f" since {term.begun:%H:%M:%S}" if term.begun else "")
+        logged = term and f"leader {term.node} in epoch {term.epoch}" + (f" since {moment(term.begun)}" if term.begun else "")
         yield {**row, "differs": list(columns), "logged": logged, "record_id": term and term.record_id}
 
 

@@ -1,16 +1,15 @@
 """Topic after topic through a function of plain rows: on the driver where there are few rows, else by Spark's workers."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from jobs.engine.rows import EVERY, Fold, Frame, Where, fold_groups, having, lacking, of_clusters, one_of, together, where
+from jobs.engine.rows import EVERY, Fold, Frame, fold_groups, having, lacking, of_clusters, together, where
+from jobs.engine.run_tables import RunTables
 
 KEY = ("cluster", "incarnation", "topic")
 TOPIC = ("cluster", "topic")
-# topics that a condition names
-MOST_NAMED = 1_000
 TOPICS = pa.schema([(name, pa.string()) for name in TOPIC])
 
 
@@ -27,12 +26,10 @@ class ToldAnew:
         more = pa.Table.from_pylist([dict(zip(TOPIC, one, strict=True)) for one in others], TOPICS)
         return cls(frozenset(clusters), more if topics is None else together(topics, more))
 
-    @property
-    def likely(self) -> Where:
-        """Holds for the rows of these topics, and where they are few for hardly any other: of a large table no more need be read."""
-        if not isinstance(self.topics, pa.Table) or self.topics.num_rows > MOST_NAMED:
-            return EVERY
-        return of_clusters(self.clusters) | one_of("topic", set(self.topics["topic"].to_pylist()))
+    def read(self, store: RunTables, table: str, clusters: Iterable[str], columns: Sequence[str]) -> Frame:
+        """Columns of the rows of these topics; TOPIC is among the columns. clusters: all."""
+        some = store.rows_about(table, set(clusters) - self.clusters, "topic", self.topics, columns)
+        return together(store.read(table, self.clusters, EVERY, columns), having(some, self.topics, TOPIC))
 
     def of(self, rows: Frame) -> Frame:
         """The rows of these topics; in: rows with TOPIC."""

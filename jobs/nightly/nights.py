@@ -19,10 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import schemas
-from jobs.engine import queries
-from jobs.engine.frames import MOST_IN_PLAN, by_workers
-from jobs.engine.later import functions as F
-from jobs.engine.relation import Relation
+from jobs.engine.queries import read_often
 from jobs.engine.rows import (
     EVERY,
     Frame,
@@ -39,13 +36,10 @@ from jobs.engine.rows import (
     distinct,
     extremes,
     fetched,
-    few_of,
     from_day,
     gathered,
     having,
     here,
-    here_if_few,
-    in_spark,
     is_empty,
     is_known,
     is_null,
@@ -59,17 +53,16 @@ from jobs.engine.rows import (
     one_of,
     run_concurrently,
     select,
+    span,
     starts_with,
     together,
     unpacked,
     where,
     with_values,
 )
-from jobs.engine.small_tables import aligned
-from jobs.engine.store import EVENT, OF_LOGS, PARTITION_KEY, UNSETTLED, VERSION, Store
+from jobs.engine.run_tables import EVENT, OF_LOGS, PARTITION_KEY, UNSETTLED, VERSION, RunTables
 from jobs.nightly import coverage, folding
 from jobs.nightly.by_topic import TOPIC, TOPICS
-from jobs.nightly.folding import MOST_ON_DRIVER
 from jobs.nightly.partition_spells import IS_WRONG
 from jobs.timelines import (
     EVENT_COLUMNS,
@@ -92,8 +85,6 @@ from jobs.timelines.events import EPOCH
 Keeps = Mapping[str, Sequence[str]]
 # so long before the first moment that something new is about checks look back
 LOOKED_BACK = timedelta(hours=24)
-# replica intervals of which only the beginnings are looked at: 40 bytes each
-MOST_BEGINNINGS = 2_000_000
 TIMELINES = ("partition_timeline", "replica_timeline", "reassignments")
 # replica states in which a replica may stay for good
 AT_REST = ("OnlineReplica", "NonExistentReplica", "KRaftOnline", "KRaftRemoved")
@@ -141,13 +132,8 @@ class Night:
         """What the findings of its clusters were asked for with."""
         return {one.asked for one in self.since.values()}
 
-    @property
-    def is_small(self) -> bool:
-        """Whether it is folded on the driver."""
-        return self.count <= MOST_ON_DRIVER
 
-
-def known(store: Store, clusters: Iterable[str], keeps: Keeps) -> dict[str, Known]:
+def known(store: RunTables, clusters: Iterable[str], keeps: Keeps) -> dict[str, Known]:
     """Cluster -> what was known when its timelines were made. Those that another version of the code has made are left out."""
     return {
         row["cluster"]: Known(
@@ -165,7 +151,7 @@ def _recognised(rows: Frame) -> Frame:
     return select(where(rows, is_known("event_type")), "cluster", *EVENT_COLUMNS)
 
 
-def read(store: Store, clusters: Sequence[str], keeps: Keeps) -> Night:
+def read(store: RunTables, clusters: Sequence[str], keeps: Keeps) -> Night:
     """What came to clusters since their timelines were made."""
     since = known(store, clusters, keeps)
     changes = store.changes("events", min(one.events_version for one in since.values())) if since else None
@@ -184,28 +170,14 @@ def read(store: Store, clusters: Sequence[str], keeps: Keeps) -> Night:
         came.append(store.read("events", anew, EVERY, ["cluster", *EVENT_COLUMNS]))
     rows = together(*(select(some, "cluster", *EVENT_COLUMNS) for some in came))
     count, hours = _counted(rows, "ts", "event_type")
-    events = _recognised(rows)
-    if count <= MOST_ON_DRIVER:
-        events = here_if_few(events, MOST_ON_DRIVER)
+    events = read_often(_recognised(rows))
     version = store.version("events") if changes is None else changes.version
     return Night(events, removed, since, anew, version, count, hours, keeps)
 
 
 def _counted(rows: Frame, moment: str, column: str) -> tuple[int, coverage.Hours]:
     """How many rows have a column, and the hours of all."""
-    if isinstance(rows, Relation):
-        ends = {end: f"date_trunc('hour', {which}({moment}))" for end, which in (("first", "min"), ("last", "max"))}
-        found = rows.summed(count=f"count({column})", undated=f"count(*) - count({moment})", **ends)
-        first, last = (found[end] and found[end].replace(tzinfo=None) for end in ("first", "last"))
-        return found["count"], coverage.Hours(first, last, found["undated"] > 0)
-    if isinstance(rows, pa.Table):
-        span = pc.min_max(rows[moment]).as_py()
-        first, last = (at and at.replace(minute=0, second=0, microsecond=0, tzinfo=None) for at in (span["min"], span["max"]))
-        return rows.num_rows - rows[column].null_count, coverage.Hours(first, last, rows[moment].null_count > 0)
-    hour = F.date_trunc("hour", moment)
-    span = [F.min(hour).alias("first"), F.max(hour).alias("last"), F.count_if(F.col(moment).isNull()).alias("undated")]
-    told = rows.agg(F.count(column).alias("count"), *span).first()
-    assert told is not None
+    told = span(rows, moment, column)
     return told["count"], coverage.Hours(told["first"], told["last"], told["undated"] > 0)
 
 
@@ -240,7 +212,7 @@ class Made:
         return {name: self.continued[name].since - LOOKED_BACK for name in clusters if name in self.continued}
 
 
-def update(store: Store, night: Night) -> Made:
+def update(store: RunTables, night: Night) -> Made:
     """Brings timelines and coverage of the clusters up to date."""
     facts = {name: one.facts for name, one in night.since.items()} if night.is_empty else _facts(store, night)
     (anew, topics, version), counted = run_concurrently(
@@ -262,7 +234,9 @@ def _continued(night: Night, clusters: Iterable[str]) -> dict[str, Continued]:
     return found
 
 
-def _update_timelines(store: Store, night: Night, facts: Mapping[str, ClusterFacts]) -> tuple[frozenset[str], Frame | None, int]:
+def _update_timelines(
+    store: RunTables, night: Night, facts: Mapping[str, ClusterFacts]
+) -> tuple[frozenset[str], Frame | None, int]:
     """out: the clusters that were folded anew, `Made.topics`, the version of `events`."""
     if night.is_empty:
         return night.anew, None, night.events_version
@@ -278,7 +252,7 @@ def _update_timelines(store: Store, night: Night, facts: Mapping[str, ClusterFac
     return anew, gathered(distinct(select(touched, "cluster", "topic"))), version
 
 
-def _update_coverage(store: Store, night: Night, facts: Mapping[str, ClusterFacts]) -> int:
+def _update_coverage(store: RunTables, night: Night, facts: Mapping[str, ClusterFacts]) -> int:
     """Counts the hours again about which there is something new. out: the version of `passed_over` that is counted."""
     known_versions = [one.passed_over_version for one in night.since.values()]
     changes = store.changes("passed_over", min(known_versions)) if known_versions else None
@@ -293,7 +267,7 @@ def _update_coverage(store: Store, night: Night, facts: Mapping[str, ClusterFact
     return store.version("passed_over") if changes is None else changes.version
 
 
-def note(store: Store, made: Made, asked: str, configured: Mapping[str, str]) -> None:
+def note(store: RunTables, made: Made, asked: str, configured: Mapping[str, str]) -> None:
     """The tables are those of `events` and `passed_over` in these versions, the findings those asked for: the next night goes on from here.
 
     configured: cluster -> its settings in audit.toml.
@@ -310,7 +284,7 @@ def naive(microseconds: int) -> datetime | None:
     return None if microseconds < 0 else datetime(1970, 1, 1) + timedelta(microseconds=microseconds)
 
 
-def scope(store: Store, made: Made, clusters: Iterable[str], days: int = 0) -> dict[str, Frame]:
+def scope(store: RunTables, made: Made, clusters: Iterable[str], days: int = 0) -> dict[str, Frame]:
     """What checks and contracts look at, by table: what the night has written and what is still so.
 
     Of timelines that is all rows of the time from a day before the first new event on, those that hold still and are not as they should
@@ -380,17 +354,17 @@ def _day_from(at: datetime) -> date:
     return (at + timedelta(1) - timedelta(microseconds=1)).date()
 
 
-def partitions_now(store: Store, made: Made, audited: Mapping[str, Frame], clusters: Collection[str]) -> Frame:
+def partitions_now(store: RunTables, made: Made, audited: Mapping[str, Frame], clusters: Collection[str]) -> Frame:
     """What holds of every partition: the rows of `partition_timeline` that have no end.
 
     audited: `scope`, which has them all where no cluster's history is continued.
     """
     whole = not made.looked_back(clusters)
     rows = audited["partition_timeline"] if whole else store.read("partition_timeline", clusters)
-    return _here_if_few(where(rows, is_null("valid_to")))
+    return read_often(where(rows, is_null("valid_to")))
 
 
-def _reported(store: Store, clusters: Iterable[str]) -> dict[tuple[str, str], datetime]:
+def _reported(store: RunTables, clusters: Iterable[str]) -> dict[tuple[str, str], datetime]:
     """Cluster and topic of what findings are about that are not resolved -> since when the first of them is, UTC without a zone."""
     is_open = ~one_of("status", ["resolved"]) & is_known("first_seen")
     found = store.read("findings", clusters, is_open, ["cluster", "topic", "fingerprint", "first_seen"])
@@ -405,15 +379,8 @@ def _reported(store: Store, clusters: Iterable[str]) -> dict[tuple[str, str], da
 
 
 def _asked_often(tables: Mapping[str, Frame]) -> dict[str, Frame]:
-    often = run_concurrently(*(partial(_here_if_few, rows) for rows in tables.values()))
+    often = run_concurrently(*(partial(read_often, rows) for rows in tables.values()))
     return dict(zip(tables, often, strict=True))
-
-
-def _here_if_few(rows: Frame) -> Frame:
-    """Rows that many queries read; they are counted first, as what is fetched of many in vain takes longer."""
-    if isinstance(rows, pa.Table | Relation):
-        return rows
-    return rows if rows.count() > queries.MOST_ASKED_HERE else fetched(rows)
 
 
 def _table(table: str, rows: Iterable[tuple[Any, ...]]) -> pa.Table:
@@ -427,36 +394,18 @@ def _table(table: str, rows: Iterable[tuple[Any, ...]]) -> pa.Table:
 # -- what all partitions of a cluster share ------------------------------------------------------------------
 
 
-def _facts(store: Store, night: Night) -> dict[str, ClusterFacts]:
+def _facts(store: RunTables, night: Night) -> dict[str, ClusterFacts]:
     """Cluster -> what is known now."""
-    told = _summaries(store, night.events)
+    told = dict(store.summed(night.events))
     lost = _lost(night)
     if lost:
-        told |= _summaries(store, _recognised(store.read("events", lost)))
+        told |= store.summed(_recognised(store.read("events", lost)))
     found = {}
     for name in sorted(night.anew | night.since.keys()):
         new = told.get(name, Summary())
         if name in night.anew and name not in told:
             continue  # nothing was recognised in its logs
         found[name] = ClusterFacts.of(new if name in night.anew | lost else night.since[name].facts.summary + new, night.keeps)
-    return found
-
-
-def _summaries(store: Store, events: Frame) -> dict[str, Summary]:
-    """Cluster -> the summary of its events. in: cluster and EVENT_COLUMNS."""
-    if isinstance(events, Relation):
-        return store.summed(events)
-    if isinstance(events, pa.Table):
-        return folding.summaries(events.to_batches(), EVENT_COLUMNS)
-
-    def of_part(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        found = folding.summaries(batches, EVENT_COLUMNS)
-        yield pa.record_batch([list(found), [one.to_json() for one in found.values()]], names=["cluster", "summary"])
-
-    found: dict[str, Summary] = {}
-    for row in by_workers(events, of_part, "cluster STRING, summary STRING").collect():
-        part = Summary.from_json(row.summary)
-        found[row.cluster] = found[row.cluster] + part if row.cluster in found else part
     return found
 
 
@@ -474,7 +423,7 @@ def _lost(night: Night) -> set[str]:
     }
 
 
-def _correct_incarnations(store: Store, night: Night, facts: Mapping[str, ClusterFacts], anew: Iterable[str]) -> bool:
+def _correct_incarnations(store: RunTables, night: Night, facts: Mapping[str, ClusterFacts], anew: Iterable[str]) -> bool:
     """Corrects `events.incarnation`, as which 1 is landed; whether there was something to correct."""
     before = {name: one.facts for name, one in night.since.items()}
     several = {name for name in facts if len(facts[name].numbers) > 1 or (name in before and len(before[name].numbers) > 1)}
@@ -547,17 +496,17 @@ def _keys(keyed: Frame) -> Frame:
     return distinct(select(keyed, "cluster", topic="key_topic", partition="key_partition"))
 
 
-def _states_about(store: Store, keys: Sequence[Frame], changed: Mapping[str, Affected]) -> Frame:
-    """Rows of `partition_states`: of many those of some topics, where none but these may be touched."""
-    if not store.has_few("partition_states", changed) and not any(what.brokers for what in changed.values()):
-        topics = few_of(distinct(together(*(select(some, "topic") for some in keys))), MOST_IN_PLAN)
-        if topics is not None:
-            wanted = {*topics["topic"].to_pylist(), *(topic for what in changed.values() for topic in what.topics)}
-            return store.rows_about("partition_states", changed, "topic", wanted)
-    return store.read("partition_states", changed)
+def _states_about(store: RunTables, keys: Sequence[Frame], changed: Mapping[str, Affected]) -> Frame:
+    """Rows of `partition_states`: at least those of some topics, or all where partitions of other topics may be touched."""
+    if any(what.brokers for what in changed.values()):
+        return store.read("partition_states", changed)
+    others = pa.table({"topic": pa.array(sorted({topic for what in changed.values() for topic in what.topics}), pa.string())})
+    return store.rows_about("partition_states", changed, "topic", together(*(select(some, "topic") for some in keys), others))
 
 
-def _touched_states(store: Store, night: Night, keyed: Frame, changed: Mapping[str, Affected], removed: Frame | None) -> Frame:
+def _touched_states(
+    store: RunTables, night: Night, keyed: Frame, changed: Mapping[str, Affected], removed: Frame | None
+) -> Frame:
     """The states of partitions that new events are about, or what has changed about their topic or one of their brokers.
 
     keyed: new events. removed: PARTITION_KEY. out: the columns of `folding.INPUT` that are a state's. A state is empty where it is of no use: a run
@@ -591,32 +540,6 @@ def _touched_states(store: Store, night: Night, keyed: Frame, changed: Mapping[s
     )
 
 
-def _through(store: Store, keyed: Frame, states: Frame, facts: Mapping[str, ClusterFacts], at_once: int | None) -> Frame:
-    """Folds partitions, few events and states on the driver. keyed: events; states: as `_touched_states` gives them.
-
-    out: `folding.OUTPUT`, computed once.
-    """
-    few = few_of(states, MOST_ON_DRIVER) if isinstance(keyed, pa.Table) else None
-    if few is not None:
-        both = pa.concat_tables([aligned(some, folding.INPUT) for some in (keyed, few)])
-        if both.num_rows <= MOST_ON_DRIVER:
-            batches = folding.fold_groups(folding.in_groups(both, folding.GROUP), EVENT_COLUMNS, facts, at_once)
-            return pa.Table.from_batches(batches, folding.OUTPUT)
-    spark = store.spark
-    if spark is None:
-        return store.folded(keyed, states, facts, at_once)
-    rows = in_spark(spark, keyed).unionByName(in_spark(spark, states), allowMissingColumns=True)
-    for one in facts.values():
-        one.by_number  # noqa: B018  # computed once, not by every worker
-    shared = spark.sparkContext.broadcast(dict(facts))
-    keys = folding.GROUP
-    grouped = rows.select(*folding.INPUT.names).repartition(*keys).sortWithinPartitions(*keys, F.col("state").isNull(), "ts")
-    folded = by_workers(
-        grouped, lambda batches: folding.fold_groups(batches, EVENT_COLUMNS, shared.value, at_once), folding.OUTPUT_DDL
-    )
-    return folded.localCheckpoint()
-
-
 @dataclass(frozen=True)
 class FoldedRows:
     """rows: `folding.OUTPUT` of all partitions that were folded. refolded: PARTITION_KEY of those that were so from their beginning on; None: none."""
@@ -626,7 +549,7 @@ class FoldedRows:
 
 
 def _fold(
-    store: Store, night: Night, facts: Mapping[str, ClusterFacts], changed: Mapping[str, Affected], anew: frozenset[str]
+    store: RunTables, night: Night, facts: Mapping[str, ClusterFacts], changed: Mapping[str, Affected], anew: frozenset[str]
 ) -> FoldedRows:
     """Folds what a night is about."""
     continued = {name: what for name, what in changed.items() if name not in anew}
@@ -635,13 +558,11 @@ def _fold(
         events = together(where(events, ~of_clusters(more)), _recognised(store.read("events", more)))
     keyed, removed = _keyed(events, facts), None
     no_states = states = folding.INPUT.empty_table()
-    if night.is_small:
-        keyed = here_if_few(keyed, MOST_ON_DRIVER)
     if night.removed is not None:
         removed = _keys(_keyed(night.removed, facts))
     if continued:
         states = _touched_states(store, night, where(keyed, of_clusters(continued)), continued, removed)
-    rows = _through(store, keyed, states, facts, folding.EVENTS_AT_ONCE)
+    rows = store.folded(keyed, states, facts, folding.EVENTS_AT_ONCE)
     refolded = None
     # in one piece only where pieces in order of time do not do
     for at_once in (folding.EVENTS_AT_ONCE, None):
@@ -654,7 +575,7 @@ def _fold(
         refolded = stale if refolded is None else refolded
         history = _keyed(_recognised(store.read("events", facts)), facts)
         mine = having(history, select(stale, "cluster", key_topic="topic", key_partition="partition"), folding.GROUP)
-        again = _through(store, here_if_few(mine, MOST_ON_DRIVER), no_states, facts, at_once)
+        again = store.folded(mine, no_states, facts, at_once)
         rows = together(lacking(rows, stale, PARTITION_KEY), again)
     return FoldedRows(rows, refolded)
 
@@ -663,7 +584,7 @@ def _partitions(rows: Frame) -> Frame:
     return distinct(select(rows, *PARTITION_KEY))
 
 
-def _write(store: Store, folded: FoldedRows, version: int, continued: Sequence[str], anew: Sequence[str]) -> Frame:
+def _write(store: RunTables, folded: FoldedRows, version: int, continued: Sequence[str], anew: Sequence[str]) -> Frame:
     """Replaces what was folded. version: of `events`. continued, anew: the clusters. out: PARTITION_KEY of what was folded."""
     touched = _partitions(where(folded.rows, is_known("partition_states")))
     if folded.refolded is not None:
@@ -685,7 +606,7 @@ def _write(store: Store, folded: FoldedRows, version: int, continued: Sequence[s
     return touched
 
 
-def _less_what_stands(store: Store, table: str, rows: Frame, refolded: Frame, continued: Sequence[str]) -> Frame:
+def _less_what_stands(store: RunTables, table: str, rows: Frame, refolded: Frame, continued: Sequence[str]) -> Frame:
     """New rows less those of partitions folded from their beginning whose settled rows stand as they are; of the others these are removed."""
     old, new = (
         select(having(where(some, is_true("settled")), refolded, PARTITION_KEY), *schemas.columns(table))
@@ -698,7 +619,7 @@ def _less_what_stands(store: Store, table: str, rows: Frame, refolded: Frame, co
     return lacking(rows, same, [*PARTITION_KEY, "settled"])
 
 
-def _write_cluster_tables(store: Store, facts: Mapping[str, ClusterFacts]) -> None:
+def _write_cluster_tables(store: RunTables, facts: Mapping[str, ClusterFacts]) -> None:
     """Tables that are told from the facts, or from few rows of all partitions: written where they differ."""
     breaks: dict[str, list[tuple[PartitionKey, Break]]] = {}
     held = store.rows_that_have("partition_states", facts, "breaks", [*folding.PARTITION, "breaks"])
@@ -717,7 +638,7 @@ def _write_cluster_tables(store: Store, facts: Mapping[str, ClusterFacts]) -> No
     run_concurrently(*(partial(store.replace, table, facts, _table(table, rows)) for table, rows in told.items()))
 
 
-def _assigned_brokers(store: Store, facts: Mapping[str, ClusterFacts]) -> dict[tuple[str, int], dict[int, int | None]]:
+def _assigned_brokers(store: RunTables, facts: Mapping[str, ClusterFacts]) -> dict[tuple[str, int], dict[int, int | None]]:
     """Cluster and incarnation -> the brokers that hold replicas, and since when (microseconds) where that matters."""
     found: dict[tuple[str, int], dict[int, int | None]] = {}
     for batch in store.rows_that_have("partition_states", facts, "brokers", ["cluster", "incarnation", "brokers"]).to_batches():
@@ -732,7 +653,7 @@ def _assigned_brokers(store: Store, facts: Mapping[str, ClusterFacts]) -> dict[t
         names = ["cluster", "incarnation", "replica"]
         wanted = pa.Table.from_pylist([dict(zip(names, one, strict=True)) for one in asked])
         columns = [*names, "valid_from"]
-        rows = store.read("replica_timeline", facts, is_known("replica"), columns, few_are=MOST_BEGINNINGS)
+        rows = store.read("replica_timeline", facts, is_known("replica"), columns)
         for row in extremes(having(rows, wanted, names), names, "valid_from"):
             found[row["cluster"], row["incarnation"]][row["replica"]] = row["first"] and (row["first"] - EPOCH) // timedelta(
                 microseconds=1
@@ -740,7 +661,7 @@ def _assigned_brokers(store: Store, facts: Mapping[str, ClusterFacts]) -> dict[t
     return found
 
 
-def _write_deletions(store: Store, night: Night, facts: Mapping[str, ClusterFacts], anew: frozenset[str]) -> None:
+def _write_deletions(store: RunTables, night: Night, facts: Mapping[str, ClusterFacts], anew: frozenset[str]) -> None:
     """`topic_deletions`: under ZooKeeper controllers anew for topics about which something new is told, under KRaft ones from the facts."""
     signs = is_known("topic") & (
         starts_with("event_type", "deletion_")

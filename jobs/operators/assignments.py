@@ -4,11 +4,10 @@ import argparse
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jobs import analysis, errors
-from jobs.arguments import parsed_moment
+from jobs import analysis, errors, terminal
+from jobs.arguments import add_command, parsed_moment
 from jobs.engine import Tables
 from jobs.engine.literals import quoted
 from jobs.errors import UsageError
@@ -28,6 +27,7 @@ from jobs.operators.topic_assignments import (
 )  # fmt: skip
 from jobs.timelines import ClusterFacts
 from parsers.explanation import visible
+from schemas.moments import moment
 
 if TYPE_CHECKING:
     from jobs.engine.rows import Dicts
@@ -48,15 +48,14 @@ EFFECT_WORDS = {"offline": "no leader", "below_min_isr": "below min ISR", "loses
 
 def add_arguments(commands: Any) -> None:
     """Adds `assignments` to the command line."""
-    command = commands.add_parser(
+    command = add_command(
+        commands,
         "assignments",
-        help="whose placement is each topic's assignment; spread, racks, skew",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        run,
+        "topic --tables --cluster --json",
+        summary="whose placement is each topic's assignment; spread, racks, skew",
+        examples=EXAMPLES,
     )
-    command.add_argument("topic", nargs="?", metavar="TOPIC", help="only this topic")
-    command.add_argument("--tables", required=True, type=Path, metavar="DIR")
-    command.add_argument("--cluster", metavar="NAME")
     command.add_argument(
         "--at", metavar="TIME", help="only the assignments of that moment (default: all there were); with --what-if, its state"
     )
@@ -66,8 +65,6 @@ def add_arguments(commands: Any) -> None:
         metavar="broker=N:down",
         help="which partitions suffer when the broker goes down; may be repeated",
     )
-    command.add_argument("--json", action="store_true", help="JSON Lines")
-    command.set_defaults(run=run)
 
 
 # -- the tables ------------------------------------------------------------------------------------------------
@@ -76,7 +73,7 @@ def add_arguments(commands: Any) -> None:
 def write(store: Any, made: Any, anew: Iterable[str], racks: Mapping[str, Mapping[int, str]]) -> None:
     """Brings `topic_assignments` and `broker_load` up to date.
 
-    made: `nights.Made`. anew: clusters all of whose topics are judged anew; of the others those about which there is something new are, and
+    made: `nights.Made`. anew: clusters all of whose topics are judged again; of the others those about which there is something new are, and
     those whose assignment is as new as lines of this night. racks: cluster -> broker -> rack, of audit.toml.
     """
     from jobs.engine.rows import (
@@ -109,13 +106,13 @@ def write(store: Any, made: Any, anew: Iterable[str], racks: Mapping[str, Mappin
     created = topic_named(store.read("events", facts, one_of("event_type", CREATED), ["cluster", *EVENT_COLUMNS]), facts)
     told = [name for name in EVENT_COLUMNS if name != "topic"]
     created = select(where(created, is_known("key_topic")), "cluster", *told, topic="key_topic")
-    timelines = store.read("partition_timeline", facts, topics.likely, [*KEY, *TIMELINE_COLUMNS])
+    timelines = topics.read(store, "partition_timeline", facts, [*KEY, *TIMELINE_COLUMNS])
 
     def fold(key: tuple[Any, ...], history: "Dicts", created: "Dicts") -> Iterable[Mapping[str, Any]]:
         return topic_rows(history, batches(created).get(key[2], []), shared[key[0]].get(key[1], Cluster()))
 
     schema = store.schema("topic_assignments")
-    judged = gathered(fold_topics(topics.of(timelines), topics.of(created), fold, schema))
+    judged = gathered(fold_topics(timelines, topics.of(created), fold, schema))
     load = mapped(judged, broker_loads, store.schema("broker_load"))
     for table, rows in (("topic_assignments", judged), ("broker_load", load)):
         store.replace(table, facts, together(rows, topics.not_of(store.read(table, others))) if others else rows)
@@ -149,8 +146,7 @@ def run(options: argparse.Namespace) -> int:
             rows = [row for row in rows if analysis.holds_at(row, at)]
         rows.sort(key=lambda r: (r["cluster"], r["incarnation"], r["topic"], r["valid_from"] is not None, r["valid_from"]))
         lines = _json(rows) if options.json else _text(rows)
-    for line in lines:
-        print(line)
+    terminal.show(lines, styled=False)
     return errors.CLEAN
 
 
@@ -172,7 +168,7 @@ def _text(rows: list[dict[str, Any]]) -> Iterator[str]:
         mine = [row for row in rows if row["cluster"] == name]
         yield f"Assignments of {visible(name)}"
         heads = ("topic", "since", "", "parts", "RF", "placement", "start", "shift", "racks", "skew", "leaders")
-        yield from analysis.text_table(heads, [_cells(row) for row in mine])
+        yield from analysis.text_table(heads, [_cells(row) for row in mine], terminal.width())
         yield ""
         for row in mine:
             yield f"{visible(row['topic'])} {_since(row['valid_from'])}: {row['reason']}"
@@ -180,7 +176,7 @@ def _text(rows: list[dict[str, Any]]) -> Iterator[str]:
                 yield from (f"  ! {text}" for text in row["violations"])
         yield ""
         yield "Brokers now"
-        yield from analysis.text_table(("broker", "replicas", "first replicas", "topics"), _load(mine))
+        yield from analysis.text_table(("broker", "replicas", "first replicas", "topics"), _load(mine), terminal.width())
         yield ""
 
 
@@ -192,8 +188,8 @@ def _cells(row: Mapping[str, Any]) -> list[Any]:
     ]  # fmt: skip
 
 
-def _since(moment: datetime | None) -> str:
-    return analysis.moment(moment) if moment else "before the logs"
+def _since(began: datetime | None) -> str:
+    return moment(began) if began else "before the logs"
 
 
 def _load(rows: Iterable[Mapping[str, Any]]) -> list[list[int]]:
@@ -249,5 +245,5 @@ def _text_effects(name: str, effects: list[Effect], down: list[int], partitions:
             ]
             for e in effects
         ]
-        yield from analysis.text_table(("partition", "effect", "leader", "then", "ISR left", "min ISR"), cells)
+        yield from analysis.text_table(("partition", "effect", "leader", "then", "ISR left", "min ISR"), cells, terminal.width())
     yield ""

@@ -7,8 +7,8 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jobs import analysis, errors
-from jobs.arguments import parsed_days
+from jobs import analysis, errors, terminal
+from jobs.arguments import add_command, parsed_days
 from jobs.config import Config, Slo, load
 from jobs.engine import Tables
 from jobs.engine.literals import one_of
@@ -41,8 +41,6 @@ from parsers.explanation import visible
 if TYPE_CHECKING:
     from jobs.engine.rows import Dicts, Fold, Where
 
-# intervals that this process takes from a large table, and folds sooner than Spark's workers
-FEW_INTERVALS = 250_000
 EXAMPLES = """\
 examples:
   kafka-audit durability --tables /data/audit
@@ -57,22 +55,19 @@ Seconds are summed over partitions. covered = full_isr + under_replicated + lead
 
 def add_arguments(commands: Any) -> None:
     """Adds `durability` to the command line."""
-    command = commands.add_parser(
+    command = add_command(
+        commands,
         "durability",
-        help="time at full ISR, below min ISR, without a leader; availability in nines",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        run,
+        "topic --tables --cluster --json",
+        summary="time at full ISR, below min ISR, without a leader; availability in nines",
+        examples=EXAMPLES,
     )
-    command.add_argument("topic", nargs="?", metavar="TOPIC", help="only this topic")
-    command.add_argument("--tables", required=True, type=Path, metavar="DIR")
-    command.add_argument("--cluster", metavar="NAME")
     command.add_argument("--days", metavar="D..E", help="only these days, both included (default: all)")
     command.add_argument("--config", type=Path, metavar="audit.toml", help="with [[slo]]: exit with 1 where one is missed")
     form = command.add_mutually_exclusive_group()
     form.add_argument("--by-day", action="store_true", help="one row a day (default: the whole span)")
     form.add_argument("--partitions", action="store_true", help="one row a partition of TOPIC, for the whole span")
-    command.add_argument("--json", action="store_true", help="JSON Lines")
-    command.set_defaults(run=run)
 
 
 # -- the table -------------------------------------------------------------------------------------------------
@@ -81,7 +76,7 @@ def add_arguments(commands: Any) -> None:
 def write(store: Any, made: Any, anew: Iterable[str], config: Config) -> None:
     """Brings `durability` up to date: every night counts once, late logs correct it.
 
-    made: `nights.Made`. anew: clusters all of whose topics are told anew. Of the others, those about which there is something new are; of the rest
+    made: `nights.Made`. anew: clusters all of whose topics are rebuilt. Of the others, those about which there is something new are; of the rest
     only the days are that time has gone on in.
     """
     from jobs.engine.rows import (
@@ -115,12 +110,11 @@ def write(store: Any, made: Any, anew: Iterable[str], config: Config) -> None:
     )
     shared = _shared(facts, deletions, hours, config)
     about = store.read("events", facts, ABOUT_LOSSES, ["cluster", "incarnation", *EVENT_COLUMNS])
-
-    def timeline(condition: "Where") -> Any:
-        return store.read("partition_timeline", facts, condition, [*KEY, *TIMELINE_COLUMNS], few_are=FEW_INTERVALS)
+    columns = [*KEY, *TIMELINE_COLUMNS]
 
     def fold_anew() -> Any:
-        return gathered(fold_topics(topics.of(timeline(topics.likely)), topics.of(about), _telling(shared), schema))
+        timeline = topics.read(store, "partition_timeline", facts, columns)
+        return gathered(fold_topics(timeline, topics.of(about), _telling(shared), schema))
 
     if not since:
         store.replace("durability", facts, fold_anew())
@@ -130,7 +124,7 @@ def write(store: Any, made: Any, anew: Iterable[str], config: Config) -> None:
     lasting = is_null("valid_to") | _from_days(since, "valid_to")
 
     def fold_on() -> Any:
-        going_on = timeline(of_clusters(since) & lasting)
+        going_on = store.read("partition_timeline", since, lasting, columns)
         return gathered(
             fold_topics(topics.not_of(going_on), topics.not_of(where(held, newest)), _going_on(shared, since), schema)
         )
@@ -141,14 +135,14 @@ def write(store: Any, made: Any, anew: Iterable[str], config: Config) -> None:
     known = select(topics.of(where(held, ~newest)), *schema.names)
     other = differing(older, known, [*KEY, "day"])
     if not is_empty(other):
-        # a line that came late, or one that tells what an earlier one meant
+        # a late line, or one that explains an earlier one
         store.delete_matching("durability", EVERY, other)
     corrected = having(older, other, [*KEY, "day"])
     store.replace_where("durability", facts, replaced, together(where(told, replaced), corrected, later))
 
 
 def _telling(shared: Mapping[tuple[str, int], Shared]) -> "Fold":
-    """A topic from its beginning on, from its intervals and what lines tell of losses."""
+    """A topic from its beginning on, from its intervals and the losses that lines show."""
 
     def told(key: tuple[Any, ...], history: "Dicts", said: "Dicts") -> Iterable[Mapping[str, Any]]:
         topic, known = key[2], shared.get(key[:2])
@@ -180,7 +174,7 @@ def _settings(facts: ClusterFacts) -> dict[int, min_isr.MinIsr]:
 
 
 def _set_otherwise(made: Any, anew: frozenset[str]) -> tuple[frozenset[str], list[tuple[str, str]]]:
-    """(clusters that are told anew, anew or as lines now set another default of min.insync.replicas; cluster and topic where they set another value)"""
+    """(clusters that are rebuilt: given ones, and those whose lines now set another default of min.insync.replicas; cluster and topic where they set another value)"""
     whole, topics = set(anew), []
     for name in made.facts.keys() - anew:
         then, now = _settings(made.continued[name].before), _settings(made.facts[name])
@@ -244,8 +238,7 @@ def run(options: argparse.Namespace) -> int:
     rows.sort(key=lambda r: (r["cluster"], r["topic"], r["day"], r["incarnation"]))
     shown = _of_partitions(tables, options, config) if options.partitions else _spans(rows, options.by_day)
     missed = [row for row in _spans(rows, False) if any(share < wanted for _, share, wanted in _goals(row, config.slos))]
-    for line in _json(shown) if options.json else _text(shown, config.slos):
-        print(line)
+    terminal.show(_json(shown) if options.json else _text(shown, config.slos), styled=False)
     return errors.FINDINGS if missed else errors.CLEAN
 
 
@@ -312,7 +305,7 @@ def _text(rows: list[dict[str, Any]], slos: Sequence[Slo]) -> Iterator[str]:
             "topic", "day", "parts", "covered", "full ISR", "under-rep.", "at min", "below min", "ISR 1", "leaderless", "unknown", "unclean",
             "lost", "acks=all", "acks=1",
         )  # fmt: skip
-        yield from analysis.text_table(heads, [_cells(row) for row in mine])
+        yield from analysis.text_table(heads, [_cells(row) for row in mine], terminal.width())
         yield ""
         for row in mine:
             yield from _words(row, slos)

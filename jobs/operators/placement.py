@@ -170,13 +170,13 @@ def not_striped(
 
     brokers: registered then, fenced ones included; racks: broker -> rack, brokers without one count as one rack.
     The placer goes round the racks, each partition beginning one rack further; within a rack it goes round the brokers of a list that is
-    shuffled anew after as many partitions as there are unfenced brokers.
+    shuffled again after as many partitions as there are unfenced brokers.
     """
     everyone, resting = set(brokers), set(fenced) & set(brokers)
     rack_of = {broker: (racks or {}).get(broker, "") for broker in everyone}
     for number, row in enumerate(rows):
         if len(set(row)) < len(row):
-            return f"a broker stands twice in {_listed(row)}"
+            return f"a broker is twice in {_listed(row)}"
         if not set(row) <= everyone:
             return f"broker {min(set(row) - everyone)} was not registered then"
         if row[0] in resting and everyone - resting:

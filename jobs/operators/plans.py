@@ -11,6 +11,8 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
 
+from schemas.moments import moment
+
 Row = Mapping[str, Any]
 Key = tuple[str, int]
 
@@ -26,7 +28,7 @@ class PlanError(ValueError):
 
 @dataclass(frozen=True)
 class Move:
-    """One partition of a plan. replicas: where it is to go; null: the output names only where it came from, `original`."""
+    """One partition of a plan. replicas: where it is to go; null: the output names only its former place, `original`."""
 
     topic: str
     partition: int
@@ -122,7 +124,7 @@ def _move(entry: Any, number: int) -> Move:
 class Attempt:
     """One reassignment of a partition.
 
-    target: in the order asked for where the logs tell it (`ordered`; up to 2.3 they do not while it runs). ended_with: replicas then.
+    target: in the order asked for where the logs show it (`ordered`; up to 2.3 they do not while it runs). ended_with: replicas then.
     moves_replicas: false for a change of order and for fewer replicas, which need no data to be copied. phases: phase -> seconds.
     """
 
@@ -178,7 +180,7 @@ class History:
 def history(rows: Iterable[Row], at: datetime | None = None, ordered: bool = True) -> History:
     """in: rows of partition_timeline of one partition, of its last incarnation. at: what is later is left out.
 
-    ordered: while a reassignment runs, the replicas stand in the order of the target, and AR and RR are known: Kafka 2.4 and later (KIP-455).
+    ordered: while a reassignment runs, the replicas are in the order of the target, and AR and RR are known: Kafka 2.4 and later (KIP-455).
     """
     seen = sorted((r for r in rows if at is None or r["valid_from"] is None or r["valid_from"] <= at), key=lambda r: r["step"])
     known = [row for row in seen if row["replicas"] is not None and row["state"] != "NonExistentPartition"]
@@ -248,7 +250,7 @@ class Verdict:
     status: not_requested, never_started, running, completed, cancelled, replaced, failed, already_there or not_known. waiting_for: replicas that are not
     in the ISR; down: those of them whose broker is down. replicas: assigned now; busy: whether any reassignment of it runs. original: before.
     phases: seconds in each. replicas_unknown: the logs do not show them any more; status and replicas are the last known ones.
-    offset: what the newest line tells that tells one, in records.
+    offset: that of the newest line that has one, in records.
     """
 
     topic: str
@@ -293,7 +295,7 @@ def judge(
     """
     verdict = _judge(move, past, events, replica_states or {})
     last = f"its last known replicas are {_ids(past.replicas)}"
-    since = f"since {past.lost:%Y-%m-%d %H:%M:%S} the logs do not show its replicas" if past.lost is not None else None
+    since = f"since {moment(past.lost)} the logs do not show its replicas" if past.lost is not None else None
     if verdict.status == "not_requested" and _needs_no_copy(move, past) and (since or not prints_all):
         why = [] if prints_all else ["KRaft controllers at INFO do not log a reassignment that only removes or reorders replicas"]
         return replace(
@@ -374,13 +376,11 @@ def _judge_unstarted(move: Move, said: Sequence[Row], past: History, base: dict[
         where += f", and it is on the way to {_ids(past.running.target)}"
     if refused:
         first = str(refused[-1]["raw"] or "").splitlines()
-        return Verdict(
-            **base, status="failed", reason=f"{refused[-1]['ts']:%Y-%m-%d %H:%M:%S}: {first[0] if first else 'refused'}"
-        )
+        return Verdict(**base, status="failed", reason=f"{moment(refused[-1]['ts'])}: {first[0] if first else 'refused'}")
     if asked:
-        text = f"asked for at {asked[-1]['ts']:%Y-%m-%d %H:%M:%S}, and nothing followed; {where}"
+        text = f"asked for at {moment(asked[-1]['ts'])}, and nothing followed; {where}"
         return Verdict(**base, status="never_started", reason=text)
-    return Verdict(**base, status="not_requested", reason=f"no line tells of it; {where}")
+    return Verdict(**base, status="not_requested", reason=f"no line shows it; {where}")
 
 
 DOWN = ("OfflineReplica", "KRaftFenced", "KRaftUnregistered", "KRaftRemoved")

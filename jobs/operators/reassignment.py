@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import schemas
-from jobs import analysis, errors
-from jobs.arguments import parsed_moment
+from jobs import analysis, errors, terminal
+from jobs.arguments import add_command, parsed_moment
 from jobs.engine import Tables
 from jobs.engine.literals import one_of
 from jobs.errors import UsageError
 from jobs.operators import plans
 from jobs.progress import warn
 from parsers.explanation import visible
+from schemas.moments import moment
 
 EXAMPLES = """\
 statuses:
@@ -52,19 +53,19 @@ EVENT_COLUMNS = (
 
 def add_arguments(commands: Any) -> None:
     """Adds `reassignment` to the command line."""
-    command = commands.add_parser(
+    command = add_command(
+        commands,
         "reassignment",
-        help="what became of a plan of kafka-reassign-partitions",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        run,
+        "--tables --cluster",
+        summary="what became of a plan of kafka-reassign-partitions",
+        examples=EXAMPLES,
     )
     command.add_argument(
         "plan",
         metavar="PLAN.json",
         help="what --reassignment-json-file takes, or --generate or --execute printed; '-' reads stdin",
     )
-    command.add_argument("--tables", required=True, type=Path, metavar="DIR")
-    command.add_argument("--cluster", metavar="NAME")
     command.add_argument("--at", metavar="TIME", help="as it was at this moment (default: the end of the logs)")
     form = command.add_mutually_exclusive_group()
     form.add_argument(
@@ -74,7 +75,6 @@ def add_arguments(commands: Any) -> None:
     )
     form.add_argument("--rollback", action="store_true", help="the plan that brings the partitions back, as JSON")
     form.add_argument("--json", action="store_true", help="JSON Lines")
-    command.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -99,8 +99,7 @@ def run(options: argparse.Namespace) -> int:
         )
     else:
         now = at or max((ts for row in rows for ts in (row["valid_from"], row["valid_to"]) if ts), default=None)
-        for line in as_json(verdicts, now) if options.json else as_text(name, verdicts, now):
-            print(line)
+        terminal.show(as_json(verdicts, now) if options.json else as_text(name, verdicts, now), styled=False)
     return errors.CLEAN if all(verdict.done for verdict in verdicts) else errors.FINDINGS
 
 
@@ -142,7 +141,7 @@ def _rows(tables: Tables, moves: Sequence[plans.Move], cluster: str | None) -> t
 def _judged(
     tables: Tables, name: str, rows: list[analysis.Row], moves: Sequence[plans.Move], at: datetime | None
 ) -> tuple[list[plans.Verdict], int]:
-    """(verdicts in the order of the plan, the Kafka version as a number, 0 where no line tells)."""
+    """(verdicts in the order of the plan, the Kafka version as a number, 0 where no line shows it)."""
     asked = {(move.topic, move.partition) for move in moves}
     of_cluster = one_of("cluster", [name])
     of_topics = f"{of_cluster} AND {one_of('topic', sorted({topic for topic, _ in asked}))}"
@@ -206,10 +205,10 @@ def as_json(verdicts: Sequence[plans.Verdict], now: datetime | None) -> Iterator
 
 def as_text(name: str, verdicts: list[plans.Verdict], now: datetime | None) -> Iterator[str]:
     """For people. now: the moment of the verdicts."""
-    when = f" at {analysis.moment(now)}" if now else ""
+    when = f" at {moment(now)}" if now else ""
     yield f"{len(verdicts)} partitions of the plan in {visible(name)}{when}"
     heads = ("partition", "to", "status", "ph", "begun", "caught up", "completed", "seconds U/A/B")
-    yield from analysis.text_table(heads, [_cells(verdict) for verdict in verdicts])
+    yield from analysis.text_table(heads, [_cells(verdict) for verdict in verdicts], terminal.width())
     yield ""
     for verdict in verdicts:
         if verdict.status != "completed" or verdict.replicas_unknown:
@@ -218,14 +217,14 @@ def as_text(name: str, verdicts: list[plans.Verdict], now: datetime | None) -> I
     yield ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
     offsets = [verdict.offset for verdict in verdicts if verdict.offset is not None]
     if offsets:
-        yield f"Offsets that lines tell: {sum(offsets):,} in {len(offsets)} partitions (records, not bytes; lines tell no bytes)"
+        yield f"Logged offsets: {sum(offsets):,} in {len(offsets)} partitions (records, not bytes; the logs show no bytes)"
     if now and (end := plans.expected_end(verdicts, now)):
         added, left = plans.progress(verdicts)
-        yield f"Expected end: {analysis.moment(end)[:19]}, an estimate from the pace so far: {added - left} of {added} added replicas are in the ISR"
+        yield f"Expected end: {moment(end)}, an estimate from the pace so far: {added - left} of {added} added replicas are in the ISR"
 
 
 def _cells(verdict: plans.Verdict) -> list[Any]:
-    times = [analysis.moment(ts) if ts else None for ts in (verdict.started_at, verdict.caught_up_at, verdict.completed_at)]
+    times = [moment(ts) if ts else None for ts in (verdict.started_at, verdict.caught_up_at, verdict.completed_at)]
     seconds = "/".join(str(verdict.phases.get(phase, "-")) for phase in "UAB") if verdict.phases else None
     to = ",".join(map(str, verdict.target_replicas or ())) or "?"
     return [f"{verdict.topic}-{verdict.partition}", to, verdict.status, verdict.phase, *times, seconds]

@@ -10,6 +10,7 @@ from typing import Any
 from jobs.operators import placement
 from jobs.timelines import ClusterFacts
 from jobs.timelines.events import moment_of
+from schemas.moments import moment
 
 Row = Mapping[str, Any]
 
@@ -70,7 +71,7 @@ class Cluster:
     rackless: frozenset[int] = frozenset()
 
     def at(self, moment: datetime) -> list[Brokers]:
-        """The brokers then, and those that were there within ten seconds before, latest first; empty: no line tells."""
+        """The brokers then, and those that were there within ten seconds before, latest first; empty: no line shows them."""
         before = [entry for entry in self.brokers if entry.since <= moment + TOGETHER]
         first = max((at for at, entry in enumerate(before) if entry.since <= moment - LAG), default=0)
         return before[first:][::-1]
@@ -88,7 +89,7 @@ def shared_events(facts: ClusterFacts) -> dict[int, list[dict[str, Any]]]:
 
 
 def cluster(events: Iterable[Row], racks: Mapping[int, str] | None = None) -> Cluster:
-    """in: events of one incarnation, any order. racks: those of audit.toml, which beat what lines tell."""
+    """in: events of one incarnation, any order. racks: those of audit.toml, which supersede those of lines."""
     found: list[Brokers] = []
     known: dict[int, str | None] = {}
     registered: dict[int, int] = {}  # broker -> epoch
@@ -125,7 +126,7 @@ def cluster(events: Iterable[Row], racks: Mapping[int, str] | None = None) -> Cl
 
 @dataclass(frozen=True)
 class Batch:
-    """Partitions of a topic that came into being together. by_hand: whether the request named the replicas; null: no line tells."""
+    """Partitions of a topic that were created together. by_hand: whether the request named the replicas; null: no line shows it."""
 
     ts: datetime
     partitions: Mapping[int, Sequence[int]]
@@ -212,7 +213,7 @@ def judge(made: Sequence[Batch], shared: Cluster, partition_0: Sequence[Sequence
         verdicts.append(_judge_batch(batch, shared, head))
     for batch, verdict in zip(made, verdicts, strict=True):
         if verdict.placement != "kafka":
-            which = "" if batch is made[0] else f"{_partitions(batch.partitions)} added at {batch.ts:%Y-%m-%d %H:%M:%S}: "
+            which = "" if batch is made[0] else f"{_partitions(batch.partitions)} added at {moment(batch.ts)}: "
             return Judged(verdict.placement, which + verdict.reason, first.start_index, first.shift, verdict.rack_aware)
     if len(made) == 1:
         return first
@@ -227,7 +228,7 @@ def _judge_batch(batch: Batch, shared: Cluster, partition_0: Sequence[int] | Non
         return Judged("manual", "the request named the replicas")
     choices = shared.at(batch.ts)
     if not choices:
-        return Judged("not_known", "no line tells which brokers lived then")
+        return Judged("not_known", "no line shows which brokers were alive then")
     if choices[0].kraft:
         return _judge_striped(batch, choices, shared.racks)
     for brokers in choices:
@@ -243,7 +244,7 @@ def _judge_batch(batch: Batch, shared: Cluster, partition_0: Sequence[int] | Non
             return Judged("kafka", text + _weight(batch), found.start_index, found.shift, found.rack_aware)
     text = f"assignReplicasToBrokers does not give it for any start and shift of brokers {_ids(sorted(choices[0].ids))}"
     if unknown := choices[0].ids - shared.racks.keys() - shared.rackless:
-        return Judged("not_known", f"{text} without racks, and no line tells the rack of {_ids(sorted(unknown))}")
+        return Judged("not_known", f"{text} without racks, and no line shows the rack of {_ids(sorted(unknown))}")
     return Judged("manual", text)
 
 

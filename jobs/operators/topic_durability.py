@@ -22,7 +22,7 @@ TIMELINE_COLUMNS = (
     "partition", "step", "valid_from", "valid_to", "leader", "isr", "replicas", "adding_replicas", "reassignment_phase", "leader_epoch",
     "partition_epoch", "inferred", "state", "record_id",
 )  # fmt: skip
-# of events that tell of unclean elections, and what a replica had and threw away
+# of events that show unclean elections, and what a replica had and truncated
 EVENT_COLUMNS = ("topic", "partition", *Line._fields)
 EVIDENCE = 20
 
@@ -194,7 +194,7 @@ def topic_rows(days: Mapping[date, Tally], topic: str, shared: Shared) -> list[d
 
 
 def continued(rows: Iterable[Mapping[str, Any]], held: Iterable[Row]) -> list[dict[str, Any]]:
-    """Rows of days of a topic about which lines tell nothing new, but that time goes on: elections and losses are those that were held."""
+    """Rows of days of a topic about which no line is new, although time goes on: elections and losses are those that were held."""
     known = {row["day"]: {name: row[name] for name in ("unclean_elections", "records_lost")} for row in held}
     return [{**row, **known.get(row["day"], {})} for row in rows]
 

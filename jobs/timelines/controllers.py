@@ -6,12 +6,13 @@ from typing import Any
 
 from jobs.timelines.events import Event, with_next
 from jobs.timelines.facts import ClusterFacts
-from jobs.timelines.summary import ELECTED, TERM_ENDED, Line, Term, in_files, log_of
+from jobs.timelines.summary import TERM_ENDED, Line, Term, in_files, log_of
+from parsers.meanings import event_types
 
 # with these a controller says itself that its term begins, and that it ends
-QUORUM_BEGINS = frozenset({"raft_leader_elected", "controller_activated"})
-BEGINS = ELECTED | QUORUM_BEGINS | {"controller_znode_claimed"}
-ENDS = TERM_ENDED | {"active_controller_failed"}
+QUORUM_BEGINS = event_types("begins_quorum_term")
+BEGINS = QUORUM_BEGINS | event_types("begins_zookeeper_term", "begins_migration_term")
+ENDS = TERM_ENDED | event_types("renounces_term")
 # incarnation, controller epoch, node
 TermKey = tuple[int, int, int | None]
 

@@ -7,13 +7,11 @@ from typing import Any
 from jobs.timelines.events import Event
 from jobs.timelines.facts import ClusterFacts
 from jobs.timelines.summary import TOPIC_GONE
+from parsers.meanings import event_types
 
 # a controller prints these about a topic whose deletion is asked for, running, waiting or found pending at its start
-SIGNS = frozenset({
-    "deletion_requested", "deletion_started", "deletion_halted", "deletion_pending", "deletion_retried", "deletion_dead_replicas",
-    "deletion_failed", "deletion_resumed",
-})  # fmt: skip
-BLOCKING = frozenset({"deletion_dead_replicas", "deletion_failed"})
+SIGNS = event_types("reports_deletion")
+BLOCKING = event_types("blocks_deletion")
 # of one deletion so many records are named as evidence
 MOST_EVIDENCE = 50
 

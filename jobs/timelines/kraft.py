@@ -16,17 +16,16 @@ from jobs.timelines.kraft_assignments import Change, Version, assign, lay_along,
 from jobs.timelines.kraft_facts import FENCED, LEAVING, NEAR, ONLINE, UNREGISTERED, KRaftFacts, Standing
 from jobs.timelines.life_signs import STARTED, Start
 from jobs.timelines.rows import Assigned, Final, Reassignment, Row, Rows, is_target, less_repeated, phase, reassignment
+from parsers.meanings import event_types
 
 REMOVED = "KRaftRemoved"
 STATES = (ONLINE, FENCED, LEAVING, UNREGISTERED, REMOVED)
 # what controllers print about partitions; a starting one prints it again
-CONTROLLER_LINES = (
-    "topic_registered", "topic_removed", "partition_registered", "assignment_changed", "partition_changed", "unclean_leader_elected",
-)  # fmt: skip
+CONTROLLER_LINES = event_types("changes_kraft_partition")
 # print what differs from the epoch before
-DIFFERENCES = ("partition_changed", "unclean_leader_elected")
+DIFFERENCES = event_types("prints_difference")
 # without a partition epoch up to 3.2
-BROKER_LINES = ("leader_started", "follower_started", "become_skipped")
+BROKER_LINES = event_types("by_replica")
 # so many versions may be known before the beginning of the history is settled; what is younger than this (microseconds) never is
 KEPT, UNSETTLED = 12, 60_000_000
 

@@ -19,9 +19,10 @@ from jobs.timelines.summary import (
     REGISTRATION_REPLAYED,
     Named,
 )
+from parsers.meanings import event_types
 
 FENCED, ONLINE, LEAVING, UNREGISTERED = "KRaftFenced", "KRaftOnline", "KRaftControlledShutdown", "KRaftUnregistered"
-REGISTERED = ("broker_registration_replayed", "register_broker_record")
+REGISTERED = event_types("registers_broker")
 # all microseconds. What a controller prints so long after its start may be history, if it does not become active before
 REPLAY = 60_000_000
 # a controller prints what follows from a request within this time

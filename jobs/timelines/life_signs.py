@@ -10,10 +10,11 @@ from zlib import crc32
 from jobs.timelines.events import Event
 from jobs.timelines.facts import IncarnationFacts
 from jobs.timelines.summary import CONTROLLER_LOG, log_of
+from parsers.meanings import event_types
 
 LEADER_STARTED = "leader_started"
 # what a broker does on the word of a controller, in later leader epochs alone
-STARTED = (LEADER_STARTED, "follower_started")
+STARTED = event_types("starts_replica")
 
 
 class Told(NamedTuple):

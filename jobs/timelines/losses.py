@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from jobs.timelines.events import with_next
+from parsers.meanings import event_types
 
 UNCLEAN = "unclean"  # a replica that was not in sync became leader
 TAIL = "tail"  # a leader that had died cut what it had not replicated
@@ -17,11 +18,11 @@ _DIFFERENCE, _SELECTED = "unclean_leader_elected", "unclean_leader_selected"
 # what the elected broker says of itself (Partition.makeLeader, 3.2 and later)
 _RECOVERS = "leader_recovering"
 _RECOVERING = frozenset({"RECOVERING", "1"})
-_CUT = frozenset({"log_truncated", "follower_truncated", "truncated_below_high_watermark"})
-_HIGH_WATERMARK = frozenset({"truncated_below_high_watermark", "high_watermark_decreased"})
-_STARTED = frozenset({"leader_started", "leader_epoch_started"})
+_CUT = event_types("truncates_log")
+_HIGH_WATERMARK = event_types("lowers_high_watermark")
+_STARTED = event_types("starts_leader_epoch")
 # events that `losses` looks at, besides those with a leader recovery state
-LINES = frozenset({_DIFFERENCE, _SELECTED, "log_load_completed", *_CUT, *_HIGH_WATERMARK, *_STARTED})
+LINES = event_types("shows_loss", "truncates_log", "lowers_high_watermark", "starts_leader_epoch")
 SECOND = 1_000_000
 # lines of one election, of several nodes
 TOGETHER = 120 * SECOND

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from jobs.timelines.events import Event, with_next
 from jobs.timelines.incarnations import CLOCK_SKEW
+from parsers.meanings import event_types, loggers
 
 # what an event says about a broker: about its speaker (`node`), or about the one that it names (`broker`)
 STOPPING, STOPPED, FAILED, LOST, STARTING, SERVING = "stopping", "stopped", "failed", "lost", "starting", "serving"
@@ -37,48 +38,39 @@ _ADDED = re.compile(r"Newly added brokers: (\d{1,9}(?:,\d{1,9})*), deleted", re.
 # these do not show that its own life was logged by then
 _ASIDE = _MISSING | _WORKS | frozenset({KNOWN, CLEAN, UNCLEAN, IN_VAIN})
 
-# event type -> (what it says, whom it is about, last parts of the loggers that it is taken from; empty: any)
-_SIGNS: dict[str, tuple[str, str, frozenset[str]]] = {
-    "broker_stop_signal": (STOPPING, "node", frozenset()),
-    "broker_stopping": (STOPPING, "node", frozenset({"KafkaServer", "BrokerServer"})),
-    "controlled_shutdown_started": (STOPPING, "node", frozenset()),
-    "broker_shutting_down": (SERVED, "broker", frozenset()),
-    "controlled_shutdown_granted": (SERVED, "broker", frozenset()),
-    "broker_shutdown_granted": (STOPPING, "broker", frozenset()),
-    "fetchers_stopped_by_shutdown": (STOPPING, "node", frozenset()),
-    "broker_stopped": (STOPPED, "node", frozenset({"KafkaServer", "BrokerServer"})),
-    "broker_halted": (FAILED, "node", frozenset()),
-    "broker_start_failed": (FAILED, "node", frozenset({"KafkaServer", "BrokerServer"})),
-    "log_dirs_all_failed": (FAILED, "node", frozenset()),
-    "broker_failed": (LOST, "broker", frozenset()),
-    "broker_fenced": (LOST, "broker", frozenset()),
-    "fence_broker_record": (FENCED, "broker", frozenset()),
-    "broker_fencing_record": (FENCED, "broker", frozenset()),
-    "zookeeper_session_expired": (LOST, "node", frozenset({"ZooKeeperClient"})),
-    "broker_process_started": (STARTING, "node", frozenset()),
-    "broker_starting": (STARTING, "node", frozenset({"KafkaServer", "BrokerServer"})),
-    "log_dir_clean": (CLEAN, "node", frozenset()),
-    "log_dir_unclean": (UNCLEAN, "node", frozenset()),
-    "broker_incarnated": (KNOWN, "broker", frozenset()),
-    "register_broker_record": (KNOWN, "broker", frozenset()),
-    "broker_registration_replayed": (KNOWN, "broker", frozenset()),
-    "broker_registration_unchanged": (KNOWN, "broker", frozenset()),
-    "broker_registered": (SERVING, "broker", frozenset({"KafkaZkClient", "ZkUtils", "ZkUtils$"})),
-    "broker_running": (SERVING, "node", frozenset({"KafkaServer"})),
-    # a broker that stops may be elected while the others have gone
-    "controller_elected": (PRESENT, "node", frozenset({"KafkaController"})),
-    "broker_started": (SERVING, "broker", frozenset()),
-    "broker_unfenced": (SERVING, "broker", frozenset()),
-    "unfence_broker_record": (SERVING, "broker", frozenset()),
-    "broker_unfencing_record": (SERVING, "broker", frozenset()),
-}
+
+def _signs() -> dict[str, tuple[str, str, frozenset[str]]]:
+    """Return event type -> (what it says, whom it is about, last parts of the loggers that it is taken from; empty: any)."""
+    words = {
+        "node_stopping": (STOPPING, "node"),
+        "broker_stopping": (STOPPING, "broker"),
+        "broker_served": (SERVED, "broker"),
+        "node_stopped": (STOPPED, "node"),
+        "node_failed": (FAILED, "node"),
+        "node_lost": (LOST, "node"),
+        "broker_lost": (LOST, "broker"),
+        "broker_fenced": (FENCED, "broker"),
+        "node_starting": (STARTING, "node"),
+        "node_serving": (SERVING, "node"),
+        "broker_serving": (SERVING, "broker"),
+        # a broker that stops may be elected while the others have gone
+        "node_present": (PRESENT, "node"),
+        "broker_known": (KNOWN, "broker"),
+        "closed_its_logs": (CLEAN, "node"),
+        "left_its_logs_open": (UNCLEAN, "node"),
+    }
+    return {event_type: (*meaning, some) for word, meaning in words.items() for event_type, some in loggers(word).items()}
+
+
+_SIGNS = _signs()
 # lists of all live brokers; one may be empty
-_LISTS = frozenset({"active_brokers", "broker_change"})
+_LISTS = event_types("lists_live_brokers")
 # of a ZooKeeper broker: printed once by every process, about when it registers, and when it stops
 CONTROLLER_THREAD = "ControllerEventManager$ControllerEventThread"
 # these say it by the state that the broker goes to
-_CHANGES = frozenset({"broker_state_changed", "registration_change_record"})
+_CHANGES = event_types("changes_broker_state")
 BROKER_EVENTS = _CHANGES.union(_SIGNS, _LISTS)
+_STARTS = event_types("node_starting")
 
 
 def is_of_broker(e: Event) -> bool:
@@ -103,11 +95,11 @@ def begins_controller_thread(e: Event) -> bool:
 
 def is_start(e: Event) -> bool:
     """Whether a process says that it starts."""
-    return e.event_type in ("broker_process_started", "broker_starting") or begins_controller_thread(e)
+    return e.event_type in _STARTS or begins_controller_thread(e)
 
 
 # a node that only says these may be a controller of a KRaft quorum, which is no broker
-_OF_ANY_NODE = frozenset({"broker_stop_signal", "broker_process_started", "broker_halted", "broker_shutdown_granted"})
+_OF_ANY_NODE = event_types("by_any_node")
 
 # how a broker went
 SHUT_DOWN = "shut_down"  # it was told to stop, or asked the controller for it
@@ -123,8 +115,8 @@ _PROCESS_ENDED = frozenset({SHUT_DOWN, CRASHED, BROKE_DOWN})
 STOPPING_TOGETHER = 15 * 60 * 1_000_000
 # a broker that stops is in the list of the live ones until its session is closed: three requests to the controller, then its logs
 STILL_LISTED = 5 * 60 * 1_000_000
-_ELECTED = frozenset({"controller_elected", "controller_epoch_incremented"})
-RENOUNCED = frozenset({"controller_renounced", "active_controller_failed"})
+_ELECTED = event_types("begins_zookeeper_term")
+RENOUNCED = event_types("renounces_term")
 # a controller that learns so soon after it fenced a broker that it is none has not written it; or this is what it fails in
 RENOUNCED_AT_ONCE, FENCE_FAILS = 1_000_000, 30_000_000
 _FENCING = "maybeFenceReplicas"

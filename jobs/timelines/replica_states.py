@@ -10,16 +10,15 @@ from typing import NamedTuple
 from jobs.timelines.events import Event, Ids, without
 from jobs.timelines.kraft_facts import Standing
 from jobs.timelines.rows import Assigned, less_repeated
+from parsers.meanings import event_types
 
 # what the controller does with the replica that a line names, beside printing the line (kafka.controller.*, 2.6 to 3.9): `after removing
 # replica` is printed while that replica goes offline; the rest is the TopicDeletionManager's
-OF_NAMED_REPLICA = {
-    "isr_shrunk": "OfflineReplica",
-    "deletion_dead_replicas": "ReplicaDeletionIneligible",
-    "deletion_failed": "ReplicaDeletionIneligible",
-    "deletion_retried": "OfflineReplica",
-    "deletion_succeeded": "ReplicaDeletionSuccessful",
-}
+OF_NAMED_REPLICA = (
+    dict.fromkeys(event_types("makes_replica_offline"), "OfflineReplica")
+    | dict.fromkeys(event_types("makes_replica_ineligible"), "ReplicaDeletionIneligible")
+    | dict.fromkeys(event_types("makes_replica_deleted"), "ReplicaDeletionSuccessful")
+)
 
 
 class ReplicaState(NamedTuple):

@@ -13,49 +13,35 @@ from jobs.timelines.events import CHECKPOINT, MEMBER_LISTS, Event
 from jobs.timelines.incarnations import Place, folder_of
 from jobs.timelines.outages import BROKER_EVENTS, is_failed_change, is_of_controller_thread
 from jobs.timelines.settings import setting_of
+from parsers.meanings import event_types
 
-ELECTED = frozenset({"controller_elected", "controller_epoch_incremented"})
+ELECTED = event_types("begins_zookeeper_term")
 # a controller's own lines that its term has begun; lines of others that name the one who has it; a term is over
-TERM_BEGUN = ELECTED | {"controller_activated", "controller_ready", "raft_leader_elected", "controller_znode_claimed"}
-ELECTION_HEARD = frozenset({"controller_election_lost", "raft_state_changed", "quorum_leader_learned"})
-TERM_ENDED = frozenset({"controller_resigned", "controller_renounced"})
+TERM_BEGUN = ELECTED | event_types("begins_quorum_term", "begins_migration_term", "shows_begun_term")
+ELECTION_HEARD = event_types("names_controller")
+TERM_ENDED = event_types("ends_term")
 # what a ZooKeeper broker prints only while it is controller, term or not
-LEADING = frozenset({"rebalance_checking", "leaders_not_preferred", "broker_change", "broker_started", "broker_failed"})
+LEADING = event_types("shows_controller_at_work")
 # what only a broker of a KRaft cluster prints, what only a KRaft and what only a ZooKeeper controller does
-KRAFT_BROKER = frozenset({"replica_creating", "roles_changing", "broker_state_changed"})
-KRAFT_CONTROLLER = frozenset({
-    "topic_registered", "topic_removed", "partition_registered", "assignment_changed", "partition_changed", "unclean_leader_elected",
-    "partition_record",
-})  # fmt: skip
-ZOOKEEPER_CONTROLLER = LEADING | {"partition_new", "partition_online", "assignment_updated", "topics_changed"}
+KRAFT_BROKER = event_types("only_kraft_broker")
+KRAFT_CONTROLLER = event_types("only_kraft_controller", "changes_kraft_partition")
+ZOOKEEPER_CONTROLLER = LEADING | event_types("only_zookeeper_controller")
 OF_MODE = KRAFT_BROKER | KRAFT_CONTROLLER | ZOOKEEPER_CONTROLLER
 # registrations of brokers: what a controller prints again when it starts, what the active one decides, what a dump of its log holds
-REGISTRATION_REPLAYED = frozenset({
-    "broker_registration_replayed", "broker_fencing_replayed", "broker_unfencing_replayed", "broker_registration_change_replayed",
-    "broker_fenced_replayed", "broker_unfenced_replayed", "broker_unregistered",
-})  # fmt: skip
-REGISTRATION_DECIDED = frozenset({"broker_unfenced", "broker_fenced", "controlled_shutdown_granted", "broker_shutdown_granted"})
-REGISTRATION_RECORDED = frozenset({
-    "register_broker_record", "broker_fencing_record", "broker_unfencing_record", "registration_change_record",
-    "fence_broker_record", "unfence_broker_record", "unregister_broker_record",
-})  # fmt: skip
+REGISTRATION_REPLAYED = event_types("replays_registration")
+REGISTRATION_DECIDED = event_types("decides_registration")
+REGISTRATION_RECORDED = event_types("records_registration")
 # what only the active KRaft controller prints
-ACTING = REGISTRATION_DECIDED | {"reassignments_accepted", "partitions_changing"}
-CONTROLLER_RUNS = ACTING | {"quorum_controller_created", "controller_activated", "quorum_leader_learned"}
-# records of a metadata log about one partition
-PARTITION_RECORDS = frozenset({"partition_record", "partition_change_record"})
-TOPIC_GONE = frozenset({"topic_removed", "remove_topic_record"})
-# lists of the brokers that live, and lines that name one with its rack
-BROKERS_NAMED = frozenset({"active_brokers", "broker_change", "channel_connected"})
-# broker epochs as ZooKeeper gives them
-REGISTERED_BY_ZOOKEEPER = frozenset({"broker_registered", "broker_epochs"})
+ACTING = REGISTRATION_DECIDED | event_types("only_active_kraft_controller")
+CONTROLLER_RUNS = ACTING | event_types("shows_kraft_controller")
+PARTITION_RECORDS = event_types("records_partition")
+TOPIC_GONE = event_types("removes_topic")
+BROKERS_NAMED = event_types("names_brokers", "lists_live_brokers")
+REGISTERED_BY_ZOOKEEPER = event_types("names_broker_epoch")
 # events of which each is kept
-CLUSTER_EVENTS = (
-    TERM_BEGUN | ELECTION_HEARD | TERM_ENDED | REGISTRATION_REPLAYED | REGISTRATION_DECIDED | REGISTRATION_RECORDED | CONTROLLER_RUNS | TOPIC_GONE
-    | BROKER_EVENTS | BROKERS_NAMED | REGISTERED_BY_ZOOKEEPER | {
-        "broker_started", "broker_registering", "deletion_completed", "active_controller_failed", "topic_record", "clear_elr_record", "snapshot_header_record",
-        "feature_replayed", "assignment_changed", "topic_deletion_answered",
-    }
+CLUSTER_EVENTS = frozenset().union(
+    TERM_BEGUN, ELECTION_HEARD, TERM_ENDED, REGISTRATION_REPLAYED, REGISTRATION_DECIDED, REGISTRATION_RECORDED, CONTROLLER_RUNS, TOPIC_GONE,
+    BROKER_EVENTS, BROKERS_NAMED, REGISTERED_BY_ZOOKEEPER, event_types("renounces_term", "kept_with_cluster"),
 )  # fmt: skip
 HOUR, DAY = 3_600_000_000, 86_400_000_000
 # of a controller term so many of the newest lines from memory are kept, to count those of a deposed controller

@@ -14,21 +14,22 @@ import schemas
 from jobs.timelines.events import Event, Ids, same_set, with_next, without
 from jobs.timelines.facts import IncarnationFacts
 from jobs.timelines.kraft_facts import Standing
-from jobs.timelines.life_signs import LEADER_STARTED, LifeSigns, Told
+from jobs.timelines.life_signs import LifeSigns, Told
 from jobs.timelines.replica_states import ReplicaState, inferred_states, printed_state, states_by_replica
 from jobs.timelines.rows import Assigned, Final, Reassignment, Row, Rows, is_target, phase, reassignment
 from jobs.timelines.znode_assignments import Requested, add_request, assignments
 from jobs.timelines.znode_versions import ProposedIsr, Values, Version, before_all, in_order
+from parsers.meanings import event_types
 
 LEADER_DURING_DELETE = -2
 PARTITION_STATES = frozenset(schemas.machines()["partition"])
 # what only the leader prints
-LEADERS_OWN = (LEADER_STARTED, "isr_updated")
-PROPOSED, ANSWERED = ("isr_shrinking", "isr_expanding"), ("isr_updated", "isr_write_refused", "isr_update_failed")
+LEADERS_OWN = event_types("by_leader")
+PROPOSED, ANSWERED = event_types("proposes_isr"), event_types("answers_proposed_isr")
 # of a reassignment (KafkaController.maybeTriggerPartitionReassignment)
 REFUSED = ("reassignment_failed", "reassignments_refused")
 # what is in the znode of the topic before the controller acts on it
-ANNOUNCED = ("topics_changed", "partitions_added")
+ANNOUNCED = event_types("announces_partitions")
 # so many things may be asserted before the beginning of a history is settled; what is younger than this (microseconds) never is
 KEPT, UNSETTLED = 30, 60_000_000
 

@@ -29,6 +29,8 @@ TOPIC = "invoices"
 # microseconds between two rounds of the same events
 ROUND = 3_600_000_000
 EPOCHS_A_ROUND = 10
+# the smallest measurement, which the suite runs
+SMALLEST = ("--partitions", "10", "--topics", "1")
 
 
 class Watch:
@@ -109,15 +111,17 @@ def main() -> None:
     import pyarrow as pa
 
     from jobs.engine import session
-    from jobs.engine.rows import fetched, is_empty, is_true, where
+    from jobs.engine.rows import is_empty, is_true, where
+    from jobs.engine.store import Store
     from jobs.nightly import folding, nights
     from jobs.timelines import ClusterFacts, Summary
 
-    spark = session.start(session.SMALL_INPUT if options.partitions else 0)
+    spark = session.start()
     facts = {"c": ClusterFacts.of(Summary.of(recorded(RECORDING)), keeps())}
     print(f"{'events':>10} {'where':>8} {'clock s':>8} {'cpu s':>8} {'python s':>8} {'µs/event':>8} {'worker MB':>9} {'rows':>9}")
     sizes = [options.partitions] if options.partitions else [10, 30, 100, 300, 1000, 3000]
     with tempfile.TemporaryDirectory(prefix="folding-") as folder:
+        store = Store(spark, Path(folder) / "tables")
         for number, partitions in enumerate(sizes):
             path = f"{folder}/{number}"
             multiplied(spark, partitions, options).write.parquet(path)
@@ -126,9 +130,8 @@ def main() -> None:
             for is_small in (True, False) if not options.partitions else (False,):
                 with Watch() as spent:
                     keyed = nights._keyed(events, facts)
-                    if is_small:
-                        keyed = fetched(keyed)
-                    rows = nights._through(spark, keyed, folding.INPUT.empty_table(), facts, folding.EVENTS_AT_ONCE)
+                    folding.MOST_ON_DRIVER = count if is_small else -1
+                    rows = store.folded(keyed, folding.INPUT.empty_table(), facts, folding.EVENTS_AT_ONCE)
                     made = rows.num_rows if isinstance(rows, pa.Table) else rows.count()
                 worked = spent.python + spent.jvm
                 cells = [

@@ -48,6 +48,8 @@ OF_RUN = {
 # what the fold carries on: the same facts in another order, where a partition was folded from its first event again
 CARRIED = {"partition_states": {"state"}}
 RECORDING = ROOT / "sample_logs" / "3.3.2-default" / "reassign"
+# the smallest measurement, which the suite runs
+SMALLEST = ("--kill", "1", "--term", "1", "--int", "0")
 
 
 def start(logs: Path, tables: Path, mark: str = "") -> subprocess.Popen[str]:

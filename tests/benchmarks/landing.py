@@ -42,6 +42,8 @@ from parsers.patterns import GROUP, LOOKAROUND, compiled  # noqa: E402
 from parsers.rules import ITEMS, RuleSet, built_in  # noqa: E402
 
 PYTHON_MB = 20
+# the smallest measurement, which the suite runs
+SMALLEST = ("--megabytes", "1", "--runs", "1", "--ways", "events,python")
 SEPARATOR = "\x01"
 HEADER_SLOTS = ("layout", "ts_text", "level", "logger", "thread", "log_ident", "statement", "thrown")
 # lands the logs under a folder whenever it is told to, and answers with the seconds
@@ -54,7 +56,7 @@ from jobs.engine import session
 from jobs.engine.store import Store
 from jobs.landing import events, ingest
 from parsers.rules import built_in
-spark, work = session.start(10**9), Path(sys.argv[2])
+spark, work = session.start(), Path(sys.argv[2])
 files = ingest.find(Cluster("benchmark", (str(work / "logs"),)))
 for line in sys.stdin:
     store = Store(spark, work / "base")
@@ -79,7 +81,7 @@ def multiply(recording: Path, folder: Path, megabytes: int) -> int:
             with target.open("w") as log:
                 size = 0
                 shifted = day
-                while size < 50 * 10**6 / len(sources):
+                while size < min(50, megabytes) * 10**6 / len(sources):
                     for first in {line[1:11] for line in text.splitlines() if line.startswith("[20")}:
                         piece = text.replace(f"[{first}", f"[{shifted.isoformat()}")
                     size += log.write(piece)
@@ -186,7 +188,7 @@ def main() -> None:
     other = None
     try:
         size = multiply(options.recording, work / "logs", options.megabytes)
-        spark = session.start(10**9)
+        spark = session.start()
         files = ingest.find(Cluster("benchmark", (str(work / "logs"),)))
         print(f"{size / 1e6:.0f} MB in {len(files)} files")
         met: set[str] = set()

@@ -45,6 +45,8 @@ TOPIC_ID = re.compile(r" with topic (?:ID|id) ([\w\-]{22})")
 # so many epochs a partition goes through meanwhile, and a broker at most
 EPOCHS_A_NIGHT = 3
 BROKER_EPOCHS_A_NIGHT = 1000
+# the smallest measurement, which the suite runs
+SMALLEST = ("--topics", "4", "--nights", "2", "--engine", "local")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What five new lines cost that come to existing tables: tables of few rows by deltalake, and all by Spark, in turns. Run by hand.
+"""What five new lines cost that come to existing tables, on each engine in turns. Run by hand.
 
     .venv/bin/python tests/benchmarks/small_runs.py [--runs 3] [--logs sample_logs/3.3.2-trace/delete-topic-dead-broker]
 
@@ -7,22 +7,20 @@ the start of the command to its end.
 """
 
 import argparse
-import io
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT))
 
 LATER = 5
-# what reads and writes small tables
-WAYS = ("deltalake", "spark")
+ENGINES = ("local", "spark")
+# the smallest measurement, which the suite runs
+SMALLEST = ("--runs", "1")
 
 
 def split(logs: Path, into: Path) -> tuple[Path, Path]:
@@ -37,23 +35,11 @@ def split(logs: Path, into: Path) -> tuple[Path, Path]:
     return first, later
 
 
-def audit(logs: Path, tables: Path, way: str) -> None:
-    """One run in this process; prints nothing."""
-    from jobs import nightly_audit
-    from jobs.engine import store
-
-    if way == "spark":
-        store.local_folder = lambda _: None  # type: ignore[attr-defined]
-    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()) as said:
-        code = nightly_audit.main(["audit", str(logs), "--tables", str(tables), "--cluster", "c", "--fail-on", "critical"])
-    if code:
-        sys.exit(said.getvalue())
-
-
-def timed(logs: Path, tables: Path, way: str) -> float:
+def timed(logs: Path, tables: Path, engine: str) -> float:
     """Seconds of one run in a process of its own."""
+    command = [sys.executable, "-m", "jobs.nightly_audit", "audit", str(logs), "--tables", str(tables), "--cluster", "c"]
     begun = time.perf_counter()
-    subprocess.run([sys.executable, __file__, "--audit", str(logs), str(tables), way], check=True)
+    subprocess.run([*command, "--engine", engine, "--fail-on", "critical"], check=True, cwd=ROOT, capture_output=True)
     return time.perf_counter() - begun
 
 
@@ -62,25 +48,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--logs", type=Path, default=ROOT / "sample_logs/3.3.2-trace/delete-topic-dead-broker")
-    parser.add_argument("--audit", nargs=3, metavar=("LOGS", "TABLES", "WAY"), help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.audit:
-        logs, tables, way = options.audit
-        audit(Path(logs), Path(tables), way)
-        return
-    told: dict[str, list[float]] = {way: [] for way in WAYS}
+    took: dict[str, list[float]] = {engine: [] for engine in ENGINES}
     with tempfile.TemporaryDirectory() as folder:
         first, later = split(options.logs, Path(folder))
-        timed(first, Path(folder) / "tables", WAYS[0])
+        timed(first, Path(folder) / "tables", ENGINES[0])
         for _ in range(options.runs):
-            for way in WAYS:
+            for engine in ENGINES:
                 copy = Path(folder) / "copy"
                 shutil.rmtree(copy, ignore_errors=True)
                 shutil.copytree(Path(folder) / "tables", copy)
-                told[way].append(timed(later, copy, way))
-                print(f"{way:10} {told[way][-1]:6.1f} s", flush=True)
-    for way, runs in told.items():
-        print(f"{way:10} {statistics.median(runs):6.1f} s, median")
+                took[engine].append(timed(later, copy, engine))
+                print(f"{engine:10} {took[engine][-1]:6.1f} s", flush=True)
+    for engine, runs in took.items():
+        print(f"{engine:10} {statistics.median(runs):6.1f} s, median")
 
 
 if __name__ == "__main__":

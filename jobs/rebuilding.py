@@ -1,10 +1,11 @@
 """Everything that is derived from `events`, rebuilt from them without any log: after an upgrade, and by `kafka-audit repair`."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from jobs.config import Config
 from jobs.engine.rows import run_concurrently
+from jobs.progress import stage
 from parsers.rules import RuleSet
 
 
@@ -34,3 +35,12 @@ def rebuild(store: Any, clusters: Sequence[str], ruleset: RuleSet, config: Confi
     if made.facts:
         tool_outputs.write(store, [], made.facts)
     nights.note(store, made, "", {})
+
+
+def rebuild_others(store: Any, clusters: Collection[str], ruleset: RuleSet, config: Config) -> None:
+    """Rebuild clusters other than those of a run, where an upgrade or other rules demand it; nothing is left to rebuild then."""
+    if others := sorted(store.stale_clusters().difference(clusters)):
+        with stage("rebuild other clusters") as doing:
+            rebuild(store, others, ruleset, config)
+            doing.note(", ".join(others))
+    store.rebuilt()

@@ -1,0 +1,199 @@
+"""One run, its stages in order: logs are landed, what they are about is rebuilt, that is checked.
+
+Each stage takes what the one before returned and returns what the next one needs. The tables (`RunTables`) are those of one engine, whichever it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jobs import rebuilding
+from jobs.config import Cluster, Config, Silence
+from jobs.globs import matches
+from jobs.landing import accounting, tool_outputs
+from jobs.landing.logs import Outcome, outcome, read_logs
+from jobs.progress import stage, warn
+from parsers.rules import RuleSet
+
+if TYPE_CHECKING:
+    from jobs.checking.checks import Clock
+    from jobs.engine.run_tables import RunTables
+    from jobs.landing.events import Ahead, IngestSummary
+    from jobs.landing.ingest import LogFile
+    from jobs.nightly.nights import Made, Night
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a run is asked for.
+
+    days: only records of these, both included. now: what findings are measured against (UTC); None: the newest record. moment: by which a silence
+    has expired. checks_again: also where nothing is new. data_docs: folder for Great Expectations' Data Docs.
+    """
+
+    run_id: str
+    config: Config
+    ruleset: RuleSet
+    days: tuple[date, date] | None
+    now: datetime | None
+    moment: datetime
+    checks_again: bool
+    data_docs: Path | None
+
+    @property
+    def clusters(self) -> list[str]:
+        """The names of its clusters."""
+        return [cluster.name for cluster in self.config.clusters]
+
+    @property
+    def silences(self) -> list[Silence]:
+        """Those that hold."""
+        return [silence for silence in self.config.silences if silence.holds_at(self.moment)]
+
+
+@dataclass(frozen=True)
+class Found:
+    """The files of a run. tool_files: outputs of Kafka's tools among them, whose content is in outputs. remote: `remote.Remote` of files at URIs.
+
+    ahead: the logs, where they are being parsed already.
+    """
+
+    logs: Sequence[LogFile]
+    tool_files: Sequence[LogFile]
+    outputs: Sequence[tool_outputs.ToolOutput]
+    remote: Sequence[Any] = ()
+    ahead: Ahead | None = None
+
+
+@dataclass(frozen=True)
+class Landed:
+    """What `events` and `passed_over` hold more than before. files: all of the run. inputs: rows of the table of that name."""
+
+    files: Sequence[LogFile]
+    read: IngestSummary
+    outputs: Sequence[tool_outputs.ToolOutput]
+    inputs: Sequence[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """Timelines and tables made of them. audited: clusters without a problem. configured: cluster -> its settings, of which those of `reset` are new."""
+
+    night: Night
+    made: Made
+    outcomes: Sequence[Outcome]
+    audited: Sequence[str]
+    configured: Mapping[str, str]
+    reset: Collection[str]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The findings are written. failed: check -> why it could not be run. queries: over what was checked; None: nothing was.
+
+    finish: to be called when the run is recorded; the next run goes on from there.
+    """
+
+    failed: Mapping[str, str] = field(default_factory=dict)
+    queries: Any = None
+    finish: Callable[[], None] = lambda: None
+
+
+def run(tables: RunTables, asked: Asked, found: Found) -> tuple[Landed, Rebuilt, Checked]:
+    """All clusters at once: a stage costs the same for one or for many."""
+    landed = land(tables, asked, found)
+    rebuilt = rebuild(tables, asked, landed)
+    checked = check(tables, asked, landed, rebuilt)
+    rebuilding.rebuild_others(tables, asked.clusters, asked.ruleset, asked.config)
+    return landed, rebuilt, checked
+
+
+def land(tables: RunTables, asked: Asked, found: Found) -> Landed:
+    """Read the logs into the tables. Raises InputError where none is left."""
+    from jobs.nightly import last_run
+
+    with stage("open tables") as doing:
+        tables.open(asked.ruleset)
+        tables.apply_rules(asked.ruleset)
+        if tables.rules_changed.records:
+            doing.note(f"{tables.rules_changed.records:,} records read again by other rules")
+    files, read = read_logs(tables, found.logs, asked.ruleset, days=asked.days, remote=found.remote, ahead=found.ahead)
+    tables.drop_skipped(asked.clusters, asked.ruleset)
+    inputs = accounting.rows([*files, *found.tool_files], read.by_file, asked.run_id)
+    if last_run.restore(tables, asked.clusters):
+        warn("an earlier run was interrupted; this one completes it")
+    outputs = tool_outputs.land(tables, found.outputs) if found.outputs else ()
+    return Landed([*files, *found.tool_files], read, outputs, inputs)
+
+
+def rebuild(tables: RunTables, asked: Asked, landed: Landed) -> Rebuilt:
+    """Bring up to date what is derived from events: of what a run has landed that did not come to its end, too."""
+    from jobs.engine.rows import run_concurrently
+    from jobs.nightly import nights
+    from jobs.operators import assignments, durability
+
+    clusters = asked.config.clusters
+    night = nights.read(tables, asked.clusters, rebuilding.keeps_of(asked.ruleset))
+    with stage("timelines, coverage") as doing:
+        made = nights.update(tables, night)
+        doing.note(f"{night.count:,} new events")
+    outcomes = [
+        outcome(one, made.facts.get(one.name), landed.files, landed.read, inputs=landed.inputs, now=asked.now) for one in clusters
+    ]
+    audited = [one.cluster for one in outcomes if one.problem is None]
+    configured = {one.name: _configured(asked.config, one) for one in clusters}
+    reset = [name for name, one in night.since.items() if one.configured != configured[name]]
+    if audited and (reset or not night.is_empty):
+        anew = (made.facts.keys() - made.continued.keys()).union(reset)
+        with stage("assignments, durability"):
+            run_concurrently(
+                partial(assignments.write, tables, made, anew, {one.name: one.racks for one in clusters}),
+                partial(durability.write, tables, made, anew, asked.config),
+            )
+    if audited and (landed.outputs or not (night.is_empty or tables.has_none("checkpoints"))):
+        with stage("checkpoints"):
+            outputs = [output for output in landed.outputs if output.cluster in audited]
+            tool_outputs.write(tables, outputs, {name: made.facts[name] for name in audited})
+    return Rebuilt(night, made, outcomes, audited, configured, reset)
+
+
+def check(tables: RunTables, asked: Asked, landed: Landed, rebuilt: Rebuilt) -> Checked:
+    """Write the findings. Raises ContractError where what was written breaks its contract."""
+    from jobs.checking import checks, findings_stage
+    from jobs.nightly import nights
+
+    made, config, clocks = rebuilt.made, asked.config, _clocks(asked, rebuilt)
+    now_asked = checks.asked(clocks, config.thresholds, config.slos, asked.silences, landed.outputs)
+    is_new = made.is_new or rebuilt.reset or rebuilt.night.asked != {now_asked}
+    if not (is_new or asked.checks_again) or not rebuilt.audited:
+        if rebuilt.audited:
+            with stage("nothing new to check"):
+                findings_stage.stand(tables, asked, clocks)
+        return Checked()
+    with stage("checks, contracts") as doing:
+        failed, queries, notes = findings_stage.write(tables, asked, made, clocks)
+        for note in notes:
+            doing.note(note)
+    return Checked(failed, queries, partial(nights.note, tables, made, "" if failed else now_asked, rebuilt.configured))
+
+
+def _configured(config: Config, cluster: Cluster) -> str:
+    """Return what audit.toml sets for assignments and durability of a cluster, as JSON."""
+    topics = [(one.name, one.min_insync_replicas) for one in config.topics if matches([one.cluster], cluster.name)]
+    return json.dumps([sorted(cluster.racks.items()), topics])
+
+
+def _clocks(asked: Asked, rebuilt: Rebuilt) -> list[Clock]:
+    from jobs.checking.checks import Clock
+
+    versions = {cluster.name: cluster.kafka_version for cluster in asked.config.clusters}
+    nows, facts = {one.cluster: one.now for one in rebuilt.outcomes}, rebuilt.made.facts
+    return [
+        Clock(name, nows[name], max(facts[name].numbers), versions[name] or facts[name].kafka_version) for name in rebuilt.audited
+    ]
