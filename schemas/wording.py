@@ -18,6 +18,7 @@ from jinja2.exceptions import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from schemas.durations import two_units
+from schemas.moments import moment
 
 # what a template may name beside the facts of its check: columns of the finding, and the cluster's mode and version
 COLUMNS = ("cluster", "topic", "partition", "replica", "node", "severity", "first_seen", "last_seen", "ended")
@@ -97,12 +98,8 @@ def _moment(value: Any) -> datetime:
 
 
 def _at(value: Any, after: Any = None) -> str:
-    """`2026-11-20 10:09:12`; `10:09:12` where it is the day of `after`."""
-    if value is None:
-        return NOT_KNOWN
-    found = _moment(value)
-    is_same_day = after is not None and found.date() == _moment(after).date()
-    return f"{found:%H:%M:%S}" if is_same_day else f"{found:%Y-%m-%d %H:%M:%S}"
+    """`2026-11-20 10:09:12 UTC`; `10:09:12 UTC` where it is the day of `after`."""
+    return NOT_KNOWN if value is None else moment(_moment(value), None if after is None else _moment(after))
 
 
 def _day(value: Any) -> str:
@@ -210,6 +207,9 @@ def problem(template: str, known: Iterable[str]) -> tuple[str | None, set[str]]:
         used |= more
     if unknown := used - set(known):
         return f"no fact is called {', '.join(sorted(unknown))}", used
+    # inside a condition Jinja looks for a filter only when it renders
+    if missing := sorted({one.name for one in tree.find_all(nodes.Filter)} - FILTERS.keys()):
+        return f"no filter is called {', '.join(missing)}; there are {', '.join(sorted(FILTERS))}", used
     if any(True for _ in tree.find_all((nodes.Call, nodes.Import, nodes.FromImport, nodes.Extends, nodes.Macro))):
         return "a template calls nothing and imports nothing", used
     return None, used

@@ -107,3 +107,15 @@ def test_rules_are_sound_and_a_wrong_one_is_named() -> None:
 )
 def test_durations_are_in_words(seconds: float, words: str) -> None:
     assert two_units(seconds) == words
+
+
+def test_a_missed_goal_follows_from_what_it_counts() -> None:
+    """Of the same topic; an outage of one broker also concerns partitions that remained available."""
+    day = row("goal", "slo_missed", -600, 60, topic="orders")
+    for check, one in (("partition_leaderless", "orders"), ("below_min_isr", "orders")):
+        cause = row("cause", check, 5, 9)
+        assert caused(cause, day, subjects=(subject("cause", one, 1),))["goal"] == "cause"
+        assert caused(cause, day, subjects=(subject("cause", "carts", 1),))["goal"] is None
+        assert caused(cause | row("cause", check, 70, 80), day, subjects=(subject("cause", one, 1),))["goal"] is None
+    assert caused(row("cause", "cluster_down", 5, 9), day)["goal"] == "cause"
+    assert caused(row("cause", "broker_down", 5, 9, node=1), day, subjects=(subject("cause", "orders", 1),))["goal"] is None

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from evidence import out_of_order
 from tables import rows_of
 
 import schemas
@@ -48,9 +49,11 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def found(
-    request: pytest.FixtureRequest, spark: Any, engine: str, checked: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, engine: str, checked: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, list[dict[str, Any]]]:
     """Return the findings in the scenarios of each selected check."""
+    if engine == "spark":
+        request.getfixturevalue("spark")
     folder = tmp_path_factory.mktemp("scenarios")
     wanted = selected(request)
     register, violations = checks.register, checks.violations
@@ -80,16 +83,12 @@ def found(
     # some 230 clusters: findings have a fixed room, and each cluster a table of its files
     assert report.stat().st_size < 3_000_000
     told = defaultdict(list)
-    rows = (
-        spark.read.format("delta")
-        .load(str(tables / "findings"))
-        .orderBy("cluster", "check_id", "title", "first_seen", "fingerprint")
-        .collect()
-    )
-    titles = {row.fingerprint: row.title for row in rows}
+    rows = rows_of(tables, "findings")
+    rows.sort(key=lambda row: (row["cluster"], row["check_id"], row["title"], str(row["first_seen"] or ""), row["fingerprint"]))
+    titles = {row["fingerprint"]: row["title"] for row in rows}
     for row in rows:
-        check = row.cluster.split("/")[0]
-        told[check].append({name: row[name] for name in SHOWN} | {"caused_by": titles.get(row.caused_by)})
+        check = row["cluster"].split("/")[0]
+        told[check].append({name: row[name] for name in SHOWN} | {"caused_by": titles.get(row["caused_by"])})
     return told
 
 
@@ -115,6 +114,13 @@ def test_raises_and_stays_silent(check: str, found: dict[str, list[dict[str, Any
     assert not (raised - expected), f"{check} raised in {', '.join(sorted(raised - expected))}"
     assert all(len(finding["title"]) <= 80 for finding in found[check])
     expect(SCENARIOS / check / "expected.jsonl", found[check])
+
+
+@pytest.mark.spark
+def test_evidence_is_in_the_order_of_time(found: dict[str, list[dict[str, Any]]], checked: dict[str, Any]) -> None:
+    """Of every finding in every scenario: what is quoted first is the earliest record."""
+    assert found
+    assert list(out_of_order(checked["tables"])) == []
 
 
 @pytest.mark.spark

@@ -9,15 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from evidence import out_of_order
 from incident_cases import INCIDENTS
 from tables import rows_of
 from test_report import Page
 
-from jobs import errors
+from jobs import engine, errors
 from jobs.alerts import text
-from jobs.alerts.delivery import finding_of, findings_of, plan
+from jobs.alerts.delivery import finding_of, findings_of, harms_of, plan
+from jobs.alerts.sinks.alertmanager import Alertmanager
+from jobs.alerts.sinks.apprise import Apprise
+from jobs.alerts.sinks.mail import Mail
+from jobs.alerts.sinks.pagerduty import PagerDuty
 from jobs.alerts.sinks.slack import Slack
+from jobs.alerts.sinks.webhook import Webhook
 from jobs.checking import harms
+from jobs.landing.identity import known_as
 from jobs.nightly_audit import main
 
 SCENARIOS = Path(__file__).parent / "scenarios"
@@ -92,12 +99,16 @@ def test_numbers_agree_everywhere(told: dict[str, Any]) -> None:
     assert {name: count for name, count in by_cluster.items() if count} == {name: count for name, count in lost.items() if count}
 
 
+def test_evidence_is_in_the_order_of_time(told: dict[str, Any]) -> None:
+    assert list(out_of_order(told["folder"] / "tables")) == []
+
+
 def test_the_alert_of_a_story_lists_the_findings_of_the_story(told: dict[str, Any]) -> None:
     rows = rows_of(told["folder"] / "tables", "findings")
     sink = Slack(name="chat", url_env="URL", severity="info", limit=1000)
     now = max(finding_of(row).last_seen for row in rows if row["last_seen"])
     (messages,) = plan(
-        [sink], findings_of(rows), (), now=now, newest=dict.fromkeys({row["cluster"] for row in rows}, now)
+        [sink], findings_of(rows, {}), (), now=now, newest=dict.fromkeys({row["cluster"] for row in rows}, now)
     ).values()
     stories = {
         frozenset([story["cause"], *story["effects"]]): story["cause"]
@@ -115,3 +126,55 @@ def test_the_alert_of_a_story_lists_the_findings_of_the_story(told: dict[str, An
         any(finding["status"] == "resolved" for finding in told["findings"] if finding["fingerprint"] in names)
         for names in stories
     )
+
+
+SINKS = (
+    Alertmanager(name="am", url="http://am.example.org", severity="info", limit=1000),
+    Apprise(name="apprise", url_env="URL", severity="info", limit=1000),
+    Mail(name="mail", url="smtp://mail", sender="a@example.org", to=("b@example.org",), severity="info", limit=1000),
+    PagerDuty(name="pager", routing_key_env="KEY", severity="info"),
+    Slack(name="slack", url_env="URL", severity="info", limit=1000),
+    Webhook(name="hook", url="https://hook.example.org", severity="info", limit=1000),
+)
+
+
+@pytest.mark.parametrize("sink", SINKS, ids=lambda sink: sink.type)
+def test_an_alert_begins_with_the_harm_that_the_verdict_and_the_report_state(told: dict[str, Any], sink: Any) -> None:
+    """What the tables say to `alerts`, as each sink sends it, is what the JSON of the audit has."""
+    tables = engine.opened(str(told["folder"] / "tables"), names=("findings", "finding_subjects", "durability"))
+    rows = engine.rows_of(tables.read("findings"))
+    now = max(row["last_seen"] for row in rows if row["last_seen"])
+    planned = plan(
+        [sink], findings_of(rows, harms_of(tables, rows)), (), now=now, newest=dict.fromkeys({r["cluster"] for r in rows}, now)
+    )
+    context, page = text.Context(tables="t", now=now), Page((told["folder"] / "report.html").read_text("utf-8")).text
+    page = re.sub(r"\s+", " ", page)
+    known = {row["fingerprint"]: known_as(row) for row in rows}
+    expected = {}
+    for story in told["stories"]:
+        some = [harms.Harm(**harm | {"topics": tuple(harm["topics"]), "since": None, "until": None}) for harm in story["harms"]]
+        for name in (story["cause"], *story["effects"]):
+            expected[known[name]] = [re.split(r"; (?:over|still)", one)[0].rstrip(".") for one in harms.sentences(some, None)]
+    seen = 0
+    for message in planned[sink.name]:
+        if message.digest:
+            continue
+        sent = sink.requests([message], context)[0].body
+        body = [sent.get_content()] if sink.type == "mail" else sent
+        shown = re.sub(r"\s+", " ", " ".join(_texts(body)))
+        lines = text.description(message, context).splitlines()
+        for begin, line in zip(expected[message.findings[0].fingerprint], lines, strict=False):
+            assert line.startswith(begin)
+            assert line in shown, message.key
+            if message.severity in ("error", "critical"):
+                assert begin in page
+            seen += 1
+    assert seen > 20
+
+
+def _texts(body: Any) -> list[str]:
+    if isinstance(body, dict):
+        return [one for value in body.values() for one in _texts(value)]
+    if isinstance(body, list | tuple):
+        return [one for value in body for one in _texts(value)]
+    return [str(body)]

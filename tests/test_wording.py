@@ -27,9 +27,9 @@ SINCE, UNTIL = "2026-11-20 10:09:22.5", datetime(2026, 11, 20, 10, 10, 1, tzinfo
         ("{{ x | named('broker') }}", [3, 3], "broker 3"),
         ("{{ x | named('broker') }}", [3], "broker 3"),
         ("{{ x | named('broker', 1) }}", [3, 4, 5], "brokers 3 and 2 more"),
-        ("{{ x | at }}", SINCE, "2026-11-20 10:09:22"),
-        ("{{ x | at }}", "2026-11-20T10:09:22.500Z", "2026-11-20 10:09:22"),
-        ("{{ x | at(x) }}", UNTIL, "10:10:01"),
+        ("{{ x | at }}", SINCE, "2026-11-20 10:09:22 UTC"),
+        ("{{ x | at }}", "2026-11-20T10:09:22.500Z", "2026-11-20 10:09:22 UTC"),
+        ("{{ x | at(x) }}", UNTIL, "10:10:01 UTC"),
         ("{{ x | at }}", None, "?"),
         ("{{ x | day }}", UNTIL, "2026-11-20"),
         ("{{ x | duration }}", 0.2, "less than 1 s"),
@@ -62,6 +62,13 @@ def test_a_text_of_a_log_is_never_a_template(text: str) -> None:
 def test_a_template_that_does_not_fit_is_an_error(template: str) -> None:
     with pytest.raises(wording.FAILED):
         wording.rendered(template, {"x": []})
+
+
+@pytest.mark.parametrize("template", ["{{ x | capitalize }}", "{% if x %}{{ x | capitalize }}{% endif %}"])
+def test_lint_names_a_filter_that_is_none(template: str) -> None:
+    wrong, _ = wording.problem(template, ["x"])
+    assert wrong is not None
+    assert "capitalize" in wrong
 
 
 def test_words_that_do_not_fit_cost_no_other_check_its_findings() -> None:

@@ -21,16 +21,11 @@ WITH failed AS (
     FROM failed e
     WHERE e.cluster = f.cluster AND e.incarnation = f.incarnation AND e.node = f.node AND e.error_class IS NOT NULL
       AND e.ts BETWEEN f.ts - INTERVAL 1 MINUTE AND f.ts + INTERVAL 1 MINUTE) x
-), served AS (
-  -- a node whose storage was formatted before it started is of the next incarnation
-  SELECT cluster, broker, until FROM audited_broker_outages WHERE broker IS NOT NULL AND until IS NOT NULL
-  UNION ALL
-  SELECT cluster, node AS broker, ts AS until FROM audited_events
-  WHERE event_type = 'broker_running' AND node IS NOT NULL AND ts IS NOT NULL AND item = 0
 ), ends AS (
+  -- a node whose storage was formatted before it started is of the next incarnation
   SELECT r.cluster, r.incarnation, r.node, r.ts, r.record_id, r.class, r.message, min(s.until) AS until
   FROM reasons r
-  LEFT JOIN served s ON s.cluster = r.cluster AND s.broker = r.node AND s.until > r.ts
+  LEFT JOIN serving s ON s.cluster = r.cluster AND s.broker = r.node AND s.until > r.ts
   GROUP BY r.cluster, r.incarnation, r.node, r.ts, r.record_id, r.class, r.message
 )
 SELECT

@@ -3,7 +3,7 @@
 -- concludes: records of the fault.
 -- needs: lines
 -- identity: node, kind of fault
--- facts: faults, example, error_class, message
+-- facts: kind, faults, example, error_class, message
 -- only: metadata_replay_failed, metadata_error, metadata_snapshot_failed, snapshot_failed, fault_encountered, raft_data_lost, isr_and_elr_overlapped,
 --   metadata_apply_failed
 -- candidates: faults
@@ -11,7 +11,7 @@ WITH starts AS (
   SELECT cluster, node, ts FROM audited_events WHERE event_type = 'broker_start_failed' AND node IS NOT NULL AND ts IS NOT NULL AND item = 0
 ), faults AS (
   SELECT e.cluster, e.incarnation, e.node, e.ts, e.record_id, e.event_type, e.error_class, e.error_message,
-    left(regexp_extract(split_part(e.raw, '\n', 1), '(?:ERROR|FATAL|WARN) +(.*)', 1), 200) AS example
+    left(regexp_replace(regexp_extract(split_part(e.raw, '\n', 1), '(?:ERROR|FATAL|WARN) +(.*)', 1), ' ?[(][A-Za-z0-9_.$]+[)]$', ''), 200) AS example
   FROM audited_events e
   -- whatever ends a start is handed to the fault handler, too; broker_cannot_start reports it
   LEFT JOIN starts s ON e.event_type = 'fault_encountered' AND s.cluster = e.cluster AND s.node = e.node
@@ -25,6 +25,14 @@ SELECT
   'error' AS severity,
   CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, f.node,
   min(f.ts) AS first_seen, max(f.ts) AS last_seen, false AS ended,
+  -- what the node was doing, by the words that the handler of the fault prints
+  CASE
+    WHEN f.event_type = 'raft_data_lost' THEN 'lost'
+    WHEN f.event_type = 'metadata_snapshot_failed' OR f.event_type = 'snapshot_failed' THEN 'snapshot'
+    WHEN f.event_type = 'metadata_replay_failed' THEN 'loading'
+    WHEN bool_and(f.example LIKE '%metadata loading fault%' OR f.example RLIKE 'MetadataLoader|replaying|loading metadata|snapshot') THEN 'loading'
+    WHEN bool_and(f.example LIKE '%metadata publishing fault%') THEN 'publishing'
+    ELSE 'other' END AS kind,
   count(*) AS faults,
   min_by(f.example, struct(f.ts, f.record_id)) AS example,
   min_by(f.error_class, struct(f.ts, f.record_id)) AS error_class,

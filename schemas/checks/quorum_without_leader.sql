@@ -1,7 +1,7 @@
 -- severity: error
 -- levels: an error; a warning where another voter logged a leader meanwhile, or where it is over within five minutes.
 -- harm: unavailability
--- concludes: lines by which a voter knows no leader and cannot be elected, one after another, up to the first line of a leader.
+-- concludes: lines by which a voter knows no leader and cannot be elected, one after another, up to the first line of a leader. A return to the old leader after an election that timed out is none.
 -- needs: lines
 -- identity: quorum
 -- facts: controllers, last_vote, silent, other_leader, led_again
@@ -9,14 +9,29 @@
 -- only: raft_state_changed
 -- thresholds: quorum_leaderless_seconds
 -- candidates: open_episodes
-WITH said AS (
-  SELECT cluster, incarnation, node, ts, record_id, raw,
-    event_type IN ('raft_leader_elected', 'controller_activated', 'quorum_leader_learned') OR event_type = 'raft_state_changed' AND to_state LIKE 'Follower%' AS is_led
+WITH heard AS (
+  SELECT cluster, incarnation, node, ts, record_no, record_id, raw, event_type = 'raft_state_changed' AND to_state LIKE 'Follower%' AS is_follower,
+    event_type IN ('raft_leader_elected', 'controller_activated', 'quorum_leader_learned') OR event_type = 'raft_state_changed' AND to_state LIKE 'Follower%' AS is_led,
+    event_type = 'raft_election_progressed' AND raw LIKE '%Election timed out%' AS is_timeout
   FROM audited_events
   WHERE node IS NOT NULL AND ts IS NOT NULL AND (event_type IN ('raft_leader_elected', 'controller_activated')
     OR event_type = 'quorum_leader_learned' AND quorum_node IS NOT NULL
     OR event_type = 'raft_state_changed' AND (to_state LIKE 'Follower%' OR to_state LIKE 'Unattached%' OR to_state LIKE 'Prospective%' OR to_state LIKE 'Candidate%' OR to_state LIKE 'Voted%')
     OR event_type = 'raft_election_progressed' AND (raw LIKE '%Election timed out%' OR raw LIKE '%Election has timed out%' OR raw LIKE '%Re-elect as candidate%' OR raw LIKE '%Insufficient remaining votes%'))
+), followed AS (
+  SELECT *, lag(is_timeout) OVER (PARTITION BY cluster, incarnation, node ORDER BY ts, record_no, record_id) AS is_after_timeout,
+    lead(ts) OVER (PARTITION BY cluster, incarnation, node ORDER BY ts, record_no, record_id) AS next_ts
+  FROM heard
+), ends AS (
+  SELECT cluster, node, max(ts) AS ts FROM audited_events
+  WHERE ts IS NOT NULL AND item = 0 AND node IN (SELECT node FROM heard WHERE is_timeout) GROUP BY cluster, node
+), said AS (
+  SELECT f.cluster, f.incarnation, f.node, f.ts, f.record_id, f.raw, f.is_led
+  FROM followed f
+  LEFT JOIN ends n ON n.cluster = f.cluster AND n.node = f.node
+  -- with pre-votes (4.0) a voter that gets no votes follows its old leader again without having heard of it. It fetches from it if it calls no election soon
+  WHERE NOT (f.is_follower AND coalesce(f.is_after_timeout, false) AND f.raw LIKE '% from ProspectiveState(%'
+    AND coalesce(f.next_ts, n.ts) <= f.ts + INTERVAL 30 SECONDS)
 ), numbered AS (
   SELECT *, count_if(is_led) OVER (PARTITION BY cluster, incarnation, node ORDER BY ts, is_led, record_id ROWS UNBOUNDED PRECEDING) AS episode FROM said
 ), open_episodes AS (

@@ -9,6 +9,8 @@
 WITH failed AS (
   SELECT cluster, incarnation, node, ts, record_id, error_class, error_message, left(regexp_extract(split_part(raw, '\n', 1), '(?:ERROR|FATAL|WARN) +(.*)', 1), 160) AS example FROM audited_events
   WHERE event_type = 'log_dir_failed' AND level IN ('ERROR', 'FATAL') AND item = 0
+    -- log_loading_failed reports these
+    AND NOT (node IS NOT NULL AND ts IS NOT NULL AND raw RLIKE 'error in one of the threads during logs loading|Error while loading logs? |reading checkpoint file')
 )
 SELECT
   f.cluster, f.incarnation,

@@ -1,0 +1,6 @@
+-- about: when a broker is seen to serve: an outage of it has ended, or it says that it runs
+-- until: the moment; an outage lasts until then
+SELECT cluster, broker, until FROM audited_broker_outages WHERE broker IS NOT NULL AND until IS NOT NULL
+UNION ALL
+SELECT cluster, node AS broker, ts AS until FROM audited_events
+WHERE event_type = 'broker_running' AND node IS NOT NULL AND ts IS NOT NULL AND item = 0
