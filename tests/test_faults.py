@@ -1,7 +1,9 @@
-"""What the faults do to a few records, and that each does something to the recording that it is tried on."""
+"""What the faults do to a few records; that the checks find each fault, made or recorded, and nothing else; that the page says so."""
 
 from pathlib import Path
+from typing import Any
 
+import faults_found
 import pytest
 from faults import (
     FAULTS,
@@ -12,7 +14,6 @@ from faults import (
     between,
     doubled,
     faulty,
-    judge,
     read,
     shifted,
     swapped,
@@ -21,6 +22,8 @@ from faults import (
     without_node,
     write,
 )
+from faults_found import PAGE, RECORDED, Judged, RecordedFault, checks_of, judge, page
+from recorder.record import SCENARIOS
 
 A = "[2026-11-20 10:00:00,000] INFO from A to B (x)\n"
 B = "[2026-11-20 10:00:01,500] INFO from B to C (x)\n\tat a.B\n"
@@ -54,10 +57,40 @@ def test_what_is_wrong() -> None:
 
 def test_judged() -> None:
     case = Case("n", "r", (), frozenset({"a", "b"}), frozenset({"c"}))
-    assert judge(case, {"a", "c", "d", "e"}, {"e"}) == (["a"], ["b"], ["d"])
+    assert judge(case, {"a", "c", "d", "e"}, {"e"}) == Judged(["a"], ["b"], ["c"], ["d"])
 
 
 @pytest.mark.parametrize("case", FAULTS, ids=lambda case: case.name)
 def test_each_changes_its_recording(case: Case) -> None:
     logs = read(SAMPLES / case.recording)
     assert faulty(logs, case.faults) != logs
+
+
+def test_every_fault_of_a_scenario_is_recorded() -> None:
+    folder = faults_found.RECORDED_LOGS
+    with_fault = {path.stem for path in SCENARIOS.glob("*.toml") if "\n[fault]\n" in path.read_text("utf-8")}
+    assert {path.name for path in folder.iterdir()} == {
+        f"{name}.{ending}" for name in with_fault for ending in ("tar.xz", "jsonl")
+    }
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
+    return faults_found.findings(tmp_path_factory.mktemp("faults"))
+
+
+@pytest.mark.parametrize("case", FAULTS, ids=lambda case: case.name)
+def test_a_made_fault_is_found_and_nothing_else(case: Case, found: dict[str, list[dict[str, Any]]]) -> None:
+    judged = judge(case, checks_of(found[case.name]), checks_of(found[case.recording]))
+    assert (judged.missed, judged.false) == ([], [])
+
+
+@pytest.mark.parametrize("fault", RECORDED, ids=lambda fault: fault.scenario)
+def test_a_recorded_fault_is_found_and_nothing_else(fault: RecordedFault, found: dict[str, list[dict[str, Any]]]) -> None:
+    judged = judge(fault, checks_of(found[fault.name]))
+    assert (judged.missed, judged.false) == ([], [])
+
+
+def test_the_page_is_fresh(found: dict[str, list[dict[str, Any]]]) -> None:
+    text = PAGE.read_text("utf-8")
+    assert page(text, faults_found.tables(found)) == text, "run `python -m tests.faults_found --write`"

@@ -1,14 +1,21 @@
 """Starts a real Kafka on loopback, in KRaft or ZooKeeper mode, runs a scenario, keeps logs and truth as sample_logs/ has them, and checks them.
 
     python tests/recorder/record.py --kafka 4.3.0 --scenario reassign --into recordings
+    python tests/recorder/record.py --fault disk-full
 
 A scenario is a TOML file: nodes (ids of brokers), controllers (ids of nodes that are KRaft controllers alone; without them each broker is one, too),
-log_dirs (of each broker, 1 without it) and steps, each with `do`:
+log_dirs (of each broker, 1 without it), small_disks (node -> megabytes of the file system that its data is on), networked (each node has a network
+of its own), clocks (nodes whose clock can jump), fault (see faults.py) and steps, each with `do`:
 create (topic, assignment or partitions and replication_factor, config) · expand (topic, partitions) · fill (topic, records) · delete (topic) ·
-reassign (plan, throttle, cancel) · elect (type, topic) · kill, stop (node = "controller": the active one) · start (node = "all": that have ended) ·
+reassign (plan, throttle, cancel) · elect (type, topic) · kill, stop (node = "controller": the active one) · start (node = "all": that have ended; expect = "runs", "ends" or "anything") ·
 break, mend (node: its last log directory; to be mended while it is down) · wait (until = "reassigned" or "in sync") · describe · sleep (seconds) ·
 pause (node, "controller" too: its process stands still) · resume (node = "all": that are paused) ·
-wipe (all data deleted, the same nodes begin anew and their logs go on) · migrate (to = "hybrid", then "kraft", then "finalized"; ZooKeeper mode only)
+wipe (all data deleted, the same nodes begin anew and their logs go on) · migrate (to = "hybrid", then "kraft", then "finalized"; ZooKeeper mode only;
+brokers: those that are restarted, all without it) · wipe_node (node; cluster_id = "other") · crowd (node: another file fills its small disk) ·
+lock, unlock (node: nobody may read its last log directory) · cut (groups: lists of nodes between which every packet is lost) · join ·
+jump (node, seconds: its clock) · double (node: a second process with its id, its own disk and its own ports) · occupy (node: its port is taken) ·
+configure (node, set) · damage (node, file = "log" or "checkpoint": bytes of its metadata log, or of the newest snapshot, are overwritten).
+A step with `fault = true` is the moment at which the fault begins.
 """
 
 from __future__ import annotations
@@ -17,12 +24,14 @@ import argparse
 import base64
 import contextlib
 import json
+import os
 import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 import tomllib
@@ -40,6 +49,7 @@ from recorder import metadata_log, zookeeper_log  # noqa: E402
 from recorder.jars import RecorderError, class_of, fetch, numbers  # noqa: E402
 
 SCENARIOS = Path(__file__).with_name("scenarios")
+FAULTS = ROOT / "tests" / "recorded_faults"
 HEAP = "-Xmx256m"
 STARTED_WITHIN, WAITED_FOR = 120, 120  # seconds, on a busy machine
 # step -> keys that it must have, keys that it may have
@@ -52,7 +62,7 @@ STEPS: dict[str, tuple[set[str], set[str]]] = {
     "elect": ({"type"}, {"topic"}),
     "kill": ({"node"}, set()),
     "stop": ({"node"}, set()),
-    "start": ({"node"}, set()),
+    "start": ({"node"}, {"expect"}),
     "pause": ({"node"}, set()),
     "resume": ({"node"}, set()),
     "break": ({"node"}, set()),
@@ -61,8 +71,25 @@ STEPS: dict[str, tuple[set[str], set[str]]] = {
     "describe": (set(), set()),
     "sleep": ({"seconds"}, set()),
     "wipe": (set(), set()),
-    "migrate": ({"to"}, set()),
+    "migrate": ({"to"}, {"brokers"}),
+    "wipe_node": ({"node"}, {"cluster_id"}),
+    "crowd": ({"node"}, set()),
+    "lock": ({"node"}, set()),
+    "unlock": ({"node"}, set()),
+    "cut": ({"groups"}, set()),
+    "join": (set(), set()),
+    "jump": ({"node", "seconds"}, set()),
+    "double": ({"node"}, set()),
+    "occupy": ({"node"}, set()),
+    "configure": ({"node", "set"}, set()),
+    "damage": ({"node", "file"}, set()),
 }
+EXPECTED = ("runs", "ends", "anything")
+# the network that nodes of a networked scenario share: the last byte of an address is the node's id
+NETWORK = "10.77.0"
+# where nobody answers
+NOWHERE = "02:00:00:00:00:01"
+CLOCK = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
 # how far a cluster is on its way from ZooKeeper
 MIGRATIONS = ("hybrid", "kraft", "finalized")
 # step -> what stands for no node in particular
@@ -86,8 +113,8 @@ zookeeper.session.timeout.ms=6000
 """
 ZOOKEEPER = (
     """broker.id={node}
-listeners=PLAINTEXT://127.0.0.1:{port}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+listeners=PLAINTEXT://{host}:{port}
+advertised.listeners=PLAINTEXT://{host}:{port}
 """
     + CONNECT
 )
@@ -143,7 +170,7 @@ def scenario_of(path: Path) -> dict[str, Any]:
             raise RecorderError(f"{path}: step {number}: do is {step.get('do')!r}; known are {', '.join(STEPS)}")
         if missing := needed - step.keys():
             raise RecorderError(f"{path}: step {number} ({step['do']}): {min(missing)} is missing")
-        if unknown := step.keys() - needed - allowed - {"do"}:
+        if unknown := step.keys() - needed - allowed - {"do", "fault"}:
             raise RecorderError(f"{path}: step {number} ({step['do']}): unknown key {min(unknown)!r}")
         if "node" in step and step["node"] not in [*nodes, *controllers, ANY_NODE.get(step["do"])]:
             raise RecorderError(f"{path}: step {number} ({step['do']}): there is no node {step['node']}")
@@ -151,6 +178,12 @@ def scenario_of(path: Path) -> dict[str, Any]:
             raise RecorderError(
                 f"{path}: step {number} (migrate): to is one of {', '.join(MIGRATIONS)}, and controllers are needed"
             )
+        if step.get("expect", "runs") not in EXPECTED:
+            raise RecorderError(f"{path}: step {number} (start): expect is one of {', '.join(EXPECTED)}")
+        for kind, key, needs in (("crowd", "small_disks", "node"), ("jump", "clocks", "node"), ("cut", "networked", None)):
+            known = content.get(key, [])
+            if step["do"] == kind and not (str(step["node"]) in map(str, known) if needs else known):
+                raise RecorderError(f"{path}: step {number} ({kind}): {key} does not allow it")
         if step["do"] == "break" and log_dirs == 1:
             raise RecorderError(f"{path}: step {number} (break): a broker with one log directory ends with it; set log_dirs")
     return content
@@ -185,6 +218,11 @@ def log4j_properties(version: str, mode: str, level: str, folder: str) -> tuple[
     return "log4j.configuration", "\n".join(lines) + "\n"
 
 
+def new_cluster_id() -> str:
+    """A random one."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
 def free_ports(count: int) -> list[int]:
     """Ports of loopback that nobody listens on now."""
     with contextlib.ExitStack() as held:
@@ -205,9 +243,131 @@ def forget(recording: Path, folders: Sequence[Path]) -> None:
             file.write_bytes(after)
 
 
-def listens(port: int) -> bool:
-    """Whether somebody does on loopback."""
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+def system(*command: object) -> None:
+    """Run a command of the operating system. Raises RecorderError."""
+    try:
+        done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise RecorderError(f"{command[0]} is not installed") from None
+    if done.returncode:
+        raise RecorderError(f"{' '.join(map(str, command))}: {done.stderr.strip()}; the recorder needs the rights of root for it")
+
+
+class Machines:
+    """What nodes of a scenario have of their own beside a process: a small disk, a network, a clock. Needs the rights of root where there is any."""
+
+    def __init__(self, scenario: dict[str, Any], work: Path, nodes: Sequence[int]) -> None:
+        self.work = work
+        self.disks = {int(node): size for node, size in scenario.get("small_disks", {}).items()}
+        self.networked = list(nodes) if scenario.get("networked") else []
+        self.clocks = scenario.get("clocks", [])
+        self.is_bound_by_permissions = any(step["do"] == "lock" for step in scenario.get("step", []))
+        self.bridge = f"kr{os.getpid()}"
+        self.lost: list[tuple[int, int]] = []
+
+    def open(self) -> None:
+        """Make them. Raises RecorderError."""
+        for node, megabytes in self.disks.items():
+            folder = self.work / f"data-{node}"
+            folder.mkdir()
+            system("mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", folder)
+        for node in self.clocks:
+            if not CLOCK.is_file():
+                raise RecorderError("faketime is not installed (apt-get install faketime)")
+            self.set_clock(node, 0)
+        if self.networked:
+            system("ip", "link", "add", self.bridge, "type", "bridge")
+            system("ip", "addr", "add", f"{NETWORK}.254/24", "dev", self.bridge)
+            system("ip", "link", "set", self.bridge, "up")
+        for node in self.networked:
+            name, outside, inside = self.namespace(node), f"kr{node}h", f"kr{node}i"
+            system("ip", "netns", "add", name)
+            system("ip", "link", "add", outside, "type", "veth", "peer", "name", inside)
+            system("ip", "link", "set", outside, "master", self.bridge, "up")
+            system("ip", "link", "set", inside, "netns", name)
+            for command in (
+                ["addr", "add", f"{self.host(node)}/24", "dev", inside],
+                ["link", "set", inside, "up"],
+                ["link", "set", "lo", "up"],
+            ):
+                system("ip", "-n", name, *command)
+
+    def close(self) -> None:
+        """Take them away."""
+        with contextlib.suppress(RecorderError):
+            for node in self.disks:
+                system("umount", self.work / f"data-{node}")
+            for node in self.networked:
+                system("ip", "netns", "del", self.namespace(node))
+            if self.networked:
+                system("ip", "link", "del", self.bridge)
+
+    def namespace(self, node: int) -> str:
+        return f"{self.bridge}-{node}"
+
+    def host(self, node: int) -> str:
+        """The address of a node."""
+        return f"{NETWORK}.{node}" if node in self.networked else "127.0.0.1"
+
+    def around(self, node: int) -> list[str]:
+        """What a node's command begins with."""
+        found = ["ip", "netns", "exec", self.namespace(node)] if node in self.networked else []
+        if self.is_bound_by_permissions and os.geteuid() == 0:
+            found += ["setpriv", "--inh-caps=-all", "--bounding-set=-all"]
+        return found
+
+    def environment(self, node: int) -> dict[str, str]:
+        """Environment of a node's process."""
+        if node not in self.clocks:
+            return dict(os.environ)
+        return os.environ | {
+            "LD_PRELOAD": str(CLOCK),
+            "FAKETIME_TIMESTAMP_FILE": str(self.clock(node)),
+            "FAKETIME_NO_CACHE": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "NO_FAKE_STAT": "1",
+        }
+
+    def clock(self, node: int) -> Path:
+        return self.work / f"clock-{node}"
+
+    def set_clock(self, node: int, seconds: int) -> None:
+        """Let a node's clock be that much fast from now on."""
+        file = self.clock(node).with_suffix(".new")
+        file.write_text(f"{seconds:+d}\n", "utf-8")
+        file.rename(self.clock(node))
+
+    def cut(self, groups: Sequence[Sequence[int]]) -> None:
+        """Lose every packet between nodes of different groups."""
+        for group in groups:
+            others = [node for other in groups if other is not group for node in other]
+            self.lost += [(node, other) for node in group for other in others]
+        for node, other in self.lost:
+            device = ["dev", f"kr{node}i"]
+            system(
+                "ip",
+                "-n",
+                self.namespace(node),
+                "neigh",
+                "replace",
+                self.host(other),
+                "lladdr",
+                NOWHERE,
+                "nud",
+                "permanent",
+                *device,
+            )
+
+    def join(self) -> None:
+        """Lose no more packets."""
+        for node, other in self.lost:
+            system("ip", "-n", self.namespace(node), "neigh", "del", self.host(other), "dev", f"kr{node}i")
+        self.lost = []
+
+
+def listens(port: int, host: str = "127.0.0.1") -> bool:
+    """Whether somebody does."""
+    with contextlib.suppress(OSError), socket.create_connection((host, port), 1):
         return True
     return False
 
@@ -224,6 +384,10 @@ class Cluster:
         self.version, self.level, self.recording, self.work = version, level, recording, work
         self.jars = fetch(version)
         self.log_dirs = scenario.get("log_dirs", 1)
+        self.machines = Machines(scenario, work, [*scenario["nodes"], *scenario.get("controllers", [])])
+        self.cluster_id = new_cluster_id()
+        self.doubles: list[subprocess.Popen[bytes]] = []
+        self.occupied: list[socket.socket] = []
         brokers = scenario["nodes"]
         voters = scenario.get("controllers") or brokers
         ports = free_ports(len(brokers) + len(voters))
@@ -236,12 +400,16 @@ class Cluster:
         self.wiped = any(step["do"] == "wipe" for step in scenario.get("step", []))
 
     def __enter__(self) -> Cluster:
+        self.machines.open()
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process in self.running.values():
+        for process in [*self.running.values(), *self.doubles]:
             process.kill()
             process.wait()
+        for one in self.occupied:
+            one.close()
+        self.machines.close()
         forget(self.recording, [self.work, self.jars])
 
     def note(self, action: str, **what: Any) -> None:
@@ -273,7 +441,9 @@ class Cluster:
     def bootstrap(self) -> str:
         """Of the brokers that run."""
         return ",".join(
-            f"127.0.0.1:{port}" for node, port in self.ports.items() if node in self.running and node not in self.paused
+            f"{self.machines.host(node)}:{port}"
+            for node, port in self.ports.items()
+            if node not in self.paused and node in self.running and self.running[node].poll() is None
         )
 
     def address(self, since: tuple[int, ...]) -> list[str]:
@@ -296,24 +466,30 @@ class Cluster:
 
     def format(self) -> None:
         """Writes configurations and formats the nodes' folders."""
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        self.note("format", nodes=self.nodes, cluster_id=cluster_id, voters=list(self.quorum), brokers=list(self.ports))
+        self.cluster_id = new_cluster_id()
+        self.note("format", nodes=self.nodes, cluster_id=self.cluster_id, voters=list(self.quorum), brokers=list(self.ports))
         for node in self.nodes:
-            self.tool("StorageTool", "format", f"--cluster-id={cluster_id}", "-c", str(self.configure(node, KRAFT)))
+            self.format_node(self.write_properties(node, KRAFT), self.cluster_id)
 
-    def configure(self, node: int, text: str, **values: Any) -> Path:
+    def format_node(self, properties: Path, cluster_id: str) -> None:
+        """Format the folders of one node."""
+        # an id may begin with a dash
+        self.tool("StorageTool", "format", f"--cluster-id={cluster_id}", "-c", str(properties))
+
+    def write_properties(self, node: int, text: str, **values: Any) -> Path:
         """Writes the configuration of a node."""
         (self.recording / f"node-{node}").mkdir(exist_ok=True)
         file = self.work / f"node-{node}.properties"
+        host = self.machines.host(node)
         listeners = {
-            role: f"{protocol}://127.0.0.1:{ids[node]}"
+            role: f"{protocol}://{host}:{ids[node]}"
             for role, protocol, ids in (("broker", "PLAINTEXT", self.ports), ("controller", "CONTROLLER", self.quorum))
             if node in ids
         }
         values |= {
-            "node": node, "port": self.ports.get(node), "log_dirs": ",".join(map(str, self.log_dirs_of(node))),
+            "node": node, "host": host, "port": self.ports.get(node), "log_dirs": ",".join(map(str, self.log_dirs_of(node))),
             "roles": ",".join(listeners), "listeners": ",".join(listeners.values()),
-            "voters": ",".join(f"{voter}@127.0.0.1:{port}" for voter, port in self.quorum.items()),
+            "voters": ",".join(f"{voter}@{self.machines.host(voter)}:{port}" for voter, port in self.quorum.items()),
         }  # fmt: skip
         file.write_text((text + PROPERTIES).format(**values), "utf-8")
         return file
@@ -331,6 +507,88 @@ class Cluster:
         self.lives += 1
         self.format()
         self.start(*self.nodes)
+
+    def wipe_node(self, node: int, cluster_id: str | None = None) -> None:
+        """Delete what a node that has ended wrote, and format it for this cluster or for another one."""
+        identity = self.cluster_id if cluster_id is None else new_cluster_id()
+        self.note("data of a node deleted", node=node, cluster_id=identity)
+        for folder in self.log_dirs_of(node):
+            shutil.rmtree(folder, ignore_errors=True)
+        self.format_node(self.work / f"node-{node}.properties", identity)
+
+    def crowd(self, node: int) -> None:
+        """Fill the disk of a node with another file."""
+        self.note("disk filled up", node=node, directory=f"data-{node}")
+        with contextlib.suppress(OSError), (self.work / f"data-{node}" / "other-program").open("wb", buffering=0) as file:
+            while file.write(bytes(1 << 16)):
+                pass
+
+    def lock(self, node: int) -> None:
+        """Let nobody read or write the last log directory of a node."""
+        folder = self.log_dirs_of(node)[-1]
+        self.note("permissions taken", node=node, directory=folder.name)
+        folder.chmod(0)
+
+    def unlock(self, node: int) -> None:
+        """Take that back."""
+        folder = self.log_dirs_of(node)[-1]
+        self.note("permissions given back", node=node, directory=folder.name)
+        folder.chmod(0o755)
+
+    def cut(self, groups: list[list[int]]) -> None:
+        """Lose every packet between nodes of different groups."""
+        self.note("network cut", groups=groups)
+        self.machines.cut(groups)
+
+    def join(self) -> None:
+        """Lose no more packets."""
+        self.note("network whole again")
+        self.machines.join()
+
+    def jump(self, node: int, seconds: int) -> None:
+        """Let the clock of a node jump."""
+        self.note("clock jumps", node=node, seconds=seconds)
+        self.machines.set_clock(node, seconds)
+
+    def double(self, node: int) -> None:
+        """Start a second broker with the id of a node; it has its own disk, its own port and its own logs."""
+        name, data = f"node-{node}-double", self.work / f"data-{node}-double"
+        properties = self.work / f"{name}.properties"
+        text = (self.work / f"node-{node}.properties").read_text("utf-8")
+        text = text.replace(",".join(map(str, self.log_dirs_of(node))), str(data))
+        (port,) = free_ports(1)
+        properties.write_text(text.replace(f":{self.ports[node]}", f":{port}"), "utf-8")
+        self.note("second process with the same id", node=node, logs=name)
+        self.format_node(properties, self.cluster_id)
+        self.doubles.append(self.spawn(node, name))
+
+    def occupy(self, node: int) -> None:
+        """Let another program listen on the port of a node."""
+        self.note("port taken", node=node)
+        one = socket.socket()
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        one.bind(("127.0.0.1", (self.quorum | self.ports)[node]))
+        one.listen()
+        self.occupied.append(one)
+
+    def configure(self, node: int, set: dict[str, str]) -> None:
+        """Change the configuration of a node, for its next start."""
+        self.note("configuration changed", node=node, set=set)
+        file = self.work / f"node-{node}.properties"
+        kept = [line for line in file.read_text("utf-8").splitlines() if line.partition("=")[0] not in set]
+        file.write_text("\n".join([*kept, *(f"{name}={value}" for name, value in set.items())]) + "\n", "utf-8")
+
+    def damage(self, node: int, file: str) -> None:
+        """Overwrite bytes amid the metadata log of a node, or amid its newest snapshot. Raises RecorderError."""
+        folder = self.work / f"data-{node}" / "__cluster_metadata-0"
+        found = sorted(folder.glob(f"*.{file}"))
+        if not found:
+            raise RecorderError(f"Node {node} has no {file} of its metadata")
+        size = found[-1].stat().st_size
+        self.note("bytes overwritten", node=node, file=found[-1].name, at=size // 3, bytes=64)
+        with found[-1].open("r+b") as content:
+            content.seek(size // 3)
+            content.write(b"\xa5" * 64)
 
     def kill(self, node: int) -> None:
         """A process that ends at once."""
@@ -368,7 +626,7 @@ class Cluster:
         for folder in [folder for node in self.nodes for folder in self.log_dirs_of(node)]:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def migrate(self, to: str) -> None:
+    def migrate(self, to: str, brokers: list[int] | None = None) -> None:
         """Only from ZooKeeper. Raises RecorderError."""
         raise RecorderError(f"A cluster in {self.mode} mode cannot be migrated to {to}")
 
@@ -390,26 +648,42 @@ class Cluster:
         folder.unlink()
         folder.with_suffix(".away").rename(folder)
 
-    def start(self, *nodes: int) -> None:
-        """Starts nodes and waits until their brokers say so. Raises RecorderError."""
+    def start(self, *nodes: int, expect: str = "runs") -> None:
+        """Starts nodes and waits until their brokers say so, or until they have ended. Raises RecorderError."""
         self.note("start", nodes=list(nodes))
         for node in nodes:
-            folder = self.recording / f"node-{node}"
-            option, text = log4j_properties(self.version, self.mode, self.level, str(folder))
-            config = self.work / f"log4j-{node}.properties"
-            config.write_text(text, "utf-8")
-            command = self.java(
-                class_of(self.jars, "Kafka"), str(self.work / f"node-{node}.properties"), options=[f"-D{option}=file:{config}"]
-            )
-            out = (self.work / f"node-{node}.out").open("ab")
-            self.running[node] = subprocess.Popen(command, stdout=out, stderr=out, cwd=self.work)
+            self.running[node] = self.spawn(node, f"node-{node}")
+        waited = {
+            "runs": ("runs", self._accepts),
+            "ends": ("has ended", lambda node: self.running[node].poll() is not None),
+            "anything": ("was started", lambda _: True),
+        }
+        what, holds = waited[expect]
         for node in nodes:
-            self._until(f"node {node} runs", lambda node=node: self._accepts(node), STARTED_WITHIN)
+            self._until(f"node {node} {what}", lambda node=node: holds(node), STARTED_WITHIN)
+
+    def spawn(self, node: int, name: str) -> subprocess.Popen[bytes]:
+        """Start the process whose configuration and logs have a name."""
+        folder = self.recording / name
+        option, text = log4j_properties(self.version, self.mode, self.level, str(folder))
+        config = self.work / f"log4j-{name}.properties"
+        config.write_text(text, "utf-8")
+        command = self.java(
+            class_of(self.jars, "Kafka"), str(self.work / f"{name}.properties"), options=[f"-D{option}=file:{config}"]
+        )
+        with (self.work / f"{name}.out").open("ab") as out:
+            return subprocess.Popen(
+                [*self.machines.around(node), *command],
+                stdout=out,
+                stderr=out,
+                cwd=self.work,
+                env=self.machines.environment(node),
+            )
 
     def _accepts(self, node: int) -> bool:
         if self.running[node].poll() is not None:
             raise RecorderError(f"Node {node} has ended: {(self.work / f'node-{node}.out').read_text('utf-8', 'replace')[-400:]}")
-        return listens((self.quorum | self.ports)[node])
+        return listens((self.quorum | self.ports)[node], self.machines.host(node))
 
     def _until(self, what: str, holds: Any, seconds: float) -> None:
         deadline = time.monotonic() + seconds
@@ -524,11 +798,13 @@ class Cluster:
         """One step of a scenario."""
         what = {name: value for name, value in step.items() if name != "do"}
         kind = step["do"]
+        if what.pop("fault", False):
+            self.note("fault")
         if kind in ("kill", "stop", "pause"):
             getattr(self, kind)(self.active_controller() if what["node"] == ANY_NODE[kind] else what["node"])
         elif kind == "start":
-            ended = [node for node in self.nodes if node not in self.running]
-            self.start(*(ended if what["node"] == ANY_NODE[kind] else [what["node"]]))
+            ended = [node for node in self.nodes if node not in self.running or self.running[node].poll() is not None]
+            self.start(*(ended if what["node"] == ANY_NODE[kind] else [what["node"]]), expect=what.get("expect", "runs"))
         elif kind == "resume":
             self.resume(*(self.paused if what["node"] == ANY_NODE[kind] else [what["node"]]))
         elif kind == "break":
@@ -591,10 +867,21 @@ class ZooKeeperCluster(Cluster):
         self.zookeeper = subprocess.Popen(command, stdout=out, stderr=out, cwd=self.work)
         self._until("ZooKeeper runs", lambda: listens(self.port), STARTED_WITHIN)
         for node in self.nodes:
-            self.configure(node, ZOOKEEPER)
+            self.write_properties(node, ZOOKEEPER)
 
-    def configure(self, node: int, text: str, **values: Any) -> Path:
-        return super().configure(node, text, zookeeper_port=self.port, **values)
+    def write_properties(self, node: int, text: str, **values: Any) -> Path:
+        return super().write_properties(node, text, zookeeper_port=self.port, **values)
+
+    def format_node(self, properties: Path, cluster_id: str) -> None:
+        """Brokers take the id of the cluster from ZooKeeper, but from a migration on; a wrong one is of another cluster's disk."""
+        if self.quorum:
+            super().format_node(properties, cluster_id)
+        elif cluster_id != self.cluster_id:
+            found = re.findall(r"^(?:log\.dirs=(.*)|broker\.id=(.*))$", properties.read_text("utf-8"), re.MULTILINE)
+            folders, node = ("".join(values[place] for values in found) for place in (0, 1))
+            for folder in map(Path, folders.split(",")):
+                folder.mkdir()
+                (folder / "meta.properties").write_text(f"version=0\nbroker.id={node}\ncluster.id={cluster_id}\n", "utf-8")
 
     def address(self, since: tuple[int, ...]) -> list[str]:
         is_old = numbers(self.version) < since
@@ -635,28 +922,27 @@ class ZooKeeperCluster(Cluster):
         values = (row["value"] for row in reversed(self.transactions()) if row.get("path") == path and "value" in row)
         return next((value for value in values if value), {})
 
-    def migrate(self, to: str) -> None:
+    def migrate(self, to: str, brokers: list[int] | None = None) -> None:
         """One of the steps that Kafka describes (KIP-866): each node is stopped in order and started anew, one after the other.
 
         hybrid: controllers of KRaft take over, and write to ZooKeeper, too. kraft: brokers are without ZooKeeper. finalized: controllers are, too.
+        brokers: those that are restarted; as long as one is not, controllers wait for it.
         """
-        self.note("migrate", to=to)
+        self.note("migrate", to=to, **({} if brokers is None else {"brokers": brokers}))
         if to == "hybrid":
             self.mode = "migration"
             self.quorum = dict(zip(self.controllers, free_ports(len(self.controllers)), strict=True))
-            cluster_id = self.last_written("/cluster/id")["id"]
+            self.cluster_id = self.last_written("/cluster/id")["id"]
             for node in self.quorum:
-                configured = self.configure(node, KRAFT + CONNECT + MIGRATION)
-                # an id may begin with a dash
-                self.tool("StorageTool", "format", f"--cluster-id={cluster_id}", "-c", str(configured))
+                self.format_node(self.write_properties(node, KRAFT + CONNECT + MIGRATION), self.cluster_id)
             self.start(*self.quorum)
         nodes = self.quorum if to == "finalized" else self.ports
-        for node in list(nodes):
+        for node in list(nodes) if brokers is None else brokers:
             self.end(signal.SIGTERM, node)
-            self.configure(node, ZOOKEEPER + MIGRATION + QUORUM if to == "hybrid" else KRAFT)
+            self.write_properties(node, ZOOKEEPER + MIGRATION + QUORUM if to == "hybrid" else KRAFT)
             self.start(node)
         self.without_zookeeper = to == "finalized"
-        if to == "hybrid":
+        if to == "hybrid" and brokers is None:
             self._until("metadata is migrated", lambda: self.active_controller() in self.quorum, WAITED_FOR)
 
     def transactions(self) -> list[dict[str, Any]]:
@@ -702,11 +988,30 @@ def record(version: str, mode: str, scenario: str, level: str, into: Path) -> Pa
         finally:
             # a step that fails leaves a recording that is shorter
             cluster.stop_all()
-            cluster.dump()
+            if "fault" not in content:
+                cluster.dump()
     for log in recording.glob("node-*/*.log"):
         if not log.stat().st_size:
             log.unlink()
     return recording
+
+
+def record_fault(scenario: str) -> Path:
+    """The archive of the logs of a fault, in FAULTS; beside it the steps, as JSON Lines. Raises RecorderError."""
+    fault = scenario_of(SCENARIOS / f"{scenario}.toml").get("fault")
+    if fault is None:
+        raise RecorderError(f"The scenario {scenario} has no [fault]")
+    with tempfile.TemporaryDirectory(prefix="kafka-recorder-") as name:
+        recording = record(fault["kafka"], fault["mode"], scenario, "default", Path(name))
+        packed = FAULTS / f"{scenario}.tar.xz"
+        with tarfile.open(packed, "w:xz", preset=9) as archive:
+            for log in sorted(recording.glob("node-*/*.log")):
+                member = tarfile.TarInfo(str(log.relative_to(recording)))
+                member.size = log.stat().st_size
+                with log.open("rb") as content:
+                    archive.addfile(member, content)
+        shutil.copyfile(recording / "steps.jsonl", FAULTS / f"{scenario}.jsonl")
+    return packed
 
 
 # -- checking --------------------------------------------------------------------------------------------------
@@ -758,8 +1063,10 @@ def check(recording: Path) -> bool:
 def main(arguments: Sequence[str] | None = None) -> int:
     """0: recorded, and all is well; 1: recorded, but see what is printed; 2: not recorded."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kafka", required=True, metavar="VERSION")
-    parser.add_argument("--scenario", required=True, metavar="NAME", help=f"a file of {SCENARIOS.relative_to(ROOT)}")
+    parser.add_argument("--kafka", metavar="VERSION")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--scenario", metavar="NAME", help=f"a file of {SCENARIOS.relative_to(ROOT)}")
+    what.add_argument("--fault", metavar="NAME", help="a scenario with a fault, with the version and mode that it names; packed")
     parser.add_argument("--mode", choices=list(MODES), default="kraft")
     parser.add_argument(
         "--level", choices=["default", "trace"], default="default", help="levels of the loggers (trace: DEBUG and TRACE)"
@@ -767,6 +1074,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--into", type=Path, default=Path("recordings"), metavar="DIR")
     options = parser.parse_args(arguments)
     try:
+        if options.fault:
+            print(f"Recorded {record_fault(options.fault)}", file=sys.stderr)
+            return 0
+        if not options.kafka:
+            parser.error("--scenario needs --kafka")
         recording = record(options.kafka, options.mode, options.scenario, options.level, options.into.resolve())
     except RecorderError as error:
         print(f"record: {error}", file=sys.stderr)

@@ -1,6 +1,7 @@
 """Which versions of Kafka were recorded, and what the rules know of them: measured on recordings, kept as JSON, shown in the documents.
 
-python tests/recorder/versions.py RECORDING...      measures recordings and writes recorded.json and the table
+python tests/recorder/versions.py RECORDING...      measures all recordings of a version, mode and level, and writes their rows
+                                                     in recorded.json and the table; other rows are kept
 """
 
 from __future__ import annotations
@@ -69,6 +70,9 @@ def page(text: str, rows: Iterable[dict[str, Any]]) -> str:
 
 
 if __name__ == "__main__":
-    rows = summed(measured(Path(given)) for given in sys.argv[1:])
+    new = summed(measured(Path(given)) for given in sys.argv[1:])
+    keys = [[row[name] for name in KEY] for row in new]
+    kept = [row for row in json.loads(RECORDED.read_text("utf-8")) if [row[name] for name in KEY] not in keys]
+    rows = summed([*kept, *new])
     RECORDED.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
     PAGE.write_text(page(PAGE.read_text("utf-8"), rows), "utf-8")
