@@ -1,9 +1,45 @@
-"""Arguments that several commands have."""
+"""Commands of the command line, and arguments that several of them have."""
 
+import argparse
+from collections.abc import Callable
 from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import Any
 
 from jobs.errors import UsageError
+
+# argument -> how it is declared; a command says which of them it has
+SHARED: dict[str, dict[str, Any]] = {
+    "topic": {"nargs": "?", "metavar": "TOPIC", "help": "only this topic"},
+    "--tables": {"required": True, "metavar": "DIR", "help": "folder or URI of the Delta tables"},
+    "--cluster": {"metavar": "NAME", "help": "only this cluster (default: all, or the only one)"},
+    "--rules": {
+        "type": Path,
+        "metavar": "DIR",
+        "help": "a folder of rule files and layouts of your own, read with the built-in ones",
+    },
+    "--json": {"action": "store_true", "help": "print JSON Lines, one object a row"},
+}
+
+
+def add_command(
+    commands: Any, name: str, run: Callable[[argparse.Namespace], int], shared: str = "", *, summary: str, examples: str
+) -> argparse.ArgumentParser:
+    """Add a command and return its parser.
+
+    run: takes the options, returns the exit code. shared: names of SHARED, separated by spaces. examples: the text after the options, as it is.
+    """
+    command: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}.",
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.set_defaults(run=run)
+    for argument in shared.split():
+        command.add_argument(argument, **SHARED[argument])
+    return command
 
 
 def add_wait(command: Any) -> None:

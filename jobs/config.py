@@ -1,4 +1,4 @@
-"""What a run is told by audit.toml: clusters and where their logs are, thresholds, silences, alert sinks.
+"""The configuration, audit.toml: clusters and where their logs are, thresholds, silences, alert sinks.
 
 Every mistake is a UsageError that names file and key, and the nearest known one, before a log is read.
 """
@@ -20,6 +20,7 @@ from jobs.config_entry import Entry, check_url
 from jobs.errors import UsageError
 from jobs.landing.archives import LIMITS, Limits
 from jobs.location import SCHEME
+from schemas.moments import moment
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Silence:
-    """Findings that nobody is told about until a moment; every condition is a glob, all that are given must match.
+    """Findings of which no sink is notified until a moment; every condition is a glob, all that are given must match.
 
     broker: the node or the replica of a finding. until: None = for good.
     """
@@ -90,8 +91,8 @@ class Silence:
         return ", ".join(f"{name} {value}" for name, value in given.items() if value not in {None, "*"})
 
     def because(self) -> str:
-        """`migration, until 2026-12-24 00:00 UTC, by Ann`"""
-        until = f"until {self.until:%Y-%m-%d %H:%M} UTC" if self.until else "for good"
+        """`migration, until 2026-12-24 00:00:00 UTC, by Ann`"""
+        until = f"until {moment(self.until)}" if self.until else "for good"
         return ", ".join([self.reason or "no reason given", until, *([f"by {self.who}"] if self.who else [])])
 
 

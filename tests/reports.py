@@ -138,6 +138,38 @@ def rsyslog(line: str) -> str:
     return "Nov 20 10:09:13 kafka4 kafka[812]: " + line.replace("\t", "#011")
 
 
+def string(make: Callable[[list[str]], object]) -> Report:
+    """A whole log in one line of JSON, a line of it in each string."""
+    return lambda lines: [json.dumps(make(list(lines)), ensure_ascii=False)]
+
+
+def loki(texts: list[str]) -> object:
+    """Loki's query_range."""
+    values = [[str(1795171130637000000 + n), text] for n, text in enumerate(texts)]
+    return {"status": "success", "data": {"resultType": "streams", "result": [{"stream": {"pod": "kafka-4"}, "values": values}]}}
+
+
+def cloudwatch(texts: list[str]) -> object:
+    """aws logs get-log-events."""
+    return {
+        "events": [{"timestamp": 1795171130637 + n, "message": text, "ingestionTime": 1795171130999} for n, text in enumerate(texts)],
+        "nextForwardToken": "f/1", "nextBackwardToken": "b/1",
+    }  # fmt: skip
+
+
+def telemetry(texts: list[str]) -> object:
+    """OpenTelemetry's logs."""
+    records = [{"timeUnixNano": str(1795171130637000000 + n), "body": {"stringValue": text}} for n, text in enumerate(texts)]
+    host = {"attributes": [{"key": "k8s.pod.name", "value": {"stringValue": "kafka-4"}}]}
+    return {"resourceLogs": [{"resource": host, "scopeLogs": [{"scope": {}, "logRecords": records}]}]}
+
+
+def azure(texts: list[str]) -> object:
+    """A query of Azure Log Analytics."""
+    rows = [["2026-11-20T10:10:00Z", text] for text in texts]
+    return {"tables": [{"name": "PrimaryResult", "columns": [{"name": "TimeGenerated"}, {"name": "LogEntry"}], "rows": rows}]}
+
+
 PROSE = ["We saw this after the upgrade from 2.8 to 3.3, on all brokers.", "", "Steps to reproduce: restart broker 4.", ""]
 
 REPORTS: dict[str, Report] = {
@@ -171,5 +203,35 @@ REPORTS: dict[str, Report] = {
     "rsyslog": each(rsyslog),
     "one string": document(lambda texts: {"pod": "kafka-4", "logs": "\n".join(texts)}),
     "one field of CSV": lambda lines: ["node,log", '4,"' + "\n".join(lines).replace('"', '""') + '"'],
+    "one string, one line": lambda lines: [json.dumps({"log": "\n".join(lines)})],
+    "nothing but a string": lambda lines: [json.dumps("\n".join(lines))],
+    "list of lines": string(lambda lines: lines),
+    "list of lines, pretty-printed": document(lambda lines: lines, by_record=False),
+    "list of lines in an object": string(lambda lines: {"pod": "kafka-4", "logs": lines}),
+    "a JSON string a line": lambda lines: [json.dumps(line) for line in lines],
+    "a JSON string a record": lambda lines: [json.dumps(text) for text in grouped(lines)],
+    "Loki query_range": string(loki),
+    "Loki query_range, pretty-printed": document(loki),
+    "CloudWatch get-log-events": string(cloudwatch),
+    "CloudWatch get-log-events, pretty-printed": document(cloudwatch),
+    "Elasticsearch _search, one line": lambda lines: [json.dumps(hits(grouped(lines)))],
+    "OpenTelemetry": string(telemetry),
+    "OpenTelemetry, pretty-printed": document(telemetry),
+    "Azure Log Analytics JSON": string(azure),
+    "Ansible stdout_lines": document(lambda lines: {"ok: [kafka4] =>": {"stdout_lines": lines, "rc": 0}}, by_record=False),
+    "GCP jsonPayload": lambda lines: [json.dumps({"jsonPayload": {"message": text}, "resource": {"labels": {"pod_name": "kafka-4"}}}) for text in grouped(lines)],
+    "Fluentd": lambda lines: [f"2026-11-20T10:10:0{n % 10}+00:00\tkafka.broker4\t{json.dumps({'log': line})}" for n, line in enumerate(lines)],
+    "logfmt": lambda lines: [f"time=2026-11-20T10:10:00Z level=info pod=kafka-4 msg={json.dumps(text)}" for text in grouped(lines)],
+    "logfmt, message first": lambda lines: [f"msg={json.dumps(line)} host=kafka4" for line in lines],
+    "syslog with structured data": lambda lines: [f'<134>1 2026-11-20T10:10:0{n % 10}.000Z kafka4 kafka 812 - [origin ip="10.0.0.4" enterpriseId="1"] {line}' for n, line in enumerate(lines)],
+    "XML": lambda lines: ["<events>", *(f'<event time="2026-11-20T10:10:00Z"><message>{html.escape(line)}</message></event>' for line in lines), "</events>"],
+    "HTML with line breaks": around(["<p>"], each(lambda line: html.escape(line) + "<br/>"), ["</p>"]),
+    "Grafana, with labels": around(['Common labels: {"app":"kafka","pod":"kafka-4"}', 'Line limit: "1000 (7 returned)"', ""], list, []),
+    "Kibana CSV": table(["@timestamp", "host.name", "message"], lambda day, time, text: [f"Nov 20, 2026 @ {time}.637", "kafka4", text]),
+    "Heroku": each(lambda line: f"2026-11-20T10:10:00.637421+00:00 app[kafka.4]: {line}"),
+    "Nomad": each(lambda line: f"alloc 5f3e (kafka-4) stdout: {line}"),
+    "YAML": around(["logs: |"], each(lambda line: f"  {line}"), []),
+    "grep -C": lambda lines: [*lines[:2], "--", *lines[2:8], "--", *lines[8:]],
+    "tail of several files": lambda lines: ["==> logs/server.log <==", *lines[:2], "", "==> logs/state-change.log <==", *lines[2:]],
     "outline": each(lambda line: textwrap.indent(line, "        ") or "        "),
 }  # fmt: skip

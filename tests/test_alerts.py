@@ -286,6 +286,7 @@ PLAIN = finding()
 LEADERLESS = finding(
     2, check_id="partition_leaderless", severity="critical", title="Partition without a leader: orders-3", topic="orders", partition=3,
     node=None, detail="orders-3 has no leader; last in sync: 2.", evidence=("r9",),
+    harms=("Unavailable: 1 partition of orders, for up to 17 h 50 min; still so at 2026-11-21 04:00:00 UTC.",),
 )  # fmt: skip
 ILLEGAL = finding(
     3, check_id="illegal_replica_transition", title="Illegal state change of replica 2 of audit-0",
@@ -294,7 +295,7 @@ ILLEGAL = finding(
 NAME = "<!channel>&<script>alert(1)</script>*_~`" + "x" * 209
 HOSTILE = finding(
     4, topic=NAME, title=f"Topic deletion held up: {NAME} waits\n\x1b[31mfor \u202ebroker 3\x00", detail="line\r\nSubject: forged <b>bold</b> @here ```",
-    cluster="pay<!here>\nments", evidence=("hostile",),
+    cluster="pay<!here>\nments", evidence=("hostile",), harms=(f"Unavailable: 1 partition of {NAME}\n\x00<b>.",),
 )  # fmt: skip
 MESSAGES: dict[str, tuple[str, list[Finding]]] = {
     "firing": (FIRING, [PLAIN]),
@@ -578,3 +579,14 @@ def test_an_incident_ends_with_the_last_finding_of_its_story() -> None:
     assert (message.key, message.state, len(message.findings)) == (cause.fingerprint, RESOLVED, 3)
     sent = delivered({"pager": [message]}, sent, 2)
     assert not any(planned([PAGER], over, sent).values())
+
+
+def test_the_example_of_the_guide_is_a_sink() -> None:
+    page = (GOLDEN.parents[1] / "docs" / "contributing" / "sinks.md").read_text("utf-8")
+    (example,) = re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S)
+    namespace: dict[str, Any] = {"__name__": "teams"}
+    exec(compile(example, "sinks.md", "exec", dont_inherit=True), namespace)
+    sink = namespace["Teams"](name="teams", url="https://example.org/hook", channel="kafka")
+    payload = sink.payload(message(sink, "firing"), context())
+    assert payload["channel"] == "kafka"
+    assert payload["title"]

@@ -1,4 +1,4 @@
-"""Every command in a document is understood; those that read are run on prepared tables."""
+"""Every command in a document or a help text is understood; those that read are run on prepared tables."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import argparse
 import re
 import shlex
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+import yaml
 
 from jobs import errors
 from jobs.commands import command_line
@@ -16,18 +18,79 @@ from jobs.nightly_audit import main
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SAMPLE = ROOT / "sample_logs" / "3.3.2-default" / "reassign"
-RUN = {"sql", "findings", "durability", "assignments", "lint", "explain"}
+RUN = {"sql", "findings", "timeline", "durability", "assignments", "explain", "layout", "completion"}
+# options of docker, uv, Spark and Kafka's tools that documents name
+OTHERS = {
+    "--delete",
+    "--describe",
+    "--execute",
+    "--generate",
+    "--verify",
+    "--reassignment-json-file",
+    "--target",
+    "--rewrite",
+    "--write",
+    "--under-replicated-partitions",
+    "--replication",
+    "--py-files",
+}
+# how a scheduler starts it: five fields of cron, a unit of systemd, an operator of Airflow; what is before the command does not matter
+STARTS = [
+    re.compile(r"^(?:\$ )?(?P<command>kafka-audit [a-z].*)"),
+    re.compile(r"^(?:[\d*/,-]+ ){5} *(?:.*&& *)?(?:\S+=\S+ )*(?:\S*/)?(?P<command>kafka-audit [a-z].*)"),
+    re.compile(r"^ExecStart=(?:\S*/)?(?P<command>kafka-audit [a-z].*)"),
+    re.compile(r'^bash_command="(?:\S*/)?(?P<command>kafka-audit [a-z][^"]*)"'),
+    re.compile(r"^docker run .* IMAGE (?P<arguments>[a-z].*)"),
+    re.compile(r"^spark-submit .*jobs/nightly_audit\.py +(?P<arguments>[a-z].*)"),
+]
 
 
-def commands() -> list[tuple[str, str]]:
-    """(document, command) of the lines of code that begin with kafka-audit; lines that end with a backslash go on."""
+class Command(NamedTuple):
+    """A command, and the document or the help that has it."""
+
+    where: str
+    text: str
+
+
+def commands_in(where: str, text: str) -> list[Command]:
+    """The commands of the lines of a text; a line that ends with a backslash goes on."""
+    found = []
+    for line in text.replace("\\\n", " ").splitlines():
+        for start in STARTS:
+            if match := start.match(line.strip()):
+                parts = match.groupdict()
+                found.append(Command(where, parts.get("command") or f"kafka-audit {parts['arguments']}"))
+                break
+    return found
+
+
+def in_documents() -> list[Command]:
+    """The commands in blocks of code: indented, or between fences."""
     found = []
     for document in DOCUMENTS:
-        text = document.read_text("utf-8").replace("\\\n", " ")
-        for line in text.splitlines():
-            if re.match(r"(    |\t|\$ |)kafka-audit [a-z]", line):
-                found.append((str(document.relative_to(ROOT)), line.strip().removeprefix("$ ")))
+        lines = [
+            line
+            for line in document.read_text("utf-8").replace("\\\n", " ").splitlines()
+            if not line.startswith(("|", "#", "* "))
+        ]
+        found += commands_in(str(document.relative_to(ROOT)), "\n".join(lines))
     return found
+
+
+def in_help() -> list[Command]:
+    """The examples of every command, and of the whole."""
+    texts = {"--help": command_line.parser().epilog, **{name: command.epilog for name, command in parsers().items()}}
+    return [command for name, text in texts.items() for command in commands_in(f"{name} --help", text or "")]
+
+
+def manifests() -> list[tuple[str, dict[str, object]]]:
+    """(document, manifest) of each block of YAML that Kubernetes takes."""
+    blocks = [
+        (str(document.relative_to(ROOT)), yaml.safe_load(block))
+        for document in DOCUMENTS
+        for block in re.findall(r"```yaml\n(.*?)```", document.read_text("utf-8"), re.S)
+    ]
+    return [(where, block) for where, block in blocks if "apiVersion" in block]
 
 
 def parsers() -> dict[str, argparse.ArgumentParser]:
@@ -50,28 +113,88 @@ def tables(tmp_path_factory):
     return folder
 
 
-def test_documents_have_commands():
-    assert len(commands()) > 15
-    assert {"README.md", "docs/guides/operators.md"} <= {document for document, _ in commands()}
+def test_commands_are_found_wherever_documents_have_them():
+    documents = {command.where for command in in_documents()}
+    assert {"README.md", "docs/guides/operators.md", "docs/guides/spark-cluster.md", "docs/concepts/engines.md"} <= documents
+    # cron, systemd, Airflow, and the line of `config check`
+    assert sum(command.where == "docs/guides/schedulers.md" for command in in_documents()) >= 5
+    text = "15 2 * * *  . /etc/secrets && /opt/bin/kafka-audit audit --tabels /x\nExecStart=/opt/kafka-audit sqll 'x'\nspark-submit --a b \\\n jobs/nightly_audit.py audti"
+    assert [command.text.split()[1] for command in commands_in("x", text)] == ["audit", "sqll", "audti"]
 
 
-@pytest.mark.parametrize(("document", "command"), commands())
-def test_a_command_of_a_document_is_understood_and_runs(document, command, tables, capsys):
-    if "[" in command.replace("[[", ""):
-        known = parsers()[command.split()[1]]._option_string_actions
-        assert set(re.findall(r"--[a-z][a-z-]*", command)) <= known.keys()
+@pytest.mark.parametrize("name", parsers())
+def test_each_command_has_examples_in_its_help(name):
+    examples = commands_in(name, parsers()[name].epilog or "")
+    assert examples
+    assert all(f" {name}" in example.text for example in examples)
+
+
+@pytest.mark.parametrize("command", [*in_documents(), *in_help()], ids=lambda command: f"{command.where}: {command.text[:60]}")
+def test_a_command_is_understood_and_runs(command, tables, capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    if "[" in command.text.replace("[[", "").replace("'[", ""):
+        known = parsers()[command.text.split()[1]]._option_string_actions
+        assert set(re.findall(r"--[a-z][a-z-]*", command.text)) <= known.keys()
         return
-    given = arguments(command)
+    given = arguments(command.text)
     options = command_line.parser().parse_args(given)
-    about_others = (options.command == "findings" and options.fingerprint) or getattr(options, "cluster", None)
-    if options.command not in RUN or about_others or getattr(options, "config", None) or "://" in command:
+    about_others = (
+        getattr(options, "fingerprint", None)
+        or getattr(options, "cluster", None)
+        or getattr(options, "rules", None)
+        or "--what-if" in given
+    )
+    if options.command not in RUN or about_others or getattr(options, "config", None) or "://" in command.text:
         return
+    if options.command == "layout":
+        given = ["layout", str(next(SAMPLE.rglob("controller.log")))]
     if "--tables" in given:
         given[given.index("--tables") + 1] = str(tables)
     if options.command in ("durability", "assignments"):
         # its topics and days are not those of the sample
         given = [given[0], "--tables", str(tables)]
-    if options.command == "explain" and len(given) == 1:
+    if options.command == "explain" and options.line == "-":
         return
+    if options.command == "sql" and options.format == "parquet":
+        # standard output of a test is no file of bytes
+        given[given.index("parquet")] = "csv"
     code = main(given)
     assert code == errors.CLEAN, capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("where", "manifest"), manifests())
+def test_a_manifest_starts_a_command_that_is_understood(where, manifest):
+    assert manifest["kind"] == "CronJob"
+    pod = manifest["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    named = {volume["name"] for volume in pod["volumes"]}
+    for container in pod["containers"]:
+        command_line.parser().parse_args(container["args"])
+        assert {mount["name"] for mount in container["volumeMounts"]} == named
+    assert where == "docs/guides/schedulers.md"
+
+
+def queries() -> list[tuple[str, str]]:
+    """(document, query) of each block of SQL."""
+    return [
+        (str(document.relative_to(ROOT)), block)
+        for document in DOCUMENTS
+        for block in re.findall(r"```sql\n(.*?)```", document.read_text("utf-8"), re.S)
+    ]
+
+
+@pytest.mark.parametrize(("where", "query"), queries())
+def test_a_query_of_a_document_runs(where, query, tables, capsys):
+    assert main(["sql", query, "--tables", str(tables)]) == errors.CLEAN, f"{where}: {capsys.readouterr().err}"
+
+
+def test_each_option_that_a_document_names_exists():
+    known = {option for command in parsers().values() for option in command._option_string_actions} | OTHERS
+    named = {
+        (str(document.relative_to(ROOT)), option)
+        for document in DOCUMENTS
+        for code in re.findall(r"`([^`\n]+)`", document.read_text("utf-8"))
+        if code.startswith(("--", "kafka-audit "))
+        for option in re.findall(r"(?<!\S)--[a-z][a-z-]*", code)
+    }
+    assert len(named) > 20
+    assert {(where, option) for where, option in named if option not in known and option != "--version"} == set()

@@ -212,7 +212,7 @@ def test_thresholds_of_topics_and_silences(written: Callable[[str], Path]) -> No
     assert other == Silence(fingerprint="0f9c*")
     assert expired_silences(found, datetime(2026, 12, 23, 22, 59, tzinfo=UTC)) == []
     assert expired_silences(found, until) == [
-        "The silence of check illegal_*, topic tmp-*, broker 3 (migration, until 2026-12-23 23:00 UTC, by Ann) has expired; "
+        "The silence of check illegal_*, topic tmp-*, broker 3 (migration, until 2026-12-23 23:00:00 UTC, by Ann) has expired; "
         "remove it from audit.toml, or give it more time"
     ]
 

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterable
+from importlib.metadata import packages_distributions
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 ALLOWED = {"schemas": {"schemas"}, "parsers": {"parsers", "schemas"}, "jobs": {"jobs", "parsers", "schemas"}}
@@ -19,14 +26,56 @@ def test_packages_import_downwards_only() -> None:
                 assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
 
 
+def third_party(package: str) -> dict[str, Path]:
+    """Top-level modules that are neither Python's nor ours -> a file that imports them."""
+    found = {}
+    for path in (ROOT / package).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            found |= {name.split(".")[0]: path for name in names}
+    return {name: path for name, path in found.items() if name and name not in sys.stdlib_module_names and name not in ALLOWED}
+
+
+def declared(requirements: Iterable[str | dict[str, str]]) -> set[str]:
+    """The names of distributions in a list of requirements."""
+    return {canonical(re.split(r"[^\w.-]", one, maxsplit=1)[0]) for one in requirements if isinstance(one, str)}
+
+
+def canonical(name: str) -> str:
+    """The name of a distribution as registries compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_every_import_is_a_declared_dependency() -> None:
+    """What comes in through another package only may be gone with its next version."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    groups, extras = project["dependency-groups"], project["project"]["optional-dependencies"]
+    known = declared([*project["project"]["dependencies"], *groups["jre"], *(one for some in extras.values() for one in some)])
+    distributions = packages_distributions()
+    for package in ALLOWED:
+        for name, path in third_party(package).items():
+            providers = {canonical(one) for one in distributions.get(name, [name])}
+            assert providers & known, f"{path.relative_to(ROOT)} imports {name}, which pyproject.toml does not name"
+
+
+def test_an_undeclared_import_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "a.py").write_text("import os\nfrom odd.part import x\nfrom jobs import b\n")
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+    assert set(third_party("jobs")) == {"odd"}
+    assert declared(["delta-spark==4.4.0", "moto[server]>=5"]) == {"delta-spark", "moto"}
+
+
 def test_timelines_are_plain_python() -> None:
-    """Without Spark, and without anything of ours but the state machines."""
+    """Without Spark, and without anything of ours but the state machines and what event types mean."""
     for path in (ROOT / "jobs" / "timelines").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             ours = [name for name in names if name.split(".")[0] in {*ALLOWED, "tests", "pyspark", "delta", "pyarrow"}]
-            assert all(name.startswith("jobs.timelines") or name == "schemas" for name in ours), f"{path.name} imports {ours}"
+            allowed = ("schemas", "parsers.meanings")
+            assert all(name.startswith("jobs.timelines") or name in allowed for name in ours), f"{path.name} imports {ours}"
 
 
 def test_what_computes_without_spark_does_not_import_it() -> None:
@@ -63,8 +112,8 @@ def test_libraries_of_the_engines_are_imported_in_one_room() -> None:
 
 # a room -> the rooms that it may import; modules that stand in jobs/ itself may be imported by all
 ROOMS = {
-    "": {"alerts", "commands", "engine", "landing"},
-    "commands": {"alerts", "checking", "demo", "engine", "landing", "nightly", "operators", "reporting", "timelines"},
+    "": {"alerts", "checking", "commands", "engine", "landing", "nightly", "operators"},
+    "commands": {"alerts", "checking", "demo", "engine", "landing", "nightly", "operators", "reporting"},
     "demo": {"commands"},
     "reporting": {"checking", "engine", "landing"},
     "alerts": {"checking", "engine", "landing"},
@@ -94,3 +143,31 @@ def test_rooms_import_in_one_direction() -> None:
                 if first == "jobs" and other in ROOMS and other not in ("", room):
                     found[room].add(other)
     assert found == ROOMS
+
+
+# what Spark Connect does not have -> files that use it, with the reason
+NOT_OF_CONNECT: dict[str, dict[str, str]] = {
+    "jvm": {"engine/driver.py": "spark-submit sends Python's stderr to stdout; only the driver's own JVM writes to its stderr"},
+}
+
+
+def test_spark_is_used_as_spark_connect_offers_it() -> None:
+    """No SparkContext, no RDD, no object of the JVM; no switch of the optimiser, of the compilers or of the JVM's memory areas."""
+    names = {"sparkContext", "SparkContext", "_jvm", "jvm", "_jsc", "_sc", "_jdf", "_jsparkSession", "rdd", "broadcast"}
+    switches = ("spark.sql.optimizer", "spark.sql.codegen", "spark.sql.adaptive", "-XX:", "-Xm", "-Xshare")
+    found: dict[str, set[str]] = {}
+    for path in (ROOT / "jobs").rglob("*.py"):
+        name = path.relative_to(ROOT / "jobs").as_posix()
+        tree = ast.parse(path.read_text("utf-8"))
+        ours = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and not _is_functions(node)}
+        ours |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+        ours |= {one.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for one in node.names}
+        for used in (ours & names) | {one for one in switches if any(one in text for text in texts)}:
+            found.setdefault(used, set()).add(name)
+    assert found == {used: set(files) for used, files in NOT_OF_CONNECT.items()}
+
+
+def _is_functions(node: ast.Attribute) -> bool:
+    """Whether it is of pyspark.sql.functions, which has a `broadcast` for joins."""
+    return isinstance(node.value, ast.Name) and node.value.id == "F"

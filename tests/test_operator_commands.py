@@ -145,20 +145,20 @@ def test_a_plan_of_which_kraft_at_info_logs_nothing(spark, tmp_path, plan, capsy
 
 EARLIER = {"orders": {0: [4, 5, 6], 1: [2, 3, 4], 2: [1, 2, 3], 3: [6, 4, 5]}}
 RUNNING = """\
-4 partitions of the plan in reassign at 2026-11-20 10:30:13.200
+4 partitions of the plan in reassign at 2026-11-20 10:30:13 UTC
 partition  to     status     ph  begun                    caught up                completed                seconds U/A/B
 ---------  -----  ---------  --  -----------------------  -----------------------  -----------------------  -------------
-orders-0   4,5,6  running    A   2026-11-20 10:30:08.435                                                    0.008/4.757/-
-orders-1   2,3,4  running    A   2026-11-20 10:30:08.516                                                    0.059/4.625/-
-orders-2   1,2,3  completed      2026-11-20 10:30:08.591  2026-11-20 10:30:08.591  2026-11-20 10:30:08.591
-orders-3   6,4,5  running    A   2026-11-20 10:30:08.821                                                    0.151/4.228/-
+orders-0   4,5,6  running    A   2026-11-20 10:30:08 UTC                                                    0.008/4.757/-
+orders-1   2,3,4  running    A   2026-11-20 10:30:08 UTC                                                    0.059/4.625/-
+orders-2   1,2,3  completed      2026-11-20 10:30:08 UTC  2026-11-20 10:30:08 UTC  2026-11-20 10:30:08 UTC
+orders-3   6,4,5  running    A   2026-11-20 10:30:08 UTC                                                    0.151/4.228/-
 
 orders-0: waits for 4
 orders-1: waits for 4
 orders-3: waits for 6,4,5
 1 completed, 3 running
-Offsets that lines tell: 320 in 4 partitions (records, not bytes; lines tell no bytes)
-Expected end: 2026-11-20 10:30:25, an estimate from the pace so far: 2 of 7 added replicas are in the ISR
+Logged offsets: 320 in 4 partitions (records, not bytes; the logs show no bytes)
+Expected end: 2026-11-20 10:30:25 UTC, an estimate from the pace so far: 2 of 7 added replicas are in the ISR
 """
 
 
@@ -279,8 +279,8 @@ def test_what_a_tool_said_of_the_quorum(spark, tmp_path, capsys):
     ]
     (found,) = printed(capsys, "sql", "SELECT detail FROM findings WHERE check_id = 'checkpoint_differs'", "--tables", tables)
     assert found["detail"] == (
-        "At 2026-11-22 21:53:50 quorum showed leader 3, leader epoch 1, ISR ?, replicas 1, 2 and 3 (quorum.txt, line 1). The logs "
-        "show: leader 2 in epoch 1 since 21:53:41."
+        "At 2026-11-22 21:53:50 UTC quorum showed leader 3, leader epoch 1, ISR ?, replicas 1, 2 and 3 (quorum.txt, line 1). The logs "
+        "show: leader 2 in epoch 1 since 2026-11-22 21:53:41 UTC."
     )
     assert "Durability by topic and day (UTC)" in page.read_text("utf-8")
     assert main(command) in (errors.CLEAN, errors.FINDINGS)

@@ -65,7 +65,7 @@ def test_a_night() -> None:
     findings = [{"anchor": "abc", "severity": "error", "title": "Broker down: broker 3", "first_seen": at(20)}]
     picture = night_strip("n", "payments", night(), findings)
     titles = texts(picture, "title")
-    assert "What happened in payments, 2026-11-20 10:00:00 to 11:00:00 UTC" in titles
+    assert "What happened in payments, 2026-11-20 10:00:00 UTC to 11:00:00 UTC" in titles
     assert "broker 3 process ended, 11-20 10:20:00 to 11-20 10:25:00" in titles
     assert texts(picture, "desc") == ["2 controller terms, 1 outage of 1 of 3 brokers, 1 finding."]
     assert "2 more brokers" in texts(picture, "text")

@@ -102,7 +102,7 @@ def test_what_holds_now_is_not_known_once_the_logs_lose_it():
     past = plans.history([interval(1, 0, 10, [4, 5]), interval(2, 10, None, None)])
     found = plans.judge(MOVE, past)
     assert (found.status, found.replicas_unknown) == ("not_known", True)
-    assert found.reason == "since 2026-11-20 10:00:10 the logs do not show its replicas; its last known replicas are 4,5"
+    assert found.reason == "since 2026-11-20 10:00:10 UTC the logs do not show its replicas; its last known replicas are 4,5"
 
 
 def test_up_to_2_3_the_order_is_known_at_the_end_only():
@@ -120,7 +120,7 @@ def test_up_to_2_3_the_order_is_known_at_the_end_only():
 def test_what_the_logs_do_not_show_is_said():
     found = verdict([*MOVED, interval(6, 40, None, None)])
     assert (found.status, found.replicas_unknown) == ("completed", True)
-    assert found.reason.endswith("since 2026-11-20 10:00:40 the logs do not show its replicas")
+    assert found.reason.endswith("since 2026-11-20 10:00:40 UTC the logs do not show its replicas")
 
 
 def test_the_words_of_the_tool():

@@ -26,9 +26,9 @@ def named(python: str = "", sql: str = "") -> list[str]:
         ("reassignment_failed", ("jobs/operators/plans.py:", "jobs/timelines/zookeeper.py:")),
         # compared by a name that the event type was given
         ("controller_epoch_read", ("jobs/timelines/summary.py:",)),
-        # a key of a table of what event types mean
-        ("broker_shutting_down", ("jobs/timelines/outages.py:",)),
-        ("zookeeper_session_expired", ("schemas/checks/broker_down.sql:", "jobs/timelines/outages.py:")),
+        # a member of a list
+        ("channel_connected", ("jobs/operators/topic_assignments.py:",)),
+        ("zookeeper_session_expired", ("schemas/checks/broker_down.sql:",)),
     ],
 )
 def test_a_renamed_rule_is_found(rule: str, places: tuple[str, ...]) -> None:
@@ -47,7 +47,7 @@ def test_a_renamed_rule_is_found(rule: str, places: tuple[str, ...]) -> None:
 
 
 def test_the_guide_names_rules_that_say_the_word() -> None:
-    page = (Path(__file__).parents[1] / "docs" / "contributing" / "kafka-versions.md").read_text("utf-8")
+    page = (Path(__file__).parents[1] / "docs" / "contributing" / "statements.md").read_text("utf-8")
     says = {rule.name: rule.says for rule in built_in().rules}
     rows = re.findall(r"^\| `(\w+)` \| .* \| `(\w+)`, `(\w+)` \|$", page, re.M)
     assert sorted(word for word, *_ in rows) == sorted(SAYS)

@@ -233,7 +233,7 @@ def test_clean_partial_and_failed_clusters() -> None:
 
 def test_times() -> None:
     shown = report.rendered(told(finding(first_seen=AT.replace(tzinfo=UTC), last_seen=AT.replace(hour=11))), [outcome()], "r")
-    assert "From 2026-11-20 10:00:00 to 11:00:00 UTC" in shown
+    assert "From 2026-11-20 10:00:00 UTC to 11:00:00 UTC" in shown
     assert "no time stamps" in report.rendered(told(finding(first_seen=None, last_seen=None)), [outcome()], "r")
 
 
@@ -297,7 +297,7 @@ def test_causes_stand_on_top_and_clusters_that_need_nobody_together() -> None:
     )
     assert "Consequence: Effect" in top
     assert "orders-6" in top
-    assert "2 clusters need nobody now: a, b" in top
+    assert "2 clusters need nothing now: a, b" in top
     assert "Silenced: 1." in Page(report.rendered(page, clusters[1:2], "r")).text
 
 

@@ -8,13 +8,27 @@ from pathlib import Path
 
 import pytest
 from envelopes import ENVELOPES, prefixed
-from reports import REPORTS
-from test_envelopes import FORGED, LEARNER, PARSER, PLAIN, QUOTED, read, rows, texts
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reports import REPORTS, cloudwatch
+from test_envelopes import FORGED, LEARNER, PARSER, PLAIN, QUOTED, WANTED, change, read, rows, texts
 
 from parsers.envelopes import known_forms, reader_of
 from parsers.explanation import explain
+from parsers.records import json_header
 
 LINE = PLAIN[0]
+PLAIN_ONES = {"Grafana, with labels", "grep -C", "tail of several files"}
+# log4j2's GelfLayout; GELF of Docker has no _logger
+GELF = {
+    "version": "1.1",
+    "host": "kafka4",
+    "timestamp": 1795171130.637,
+    "level": 6,
+    "_thread": "main",
+    "_logger": "state.change.logger",
+}
+SAID = "[Controller id=4 epoch=5] Changed state of replica 1 for partition a-0 from OnlineReplica to OfflineReplica"
 
 
 @pytest.mark.parametrize("name", REPORTS)
@@ -23,7 +37,8 @@ def test_a_report_gives_the_events_of_the_log(name: str, tmp_path: Path) -> None
     file, found = rows(tmp_path / "report", "\n".join(REPORTS[name](PLAIN)) + "\n")
     assert found == wanted
     assert (file.kind, file.node) == ("log", 4)
-    assert file.read_as
+    # what separates parts of a plain log is no envelope
+    assert file.read_as or name in PLAIN_ONES
 
 
 @pytest.mark.parametrize("name", REPORTS)
@@ -76,3 +91,71 @@ def test_a_long_line_in_a_block_takes_no_time(name: str) -> None:
     records = [*reader.feed(REPORTS[name]([*PLAIN, long, long, PLAIN[0]])), *reader.close()]
     assert len(records) == 10
     assert time.process_time() - begun < 2
+
+
+def test_gelf_layout_of_log4j2() -> None:
+    thrown = "java.io.IOException: Broken pipe\n\tat a.b.C.d(C.java:1)\n"
+    lines = [
+        json.dumps(GELF | {"short_message": SAID}),
+        json.dumps(GELF | {"level": 3, "short_message": SAID, "full_message": thrown}),
+    ] * 3
+    envelope, records = read(lines)
+    assert envelope is not None
+    assert not envelope.layers
+    assert {(one.layout, one.logger, one.thread, one.log_ident + one.statement, one.ts) for one in records} == {
+        ("gelf", "state.change.logger", "main", SAID, "2026-11-20 10:38:50.637Z")
+    }
+    assert [(one.level, one.rest) for one in records[:2]] == [("INFO", ""), ("ERROR", thrown)]
+
+
+@pytest.mark.parametrize("hostile", [
+    {"short_message": f'"_logger":"state.change.logger","level":6 {LINE}'},
+    {"short_message": LINE, "level": 6.5, "_logger": "a"},
+    {"short_message": LINE, "level": 9, "_logger": "a"},
+    {"short_message": LINE, "_logger": ""},
+    {"level": {"level": 6}, "_logger": "a", "short_message": LINE},
+])  # fmt: skip
+def test_a_number_is_a_level_only_beside_the_keys_of_gelf(hostile: dict[str, object]) -> None:
+    """Neither a message that quotes the keys, nor another number, nor an object with it."""
+    layout = next(one for one in PARSER.ruleset.layouts if one.name == "gelf")
+    plain = {name: value for name, value in GELF.items() if name != "_logger"}
+    assert json_header(layout, json.dumps(plain | hostile)) is None
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.one_of(st.sampled_from(["list", "object", "string", "lines"]), st.integers(0, 2)), min_size=1, max_size=4),
+    st.booleans(),
+)
+def test_a_log_in_any_json_gives_its_events(shape: list[str | int], is_pretty: bool) -> None:
+    """A log as one string, a string a line, in lists and objects of any depth, in one line of a file or over many."""
+    content: object = list(PLAIN) if "lines" in shape else "\n".join(PLAIN)
+    for one in shape:
+        if one == "list":
+            content = [content]
+        elif one == "object":
+            content = {"kind": "logs", "data": content}
+        elif isinstance(one, int):
+            content = {"id": one, "pod": {"name": "kafka-4"}, f"part{one}": content}
+    _, records = read(json.dumps(content, indent=1 if is_pretty else None).split("\n"))
+    assert texts(records) == WANTED
+
+
+def test_lines_that_a_terminal_has_filled_with_blanks(tmp_path: Path) -> None:
+    """Blanks that a line ended with cannot be told from them."""
+    _, wanted = rows(tmp_path / "plain.log", "\n".join(line.rstrip(" ") for line in PLAIN) + "\n")
+    _, found = rows(tmp_path / "report", "\n".join(line.ljust(200) for line in PLAIN) + "\n")
+    assert found == wanted
+
+
+@pytest.mark.parametrize("records", [5_000, 60_000])
+def test_a_long_log_in_one_line_of_json(records: int, tmp_path: Path) -> None:
+    """It is read as a whole, or named with the command that writes its lines; nothing is read of a part of it."""
+    lines = [change(number % 3 + 1, number % 60) for number in range(records)]
+    for name, content in (("string", {"log": "\n".join(lines)}), ("list", cloudwatch(lines))):
+        file, found = rows(tmp_path / f"{name}.json", json.dumps(content) + "\n")
+        if len(json.dumps(content)) < 1_000_000:
+            assert len(found) == records
+        else:
+            assert (file.kind, found) == ("unreadable", [])
+            assert "jq -r '.. | strings' FILE" in file.why

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
+import re
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from jobs import errors, progress, terminal, words
+from jobs import errors, progress, terminal
 from jobs.analysis import text_table
-from jobs.landing import cluster_names
+from jobs.commands import command_line
+from jobs.landing import cluster_names, ingest
 from jobs.nightly_audit import main
 from jobs.reporting import output
+from parsers.explanation import visible
+from schemas import moments
+from schemas.durations import two_units
 
-SAMPLE = Path(__file__).parents[1] / "sample_logs" / "3.3.2-trace" / "delete-topic-dead-broker"
+ROOT = Path(__file__).parents[1]
+SAMPLE = ROOT / "sample_logs" / "3.3.2-trace" / "delete-topic-dead-broker"
 
 
 @pytest.fixture(scope="module")
@@ -198,6 +207,44 @@ def test_annotations_of_a_workflow_are_one_line_each():
     assert all("\n" not in line for line in lines)
 
 
+def _parsed(line):
+    """(command, properties, data) as the runner of GitHub Actions reads a line (ActionCommand.TryParseV2)."""
+    assert line.startswith("::")
+    head, data = line[2:].split("::", 1)
+    command, _, rest = head.partition(" ")
+    given = dict(one.split("=", 1) for one in rest.split(",") if one)
+    for code, char in {"%0D": "\r", "%0A": "\n", "%3A": ":", "%2C": ",", "%25": "%"}.items():
+        given = {name: value.replace(code, char) for name, value in given.items()}
+    for code, char in {"%0D": "\r", "%0A": "\n", "%25": "%"}.items():
+        data = data.replace(code, char)
+    return command, given, data
+
+
+HOSTILE = st.one_of(
+    st.text(),
+    st.lists(
+        st.sampled_from(
+            ["::", ":", ",", "%", "%0A", "%25", "\r", "\n", "=", "\u2028", "\x1b", "::error file=x::", "##[group]", "a"]
+        )
+    ).map("".join),
+)
+
+
+@given(cluster=HOSTILE, title=HOSTILE, detail=HOSTILE)
+def test_names_of_logs_forge_no_annotation(cluster, title, detail):
+    (line,) = output.findings("github", [finding(cluster=cluster, title=title, detail=detail)])
+    assert len(line.splitlines()) == 1
+    command, properties, data = _parsed(line)
+    assert (command, properties) == ("error", {"title": visible(f"{cluster}: {title}")})
+    assert data.startswith(visible(detail or title))
+    outcome = SimpleNamespace(cluster=cluster, problem=detail, unreadable=(title,))
+    for line in output.verdict("github", [], [outcome], []):
+        assert len(line.splitlines()) == 1
+        command, properties, data = _parsed(line)
+        assert (command, properties) == ("warning", {"title": "Kafka audit"})
+        assert data.startswith(visible(f"{cluster}: not "))
+
+
 def test_markdown_keeps_its_columns():
     lines = list(output.findings("markdown", [finding(title="a | b `c` <i>")]))
     assert lines[2].startswith("| error | new | a \\| b `c` \\<i\\> |")
@@ -207,15 +254,48 @@ def test_markdown_keeps_its_columns():
     assert "- pay: not read: x.gz: truncated" in text
 
 
-def test_a_report_gets_its_folder_or_nothing_is_read(tmp_path, capsys):
+def test_a_report_gets_its_folder(tmp_path):
     report = tmp_path / "a" / "b" / "last.html"
-    arguments = ["audit", str(SAMPLE), "--engine", "local", "--report"]
-    assert main([*arguments, str(report), "--tables", str(tmp_path / "t")]) == errors.CLEAN
+    arguments = ["audit", str(SAMPLE), "--engine", "local", "-q", "--tables", str(tmp_path / "t"), "--report", str(report)]
+    assert main(arguments) == errors.CLEAN
     assert report.is_file()
-    (tmp_path / "file").write_text("")
-    assert main([*arguments, str(tmp_path / "file" / "r.html"), "--tables", str(tmp_path / "u")]) == errors.USAGE
-    assert "cannot make the folder" in capsys.readouterr().err
-    assert not (tmp_path / "u").exists()
+    assert list(report.parent.iterdir()) == [report]
+
+
+def _loop(folder):
+    (folder / "loop").symlink_to(folder / "loop")
+    return folder / "loop" / "r.html"
+
+
+def _below_a_file(folder):
+    (folder / "file").write_text("")
+    return folder / "file" / "r.html"
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        _below_a_file,
+        _loop,
+        lambda folder: folder,
+        lambda folder: folder / ("n" * 300),
+        lambda folder: folder / ("n" * 300) / "r.html",
+        lambda folder: Path("/dev/null"),
+        # no user may make a file there, not even root
+        lambda folder: Path("/proc/r.html"),
+        lambda folder: Path("/proc/a/r.html"),
+    ],
+    ids=["below a file", "links in a circle", "a folder", "long name", "long folder", "a device", "not writable", "no folder"],
+)
+@pytest.mark.parametrize("option", ["--report", "--metrics"])
+def test_a_file_that_cannot_be_written_is_refused_before_a_log_is_read(tmp_path, option, place, capsys, monkeypatch):
+    monkeypatch.setattr(ingest, "find", lambda *_: pytest.fail("logs were looked for"))
+    arguments = ["audit", str(SAMPLE), "--engine", "local", "--tables", str(tmp_path / "tables"), option, str(place(tmp_path))]
+    assert main(arguments) == errors.USAGE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: {option} ")
+    assert "create it" in line or "give " in line
+    assert not (tmp_path / "tables").exists()
 
 
 @pytest.mark.parametrize(
@@ -254,12 +334,69 @@ def test_folders_of_nodes_and_logs_name_no_cluster(tmp_path, folder, name):
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0, "0 s"), (0.02, "20 ms"), (3.25, "3.2 s"), (39, "39 s"), (60, "1 min"), (252.9, "4 min 12 s"), (7500, "2 h 5 min"), (7203, "2 h"),
-     (273_600, "3 d 4 h"), (-61, "-1 min 1 s")],
-)  # fmt: skip
+    [(0, "0 s"), (39, "39 s"), (59.6, "1 min"), (252.9, "4 min 13 s"), (7500, "2 h 5 min"), (7203, "2 h"), (273_600, "3 d 4 h")],
+)
 def test_durations_are_in_words(seconds, text):
-    assert words.duration(seconds) == text
-    assert words.duration(timedelta(seconds=seconds)) == text
+    assert two_units(seconds) == text
+
+
+BEGAN = datetime(2026, 11, 20, 23, 30, 12, 900_000)
+
+
+@pytest.mark.parametrize(
+    ("name", "missing"),
+    [
+        ("explain", {"pyarrow", "numpy", "duckdb", "deltalake", "sqlglot", "jobs.commands.audit"}),
+        (
+            "findings",
+            {"pyspark", "great_expectations", "jobs.commands.audit", "jobs.commands.repair", "jobs.alerts", "jobs.config"},
+        ),
+        ("sql", {"pyspark", "great_expectations", "jobs.commands.audit", "jobs.commands.repair", "jobs.alerts", "jobs.config"}),
+        (
+            "timeline",
+            {"pyspark", "great_expectations", "jobs.commands.audit", "jobs.commands.repair", "jobs.alerts", "jobs.config"},
+        ),
+    ],
+)
+def test_a_command_imports_nothing_of_other_commands(name, missing):
+    code = f"import sys; from jobs.commands import command_line; command_line.parser({name!r}); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout.split()
+    assert not missing & set(loaded)
+
+
+def test_the_list_of_commands_is_the_parsers():
+    (commands,) = (action for action in command_line.parser()._actions if isinstance(action, argparse._SubParsersAction))
+    assert tuple(commands.choices) == command_line.COMMANDS
+
+
+def test_moments_have_their_zone():
+    berlin = timezone(timedelta(hours=1))
+    assert moments.moment(BEGAN) == moments.moment(BEGAN.replace(tzinfo=UTC)) == "2026-11-20 23:30:12 UTC"
+    assert moments.moment(BEGAN.replace(tzinfo=UTC).astimezone(berlin)) == "2026-11-20 23:30:12 UTC"
+    assert moments.moment(BEGAN, after=BEGAN - timedelta(hours=1)) == "23:30:12 UTC"
+    # midnight of the zone in which it is printed decides
+    assert moments.moment(BEGAN + timedelta(hours=1), after=BEGAN) == "2026-11-21 00:30:12 UTC"
+    assert moments.moment(datetime.max.replace(tzinfo=timezone(timedelta(hours=-1)))).startswith("9999-12-31 23:59:59")
+    assert moments.to_milliseconds(BEGAN.replace(tzinfo=UTC).astimezone(berlin)) == "2026-11-20 23:30:12.900"
+
+
+def test_a_span_is_as_long_as_its_ends_are_apart():
+    assert moments.span(BEGAN, BEGAN + timedelta(seconds=20.9)) == "2026-11-20 23:30:12 UTC to 23:30:33 UTC (21 s)"
+    assert moments.span(BEGAN, BEGAN + timedelta(hours=2)) == "2026-11-20 23:30:12 UTC to 2026-11-21 01:30:12 UTC (2 h)"
+    assert moments.span(BEGAN, None) == moments.span(BEGAN, BEGAN) == "at 2026-11-20 23:30:12 UTC"
+
+
+def test_moments_are_put_into_words_in_one_place():
+    """No module that people read formats a date and a clock itself."""
+    found = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for room in ("jobs", "schemas")
+        for path in sorted((ROOT / room).rglob("*.py"))
+        for line in path.read_text("utf-8").splitlines()
+        if re.search(r"%Y-%m-%d %H:%M", line)
+    ]
+    # what strptime reads, and SQL's own form of a time
+    assert [line for line in found if "dialect.py" not in line and "strptime" not in line] == []
 
 
 def test_the_rest_of_what_is_read_is_estimated(monkeypatch):

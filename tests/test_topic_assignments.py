@@ -81,7 +81,7 @@ def test_brokers_that_died_a_moment_ago_may_still_be_placed_on():
 
 def test_unknown_where_the_logs_begin_later_or_name_no_brokers():
     rows = placement.assign([1, 2, 3], 3, 2, 0, 0)
-    assert verdict(created(5, rows)).reason == "no line tells which brokers lived then"
+    assert verdict(created(5, rows)).reason == "no line shows which brokers were alive then"
     assert assignments.judge([], assignments.Cluster()).placement == "not_known"
     assert verdict([alive(0, 1, 2, 3), *created(5, rows, "partitions_added")]).placement == "not_known"
 

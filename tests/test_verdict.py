@@ -90,7 +90,7 @@ def test_a_story_begins_with_its_cause_and_has_the_place_of_its_worst_finding() 
     ]
     other = finding(severity="warning", check_id="log_gap", title="Gap", fingerprint="g")
     assert [line for line in said(*sorted([other, cause, *effects], key=worst_first)) if "[" in line[:22]] == [
-        "  [info] Down",
+        "  [error, new] Down",
         "      [2026] the line",
         "      Consequence: [error, new] Below",
         "      Consequence: [info] Lagging",
@@ -104,8 +104,20 @@ def test_a_story_lasts_as_long_as_one_of_its_findings() -> None:
     effect = finding(severity="warning", check_id="under_replicated", title="Lagging", fingerprint="u", caused_by="f")
     assert "Resolved:" not in said(cause, effect)
     assert "Resolved:" in said(cause, effect | {"status": "resolved"})
+    # what lasts is named where its cause is over
+    assert said(cause, effect)[3].endswith(" Still open: Lagging.")
+    assert "Still open" not in said(cause | {"status": "open"}, effect)[3]
+    assert not any("Still open" in line for line in said(cause, effect | {"status": "resolved"}))
     # a silenced cause hides no effect
     assert "  [warning, new] Lagging" in said(cause | {"silenced": True}, effect)
+
+
+def test_a_warning_that_is_resolved_is_brief() -> None:
+    over = finding(severity="warning", status="resolved", detail="All of it.")
+    assert not any("All of it." in line for line in said(over))
+    assert any("More: kafka-audit findings" in line for line in said(over))
+    assert any("All of it." in line for line in said(over | {"severity": "error"}))
+    assert any("All of it." in line for line in said(over | {"status": "open"}))
 
 
 def test_what_was_last_seen_before_the_logs_end_is_not_said_to_last() -> None:

@@ -15,7 +15,7 @@ from jobs.alerts import text
 from jobs.alerts.outbox import FIRING, Due, Finding, Message
 from jobs.alerts.sink import Sink
 from jobs.alerts.sinks import SINK_TYPES
-from jobs.arguments import add_wait
+from jobs.arguments import add_command, add_wait
 from jobs.config import Config
 from jobs.config_entry import nearest
 from jobs.errors import UsageError
@@ -38,13 +38,14 @@ exit codes:
 
 def add_arguments(commands: Any) -> None:
     """Adds `alerts` to the command line."""
-    alerts = commands.add_parser(
+    alerts = add_command(
+        commands,
         "alerts",
-        help="deliver the alerts that are due; `audit` with [[alert]] does it, too",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        run,
+        "",
+        summary="deliver the alerts that are due; `audit` with [[alert]] does it, too",
+        examples=EXAMPLES,
     )
-    alerts.set_defaults(run=run)
     alerts.add_argument("--tables", metavar="DIR", help="folder of the Delta tables (not needed with --test)")
     alerts.add_argument("--config", type=Path, required=True, metavar="audit.toml", help="holds [[alert]]")
     add_wait(alerts)
@@ -78,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
         return _with_tables(root, config, dry_run=True)
     from jobs.engine import damage, lease, session
 
-    spark = session.start(1000) if lease.needs_spark(root) else None
+    spark = session.start() if lease.needs_spark(root) else None
     with lease.held(root, uuid.uuid4().hex[:16], options.wait, spark) as held:
         damage.refuse(root, versions=held.versions)
         return _with_tables(root, config, again=options.again, guard=held.check)
@@ -87,11 +88,14 @@ def run(options: argparse.Namespace) -> int:
 def _with_tables(
     root: str, config: Config, dry_run: bool = False, again: str | None = None, guard: Callable[[], None] = lambda: None
 ) -> int:
-    from jobs.alerts.delivery import Outbox, counts, findings_of, plan
+    from jobs.alerts.delivery import Outbox, counts, findings_of, harms_of, plan
 
     store = None if dry_run else _store(root, guard)
-    tables = engine.opened(root, names=("findings", "coverage", "alerts", "events"), store=store)
-    findings = findings_of(engine.rows_of(tables.read("findings")))
+    tables = engine.opened(
+        root, names=("findings", "finding_subjects", "durability", "coverage", "alerts", "events"), store=store
+    )
+    rows = engine.rows_of(tables.read("findings"))
+    findings = findings_of(rows, harms_of(tables, rows))
     hours = tables.query("SELECT cluster, max(hour) AS hour FROM coverage GROUP BY cluster").rows()
     newest = {row["cluster"]: row["hour"] for row in hours if row["hour"] is not None}
     clusters = sorted({finding.cluster for finding in findings} | {row["cluster"] for row in hours})
@@ -123,7 +127,7 @@ def _store(root: str, guard: Callable[[], None]) -> Any:
     from jobs.engine import session
     from jobs.engine.store import Store
 
-    store = Store(session.start(1000), root, guard)
+    store = Store(session.start(), root, guard)
     store.open(rebuilds=False)
     return store
 
@@ -160,7 +164,7 @@ def _test(sink: Sink, config: Config, environment: Mapping[str, str]) -> int:
         severity=sink.severity,
         status="new",
         title="Test of kafka-audit: sent by hand",
-        detail=f"Somebody ran `kafka-audit alerts --test {sink.name}`.",
+        detail=f"The command `kafka-audit alerts --test {sink.name}` sent it.",
         advice="Nothing. It shows that alerts arrive.",
         first_seen=now,
         last_seen=now,

@@ -17,15 +17,16 @@ import pyarrow as pa
 from jobs.alerts.outbox import Finding, Message, Sent, due, messages, outcome
 from jobs.alerts.sink import Request, Secrets, Sink, Undelivered, deliver
 from jobs.alerts.text import LINES, Context, Line
+from jobs.checking import harms, story_harms
 from jobs.config import Config
-from jobs.engine import Tables, rows_of
+from jobs.engine import Tables, queries, rows_of
 from jobs.engine.literals import one_of
 from jobs.landing.identity import known_as
 from parsers.explanation import counted
 from schemas import wording
 
 TIMES = ("tried_at", "delivered_at")
-# a sink gets three times its time limit, and so many seconds more
+# a sink gets three times its time limit, and these seconds more
 PATIENCE = 15
 Record = Callable[[Sequence[Sent]], None]
 
@@ -58,7 +59,7 @@ def plan(
     newest: Mapping[str, datetime],
     again: str | None = None,
 ) -> dict[str, list[Message]]:
-    """Sink -> its messages, in order. again: the sink that is told once more of all that is firing."""
+    """Sink -> its messages, in order. again: the sink that is notified again of all that is firing."""
     found = {}
     for sink in sinks:
         items = due(sink, findings, sent, now=now, newest=newest, again=again == sink.name)
@@ -74,11 +75,33 @@ def finding_of(row: Mapping[str, Any]) -> Finding:
     return Finding(**values | {"silenced": bool(row.get("silenced")), "evidence": tuple(row["evidence"] or ())})
 
 
-def findings_of(rows: Iterable[Mapping[str, Any]]) -> list[Finding]:
-    """Return rows of `findings` as sinks know them, each with the name that they know its cause by."""
+def findings_of(rows: Iterable[Mapping[str, Any]], said: Mapping[str, tuple[str, ...]]) -> list[Finding]:
+    """Return rows of `findings` as sinks know them, each with the name that they know its cause by. said: `harms.by_finding`."""
     some = list(rows)
     names = {row["fingerprint"]: known_as(row) for row in some}
-    return [replace(finding_of(row), caused_by=names.get(row.get("caused_by"))) for row in some]
+    return [
+        replace(finding_of(row), caused_by=names.get(row.get("caused_by")), harms=said.get(row["fingerprint"], ()))
+        for row in some
+    ]
+
+
+def harms_of(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
+    """Return what the tables show of the harm of each finding, as `harms.by_finding`; rows: all of `findings`."""
+    told = [
+        dict(row) | {name: row[name] and row[name].replace(tzinfo=None) for name in ("first_seen", "last_seen")} for row in rows
+    ]
+    # what lasts is last seen at the end of the logs
+    now: dict[str, datetime | None] = {row["cluster"]: None for row in told}
+    for row in told:
+        if row["last_seen"] is not None:
+            now[row["cluster"]] = max(now[row["cluster"]] or row["last_seen"], row["last_seen"])
+    read = {name: tables.read(name) for name in ("finding_subjects", "durability") if tables.has(name)}
+    if len(read) < 2:
+        return harms.by_finding(told, {}, now)
+    asked = queries.over(None, read.values())
+    for name, table in read.items():
+        asked.view(f"told_{name}", table)
+    return harms.by_finding(told, story_harms.of_stories(asked, told, now), now)
 
 
 def in_utc(moment: datetime | None) -> datetime | None:

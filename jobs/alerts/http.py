@@ -17,7 +17,7 @@ from jobs.alerts.text import without
 TRIES = 3
 # seconds before the second try; doubled before each further one
 BACKOFF = 0.5
-# a sink that asks for more patience than so many seconds is asked again by the next run
+# seconds; a sink that asks for a longer wait is tried again by the next run
 PATIENCE = 15
 TRY_LATER = (408, 425, 429, 500, 502, 503, 504)
 # of an answer that refuses, so much is repeated

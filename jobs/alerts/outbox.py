@@ -1,4 +1,4 @@
-"""Which findings each sink must be told of, and in which messages. Pure: findings and what was sent before, in; messages out.
+"""Which findings each sink must be notified of, and in which messages. Pure: findings and what was sent before, in; messages out.
 
 A finding is `firing` until it is resolved. Each (fingerprint, sink, state, occurrence) is delivered once; an occurrence ends when the
 finding is resolved, and the next begins when it is reopened.
@@ -20,7 +20,7 @@ FIRING, RESOLVED = "firing", "resolved"
 # what a digest is called where a finding is called by its check
 DIGEST = "findings_digest"
 DIGEST_KEY = "digest-"
-# a finding that was over before anybody was told of it is news for so long
+# how long a sink is notified of a finding that was over before its first message
 NEWS_HOURS = 24
 EPOCH = datetime.min.replace(tzinfo=UTC)
 
@@ -47,6 +47,8 @@ class Finding:
     evidence: tuple[str, ...] = ()
     # fingerprint that sinks know the cause of this finding by
     caused_by: str | None = None
+    # what the story of this finding did to producers and consumers, as the verdict says it
+    harms: tuple[str, ...] = ()
 
     @property
     def is_over(self) -> bool:
@@ -76,15 +78,15 @@ class Sent:
 
     @property
     def identity(self) -> tuple[str, str, str, str, int]:
-        """What tells a row from all others."""
+        """The key of a row."""
         return self.cluster, self.fingerprint, self.sink, self.state, self.occurrence
 
 
 @dataclass(frozen=True)
 class Due:
-    """A sink must be told that a finding is in a state.
+    """A sink must be notified that a finding is in a state.
 
-    tried: the row of it so far. fired: how the sink came to know the incident that is resolved now, or told once more.
+    tried: the row of it so far. fired: the row by which the sink knows the incident that is resolved now, or notified again.
     """
 
     finding: Finding
@@ -128,7 +130,7 @@ def worst_first(finding: Finding) -> tuple[ranking.Rank, bool, datetime, str, st
 
 
 def routed(sink: Sink, finding: Finding) -> bool:
-    """Whether the sink is told of such findings."""
+    """Whether the sink is notified of such findings."""
     return (
         SEVERITIES.index(finding.severity) >= SEVERITIES.index(sink.severity)
         and matches(sink.checks, finding.check_id)
@@ -145,7 +147,7 @@ def due(
     newest: Mapping[str, datetime],
     again: bool = False,
 ) -> list[Due]:
-    """What a sink must be told of, in order: what could not be delivered before, then what fires, then what is over; the worst first.
+    """What a sink must be notified of, in order: what could not be delivered before, then what fires, then what is over; the worst first.
 
     sent: all rows of the sink. now: of this machine. newest: cluster -> the newest moment of its logs. again: what is firing is told
     once more (of a sink that has lost it).
@@ -170,7 +172,7 @@ def due(
 
 
 def _next(sink: Sink, finding: Finding, rows: Sequence[Sent], *, wanted: bool, now: datetime, again: bool) -> list[Due]:
-    """What follows on what a sink was told of a finding so far: what is not delivered, and what has changed since."""
+    """What a sink must still be notified of about a finding: what is not delivered, and what has changed since."""
     last = rows[-1]
     fired = next((row for row in reversed(rows) if row.state == FIRING and row.delivered_at), None)
     found = [
@@ -193,14 +195,14 @@ def _next(sink: Sink, finding: Finding, rows: Sequence[Sent], *, wanted: bool, n
 
 
 def _order(item: Due) -> tuple[Any, ...]:
-    """A finding that fires and is over at once is told in this order."""
+    """The order of messages about a finding that fires and is over at once."""
     waiting = item.tried is not None and item.tried.delivered_at is None
     tried_at = item.tried.tried_at if waiting and item.tried else EPOCH
     return not waiting, tried_at, item.state == RESOLVED, worst_first(item.finding), item.occurrence > 1
 
 
 def messages(sink: Sink, items: Sequence[Due], findings: Iterable[Finding], sent: Iterable[Sent]) -> list[Message]:
-    """Return the messages that tell a sink what is due, in order.
+    """Return the messages that are due to a sink, in order.
 
     What follows from one cause is one message. More than the sink's limit of a cluster make one digest. An incident that a story or a digest
     opened is resolved when all that it is about is over.
@@ -349,7 +351,7 @@ def _under_their_keys(sink: Sink, state: str, items: Iterable[tuple[Due, str | N
 
 
 def _ended_tells_both(items: Sequence[Due]) -> list[Due]:
-    """One message tells a person that something was so and is over: the pair goes as `resolved`."""
+    """One message for a person covers a start and its end: the pair is sent as `resolved`."""
     over = {(item.finding.fingerprint, item.occurrence) for item in items if item.state == RESOLVED}
     return [replace(item, state=RESOLVED) if (item.finding.fingerprint, item.occurrence) in over else item for item in items]
 
@@ -364,7 +366,7 @@ def outcome(message: Message, at: datetime, error: str | None, labels: str | Non
     """The rows that say what became of a message; error: None where it was delivered."""
     rows = []
     for item in message.items:
-        # a pair that one message tells of keeps both its rows
+        # a pair in one message keeps both its rows
         state = item.tried.state if item.tried else item.state
         before = item.tried.attempts if item.tried else 0
         rows.append(
@@ -376,7 +378,7 @@ def outcome(message: Message, at: datetime, error: str | None, labels: str | Non
                 occurrence=item.occurrence,
                 tried_at=at,
                 attempts=before + 1,
-                # what a sink is told again stays delivered
+                # what a sink is notified of again stays delivered
                 delivered_at=at if error is None else item.tried.delivered_at if item.tried else None,
                 error=error,
                 digest=message.key if message.key != item.finding.fingerprint else None,

@@ -11,14 +11,17 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from jobs.alerts.outbox import FIRING, Finding, Message
+from jobs.checking.harms import NOTHING_SHOWN
 from parsers.explanation import counted
 from schemas import SEVERITIES
+from schemas.moments import moment
 
 HEADLINE = 80  # characters: what a phone shows
 PAGE = 3000  # characters of a whole alert
 LINES = 3  # log lines that come with an alert
 LINE = 240  # characters of a log line
 NAMED = 10  # findings that a digest names
+HARMS = 3  # sentences about harm in a digest
 
 
 @dataclass(frozen=True)
@@ -120,11 +123,6 @@ def summary(message: Message, context: Context, width: int = HEADLINE) -> str:
     return shortened(f"{begin}; {what(first, context)}{': ' if place else ''}{place}", width)
 
 
-def moment(value: datetime | None) -> str:
-    """`2026-11-20 10:09:12 UTC`"""
-    return f"{value:%Y-%m-%d %H:%M:%S} UTC" if value else "(no time stamps)"
-
-
 def when(finding: Finding, context: Context) -> str:
     """Since when, and whether it is over."""
     newest = context.newest.get(finding.cluster)
@@ -136,9 +134,10 @@ def when(finding: Finding, context: Context) -> str:
             if newest
             else f"At {moment(finding.first_seen)}, once."
         )
+    begin, end = moment(finding.first_seen), moment(finding.last_seen or finding.first_seen, finding.first_seen)
     if finding.is_over:
-        return f"Over: it lasted from {moment(finding.first_seen)} to {moment(finding.last_seen)}."
-    return f"Since {moment(finding.first_seen)}; still so at {moment(finding.last_seen)}, where the logs end or last show it."
+        return f"Over: it lasted from {begin} to {end}."
+    return f"Since {begin}; still so at {end}, where the logs end or last show it."
 
 
 def proof(finding: Finding, context: Context) -> list[str]:
@@ -159,6 +158,10 @@ def proof(finding: Finding, context: Context) -> list[str]:
 
 def more(message: Message, context: Context) -> str:
     """The command that shows more, or the address of the report."""
+    if context.test:
+        # there is no such finding
+        command = f"kafka-audit alerts --test {quoted(message.sink.name)}"
+        return f"{command}\n{context.report_url}" if context.report_url else command
     if message.digest:
         command = f"kafka-audit findings --cluster {quoted(context.plain(message.cluster, 249))}"
     else:
@@ -180,11 +183,12 @@ def report(message: Message, context: Context) -> str | None:
 
 
 def description(message: Message, context: Context) -> str:
-    """What happened, since when, is it over, what to do: without the log lines and the command."""
+    """What it did to producers and consumers, what happened, since when, is it over, what to do: without the log lines and the command."""
     if message.digest:
         return _digest(message, context)
     finding = message.findings[0]
     lines = ["This is a test; nothing is wrong."] if context.test else []
+    lines += [context.plain(harm, 300) for harm in finding.harms]
     lines += [context.plain(finding.title, 400), context.plain(finding.detail or "", 700), when(finding, context)]
     effects = message.findings[1:]
     lines += [f"Consequence: [{effect.severity}] {context.plain(effect.title, 200)}" for effect in effects[:NAMED]]
@@ -200,6 +204,9 @@ def _digest(message: Message, context: Context) -> str:
     severities = Counter(finding.severity for finding in findings)
     counted = ", ".join(f"{severities[name]:,} {name}" for name in reversed(SEVERITIES) if severities[name])
     lines = [f"{len(findings):,} findings in {context.plain(message.cluster, 249)} at once: {counted}."]
+    # of the worst stories; each says it once
+    said = list(dict.fromkeys(harm for finding in findings for harm in finding.harms if harm != NOTHING_SHOWN))
+    lines += [context.plain(harm, 300) for harm in said[:HARMS]]
     lines += [f"[{finding.severity}] {headline(finding, context, width=120)}" for finding in findings[:NAMED]]
     # the worst kind comes first, however few findings it has
     rest = Counter(what(finding, context) for finding in findings[NAMED:])

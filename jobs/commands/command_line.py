@@ -9,30 +9,61 @@ import time
 import traceback
 from typing import Any, NoReturn
 
-from jobs import analysis, demo, errors, interrupts, progress, terminal
-from jobs.alerts import command as alerts
-from jobs.checking import contracts
-from jobs.commands import audit, completion, explain, findings, repair
-from jobs.engine import driver, later, limits
+from jobs import errors, interrupts, progress, terminal
 from jobs.errors import AuditError
-from jobs.operators import assignments, durability, reassignment
-from parsers.explanation import visible
 
-# each module adds its commands with what runs them: a function of the options that returns the exit code
 COMMANDS = (
-    demo,
-    audit,
-    findings,
-    analysis,
-    assignments,
-    reassignment,
-    durability,
-    alerts,
-    contracts,
-    repair,
-    explain,
-    completion,
+    "demo",
+    "audit",
+    "findings",
+    "timeline",
+    "sql",
+    "assignments",
+    "reassignment",
+    "durability",
+    "alerts",
+    "contracts",
+    "repair",
+    "config",
+    "explain",
+    "layout",
+    "lint",
+    "completion",
 )
+
+
+def _module(name: str) -> Any:
+    """Return the module that adds a command. A run imports that of its own command alone, so that reading commands start at once."""
+    found: Any
+    match name:
+        case "demo":
+            from jobs import demo as found
+        case "audit":
+            from jobs.commands import audit as found
+        case "findings":
+            from jobs.commands import findings as found
+        case "timeline" | "sql":
+            from jobs import analysis as found
+        case "assignments":
+            from jobs.operators import assignments as found
+        case "reassignment":
+            from jobs.operators import reassignment as found
+        case "durability":
+            from jobs.operators import durability as found
+        case "alerts":
+            from jobs.alerts import command as found
+        case "contracts":
+            from jobs.checking import contracts as found
+        case "repair":
+            from jobs.commands import repair as found
+        case "config":
+            from jobs.commands import configuration as found
+        case "explain" | "layout" | "lint":
+            from jobs.commands import explain as found
+        case _:
+            from jobs.commands import completion as found
+    return found
+
 
 EXAMPLES = """\
 examples:
@@ -74,10 +105,12 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Prints what is wrong with the arguments, in one line and a hint; ends with code 2."""
+        from parsers.explanation import visible
+
         unknown = [one for one in self.given if one.startswith("--") and len(one) > 2]
         wrong = next((one.partition("=")[0] for one in unknown if not self._knows(one.partition("=")[0])), None)
         if found := re.search(r"argument COMMAND: invalid choice: '(.*?)' \(choose", message):
-            text = f"no command {visible(found[1])}{_nearest(found[1], COMMAND_NAMES)}"
+            text = f"no command {visible(found[1])}{_nearest(found[1], COMMANDS)}"
         elif wrong is not None and ("unrecognized" in message or "required" in message):
             text = f"no option {visible(wrong)}{_nearest(wrong, self._option_string_actions)}"
         elif found := re.search(r"argument (.*?): invalid choice: '(.*?)' \(choose from (.*)\)", message):
@@ -100,9 +133,6 @@ class Parser(argparse.ArgumentParser):
         return any(one.startswith(option) for known in (self._option_string_actions, *of_commands) for one in known)
 
 
-COMMAND_NAMES: list[str] = []
-
-
 def _nearest(name: str, known: Any) -> str:
     near = difflib.get_close_matches(name, list(known), 1, 0.5)
     return f"; did you mean {near[0]}?" if near else ""
@@ -117,6 +147,7 @@ class Version(argparse.Action):
     def __call__(self, *_: Any) -> None:
         from importlib import metadata
 
+        from jobs.commands import audit
         from jobs.engine import session
 
         lines = [f"kafka-audit {audit.code_version()}"]
@@ -152,8 +183,8 @@ def _add_common(command: argparse.ArgumentParser) -> None:
     )
 
 
-def parser() -> Parser:
-    """The command line (contract: names and exit codes are fixed)."""
+def parser(name: str | None = None) -> Parser:
+    """Return the parser of the command line, whose names and exit codes are fixed. name: of the only command that it has to know."""
     top = Parser(
         prog="kafka-audit",
         description="Audits what Kafka's controller wrote about every partition and replica.",
@@ -162,34 +193,41 @@ def parser() -> Parser:
     )
     top.add_argument("--version", action=Version, help="versions of kafka-audit, its engines, Python and Java")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", prog="kafka-audit")
-    for module in COMMANDS:
+    for module in dict.fromkeys(map(_module, COMMANDS if name is None else [name])):
         module.add_arguments(commands)
     for command in commands.choices.values():
         _add_common(command)
-    COMMAND_NAMES[:] = commands.choices
     return top
 
 
 def run(arguments: list[str] | None = None) -> int:
     """Runs the command that the arguments name (None: those of this process); returns the exit code."""
     if "PYSPARK_GATEWAY_PORT" in os.environ:
+        from jobs.engine import driver
+
         driver.keep_stdout_clean()
     terminal.set_up()
     Parser.given = tuple(sys.argv[1:] if arguments is None else arguments)
-    options = parser().parse_args(arguments)
+    named = next((one for one in Parser.given if not one.startswith("-")), None)
+    options = parser(named if named in COMMANDS else None).parse_args(arguments)
     terminal.set_up(options.color, not options.no_pager)
     progress.set_up(quiet=options.quiet, is_verbose=options.verbose, log_format=options.log_format)
     if getattr(options, "engine", None) == "spark":
+        from jobs.engine import later
+
         later.require("pyspark", "delta", "great_expectations")
     # naive times that Spark hands over are in the process's zone; ours are UTC
     os.environ["TZ"] = "UTC"
-    limits.memory = getattr(options, "memory", None) or limits.HALF
+    if hasattr(options, "memory"):
+        from jobs.engine import limits
+
+        limits.memory = options.memory or limits.HALF
     time.tzset()
     try:
         code: int = options.run(options)
     except Exception as error:
         if interrupts.received() is None and (not isinstance(error, AuditError) or _is_of_files(error)):
-            # what a library makes of a damaged table is no help to anybody
+            # the error of a library does not say that a table is damaged
             from jobs.engine import damage
 
             damage.refuse(getattr(options, "tables", None), thorough=True)
@@ -212,9 +250,12 @@ def failed(error: Exception) -> int:
     if isinstance(error, AuditError):
         progress.fail(str(error))
         return error.exit_code
-    if isinstance(error, ModuleNotFoundError) and (missing := later.missing_package(error)):
-        progress.fail(missing)
-        return errors.USAGE
+    if isinstance(error, ModuleNotFoundError):
+        from jobs.engine import later
+
+        if missing := later.missing_package(error):
+            progress.fail(missing)
+            return errors.USAGE
     if isinstance(error, BrokenPipeError):
         return errors.CLEAN
     from parsers.patterns import DefinitionError

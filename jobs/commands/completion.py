@@ -4,6 +4,7 @@ import argparse
 from typing import Any
 
 from jobs import errors
+from jobs.arguments import add_command
 
 SHELLS = ("bash", "zsh", "fish")
 EXAMPLES = """\
@@ -16,14 +17,15 @@ examples:
 
 def add_arguments(commands: Any) -> None:
     """Adds `completion` to the command line."""
-    command = commands.add_parser(
+    command = add_command(
+        commands,
         "completion",
-        help="print a script that completes commands and options in a shell",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        run,
+        "",
+        summary="print a script that completes commands and options in a shell",
+        examples=EXAMPLES,
     )
     command.add_argument("shell", choices=SHELLS, metavar="SHELL", help="bash, zsh or fish")
-    command.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:

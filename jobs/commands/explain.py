@@ -1,11 +1,13 @@
 """The commands `explain`, `layout` and `lint`: what the rules make of a line, how a file is read, whether rules are sound. No JVM."""
 
 import argparse
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
-from jobs import errors
+from jobs import errors, terminal
+from jobs.arguments import add_command
 from jobs.errors import InputError, UsageError
 
 EXAMPLES = """\
@@ -29,36 +31,24 @@ examples:
 
 def add_arguments(commands: Any) -> None:
     """Adds `explain`, `layout` and `lint` to the command line."""
-    explain_ = commands.add_parser(
-        "explain",
-        help="which rule claims a line, and what it captures",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    explain_ = add_command(
+        commands, "explain", explain, "--rules", summary="which rule claims a line, and what it captures", examples=EXAMPLES
     )
     explain_.add_argument("line", nargs="?", default="-", metavar="LINE", help="a log line; '-' or nothing reads stdin")
-    explain_.add_argument("--rules", type=Path, metavar="DIR", help="a folder of rule files of your own")
-    explain_.set_defaults(run=explain)
 
-    layout_ = commands.add_parser(
+    layout_ = add_command(
+        commands,
         "layout",
-        help="how a file is read: envelope, layout, three records; or a pattern to try",
-        epilog=LAYOUT_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        layout,
+        "--rules",
+        summary="how a file is read: envelope, layout, three records; or a pattern to try",
+        examples=LAYOUT_EXAMPLES,
     )
     layout_.add_argument("file", type=Path, metavar="FILE", help="a log, or an archive of logs")
-    layout_.add_argument("--rules", type=Path, metavar="DIR", help="a folder of rule files and layouts of your own")
-    layout_.set_defaults(run=layout)
 
-    lint_ = commands.add_parser(
-        "lint",
-        help="check rule, machine and check files; needs no JVM",
-        epilog=LINT_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    add_command(
+        commands, "lint", lint, "--rules", summary="check rule, machine and check files; needs no JVM", examples=LINT_EXAMPLES
     )
-    lint_.add_argument(
-        "--rules", type=Path, metavar="DIR", help="a folder of rule files of your own, checked with the built-in ones"
-    )
-    lint_.set_defaults(run=lint)
 
 
 def explain(options: argparse.Namespace) -> int:
@@ -68,7 +58,7 @@ def explain(options: argparse.Namespace) -> int:
     text = sys.stdin.buffer.read().decode("utf-8", "replace") if options.line == "-" else options.line
     if not text.strip():
         raise UsageError("No line to explain; give one, or pipe it in")
-    print(explanation.explain(text, options.rules))
+    terminal.show(explanation.explain(text, options.rules).split("\n"), styled=False)
     return errors.CLEAN
 
 
@@ -81,15 +71,15 @@ def layout(options: argparse.Namespace) -> int:
     if not options.file.is_file():
         raise InputError(f"{options.file}: no such file")
     sniffer = Sniffer(load(options.rules) if options.rules else None)
-    told, read = [], False
+    shown, read = [], False
     for file in sniffer.look_inside(options.file):
         text = ""
         if not file.why or file.kind == "unrelated":
             with file.open() as stream:
                 text = stream.read(LOOK).decode("utf-8", "replace")
         read = read or file.usable or file.kind == "checkpoint"
-        told.append("\n".join([file.name, *explanation.layout(sniffer.parser, text, file.kind, file.envelope, file.why)]))
-    print("\n\n".join(told))
+        shown.append("\n".join([file.name, *explanation.layout(sniffer.parser, text, file.kind, file.envelope, file.why)]))
+    terminal.show("\n\n".join(shown).split("\n"), styled=False)
     return errors.CLEAN if read else errors.INPUT
 
 
@@ -100,7 +90,7 @@ def lint(options: argparse.Namespace) -> int:
     from parsers.rules import load
 
     # only patterns that read their samples are measured
-    found = problems(options.rules) or growth_problems(load(options.rules))
+    found = problems(options.rules) or growth_problems(load(options.rules), processes=min(os.cpu_count() or 1, 4))
     for problem in found:
         print(problem)
     if not found:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from jobs import errors, terminal, words
+from jobs import errors, terminal
 from jobs.analysis import opened, plain, rows_where
+from jobs.arguments import add_command
 from jobs.checking.ranking import is_never_hidden, worst_first
 from jobs.engine import Tables
 from jobs.engine.literals import moment as moment_literal
@@ -20,7 +21,7 @@ from jobs.globs import matches
 from jobs.landing.identity import known_as
 from jobs.reporting import output
 from parsers.explanation import counted, visible
-from schemas import SEVERITIES, wording
+from schemas import SEVERITIES, moments, wording
 
 EXAMPLES = """\
 examples:
@@ -34,7 +35,7 @@ OPEN = ("new", "open", "reopened")
 STATUSES = ("open", "new", "reopened", "resolved", "all")
 # of what is resolved and no error, the newest are listed unless they are asked for
 OVER = 10
-# records of a finding that are shown with what stands around them; and how far around
+# records of a finding that are shown with the records around them; and how far around
 ANCHORS = 5
 AROUND_MINUTES = 60
 RAW = 300
@@ -44,15 +45,15 @@ Row = dict[str, Any]
 
 def add_arguments(commands: Any) -> None:
     """Adds `findings` to the command line."""
-    command = commands.add_parser(
+    command = add_command(
+        commands,
         "findings",
-        help="what is wrong; one finding with its evidence in context",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        run,
+        "--tables",
+        summary="what is wrong; one finding with its evidence in context",
+        examples=EXAMPLES,
     )
-    command.set_defaults(run=run)
     command.add_argument("fingerprint", nargs="?", metavar="FINGERPRINT", help="one finding; its first characters are enough")
-    command.add_argument("--tables", required=True, metavar="DIR")
     command.add_argument("--check", metavar="GLOB", help="only findings of such checks")
     command.add_argument("--cluster", metavar="GLOB")
     command.add_argument("--topic", metavar="GLOB")
@@ -146,7 +147,7 @@ def _entry(row: Row) -> Iterator[str]:
 
 def span(row: Row) -> str:
     """`2026-11-20 10:09:12.175 to 10:31:00.000 UTC (21 min 47 s)`"""
-    return "no time stamps" if row["first_seen"] is None else words.span(row["first_seen"], row["last_seen"])
+    return "no time stamps" if row["first_seen"] is None else moments.span(row["first_seen"], row["last_seen"])
 
 
 # -- one finding -------------------------------------------------------------------------------------------
@@ -154,7 +155,7 @@ def span(row: Row) -> str:
 
 @dataclass(frozen=True)
 class LogLine:
-    """A record, as it stands among those of all nodes. evidence: it is part of the proof."""
+    """A record among those of all nodes. evidence: it is part of the proof."""
 
     ts: datetime | None
     node: int | None

@@ -22,6 +22,7 @@ from deltalake.exceptions import DeltaError
 import schemas
 from jobs import config as configuration
 from jobs import errors
+from jobs.arguments import add_command
 from jobs.commands.audit import add_wait, ruleset_of
 from jobs.engine import damage, upgrade
 from jobs.engine.damage import LOG, UNREADABLE, Log
@@ -65,16 +66,10 @@ LOSSES = {
 
 def add_arguments(commands: Any) -> None:
     """Adds `repair` to the command line."""
-    command = commands.add_parser(
-        "repair",
-        help="rebuild damaged tables; say what was lost",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    command = add_command(
+        commands, "repair", run, "--tables --rules", summary="rebuild damaged tables; say what was lost", examples=EXAMPLES
     )
-    command.set_defaults(run=run)
-    command.add_argument("--tables", required=True, metavar="DIR")
     command.add_argument("--config", type=Path, metavar="audit.toml", help="racks, topics and rules")
-    command.add_argument("--rules", type=Path, metavar="DIR", help="rules of your own")
     add_wait(command)
 
 
@@ -109,14 +104,14 @@ def run(options: argparse.Namespace) -> int:
 
 def _rebuild(spark: Any, root: str, ruleset: Any, config: Any, held: Any) -> bool:
     """Opens the tables, and rebuilds what is derived where that is due; whether it was."""
-    from jobs.commands import rebuilding
+    from jobs import rebuilding
     from jobs.engine.store import Store
 
     store = Store(spark, root, held.check)
     store.open(ruleset)
     if store.is_rebuilding:
         if clusters := store.clusters():
-            with stage("rebuild from events", spark) as doing:
+            with stage("rebuild from events") as doing:
                 rebuilding.rebuild(store, clusters, ruleset, config)
                 doing.note(", ".join(clusters))
         store.rebuilt()
@@ -284,7 +279,7 @@ def _rows(path: Path, log: Log, table: str) -> Left:
         is_renamed = pc.is_in(rows["fingerprint"], value_set=rows["known_as"].combine_chunks().drop_null())
         newest = pc.is_in(rows["fingerprint"], value_set=plain[0]["fingerprint"].combine_chunks())
         rows = rows.filter(pc.or_(pc.invert(is_renamed), newest))
-    # whether other files were lost, too, nothing tells any more
+    # nothing shows any more whether other files were lost, too
     return Left(rows, lost_files, None if not (path / LOG).is_dir() or lost_files else 0)
 
 
@@ -327,7 +322,7 @@ def _of_newest(tables: Sequence[pa.Table], keys: Sequence[str]) -> pa.Table:
 
 
 def _whole(rows: pa.Table) -> pa.Table:
-    """Events without those of records that were cut short and stand somewhere else as a whole."""
+    """Events without those of records that were cut short and are whole in another file."""
     from jobs.landing.events import LONGEST_CUT, cut_short, firsts
 
     if "ends_file" not in rows.column_names:

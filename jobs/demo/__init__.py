@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs import errors, progress
+from jobs.arguments import add_command
 
 FOLDER = "kafka-audit-demo"
 # logs of three brokers of Kafka 2.5.1, copied while they ran: a leader crashes while its follower lags behind, and an unclean election
@@ -22,17 +23,13 @@ examples:
 
 def add_arguments(commands: Any) -> None:
     """Adds `demo` to the command line."""
-    command = commands.add_parser(
-        "demo",
-        help="audit a bundled incident and write a report; needs no logs",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    command = add_command(
+        commands, "demo", run, "", summary="audit a bundled incident and write a report; needs no logs", examples=EXAMPLES
     )
     command.add_argument(
         "--into", type=Path, default=Path(FOLDER), metavar="DIR", help=f"folder of the tables and the report (default {FOLDER})"
     )
     command.add_argument("--open", action="store_true", help="open the report in a browser, if stdout is a terminal")
-    command.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,6 +1,5 @@
-"""What a run tells Prometheus: a text file for node_exporter's textfile collector."""
+"""The metrics of a run: a text file for node_exporter's textfile collector."""
 
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 import schemas
-from jobs.errors import UsageError
+from jobs.reporting.targets import partial
 
 RECORDS = ("recognised", "unrecognised", "drifted", "out_of_scope")
 
@@ -34,14 +33,6 @@ class Run:
     started_at: datetime
     finished_at: datetime
     undelivered: Mapping[str, int] = field(default_factory=dict)
-
-
-def check_path(path: Path) -> None:
-    """Raises UsageError where the file could not be written at the end of the run."""
-    if not path.parent.is_dir():
-        raise UsageError(f"--metrics {path}: no such folder; give a file in the folder that node_exporter reads")
-    if path.is_dir() or not os.access(path.parent, os.W_OK):
-        raise UsageError(f"--metrics {path} cannot be written; give another file")
 
 
 def exposition(run: Run) -> bytes:
@@ -89,15 +80,15 @@ def exposition(run: Run) -> bytes:
     undelivered = gauge("alerts_undelivered", "Messages that the last run could not deliver.", "sink")
     for sink, count in run.undelivered.items():
         undelivered.labels(sink).set(count)
-    gauge("last_run_timestamp_seconds", "End of the last run that came to one.").set(run.finished_at.timestamp())
-    gauge("last_run_duration_seconds", "How long it took.").set((run.finished_at - run.started_at).total_seconds())
-    gauge("last_run_exit_code", "Its exit code.").set(run.exit_code)
+    gauge("last_run_timestamp_seconds", "End of the last run.").set(run.finished_at.timestamp())
+    gauge("last_run_duration_seconds", "Duration of the last run.").set((run.finished_at - run.started_at).total_seconds())
+    gauge("last_run_exit_code", "Exit code of the last run.").set(run.exit_code)
     return generate_latest(registry)
 
 
 def write(path: Path, run: Run) -> None:
     """Replaces the file in one step: the collector never reads half of it."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft = partial(path)
     try:
         draft.write_bytes(exposition(run))
         draft.replace(path)

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from jobs import words
 from jobs.checking.ranking import worst_first
 from jobs.landing.identity import known_as
 from parsers.explanation import visible
+from schemas import moments
 
 FORMATS = ("text", "json", "markdown", "github")
 # severity -> command of a workflow
@@ -83,4 +83,4 @@ def _escaped(text: str, escapes: Mapping[str, str]) -> str:
 
 
 def _when(row: Mapping[str, Any]) -> str:
-    return "no time stamps" if row["first_seen"] is None else words.span(row["first_seen"], row["last_seen"])
+    return "no time stamps" if row["first_seen"] is None else moments.span(row["first_seen"], row["last_seen"])

@@ -17,13 +17,14 @@ from markupsafe import Markup
 
 from jobs.analysis import PHASES
 from parsers.explanation import counted
+from schemas.moments import moment
 
 if TYPE_CHECKING:
     from jobs.engine.queries import Queries
 
 # the newest hours of a cluster's logs that its strip and its heat map show
 HOURS = 24
-# brokers that a picture shows; the ones with most to tell
+# brokers that a picture shows: those with most events
 BROKERS = 40
 # days and topics of a cluster whose durability is drawn; the newest, and the worst
 DAYS, TOPICS = 7, 12
@@ -185,7 +186,7 @@ def _terms(queries: "Queries", nights: dict[str, Night]) -> None:
         at, node = row["ts"], row["node"]
         if (night := nights.get(row["cluster"])) is None or node is None:
             continue
-        # several lines tell of one election
+        # several lines show one election
         since, last = night.terms[-1] if night.terms else (at, None)
         if last != node or any(who == node and since < end <= at for end, who in night.ends):
             night.terms.append((at, node))
@@ -314,7 +315,7 @@ def _ids_of(row: Any) -> Iterable[tuple[int, ...]]:
 
 
 def _clipped(row: Any, first: datetime, last: datetime) -> Span | None:
-    """What of an interval lies between two moments."""
+    """Return the part of an interval between two moments."""
     since = max(first, row["valid_from"]) if row["valid_from"] else first
     until = min(last, row["valid_to"]) if row["valid_to"] else last
     return Span(since, until) if since < until else None
@@ -459,7 +460,7 @@ def _rows(head: Sequence[str], rows: Iterable[Sequence[object]], most: int = 200
 
 
 def _plain(text: str, width: int = 80) -> str:
-    """Text of a log that may stand in a picture: printable, not too long."""
+    """Return text of a log for a picture: printable, not too long."""
     clean = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[: width + 1])
     return clean if len(clean) <= width else clean[: width - 1] + "…"
 
@@ -469,9 +470,8 @@ def _clock(at: datetime) -> str:
 
 
 def _between(span: Span) -> str:
-    """`2026-11-20 10:00:00 to 11:00:00 UTC`"""
-    same_day = span.since.date() == span.until.date()
-    return f"{span.since:%Y-%m-%d %H:%M:%S} to {span.until:{'%H:%M:%S' if same_day else '%Y-%m-%d %H:%M:%S'}} UTC"
+    """`2026-11-20 10:00:00 UTC to 11:00:00 UTC`"""
+    return f"{moment(span.since)} to {moment(span.until, span.since)}"
 
 
 def _ids(some: Iterable[int]) -> str:

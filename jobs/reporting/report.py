@@ -1,6 +1,5 @@
-"""The report: one HTML file that stands alone, for somebody who was woken by it."""
+"""The report: one self-contained HTML file, for a person who was woken by it."""
 
-import os
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -19,11 +18,14 @@ from jobs.errors import UsageError
 from jobs.landing import accounting
 from jobs.landing.identity import known_as
 from jobs.reporting import pictures as drawn
+from jobs.reporting import targets
 from jobs.reporting.pictures import Pictures
-from jobs.reporting.verdict import Told, advice, harm_sentences, of_each_severity, when
+from jobs.reporting.verdict import Told, advice, harm_sentences, of_each_severity, when, worst_of
 from parsers.explanation import counted
 from schemas import wording
+from schemas.moments import moment
 
+OPTION = "--report"
 FULL = 25  # findings of one check with detail and proof
 BRIEF = 500  # further ones by name, if they are no errors
 CAUSES = 5  # of a cluster, named on top
@@ -49,35 +51,19 @@ TITLE, DETAIL = 160, 600
 FILTER_TOPICS = 50
 
 
-def prepare_path(path: Path) -> None:
-    """Makes the folder of a report that is going to be written. Raises UsageError where the report could not be written at the end of the run."""
-    target = path.resolve()
-    if os.path.exists(target) and not os.path.isfile(target):
-        raise UsageError(f"--report {path} is no file; give the name of a file, such as report.html")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"--report {path}: cannot make the folder {target.parent}: {error.strerror}; give another path"
-        ) from None
-    if not os.access(target.parent, os.W_OK):
-        raise UsageError(f"--report {path} cannot be written: no permission in {target.parent}; give another path")
-
-
 def write(path: Path, told: Told, outcomes: list[Any], run_id: str, pictures: Pictures | None = None) -> None:
     """Writes the report; an old one stays until the new one is complete. UsageError if it cannot be written.
 
     told: findings (rows of `findings`), counts and not_shown by cluster, proof (record_id -> record).
     outcomes: cluster, records, new, out_of_scope, unreadable, problem, now, inputs.
     """
-    prepare_path(path)
+    targets.prepare(path, OPTION, makes_folder=True)
     page = rendered(told, outcomes, run_id, pictures)
-    target = path.resolve()
-    part = target.with_name(f".{target.name[:100]}.{os.getpid()}.part")
+    part = targets.partial(path)
     try:
         try:
             part.write_text(page, "utf-8")
-            part.replace(target)
+            part.replace(path.resolve())
         finally:
             part.unlink(missing_ok=True)
     except OSError as error:
@@ -94,7 +80,7 @@ def rendered(told: Told, outcomes: list[Any], run_id: str, pictures: Pictures | 
     clusters = [_cluster(told, outcome, marks, shown_pictures, place) for place, outcome in enumerate(worst_first)]
     current = [finding for finding in told.findings if finding["status"] != "resolved"]
     first = outcomes[0] if outcomes else None
-    facts = [("Run", run_id), ("Report written", f"{(now or datetime.now(UTC)).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC")]
+    facts = [("Run", run_id), ("Report written", moment(now or datetime.now(UTC)))]
     if first:
         facts += [
             ("Records read", f"{first.records:,}, {first.new:,} of them new, {first.out_of_scope:,} of loggers out of scope")
@@ -204,8 +190,8 @@ def _cluster(told: Told, outcome: Any, marks: _Marks, pictures: Pictures, place:
     stories.sort(key=is_over)
     causes = [
         {
-            "severity": _worst_of(story)["severity"],
-            "named": is_never_hidden(_worst_of(story)) and not is_over(story),
+            "severity": worst_of(story)["severity"],
+            "named": is_never_hidden(worst_of(story)) and not is_over(story),
             "anchor": known_as(story[0]) if story[0]["fingerprint"] in marks.shown else anchor,
             "title": story[0]["title"][:TITLE] + (" .." if len(story[0]["title"]) > TITLE else ""),
             "when": when(story, outcome.now),
@@ -217,7 +203,7 @@ def _cluster(told: Told, outcome: Any, marks: _Marks, pictures: Pictures, place:
             "do": advice(story),
         }
         for story in stories
-        if _worst_of(story)["severity"] != "info"
+        if worst_of(story)["severity"] != "info"
     ]
     for n, cause in enumerate(causes):
         # the first screen answers what happened and what to do; the rest is below
@@ -237,7 +223,7 @@ def _cluster(told: Told, outcome: Any, marks: _Marks, pictures: Pictures, place:
     counts = told.counts.get(outcome.cluster, {})
     facts = [(name.capitalize().replace("_", " "), f"{counts[name]:,}") for name in counts if counts[name]]
     if outcome.now is not None:
-        facts.append(("Ages are told as of", f"{_moment(outcome.now)} UTC"))
+        facts.append(("Durations are measured up to", moment(outcome.now)))
     return {
         "name": outcome.cluster,
         "tone": tone,
@@ -261,11 +247,6 @@ def _cluster(told: Told, outcome: Any, marks: _Marks, pictures: Pictures, place:
         "inputs": outcome.inputs[:INPUTS],
         "inputs_left": max(0, len(outcome.inputs) - INPUTS),
     }
-
-
-def _worst_of(story: tuple[dict[str, Any], list[dict[str, Any]]]) -> dict[str, Any]:
-    """Return the worst finding of a story that is not over; of one that is, the worst of all."""
-    return min((story[0], *story[1]), key=worst_first)
 
 
 def _night(cluster: str, findings: list[dict[str, Any]], marks: _Marks, pictures: Pictures, place: int) -> list[Markup]:
@@ -304,14 +285,14 @@ def _verdict(current: list[dict[str, Any]], resolved: list[dict[str, Any]], outc
     news = "" if not new else "; new" if new == len(awake) == 1 else f"; {'all' if new == len(awake) else f'{new:,}'} new"
     worst = min(awake, key=worst_first)["severity"]
     if worst == "info":
-        return "ok", f"nothing that needs anybody now ({of_each_severity(awake)}{news}).{over}"
+        return "ok", f"nothing to do now ({of_each_severity(awake)}{news}).{over}"
     return worst, f"{of_each_severity(awake)}{news}.{over}"
 
 
 def _groups(findings: list[dict[str, Any]], told: Told, marks: _Marks, pictures: Pictures) -> list[dict[str, Any]]:
     """Findings by severity and check, the worst first, with what the check's file says about it.
 
-    Effects stand below their cause; errors that have no room there are named after it.
+    Effects are below their cause; errors that have no room there are named after it.
     """
     together: dict[tuple[str, str], list[tuple[dict[str, Any], list[dict[str, Any]]]]] = {}
     for finding, effects in by_cause(sorted(findings, key=worst_first)):
@@ -419,14 +400,9 @@ def _utc(value: datetime) -> datetime:
     return value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
 
 
-def _moment(value: datetime) -> str:
-    return f"{_utc(value):%Y-%m-%d %H:%M:%S}"
-
-
 def _span(first: datetime | None, last: datetime | None) -> str:
     if first is None:
-        return "These logs carry no time stamps" if last is None else f"Until {_moment(last)} UTC"
+        return "These logs carry no time stamps" if last is None else f"Until {moment(last)}"
     if last is None or last == first:
-        return f"At {_moment(first)} UTC"
-    same_day = _moment(first)[:10] == _moment(last)[:10]
-    return f"From {_moment(first)} to {_moment(last)[11:] if same_day else _moment(last)} UTC"
+        return f"At {moment(first)}"
+    return f"From {moment(first)} to {moment(last, first)}"

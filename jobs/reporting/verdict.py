@@ -7,20 +7,19 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pyarrow as pa
-
-from jobs.checking import harms
+from jobs.checking import harms, story_harms
 from jobs.checking.harms import Harm
 from jobs.checking.ranking import is_never_hidden, is_over, worst_first
 from jobs.checking.window import Window
 from jobs.engine import queries
 from jobs.engine.queries import Queries
 from jobs.engine.rows import here, quoted
-from jobs.engine.store import Store
+from jobs.engine.run_tables import RunTables
 from jobs.landing.identity import known_as
 from parsers.explanation import counted
 from schemas import SEVERITIES
 from schemas.durations import two_units
+from schemas.moments import moment
 
 # causes with detail and proof, and infos by title; each further error has a line of its own
 SHOWN, SHOWN_INFOS = 10, 3
@@ -65,7 +64,7 @@ class Told:
     harms: dict[str, list[Harm]] = field(default_factory=dict)
 
 
-def gather(store: Store, clusters: list[str], now: Mapping[str, datetime | None]) -> Told:
+def gather(store: RunTables, clusters: list[str], now: Mapping[str, datetime | None]) -> Told:
     """Read findings, their harm, counts and gaps of the clusters. now: cluster -> the moment that its findings are measured against."""
     tables = {name: store.read(name, clusters) for name in (*COUNTED, "coverage", "finding_subjects", "durability")}
     asked = queries.over(store.spark, tables.values())
@@ -73,10 +72,10 @@ def gather(store: Store, clusters: list[str], now: Mapping[str, datetime | None]
         asked.view(f"told_{name}", rows)
     findings, proof = _findings(store, clusters)
     counts, not_shown, unknown = _counts(store, asked, clusters)
-    return Told(findings, counts, not_shown, proof, unknown, _subjects(asked), _harms(asked, findings, now))
+    return Told(findings, counts, not_shown, proof, unknown, _subjects(asked), story_harms.of_stories(asked, findings, now))
 
 
-def _findings(store: Store, clusters: list[str]) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
+def _findings(store: RunTables, clusters: list[str]) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
     """The findings, worst first, their moments UTC without a zone; and by its id each record that proves the first of them."""
     findings = sorted((_without_zone(row) for row in here(store.read("findings", clusters))), key=worst_first)
     ids = []
@@ -98,7 +97,7 @@ def _without_zone(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _counts(
-    store: Store, asked: Queries, clusters: list[str]
+    store: RunTables, asked: Queries, clusters: list[str]
 ) -> tuple[dict[str, dict[str, int]], dict[str, list[str]], dict[str, list[dict[str, Any]]]]:
     """Of each cluster what there is of it, what its logs do not show, and the most frequent texts that no rule reads."""
     counts: dict[str, dict[str, int]] = {name: {} for name in clusters}
@@ -128,7 +127,7 @@ def _counts(
                 f"hours without a state-change.log of node{'s' if len(nodes) > 1 else ''} {', '.join(map(str, nodes))}"
             )
         if row["no_node"]:
-            not_shown[row["cluster"]].append("some records do not tell which node wrote them")
+            not_shown[row["cluster"]].append("some records do not show which node wrote them")
     unknown: dict[str, list[dict[str, Any]]] = {}
     for name in clusters:
         if counts[name].get("unrecognised") or counts[name].get("drifted"):
@@ -154,32 +153,6 @@ def _subjects(asked: Queries) -> dict[str, dict[str, Any]]:
         }
         for row in rows
     }
-
-
-def _harms(asked: Queries, findings: list[dict[str, Any]], now: Mapping[str, datetime | None]) -> dict[str, list[Harm]]:
-    """Return the harm of each story; the number of lost records is that of `durability`."""
-    harmed = harms.rows(findings)
-    if not harmed:
-        return {}
-    names = [
-        ("fingerprint", pa.string()),
-        ("story", pa.string()),
-        ("whole", pa.string()),
-        ("part", pa.string()),
-        ("is_open", pa.bool_()),
-    ]
-    asked.view("told_harmed", pa.Table.from_pylist(harmed, pa.schema(names)))
-    moments = [{"cluster": name, "now": at and at.replace(tzinfo=UTC)} for name, at in now.items()]
-    asked.view(
-        "told_now", pa.Table.from_pylist(moments, pa.schema([("cluster", pa.string()), ("now", pa.timestamp("us", "UTC"))]))
-    )
-    found: dict[str, list[Harm]] = {}
-    lost = {row["story"]: row["records"] for row in asked.rows(harms.LOST_SQL)}
-    for row in asked.rows(harms.SQL):
-        records = lost.get(row["story"]) if row["kind"] == harms.LOST else None
-        found.setdefault(row["story"], []).append(harms.of_row(row, records))
-    members = {finding["fingerprint"]: cause for cause, effects in harms.stories(findings) for finding in (cause, *effects)}
-    return {name: found[cause["fingerprint"]] for name, cause in members.items() if cause["fingerprint"] in found}
 
 
 def within(told: Told, window: Window, now: Mapping[str, datetime | None]) -> Told:
@@ -222,7 +195,18 @@ def _summary(counts: dict[str, int]) -> str:
 
 
 def when(story: Story, now: datetime | None) -> str:
-    """Return since when a story lasts, or from when to when it lasted, in words; now: the newest moment of the logs, UTC."""
+    """Return since when a story lasts, or from when to when it lasted, in words; now: the newest moment of the logs, UTC.
+
+    Where the cause is over and a consequence is not, that one is named.
+    """
+    text = _since_when(story, now)
+    if story[0]["status"] != "resolved" or is_over(story):
+        return text
+    lasting = next((effect for effect in story[1] if effect["status"] != "resolved"), None)
+    return text if lasting is None else f"{text} Still open: {printable(lasting['title'], 100)}."
+
+
+def _since_when(story: Story, now: datetime | None) -> str:
     members = (story[0], *story[1])
     begins = [finding["first_seen"] for finding in members if finding["first_seen"] is not None]
     if not begins:
@@ -231,26 +215,16 @@ def when(story: Story, now: datetime | None) -> str:
     end = max(_naive(finding["last_seen"] or finding["first_seen"]) for finding in members if finding["first_seen"] is not None)
     length = two_units((end - begin).total_seconds())
     if is_over(story):
-        return (
-            f"Over: from {harms.clock(begin)} to {_end_of(begin, end)} ({length})."
-            if end > begin
-            else f"Over: at {harms.clock(begin)}."
-        )
+        return f"Over: from {moment(begin)} to {moment(end, begin)} ({length})." if end > begin else f"Over: at {moment(begin)}."
     goes_on = now is not None and _naive(now) > end + STILL_SO
     if goes_on and now is not None:
         when_seen = (
-            f"At {harms.clock(begin)}"
-            if end == begin
-            else f"From {harms.clock(begin)}, last seen at {_end_of(begin, end)} ({length})"
+            f"At {moment(begin)}" if end == begin else f"From {moment(begin)}, last seen at {moment(end, begin)} ({length})"
         )
-        return f"{when_seen}; the logs go on to {_end_of(begin, _naive(now))}."
+        return f"{when_seen}; the logs go on to {moment(now, begin)}."
     if end == begin:
-        return f"Not over: at {harms.clock(begin)}."
-    return f"Not over: since {harms.clock(begin)}, last seen at {_end_of(begin, end)} ({length})."
-
-
-def _end_of(begin: datetime, end: datetime) -> str:
-    return harms.clock(end)[11:] if end.date() == begin.date() else harms.clock(end)
+        return f"Not over: at {moment(begin)}."
+    return f"Not over: since {moment(begin)}, last seen at {moment(end, begin)} ({length})."
 
 
 def _naive(at: datetime) -> datetime:
@@ -259,10 +233,12 @@ def _naive(at: datetime) -> datetime:
 
 def harm_sentences(story: Story, told: Told, now: datetime | None) -> list[str]:
     """Return what a story did to producers and consumers; of an error without any harm that lines show, that none do."""
-    found = harms.sentences(told.harms.get(story[0]["fingerprint"], ()), now and _naive(now))
-    if not found and any(is_never_hidden(finding) for finding in (story[0], *story[1])):
-        return [harms.NOTHING_SHOWN]
-    return found
+    return harms.of_story((story[0], *story[1]), told.harms, now and _naive(now))
+
+
+def worst_of(story: Story) -> dict[str, Any]:
+    """Return the worst finding of a story that is not over; of one that is, the worst of all."""
+    return min((story[0], *story[1]), key=worst_first)
 
 
 def advice(story: Story) -> list[str]:
@@ -270,7 +246,7 @@ def advice(story: Story) -> list[str]:
     if is_over(story):
         return []
     about = [story[0]]
-    worst = min((story[0], *story[1]), key=worst_first)
+    worst = worst_of(story)
     if SEVERITIES.index(worst["severity"]) > SEVERITIES.index(story[0]["severity"]):
         about.append(worst)
     texts = (finding.get("advice") for finding in about)
@@ -278,12 +254,16 @@ def advice(story: Story) -> list[str]:
 
 
 def _story_lines(story: Story, told: Told, now: datetime | None, *, cluster: str, tables: str) -> list[str]:
-    """cluster: what is written before the title, where there are several."""
+    """cluster: what is written before the title, where there are several. The line of the cause has the severity of the worst of the story."""
     finding, effects = story
-    lines = [_one_line(finding, cluster), f"      {when(story, now)}"]
+    first = f"  {_tag(worst_of(story))} {cluster}{printable(finding['title'], 200)}"
+    lines = [first, f"      {when(story, now)}"]
     lines += [f"      {printable(text, 300)}" for text in harm_sentences(story, told, now)]
-    lines.append(f"      {printable(finding['detail'] or '', 400)}")
-    proof = told.proof.get(finding["evidence"][0])
+    # nothing is left to do about a resolved warning: `findings` has the rest
+    is_brief = is_over(story) and not any(is_never_hidden(one) for one in (finding, *effects))
+    if not is_brief:
+        lines.append(f"      {printable(finding['detail'] or '', 400)}")
+    proof = None if is_brief else told.proof.get(finding["evidence"][0])
     if proof:
         lines.append(f"      {printable(proof['raw'], 150)}")
         lines.append(f"      ({printable(proof['file'], 200)}, line {proof['record_no']})")
@@ -297,7 +277,7 @@ def _story_lines(story: Story, told: Told, now: datetime | None, *, cluster: str
 
 
 def _one_line(finding: dict[str, Any], cluster: str = "") -> str:
-    """A finding by severity and title. cluster: what stands before the title, where there are several."""
+    """A finding by severity and title. cluster: the text before the title, where there are several."""
     return f"  {_tag(finding)} {cluster}{printable(finding['title'], 200)}"
 
 
@@ -310,7 +290,7 @@ def _news(finding: dict[str, Any]) -> str:
 
 
 def _errors_and(findings: Sequence[dict[str, Any]], others: int) -> list[dict[str, Any]]:
-    """All errors, and the first of the rest until there are so many; the order stays."""
+    """Return all errors, and the first of the rest up to a number; the order is kept."""
     return [finding for number, finding in enumerate(findings) if number < others or is_never_hidden(finding)]
 
 

@@ -29,7 +29,7 @@ class Alertmanager(AuthenticatedHttpSink):
 
     limit: int = 50
     ended: bool = False
-    # Alertmanager resolves an alert that it has not received again for so many days
+    # days after which Alertmanager resolves an alert that it has not received again
     expires_days: int = 30
 
     def requests(self, messages: Sequence[Message], context: Context) -> list[Request]:

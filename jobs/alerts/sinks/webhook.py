@@ -47,6 +47,7 @@ def _row(finding: Finding, context: Context) -> Any:
         "node": finding.node,
         **{name: stamp(value) if value else None for name, value in times.items()},
         "title": context.plain(finding.title, 400),
+        "harms": [context.plain(harm, 300) for harm in finding.harms],
         "detail": context.plain(finding.detail or "", 700),
         "evidence": text.proof(finding, context),
     }

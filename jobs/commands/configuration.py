@@ -1,0 +1,50 @@
+"""The command `config check`: is audit.toml right, before a scheduler runs it. Reads no log and sends nothing."""
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from jobs import config, errors
+from jobs.arguments import add_command
+from parsers.explanation import counted, visible
+
+EXAMPLES = """\
+examples:
+  kafka-audit config check                                # audit.toml of this folder
+  kafka-audit config check /etc/kafka-audit/audit.toml
+
+exit codes:
+  0 no mistake   2 a mistake: file, key and the nearest known one are named
+"""
+DEFAULT = Path("audit.toml")
+
+
+def add_arguments(commands: Any) -> None:
+    """Adds `config check` to the command line."""
+    command = add_command(commands, "config", run, summary="check audit.toml; read no log and send nothing", examples=EXAMPLES)
+    command.add_argument(
+        "what", choices=["check"], metavar="check", help="validate the file and the environment variables it names"
+    )
+    command.add_argument("file", nargs="?", type=Path, default=DEFAULT, metavar="FILE", help=f"default: {DEFAULT}")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print what a configuration sets. Raises UsageError at its first mistake."""
+    for line in described(config.load(options.file), str(options.file)):
+        print(line)
+    return errors.CLEAN
+
+
+def described(found: config.Config, name: str) -> Iterator[str]:
+    """Return what a configuration sets, one line a kind of entry."""
+    yield f"{visible(name)} has no mistake."
+    for cluster in found.clusters:
+        yield f"cluster {visible(cluster.name)}: {', '.join(map(visible, cluster.logs))} ({visible(cluster.timezone)})"
+    for sink in found.sinks:
+        yield f"alert {visible(sink.name)}: {sink.type}, from {sink.severity} on"
+    for silence in found.silences:
+        yield f"silence: {visible(silence.conditions())} ({visible(silence.because())})"
+    rest = [(len(found.thresholds), "threshold"), (len(found.topics), "topic"), (len(found.slos), "goal")]
+    if some := [counted(number, noun) for number, noun in rest if number]:
+        yield f"and {', '.join(some)}"
