@@ -284,6 +284,9 @@ def merged_versions(life: Life, facts: KRaftFacts) -> list[Version]:
     for later, version in pairwise(reversed(ordered)):
         version.begin_by(later.pos, later.ts)
     for u, v in pairwise(ordered):
+        if u.epoch is not None and v.epoch == u.epoch + 1 and (fenced := _leader_fenced(u, v, facts)) is not None:
+            v.ts = fenced
+    for u, v in pairwise(ordered):
         if v.isr is None and v.leader == -1 and u.epoch is not None and v.epoch == u.epoch + 1:
             v.isr = _isr_of_leaderless(u.isr, v.ts, facts)
     assign(ordered, changes, numbers, facts)
@@ -294,6 +297,18 @@ def merged_versions(life: Life, facts: KRaftFacts) -> list[Version]:
     for v in life.loose:
         _insert_loose(ordered, v)
     return ordered
+
+
+def _leader_fenced(u: Version, v: Version, facts: KRaftFacts) -> int | None:
+    """When the leader of a version was fenced, and thereby the next one began; null: it was not.
+
+    The controller writes both in one batch (ReplicationControlManager.handleBrokerFenced). Brokers that hold a replica print the next
+    version when they apply it: those that are down, only when they are back.
+    """
+    if u.leader is None or v.leader is None or u.leader == v.leader:
+        return None
+    written = (until for since, until in facts.fencings.get(u.leader, ()) if (u.ts or 0) < since)
+    return min((ts for ts in written if ts < (v.ts or 0)), default=None)
 
 
 def _isr_of_leaderless(before: Ids | None, ts: int | None, facts: KRaftFacts) -> Ids | None:

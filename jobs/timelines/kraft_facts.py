@@ -50,7 +50,7 @@ class KRaftFacts:
     names it. removed: topic id -> when that topic was, and the record.
     replays: node -> when its lines may be history, which a starting controller reads. deposed: node -> when it went on as the active
     controller though another was elected: what it decides then is taken back. active: when the log of the active controller is
-    here. unexplained: when it accepted more reassignments than it printed. brokers: broker -> its registrations. without_elr: no Kafka
+    here. unexplained: when it accepted more reassignments than it printed. brokers: broker -> its registrations. fencings: broker -> spans in which a controller decided to fence it and wrote that. without_elr: no Kafka
     knows eligible leader replicas (KIP-966); elr_since: when they were enabled. clears: records that clear ELRs. removals: records that
     remove topics. snapshots: file of a metadata snapshot -> up to when it covers the log.
     """
@@ -64,6 +64,7 @@ class KRaftFacts:
     active: Sequence[Span] = ()
     unexplained: Sequence[int] = ()
     brokers: Mapping[int, Sequence[Standing]] = field(default_factory=dict)
+    fencings: Mapping[int, Sequence[Span]] = field(default_factory=dict)
     without_elr: bool = False
     elr_since: int | None = None
     clears: Sequence[Event] = ()
@@ -130,6 +131,7 @@ def kraft_facts(events: Sequence[Event], topic_ids: Mapping[str, Mapping[str, Na
     for n, e in enumerate(of_type["topic_removed"]):
         if e.topic_id:
             gone[e.topic_id].append((n, e))
+    brokers = broker_registrations([e for e in events if e.event_type in told and e.broker is not None])
     return KRaftFacts(
         topic_ids={topic: _oldest_first(ids, gone) for topic, ids in topic_ids.items()},
         names={which: topic for topic, ids in topic_ids.items() for which in ids},
@@ -139,7 +141,8 @@ def kraft_facts(events: Sequence[Event], topic_ids: Mapping[str, Mapping[str, Na
         deposed=_deposed(runs, [e for e in events if e.event_type in RENOUNCED]),
         active=_active(runs),
         unexplained=_unexplained(of_type["reassignments_accepted"], of_type["assignment_changed"]),
-        brokers=broker_registrations([e for e in events if e.event_type in told and e.broker is not None]),
+        brokers=brokers,
+        fencings=_fencings(brokers, events),
         without_elr=bool(majors) and max(majors) < 4,
         elr_since=min((e.ts or 0 for e in of_type["feature_replayed"] if _enables_elr(e)), default=None),
         clears=of_type["clear_elr_record"],
@@ -263,6 +266,19 @@ def broker_registrations(events: Sequence[Event]) -> dict[int, list[Standing]]:
         if state and (not found[e.broker] or found[e.broker][-1].state != state):
             found[e.broker].append(Standing(e.ts, state, e.record_id))
     return dict(found)
+
+
+def _fencings(brokers: Mapping[int, Sequence[Standing]], events: Iterable[Event]) -> dict[int, list[Span]]:
+    """Broker -> when a controller decided to fence it, and when the record of it was written at the latest. A registration fences nobody."""
+    registered = {e.record_id for e in events if e.event_type in REGISTERED}
+    return {
+        broker: [
+            (ts, ts + AT_ONCE)
+            for state, ts in ((one.state, one.ts) for one in standings if one.record_id not in registered)
+            if state == FENCED and ts is not None
+        ]
+        for broker, standings in brokers.items()
+    }
 
 
 def _once(events: Iterable[Event]) -> list[tuple[int, Event]]:
