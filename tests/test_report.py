@@ -322,3 +322,13 @@ def test_what_was_read_is_accounted_for() -> None:
     assert "a.tar.gz!/server.log" in page.text
     assert "and 2 more like it" in page.text
     assert "script" not in page.tags
+
+
+def test_a_finding_about_a_broker_is_found_by_the_topics_of_its_partitions() -> None:
+    of_broker = finding(fingerprint="b", check_id="broker_down", topic=None, partition=None, replica=1)
+    partitions = {"partitions": 2, "first": ("payments", 0), "some": ["audit-0", "payments-0"], "replicas": [], "topics": ["audit", "payments"]}
+    page = report.rendered(told(of_broker, finding(), subjects={"b": partitions}), [outcome()], "r")
+    marks = dict(re.findall(r'<option value="(t\d+)">(\w+)</option>', page))
+    assert set(marks.values()) == {"audit", "orders", "payments"}
+    (classes,) = re.findall(r'class="([^"]*)"[^>]*id="b"', page) or re.findall(r'id="b"[^>]*class="([^"]*)"', page)
+    assert {marks[one] for one in classes.split() if one in marks} == {"audit", "payments"}

@@ -73,7 +73,7 @@ def write(path: Path, told: Told, outcomes: list[Any], run_id: str, pictures: Pi
 def rendered(told: Told, outcomes: list[Any], run_id: str, pictures: Pictures | None = None, now: datetime | None = None) -> str:
     """The page."""
     shown_pictures = pictures or Pictures()
-    marks = _Marks(told.findings)
+    marks = _Marks(told)
     tones = ("problem", *severities(), "ok")
     # what has room on the page are the worst ones
     worst_first = sorted(outcomes, key=lambda outcome: tones.index(_verdict(*_findings_of(told, outcome), outcome)[0]))
@@ -144,10 +144,16 @@ def _marked_up(text: str, keep: str) -> Markup:
 class _Marks:
     """What the filter goes by: a class for each check and for each of the topics that most findings are about; and what room is left."""
 
-    def __init__(self, findings: Sequence[dict[str, Any]]) -> None:
+    def __init__(self, told: Told) -> None:
+        findings = told.findings
         names = Counter(finding["check_id"] for finding in findings)
         self.checks = [(f"c{number}", name) for number, name in enumerate(sorted(names))]
-        topics = Counter(finding["topic"] for finding in findings if finding["topic"])
+        # a finding about a broker is about the topics of its partitions, too
+        self._topics_of = {
+            finding["fingerprint"]: {finding["topic"], *told.subjects.get(finding["fingerprint"], {}).get("topics", ())} - {None}
+            for finding in findings
+        }
+        topics = Counter(topic for topics in self._topics_of.values() for topic in sorted(topics))
         self.topics = [(f"t{number}", name) for number, (name, _) in enumerate(topics.most_common(FILTER_TOPICS))]
         self.room, self.pictures_room = ROOM, PICTURES_ROOM
         self.lines = BRIEF_LINES
@@ -165,7 +171,8 @@ class _Marks:
 
     def classes(self, finding: dict[str, Any]) -> str:
         """Classes of the element that shows a finding."""
-        return f"{self.check_class[finding['check_id']]} {self._topics.get(finding['topic'], 't-other')}"
+        marks = sorted({self._topics.get(topic, "t-other") for topic in self._topics_of[finding["fingerprint"]]}) or ["t-other"]
+        return " ".join([self.check_class[finding["check_id"]], *marks])
 
 
 def _findings_of(told: Told, outcome: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
