@@ -34,7 +34,10 @@ def started(node: int, second: float = 0) -> list[Event]:
 
 
 def brief(found: list[Outage]) -> list[tuple]:
-    """(broker, since, until, how) in seconds, without first starts."""
+    """(broker, since, until, how) in seconds, without first starts; a record of the moment proves that all brokers were gone."""
+    for one in found:
+        if one.broker is None:
+            assert one.since in [int(float(record.rsplit("-", 1)[1]) * SECOND) for record in one.evidence], one
     seconds = [[None if at is None else at / SECOND for at in (o.since, o.until)] for o in found]
     return [(o.broker, *at, o.how) for o, at in zip(found, seconds, strict=True) if o.how != "first_start"]
 
@@ -517,7 +520,7 @@ def test_a_controller_that_asks_itself_to_stop_several_times() -> None:
     """While it cannot move all leaders it tries again five seconds later, and serves up to then."""
     up = [*started(1), *started(2)]
     asks = [told(at, "broker_shutting_down", 1, broker=broker) for at, broker in ((60, 1), (61, 2), (66, 1), (67, 2))]
-    found = brief(outages([*up, *asks]))
+    found = brief(outages([*up, *asks, *(told(61.5, "broker_stop_signal", node) for node in (1, 2))]))
     assert found == [(1, 60, None, "shut_down"), (2, 61, None, "shut_down"), (None, 67, None, "shut_down")]
     # a request after it has come back is another stop
     again = [*asks[:2], *started(1, 100), told(200, "broker_shutting_down", 1, broker=1)]

@@ -326,7 +326,13 @@ def test_what_was_read_is_accounted_for() -> None:
 
 def test_a_finding_about_a_broker_is_found_by_the_topics_of_its_partitions() -> None:
     of_broker = finding(fingerprint="b", check_id="broker_down", topic=None, partition=None, replica=1)
-    partitions = {"partitions": 2, "first": ("payments", 0), "some": ["audit-0", "payments-0"], "replicas": [], "topics": ["audit", "payments"]}
+    partitions = {
+        "partitions": 2,
+        "first": ("payments", 0),
+        "some": ["audit-0", "payments-0"],
+        "replicas": [],
+        "topics": ["audit", "payments"],
+    }
     page = report.rendered(told(of_broker, finding(), subjects={"b": partitions}), [outcome()], "r")
     marks = dict(re.findall(r'<option value="(t\d+)">(\w+)</option>', page))
     assert set(marks.values()) == {"audit", "orders", "payments"}

@@ -291,7 +291,7 @@ def outages(
         is_heard and signs.keys() >= (assigned or {}).keys()
     ):  # of a broker that nothing is known about, it is not known that it was gone
         known = {broker: [sign.ts for sign in some if sign.said not in _ASIDE] for broker, some in signs.items()}
-        asked = {broker: [sign.ts for sign in some if sign.said == SERVED] for broker, some in signs.items()}
+        asked = {broker: [sign for sign in some if sign.said == SERVED] for broker, some in signs.items()}
         since = {broker: min(times) for broker, times in known.items() if times}
         for broker, at in (named or {}).items():
             since[broker] = min(at, since.get(broker, at))
@@ -564,12 +564,15 @@ _OPENS = {
 }
 
 
-def _of_all(outages: list[Outage], known_since: dict[int, int], asked: Mapping[int, Sequence[int]]) -> Iterator[Outage]:
-    """The times in which every broker that was known by then was gone. asked: broker -> when it asked the controller to stop, in order."""
+def _of_all(outages: list[Outage], known_since: dict[int, int], asked: Mapping[int, Sequence[Sign]]) -> Iterator[Outage]:
+    """The times in which every broker that was known by then was gone. asked: broker -> its requests to the controller to stop, in order."""
     changes: list[tuple[int, int, Outage]] = []
     for outage in outages:
         if outage.how != FIRST_START:
-            changes.append((_gone_from(outage, asked), 1, outage))
+            last = _last_request(outage, asked)
+            # what shows that the broker was gone by then comes first
+            proof = outage.evidence if last is None else [last.record_id, *outage.evidence]
+            changes.append((outage.since if last is None else last.ts, 1, outage._replace(evidence=list(dict.fromkeys(proof)))))
             if outage.until is not None:
                 changes.append((outage.until, 0, outage))
     gone: dict[int | None, Outage] = {}
@@ -589,12 +592,12 @@ def _of_all(outages: list[Outage], known_since: dict[int, int], asked: Mapping[i
         yield _together(*begun, None)
 
 
-def _gone_from(outage: Outage, asked: Mapping[int, Sequence[int]]) -> int:
-    """Its begin; of a broker that asks to stop several times, while the controller cannot move all leaders, the last request: it still leads."""
+def _last_request(outage: Outage, asked: Mapping[int, Sequence[Sign]]) -> Sign | None:
+    """The last time that a broker asks to stop after the first one: while the controller cannot move all leaders, it still leads."""
     if outage.how != SHUT_DOWN or outage.broker is None:
-        return outage.since
+        return None
     end = outage.since + STILL_LISTED if outage.until is None else min(outage.since + STILL_LISTED, outage.until - 1)
-    return max([outage.since, *(at for at in asked.get(outage.broker, ()) if outage.since < at <= end)])
+    return max((sign for sign in asked.get(outage.broker, ()) if outage.since < sign.ts <= end), default=None)
 
 
 def _is_gone_at(outage: Outage, at: int) -> bool:
