@@ -28,8 +28,13 @@ def where_few(rows: DataFrame, most: int = MOST_IN_PLAN) -> pa.Table | None:
 
 
 def framed(spark: SparkSession, rows: pa.Table) -> DataFrame:
-    """The rows in a plan. createDataFrame loses what stands behind a chunk without rows, and fails where a column has no chunk."""
-    return spark.createDataFrame(pa.table([column.combine_chunks() for column in rows.columns], schema=rows.schema))
+    """The rows in a plan.
+
+    createDataFrame loses what stands behind a chunk without rows, and fails where a column has no chunk; Spark Connect infers no columns
+    of a table without rows.
+    """
+    whole = pa.table([column.combine_chunks() for column in rows.columns], schema=rows.schema)
+    return spark.createDataFrame(whole, None if whole.num_rows else arrow.from_arrow_schema(rows.schema))
 
 
 def of_rows(spark: SparkSession, rows: Iterable[Mapping[str, Any]], columns: pa.Schema | str) -> DataFrame:

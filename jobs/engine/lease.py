@@ -339,19 +339,15 @@ class BySpark:
     """The table of the lease as Spark commits to it. By the number of its transaction Delta passes over a commit that another run has made."""
 
     def __init__(self, spark: Any, path: str) -> None:
-        from pyspark.sql.types import StructType
-
         self._spark, self._path = spark, path
-        self._nothing = spark.createDataFrame([], StructType.fromJson({"type": "struct", "fields": [_field()]}))
+        self._nothing = spark.createDataFrame([], f"{COLUMN} STRING")
         told = ", ".join(f"'{key}' = '{value}'" for key, value in PROPERTIES.items())
-        identifier = f"delta.`{path.replace('`', '``')}`"
-        spark.sql(f"CREATE TABLE IF NOT EXISTS {identifier} ({COLUMN} STRING) USING delta TBLPROPERTIES ({told})")
+        self._identifier = f"delta.`{path.replace('`', '``')}`"
+        spark.sql(f"CREATE TABLE IF NOT EXISTS {self._identifier} ({COLUMN} STRING) USING delta TBLPROPERTIES ({told})")
 
     def last(self) -> tuple[int, str]:
         """Number and text of the last commit."""
-        from delta.tables import DeltaTable as Table
-
-        (row,) = Table.forPath(self._spark, self._path).history(1).select("version", "userMetadata").collect()
+        (row,) = self._spark.sql(f"DESCRIBE HISTORY {self._identifier} LIMIT 1").select("version", "userMetadata").collect()
         return row.version, row.userMetadata or ""
 
     def commit(self, after: int, text: str) -> bool:

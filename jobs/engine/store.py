@@ -81,6 +81,8 @@ MOST_READ = 250_000
 MOST_LOOKED_FOR = 10_000
 # commits among which a run looks for its own: it is one of the newest
 NEWEST_COMMITS = 20
+# Delta's error of a place that holds no table
+NO_TABLE = "DELTA_MISSING_DELTA_TABLE"
 # operations that add rows, as Delta's history has them
 ADDING = ("WRITE", "MERGE")
 
@@ -166,11 +168,15 @@ class Store(RunTables):
 
     def exists(self, table: str) -> bool:
         """Whether the table has been created."""
-        from delta.tables import DeltaTable
-
         if self._small is not None and self._small.version(table) is not None:
             return True
-        return DeltaTable.isDeltaTable(self.spark, self.path(table))
+        try:
+            self.spark.sql(f"DESCRIBE DETAIL {self._identifier(table)}").collect()
+        except errors.AnalysisException as error:
+            if error.getCondition() != NO_TABLE:
+                raise
+            return False
+        return True
 
     def _convert(self, plan: upgrade.Plan, ruleset: RuleSet) -> None:
         definitions = {one.name: one for one in schemas.statements("tables")}
@@ -255,13 +261,14 @@ class Store(RunTables):
 
     def _merge_changes(self, changes: Frame) -> None:
         """Writes rows with the columns of `rereading.CHANGES` in one commit."""
-        rows = in_spark(self.spark, changes)
-        same = " AND ".join(f"t.{name} = v.{name}" for name in EVENT)
-        values = {name: F.col(f"v.{name}") for name in EVENTS.names}
-        gone = f"v.{rereading.CHANGE} = '{rereading.GONE}'"
-        merged = self._delta("events").alias("t").merge(rows.alias("v"), same).whenMatchedDelete(gone)
-        with refused("events"):
-            merged.whenMatchedUpdate(set=values).whenNotMatchedInsert(f"NOT ({gone})", values=values).execute()
+        gone = f"new_{rereading.CHANGE} = '{rereading.GONE}'"
+        names, values = (", ".join(f"{prefix}{name}" for name in EVENTS.names) for prefix in ("", "new_"))
+        clauses = (
+            f"WHEN MATCHED AND {gone} THEN DELETE",
+            f"WHEN MATCHED THEN UPDATE SET {', '.join(f'{name} = new_{name}' for name in EVENTS.names)}",
+            f"WHEN NOT MATCHED AND NOT ({gone}) THEN INSERT ({names}) VALUES ({values})",
+        )
+        self._merge("events", changes, EVENT, EVERY, *clauses)
 
     def _rename_evidence(self, ids: DataFrame) -> None:
         """ids: record_id and the former one. Lists of findings that hold a former id hold the new one then."""
@@ -329,17 +336,16 @@ class Store(RunTables):
 
     def unknown_statements(self, cluster: str, most: int) -> list[dict[str, Any]]:
         """The most frequent rows of the view of that name."""
-        return [row.asDict() for row in self.view_of_events("unknown_statements", [cluster]).limit(most).collect()]
-
-    def view_of_events(self, name: str, clusters: Iterable[str]) -> DataFrame:
-        """A view that is made of `events` alone, over the rows of some clusters."""
+        name = "unknown_statements"
         (definition,) = (view for view in schemas.statements("views") if view.name == name)
-        self.rows_of("events", clusters).createOrReplaceTempView("events")
+        self.rows_of("events", [cluster]).createOrReplaceTempView("events")
         self.spark.sql(definition.sql)
-        rows = self.spark.table(name)
-        for view in (name, "events"):
-            self.spark.catalog.dropTempView(view)
-        return rows
+        try:
+            # Spark Connect resolves a view when its rows are read
+            return [row.asDict() for row in self.spark.table(name).limit(most).collect()]
+        finally:
+            for view in (name, "events"):
+                self.spark.catalog.dropTempView(view)
 
     def table(self, name: str) -> DataFrame:
         """The table as it is now."""
@@ -544,7 +550,7 @@ class Store(RunTables):
         numbered = writer.option("txnAppId", LANDING).option("txnVersion", after + 1).option("userMetadata", key)
         with refused(table):
             numbered.save(self.path(table))
-        later = self._delta(table).history(NEWEST_COMMITS).where(F.col("version") > after).collect()
+        later = self._history(table, NEWEST_COMMITS).where(F.col("version") > after).collect()
         mine = [row.version for row in later if row.userMetadata == key]
         if not mine:
             raise Conflict.on(table)
@@ -689,7 +695,7 @@ class Store(RunTables):
         held = self._small_table(table)
         if held is None or not self._is_deleted_small(table, held, met(held.few, condition)):
             with refused(table):
-                self._delta(table).delete(condition.sql)
+                self.spark.sql(f"DELETE FROM {self._identifier(table)} WHERE {condition.sql}").collect()
             self._is_written(table)
 
     def delete_matching(self, table: str, condition: Where, keys: Frame) -> None:
@@ -701,8 +707,7 @@ class Store(RunTables):
             gone = pc.and_(met(held.few, condition), among(held.few, keys, names))
             if self._is_deleted_small(table, held, gone):
                 return
-        with refused(table):
-            self._merged(table, F.broadcast(in_spark(self.spark, keys)), names, condition).whenMatchedDelete().execute()
+        self._merge(table, F.broadcast(in_spark(self.spark, keys)), names, condition, "WHEN MATCHED THEN DELETE")
         self._is_written(table)
 
     def set_matching(self, table: str, condition: Where, values: Frame, keys: Sequence[str]) -> None:
@@ -712,17 +717,21 @@ class Store(RunTables):
         others = [name for name in names if name not in keys]
         is_small = isinstance(values, pa.Table) and self._small_table(table) is not None
         if not is_small or self._small is None or not self._small.set_matching(table, values, keys, others):
-            told = {name: F.col(f"other_{name}") for name in others}
-            with refused(table):
-                self._merged(table, values, keys, condition).whenMatchedUpdate(set=told).execute()
+            told = ", ".join(f"{name} = new_{name}" for name in others)
+            self._merge(table, values, keys, condition, f"WHEN MATCHED THEN UPDATE SET {told}")
         self._is_written(table)
 
-    def _merged(self, table: str, rows: Frame, keys: Sequence[str], condition: Where) -> Any:
-        """A merge of rows, whose columns are called other_.., with those of a table that have the same keys and for which a condition holds."""
-        others = in_spark(self.spark, rows)
-        others = others.toDF(*(f"other_{name}" for name in others.columns))
-        same = " AND ".join([*(f"{name} = other_{name}" for name in keys), f"({condition.sql})"])
-        return self._delta(table).merge(others, same)
+    def _merge(self, table: str, rows: Frame, keys: Sequence[str], condition: Where, *clauses: str) -> None:
+        """Merge rows, whose columns are called new_.., into those of a table with the same keys for which a condition holds."""
+        new = in_spark(self.spark, rows)
+        view = f"merged_{uuid.uuid4().hex}"
+        new.toDF(*(f"new_{name}" for name in new.columns)).createOrReplaceTempView(view)
+        same = " AND ".join([*(f"{name} = new_{name}" for name in keys), f"({condition.sql})"])
+        try:
+            with refused(table):
+                self.spark.sql(f"MERGE INTO {self._identifier(table)} USING {view} ON {same} {' '.join(clauses)}").collect()
+        finally:
+            self.spark.catalog.dropTempView(view)
 
     def _is_deleted_small(self, table: str, held: Held, gone: Any) -> bool:
         """Removes rows of a small table; whether they are gone now. gone: which."""
@@ -745,18 +754,15 @@ class Store(RunTables):
         held = self._hold(table, frozenset())
         return held if held.is_small_table else None
 
-    def _delta(self, table: str):  # type: ignore[no-untyped-def]  # delta brings no types
-        from delta.tables import DeltaTable
-
-        return DeltaTable.forPath(self.spark, self.path(table))
+    def _history(self, table: str, newest: int) -> DataFrame:
+        """The newest commits of a table."""
+        return self.spark.sql(f"DESCRIBE HISTORY {self._identifier(table)} LIMIT {newest}")
 
     def version(self, table: str) -> int:
         """Number of the table's last commit."""
-        from delta.tables import DeltaTable
-
         if self._small is not None and (version := self._small.version(table)) is not None:
             return version
-        (last,) = DeltaTable.forPath(self.spark, self.path(table)).history(1).select("version").collect()
+        (last,) = self._history(table, 1).select("version").collect()
         return last.version
 
     def changes(self, table: str, after: int) -> Changes | None:
