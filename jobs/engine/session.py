@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections import defaultdict
 from collections.abc import Iterator
 from importlib.resources import files
@@ -208,7 +209,10 @@ def start(extra: dict[str, str] | None = None) -> SparkSession:
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     with _own_handler_of_signals(), _silent_children() as log:
         try:
-            session = builder.getOrCreate()
+            with warnings.catch_warnings():
+                # a server of our own is started with settings that Spark Connect then sets a second time, in vain
+                warnings.filterwarnings("ignore", "Failed to set spark", UserWarning)
+                session = builder.getOrCreate()
         except Exception as error:
             log.seek(0)
             printed = log.read().decode("utf-8", "replace").strip().splitlines()

@@ -485,7 +485,8 @@ class Store(RunTables):
 
         if not remote and events.are_few(files):
             return events.parsed_here(files, ruleset, days)
-        parser, usable = Parser(ruleset), [file for file in files if file.usable]
+        # workers of Spark Connect have another working directory
+        parser, usable = Parser(ruleset), [ingest.anywhere(file) for file in files if file.usable]
         size = ingest.split_size(usable, ingest.CORES_OF_CLUSTER)
         return events.OnWorkers(self.spark, ingest.splits(usable, parser, size), parser, days, remote)
 

@@ -572,6 +572,11 @@ def split_size(files: Iterable[LogFile], cores: int) -> int:
     return min(max(sum(file.length for file in files) // (3 * cores), SMALLEST_SPLIT), LARGEST_SPLIT)
 
 
+def anywhere(file: LogFile) -> LogFile:
+    """The same file, under the same name, for a process with another working directory."""
+    return file if file.uri else replace(file, path=file.path.absolute(), given=file.given or str(file.path))
+
+
 def splits(files: Sequence[LogFile], parser: Parser, size: int) -> list[Split]:
     """The files in parts of some `size` bytes. A packed file is read whole; so is one at a URI, and one whose lines are cut, have no time stamps, or are in an envelope that is
     not of lines.
