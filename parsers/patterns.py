@@ -12,7 +12,7 @@ FRAGMENT = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 GROUP = re.compile(r"\(\?<([a-z][a-z0-9_]*)>")
 # `*`, `+` and counted repetitions but `{0,1}`
 REPEATED = re.compile(r"[*+]|\{(?!(?:0,)?1\})\d*,?\d*\}")
-# of literals: it takes no text
+# of literals: it matches no text
 LOOKAROUND = re.compile(r"\(\?<?[=!][^()|*+?{}]*\)")
 # `kafka.common.StateChangeFailedException`; atomic, because a word of this kind may be long and occur often
 THROWABLE_CLASS = r"(?>[\w.$]+\.)(?>[\w$]*?(?:Exception|Error|Throwable))[\w$]*+"

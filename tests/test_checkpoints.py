@@ -252,7 +252,7 @@ def test_what_is_not_read_is_said(tmp_path, capsys):
     said = capsys.readouterr().err
     assert "1 output of tools without a time" in said
     assert "cut-20261120T100000Z.txt, line 1: it looks like a partition and cannot be read: Topic: orders" in said
-    assert "versions.txt is output of kafka-broker-api-versions, and tells of no partition" in said
+    assert "versions.txt is output of kafka-broker-api-versions, and lists no partition" in said
 
 
 def test_a_topic_without_partitions_is_a_checkpoint_of_none():
