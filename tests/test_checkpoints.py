@@ -335,7 +335,7 @@ def test_outputs_that_cannot_be_taken(tmp_path):
     (tmp_path / "b.txt").write_text("hello")
     for name, at, clusters, said in [
         ("a.txt", T0, ["one", "two"], "is of one of 2 clusters"),
-        ("a.txt", None, ["one"], "does not say when"),
+        ("a.txt", None, ["one"], "has no time"),
         ("b.txt", T0, ["one"], "is no output of"),
         ("none.txt", T0, ["one"], "No such file"),
         ("", T0, ["one"], "Is a directory"),
