@@ -105,7 +105,10 @@ def _sentence(harm: Harm, now: datetime | None) -> str:
             return f"{HEADS[harm.kind]}: at least {counted(harm.records, 'record')} in {what}."
         # a finding of the story may name a number, so this sentence has none
         return f"{HEADS[harm.kind]}: records in {what}."
-    length = f", for up to {two_units(harm.longest_seconds)}" if harm.longest_seconds and harm.longest_seconds >= 1 else ""
+    length = ""
+    if harm.longest_seconds and harm.longest_seconds >= 1:
+        # logs notice the begin late, so the length is a lower limit
+        length = f", {'the longest ' if harm.partitions > 1 else ''}for at least {two_units(harm.longest_seconds)}"
     if harm.lasts:
         end = f"; still so at {moment(now)}" if now else "; still so at the end of these logs"
     else:

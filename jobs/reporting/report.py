@@ -20,7 +20,7 @@ from jobs.landing.identity import known_as
 from jobs.reporting import pictures as drawn
 from jobs.reporting import targets
 from jobs.reporting.pictures import Pictures
-from jobs.reporting.verdict import Told, advice, harm_sentences, of_each_severity, when, worst_of
+from jobs.reporting.verdict import Told, advice, harm_sentences, headline, of_each_severity, others, when, worst_of
 from parsers.explanation import counted
 from schemas import wording
 from schemas.moments import moment
@@ -192,17 +192,18 @@ def _cluster(told: Told, outcome: Any, marks: _Marks, pictures: Pictures, place:
         {
             "severity": worst_of(story)["severity"],
             "named": is_never_hidden(worst_of(story)) and not is_over(story),
-            "anchor": known_as(story[0]) if story[0]["fingerprint"] in marks.shown else anchor,
-            "title": story[0]["title"][:TITLE] + (" .." if len(story[0]["title"]) > TITLE else ""),
+            "anchor": known_as(head) if head["fingerprint"] in marks.shown else anchor,
+            "title": head["title"][:TITLE] + (" .." if len(head["title"]) > TITLE else ""),
             "when": when(story, outcome.now),
             "over": is_over(story),
-            "effects": [effect["title"][:TITLE] for effect in story[1][:EFFECTS_ON_TOP]],
+            "effects": [f"{word}: {one['title'][:TITLE]}" for word, one in others(story)[:EFFECTS_ON_TOP]],
             "effects_left": max(0, len(story[1]) - EFFECTS_ON_TOP),
             "harms": harm_sentences(story, told, outcome.now),
-            "detail": (story[0]["detail"] or "")[:TOP_DETAIL] + (" .." if len(story[0]["detail"] or "") > TOP_DETAIL else ""),
+            "detail": (head["detail"] or "")[:TOP_DETAIL] + (" .." if len(head["detail"] or "") > TOP_DETAIL else ""),
             "do": advice(story),
         }
         for story in stories
+        for head in [headline(story)]
         if worst_of(story)["severity"] != "info"
     ]
     for n, cause in enumerate(causes):
@@ -325,7 +326,7 @@ def _groups(findings: list[dict[str, Any]], told: Told, marks: _Marks, pictures:
                 "check_id": check_id,
                 "class": marks.check_class[check_id],
                 "title": words.name if words else check_id,
-                "why": words.why if words else None,
+                "why": " ".join(words.why.split()) if words else None,
                 "do": common,
                 "total": len(members),
                 "full": full,
