@@ -33,6 +33,8 @@ MACROS = (
     "WHEN typeof(x) IN ('DOUBLE', 'FLOAT') OR typeof(x) LIKE 'DECIMAL%' THEN TRY_CAST(trunc(TRY_CAST(x AS DOUBLE)) AS HUGEINT) "
     "WHEN typeof(x) LIKE 'TIMESTAMP%' THEN TRY_CAST(floor(epoch(TRY_CAST(x AS TIMESTAMP))) AS HUGEINT) "
     "ELSE TRY_CAST(x AS HUGEINT) END",
+    # a moment is seconds since 1970, with milliseconds
+    "to_fraction(x) AS CASE WHEN typeof(x) LIKE 'TIMESTAMP%' THEN epoch(TRY_CAST(x AS TIMESTAMP)) ELSE TRY_CAST(x AS DOUBLE) END",
     "pmod(a, b) AS ((a % b) + b) % b",
     "place_in(list, one) AS CASE WHEN list IS NOT NULL AND one IS NOT NULL THEN coalesce(list_position(list, one), 0) END",
     "try_divide(a, b) AS a / nullif(b, 0)",
@@ -45,6 +47,7 @@ _BEYOND_RE2 = re.compile(r"\(\?(?:[=!>]|<[=!])|[*+?}]\+|\\[1-9]")
 # a moment with a zone, as text
 _WITH_ZONE = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:?\d\d)")
 _WHOLE = (exp.DataType.Type.TINYINT, exp.DataType.Type.SMALLINT, exp.DataType.Type.INT, exp.DataType.Type.BIGINT)
+_FRACTIONS = (exp.DataType.Type.FLOAT, exp.DataType.Type.DOUBLE)
 # the option of Spark's to_json that writes fields that are null
 WITH_NULLS = ["ignoreNullFields", "false"]
 # names of units that Spark has and DuckDB has not
@@ -99,6 +102,8 @@ def _as_in_spark(node: exp.Expr) -> exp.Expr:
     match node:
         case exp.Cast() if node.to.this in _WHOLE and not (isinstance(node.this, exp.Literal) and node.this.is_string):
             return exp.TryCast(this=_call("to_whole", node.this), to=node.to.copy())
+        case exp.Cast() if node.to.this in _FRACTIONS and not isinstance(node.this, exp.Literal):
+            return exp.TryCast(this=_call("to_fraction", node.this), to=node.to.copy())
         case exp.Literal() if node.is_string and _WITH_ZONE.fullmatch(node.this) and _is_a_moment(node):
             at = datetime.fromisoformat(node.this).astimezone(UTC).replace(tzinfo=None)
             return exp.Literal.string(at.isoformat(" "))
