@@ -44,8 +44,8 @@ groups:
   - alert: KafkaAuditFindings
     expr: sum by (cluster, check) (kafka_audit_findings{severity=~"error|critical", silenced="false"}) > 0
     annotations: {summary: "{{ $value }} findings of {{ $labels.check }} in {{ $labels.cluster }}"}
-  - alert: KafkaAuditDidNotRun
-    expr: time() - kafka_audit_last_run_timestamp_seconds > 90000
+  - alert: KafkaAuditDidNotSucceed
+    expr: time() - kafka_audit_last_success_timestamp_seconds > 90000
   - alert: KafkaAuditAlertsUndelivered
     expr: kafka_audit_alerts_undelivered > 0
 """
