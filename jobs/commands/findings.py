@@ -159,12 +159,20 @@ def _entry(row: Row) -> Iterator[str]:
     yield f"{known_as(row)[:16]}  {row['severity']}, {row['status']}  {visible(row['title'])}"
     silence = f"; silenced: {visible(row['silence'] or '')}" if row["silenced"] else ""
     caused = f"; caused by {row['caused_by'][:16]}" if row["caused_by"] else ""
-    yield f"{'':16}  {visible(row['cluster'])}, {span(row)}{caused}{silence}"
+    yield f"{'':16}  {visible(row['cluster'])}, {when(row)}{caused}{silence}"
 
 
 def span(row: Row) -> str:
     """`2026-11-20 10:09:12.175 to 10:31:00.000 UTC (21 min 47 s)`"""
     return "no time stamps" if row["first_seen"] is None else moments.span(row["first_seen"], row["last_seen"])
+
+
+def when(row: Row) -> str:
+    """Return the span of a resolved finding, and since when an open one lasts."""
+    if row["status"] == "resolved" or row["first_seen"] is None:
+        return span(row)
+    seen = f", last seen at {moments.moment(row['last_seen'], row['first_seen'])}" if row["last_seen"] else ""
+    return f"since {moments.moment(row['first_seen'])}{seen}"
 
 
 # -- one finding -------------------------------------------------------------------------------------------
@@ -229,7 +237,7 @@ def _neighbours(tables: Tables, about: str, anchor: Row, lines: int) -> list[Row
 def in_full(finding: Row, proof: Sequence[LogLine], lines: Sequence[LogLine]) -> Iterator[str]:
     """Yield one finding as text: all records that prove it, then what all nodes logged around some of them."""
     yield f"{visible(finding['title'])}"
-    yield f"  {finding['severity']}, {finding['status']}, {visible(finding['cluster'])}, {span(finding)}"
+    yield f"  {finding['severity']}, {finding['status']}, {visible(finding['cluster'])}, {when(finding)}"
     if finding["silenced"]:
         yield f"  silenced: {visible(finding['silence'] or '')}"
     yield f"  check {finding['check_id']}, fingerprint {known_as(finding)}"

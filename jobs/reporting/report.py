@@ -73,7 +73,7 @@ def write(path: Path, told: Told, outcomes: list[Any], run_id: str, pictures: Pi
 def rendered(told: Told, outcomes: list[Any], run_id: str, pictures: Pictures | None = None, now: datetime | None = None) -> str:
     """The page."""
     shown_pictures = pictures or Pictures()
-    marks = _Marks(told.findings)
+    marks = _Marks(told)
     tones = ("problem", *severities(), "ok")
     # what has room on the page are the worst ones
     worst_first = sorted(outcomes, key=lambda outcome: tones.index(_verdict(*_findings_of(told, outcome), outcome)[0]))
@@ -144,10 +144,15 @@ def _marked_up(text: str, keep: str) -> Markup:
 class _Marks:
     """What the filter goes by: a class for each check and for each of the topics that most findings are about; and what room is left."""
 
-    def __init__(self, findings: Sequence[dict[str, Any]]) -> None:
+    def __init__(self, told: Told) -> None:
+        findings = told.findings
+        self._topics_of = {
+            finding["fingerprint"]: {finding["topic"], *told.subjects.get(finding["fingerprint"], {}).get("topics", ())} - {None}
+            for finding in findings
+        }
         names = Counter(finding["check_id"] for finding in findings)
         self.checks = [(f"c{number}", name) for number, name in enumerate(sorted(names))]
-        topics = Counter(finding["topic"] for finding in findings if finding["topic"])
+        topics = Counter(topic for some in self._topics_of.values() for topic in sorted(some))
         self.topics = [(f"t{number}", name) for number, (name, _) in enumerate(topics.most_common(FILTER_TOPICS))]
         self.room, self.pictures_room = ROOM, PICTURES_ROOM
         self.lines = BRIEF_LINES
@@ -165,7 +170,8 @@ class _Marks:
 
     def classes(self, finding: dict[str, Any]) -> str:
         """Classes of the element that shows a finding."""
-        return f"{self.check_class[finding['check_id']]} {self._topics.get(finding['topic'], 't-other')}"
+        topics = sorted(self._topics[name] for name in self._topics_of[finding["fingerprint"]] if name in self._topics)
+        return " ".join([self.check_class[finding["check_id"]], *(topics or ["t-other"])])
 
 
 def _findings_of(told: Told, outcome: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

@@ -58,7 +58,7 @@ class Told:
     proof: dict[str, dict[str, Any]]
     # rows of the view unknown_statements by cluster, the most frequent first
     unknown: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    # fingerprint -> partitions (how many), first (topic, partition), some (names), of what finding_subjects holds
+    # fingerprint -> partitions (how many), first (topic, partition), some (names), topics (some), of what finding_subjects holds
     subjects: dict[str, dict[str, Any]] = field(default_factory=dict)
     # fingerprint of each finding of a story -> what the story did to producers and consumers
     harms: dict[str, list[Harm]] = field(default_factory=dict)
@@ -141,7 +141,8 @@ def _subjects(asked: Queries) -> dict[str, dict[str, Any]]:
     rows = asked.rows(
         f"""SELECT fingerprint, count(DISTINCT struct(topic, partition)) AS partitions,
           min_by(struct(topic, partition), struct(replica IS NOT NULL AS is_replica, since, topic, partition)) AS first,
-          slice(array_sort(collect_set(concat_ws('-', topic, partition))), 1, {NAMED}) AS some, array_sort(collect_set(replica)) AS replicas
+          slice(array_sort(collect_set(concat_ws('-', topic, partition))), 1, {NAMED}) AS some, array_sort(collect_set(replica)) AS replicas,
+          slice(array_sort(collect_set(topic)), 1, {NAMED}) AS topics
         FROM told_finding_subjects GROUP BY fingerprint"""
     )
     return {
@@ -150,6 +151,7 @@ def _subjects(asked: Queries) -> dict[str, dict[str, Any]]:
             "first": (row["first"]["topic"], row["first"]["partition"]),
             "some": row["some"],
             "replicas": row["replicas"],
+            "topics": row["topics"],
         }
         for row in rows
     }
