@@ -538,9 +538,9 @@ def night_strip(name: str, cluster: str, night: Night, findings: Sequence[Mappin
         drawing.kinds.add("mark error" if severity in {"critical", "error"} else "mark warning")
         drawing.parts.append(link.format(finding["anchor"], severity, title, x, drawing.top + 1, severity, title))
     drawing.ticks()
-    downs = sum(map(len, night.outages.values()))
+    down = {broker: count for broker, some in night.outages.items() if (count := sum(one.what != "first_start" for one in some))}
     description = (
-        f"{counted(len(terms), 'controller term')}, {counted(downs, 'outage')} of {len(night.outages)} of {counted(night.brokers, 'broker')}, "
+        f"{counted(len(terms), 'controller term')}, {counted(sum(down.values()), 'outage')} of {len(down)} of {counted(night.brokers, 'broker')}, "
         f"{counted(len(marked), 'finding')}."
     )
     rows = _rows(("What", "Which", "From", "To", "How, or how many"), table)

@@ -291,6 +291,10 @@ def _verdict(current: list[dict[str, Any]], resolved: list[dict[str, Any]], outc
     new = sum(finding["status"] == "new" for finding in awake)
     news = "" if not new else "; new" if new == len(awake) == 1 else f"; {'all' if new == len(awake) else f'{new:,}'} new"
     worst = min(awake, key=worst_first)["severity"]
+    # brokers that were stopped on purpose are down all the same
+    lasting = [one for one in sorted(awake, key=worst_first) if schemas.harms().get(one["check_id"]) == "unavailability"]
+    if worst == "info" and lasting:
+        return "info", f"{lasting[0]['title'][:TITLE]} ({of_each_severity(awake)}{news}).{over}"
     if worst == "info":
         return "ok", f"nothing to do now ({of_each_severity(awake)}{news}).{over}"
     return worst, f"{of_each_severity(awake)}{news}.{over}"
@@ -318,7 +322,7 @@ def _groups(findings: list[dict[str, Any]], told: Told, marks: _Marks, pictures:
             named = [effect for effect in effects[len(shown_effects) :] if is_never_hidden(effect) and marks.has_line(effect)]
             if in_full:
                 one = _finding(finding, told, marks, pictures)
-                below = [_finding(effect, told, marks, pictures) for effect in shown_effects]
+                below = [_finding(effect, told, marks, pictures) | {"do": effect.get("advice")} for effect in shown_effects]
                 one["do"] = None if common else finding.get("advice")
                 full.append(one | {"effects": below, "effects_left": len(effects) - len(shown_effects) - len(named)})
             elif (is_never_hidden(finding) or len(brief) < BRIEF) and marks.has_line(finding):
