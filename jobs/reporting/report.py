@@ -210,7 +210,7 @@ def _cluster(told: Told, outcome: Any, marks: _Marks, pictures: Pictures, place:
         }
         for story in stories
         for head in [headline(story)]
-        if worst_of(story)["severity"] != "info"
+        if worst_of(story)["severity"] != "info" or any(harm.lasts for harm in told.harms.get(story[0]["fingerprint"], ()))
     ]
     for n, cause in enumerate(causes):
         # the first screen answers what happened and what to do; the rest is below
