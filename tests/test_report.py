@@ -322,3 +322,8 @@ def test_what_was_read_is_accounted_for() -> None:
     assert "a.tar.gz!/server.log" in page.text
     assert "and 2 more like it" in page.text
     assert "script" not in page.tags
+
+
+def test_commands_in_advice_are_code() -> None:
+    assert report.with_code("Check `a --b <c>`, then `d`.") == "Check <code>a --b &lt;c&gt;</code>, then <code>d</code>."
+    assert report.with_code("one ` <b>") == "one ` &lt;b&gt;"

@@ -1,5 +1,6 @@
 """The report: one self-contained HTML file, for a person who was woken by it."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -103,6 +104,7 @@ def _template() -> Template:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=False)
     environment.filters["shown"] = shown
     environment.filters["shown_lines"] = shown_lines
+    environment.filters["with_code"] = with_code
     environment.filters["counted"] = counted
     return environment.from_string(files("jobs.reporting").joinpath("report.html.j2").read_text("utf-8"))
 
@@ -118,6 +120,14 @@ def shown(text: Any) -> Markup:
     if len(text) > SHOWN_CHARACTERS:
         text = text[:SHOWN_CHARACTERS] + " .."
     return _marked_up(text, keep="")
+
+
+def with_code(text: Any) -> Markup:
+    """Return text of one line as HTML, with commands between backticks as code."""
+    parts = re.split(r"`([^`]+)`", str(text))
+    return Markup("").join(
+        Markup("<code>{}</code>").format(shown(part)) if n % 2 else shown(part) for n, part in enumerate(parts)
+    )
 
 
 def shown_lines(text: str) -> Markup:
