@@ -35,7 +35,7 @@ setup: $(VENV)/.ready $(if $(JRE),$(VENV)/.jre)
 	@$(VENV)/bin/python -m jobs.engine.setup --java
 
 $(VENV)/.ready: uv.lock pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed, this is " + sys.version.split()[0] + "; say make PYTHON=python3.12 ..") if sys.version_info < (3, 11) else None'
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11.5 or later is needed, this is " + sys.version.split()[0] + "; say make PYTHON=python3.12 ..") if sys.version_info < (3, 11, 5) else None'
 	@if [ "$(UV)" = "$(TOOLS)/uv/bin/uv" ] && [ ! -x "$(UV)" ]; then \
 		echo "Installing uv $(UV_VERSION)"; $(PYTHON) -m venv $(TOOLS)/uv && $(TOOLS)/uv/bin/pip install -q --disable-pip-version-check uv==$(UV_VERSION); fi
 	@echo "Setting up $(VENV)"

@@ -1,6 +1,6 @@
 """Records to events: which rule claims a statement, and what its values are, as typed columns.
 
-What `explain` says of one line, what lint tries on samples and what a night writes of a million records is told by the same functions.
+`explain` of one line, lint's samples and an audit of a million records use the same functions.
 """
 
 import re
@@ -20,13 +20,13 @@ from parsers.patterns import THROWABLE, compiled
 from parsers.records import CUT, Headers, Joiner, Record, RecordReader, Unwrapper, split_lines
 from parsers.rules import ITEMS, Rule, RuleSet, built_in
 
-# characters of a statement that its rules are looked up by
+# characters of a statement by which its rules are looked up
 BEGINNING = 12
-# bytes; a longer record stands with its first item only: a LeaderAndIsr request may name 50,000 partitions in 10 MB
+# bytes; a longer record is stored with its first item only: a LeaderAndIsr request may name 50,000 partitions in 10 MB
 LONG_RECORD = 10_000
-# characters of what no rule reads: enough to write one
+# characters that are stored of text without a rule: enough to write one
 LONG_STATEMENT = 2_000
-# values that are remembered, of each kind
+# number of cached values of each kind
 MOST_REMEMBERED = 100_000
 ID_BYTES = 16
 # digits
@@ -98,12 +98,12 @@ PASSED_OVER = pa.schema(
 
 
 def first_bytes(record_id: bytes) -> int:
-    """The beginning of a record's id as a number, which `passed_over` tells records by."""
+    """Return the beginning of a record's id as a number, which identifies records in `passed_over`."""
     return int.from_bytes(record_id[:8], "big", signed=True)
 
 
 class _Remembered(dict[Any, Any]):
-    """Argument -> what a function gives of it; the same few are asked for again and again."""
+    """Argument -> result of a function; most calls repeat a few arguments."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self._function = function
@@ -161,7 +161,7 @@ def throwable(rest: str) -> tuple[str | None, str | None]:
 
 
 class Source(NamedTuple):
-    """The file that records are of. node: of records that name none; zone: of time stamps that name none."""
+    """The file of some records. node: of records that name none; zone: of time stamps that name none."""
 
     cluster: str = ""
     node: int | None = None
@@ -170,7 +170,7 @@ class Source(NamedTuple):
 
 
 class LogIdent(NamedTuple):
-    """What the component that speaks says of itself; None where it does not."""
+    """The values in a record's log ident; None where it has none."""
 
     node: int | None
     controller: int | None
@@ -184,15 +184,15 @@ NOWHERE = Source()
 
 
 class Identity:
-    """Tells the records of one file: by cluster, node and text, and of equal texts by their number.
+    """Identifies the records of one file: by cluster, node and text, and equal texts by their number.
 
-    Equal texts have one time stamp, or none, so that they stand close together: numbers are remembered for the latest records only.
+    Equal texts have one time stamp, or none, so they are close together: numbers are cached for the latest records only.
     """
 
     REMEMBERED = 500_000
 
     def __init__(self, cluster: str, said_before: Mapping[bytes, int] | None = None) -> None:
-        """said_before: id of a text -> how often the file that this one goes on from has ended with it."""
+        """said_before: id of a text -> how often the previous file of the rotation ends with it."""
         self._cluster = cluster
         self._counts: dict[bytes, int] = dict(said_before or {})
         self._older: dict[bytes, int] = {}
@@ -220,12 +220,12 @@ class Identity:
 
 
 def numbered(first: bytes, number: int) -> bytes:
-    """The id of the n-th of equal texts, of the id of the first."""
+    """Return the id of the n-th of equal texts, from the id of the first."""
     return first if number == 1 else blake2b(first + number.to_bytes(8, "big"), digest_size=ID_BYTES).digest()
 
 
 class _Rule:
-    """A rule, compiled: its columns and where among the captured groups each stands, an item's after the record's."""
+    """A compiled rule: its columns and the captured group of each, an item's groups after the record's."""
 
     def __init__(self, rule: Rule) -> None:
         pattern = compiled(rule.pattern)
@@ -249,10 +249,10 @@ _NO_GROUPS: tuple[str | None, ...] = ()
 
 
 class Batch:
-    """Some records of a file, read. records: how many were read; each is in scope, out of scope, or not of the days asked for. cut: of how many something is left out."""
+    """Some records of a file. records: number that was read; each is in scope, out of scope, or of other days. cut: number of shortened records."""
 
     def __init__(self) -> None:
-        # of each rule, of drift, and of no rule: a row an item
+        # by rule, for drift, and for no rule: a row an item
         self.claimed: dict[str, list[_Row]] = defaultdict(list)
         self.out_of_scope: list[tuple[Record, int | None, bytes]] = []
         self.records = self.other_days = self.cut = 0
@@ -277,7 +277,7 @@ class Parser:
         self._types = {name: word["type"] for name, word in schemas.vocabulary().items()}
         self._typed = {kind: _Remembered(partial(typed, kind=kind)) for kind in ARROW_TYPES}
         self._full_names = _Remembered(lambda names: self.ruleset.full_name(*names))
-        # logger -> whether it is in scope; log ident -> what it says; beginning of a statement -> rules
+        # logger -> whether it is in scope; log ident -> its values; beginning of a statement -> rules
         self._in_scope = _Remembered(self.ruleset.in_scope)
         self._idents = _Remembered(self._read_log_ident)
         self._that_may_claim = _Remembered(self._candidates)
@@ -285,7 +285,7 @@ class Parser:
     # -- records
 
     def headers(self, bare: bool | None) -> Headers:
-        """Of files with time stamps, of those without, or (None) of both."""
+        """Return the layouts of files with time stamps, of those without, or (None) of both."""
         if bare not in self._headers:
             layouts = [layout for layout in self.ruleset.layouts if bare is None or layout.bare == bare]
             self._headers[bare] = Headers(layouts, lambda *names: self._full_names[names])
@@ -314,7 +314,7 @@ class Parser:
         return next(reader.close())
 
     def again(self, raw: str, layout: str | None, has_time: bool) -> Record | None:
-        """The record of `Record.raw`, out of whatever it has been in; None if no layout has such a first line.
+        """Return the record of a `Record.raw`, whatever envelope it was in; None if no layout has such a first line.
 
         layout: that it was read with; None: not known. has_time: where the layout is not known: whether the record has a time.
         """
@@ -329,10 +329,10 @@ class Parser:
             reader._add(line)
         return next(reader.close())
 
-    # -- what they say
+    # -- events
 
     def log_ident(self, text: str) -> LogIdent | None:
-        """What a log ident says; None where nobody knows it."""
+        """Return the values of a log ident; None where no pattern matches it."""
         found: LogIdent | None = self._idents[text]
         return found
 
@@ -348,7 +348,7 @@ class Parser:
         return None
 
     def in_scope(self, record: Record) -> bool:
-        """Whether the record is kept: its logger is one that rules are about, or nothing says that it is another program's."""
+        """Return whether the record is in scope: rules cover its logger, or nothing shows that another program wrote it."""
         if not record.fits:
             return compiled(self.ruleset.own_marks).search(record.statement) is not None
         if record.logger is None:
@@ -357,7 +357,7 @@ class Parser:
         return found
 
     def _candidates(self, beginning: str) -> list[_Rule]:
-        """Rules that a statement with such a beginning can be dispatched to, in the order in which they are asked."""
+        """Return the rules for a statement with such a beginning, in the order in which they are tried."""
         rules = [rule for beginnings, rule in self._beginnings if beginning.startswith(beginnings)]
         for rule in rules:
             if rule.name not in self._rules:
@@ -375,7 +375,7 @@ class Parser:
         return None
 
     def accepts(self, rule: str, statement: str) -> bool:
-        """Whether the rule's pattern takes the whole statement."""
+        """Return whether the rule's pattern matches the whole statement."""
         return compiled(self._patterns[rule]).fullmatch(statement) is not None
 
     def read(
@@ -386,9 +386,9 @@ class Parser:
         in_days: Callable[[str | None], bool] | None = None,
         everything: bool = False,
     ) -> Batch:
-        """Reads records of one file, in their order. in_days: whether records of a time stamp (as printed) are asked for.
+        """Read records of one file, in their order. in_days: whether a time stamp, as printed, is of the requested days.
 
-        everything: records out of scope count as such that no rule reads.
+        everything: records out of scope count as records without a rule.
         """
         identity = identity or Identity(source.cluster)
         batch = Batch()
@@ -419,7 +419,7 @@ class Parser:
                     found = rule.fullmatch(statement)
                     if found is None and not rule.drifts:
                         continue
-                    # what is cut may lack what the pattern asks for
+                    # a shortened text may lack a part that the pattern needs
                     kind = rule.name if found is not None else _UNREAD if cut else _DRIFTED
                     groups = found.groups() if found is not None else _NO_GROUPS
                     break
@@ -427,7 +427,7 @@ class Parser:
             if ident.node != node:
                 ident = ident._replace(node=node)
             if cut and groups:
-                # a value that lacks its middle is another one
+                # a value without its middle is wrong
                 groups = tuple(
                     None if value and CUT in value and at != rule.items_at else value for at, value in enumerate(groups)
                 )
@@ -439,10 +439,10 @@ class Parser:
 
     @staticmethod
     def _rows_of_items(rule: _Rule, of_record: tuple[Any, ...], groups: tuple[str | None, ...]) -> list[_Row]:
-        """A row an item; one without any for an empty list."""
+        """Return a row for each item; one without an item for an empty list."""
         at, raw = rule.items_at, of_record[0].raw
         items = [item.groups() for item in rule.finditer(groups[at] or "") if CUT not in item.group()] or [rule.no_item]
-        # the text of a long record goes with its first item only, and that of the list with none
+        # a long record's text is stored with its first item only, and the text of the list with none
         again = None if len(raw.encode("utf-8", "replace")) >= LONG_RECORD else raw
         shared = (*groups[:at], None, *groups[at + 1 :])
         return [(*of_record, shared + item, number, again if number else raw) for number, item in enumerate(items)]
@@ -450,9 +450,9 @@ class Parser:
     # -- columns
 
     def columns(self, batch: Batch, last_line: int | None = None) -> Iterator[dict[str, Sequence[Any]]]:
-        """What the records in scope say: of each rule a dict of columns of table `events`, values in Python's types, a row an item.
+        """Return the events of the records in scope: for each rule a dict of columns of `events`, in Python's types, a row an item.
 
-        last_line: on which the last record of its file begins. Columns that no row of a rule can fill are left out.
+        last_line: on which the last record of its file begins. Columns that a rule cannot fill are left out.
         """
         for kind, rows in batch.claimed.items():
             yield self._columns_of(self._rules.get(kind), kind == _DRIFTED, rows, last_line)
@@ -516,7 +516,7 @@ class Parser:
         return pa.concat_tables(tables, promote_options="default") if tables else pa.table({})
 
     def events(self, record: Record) -> list[dict[str, Any]]:
-        """What one record says: a dict an item, of event_type, says, drifted, item and every value that there is."""
+        """Return the events of one record: a dict an item, of event_type, says, drifted, item and every value."""
         found = []
         batch = self.read([record], everything=True)
         of_record = {"record_id", "record_no", "ts", "level", "logger", "layout", "raw", "statement"}
@@ -533,7 +533,7 @@ def _coalesced(values: Sequence[Any], others: Sequence[Any]) -> Sequence[Any]:
 
 
 def arrow_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """An array of the type. Of lists the same few are there again and again."""
+    """Return an array of the type. A few lists are repeated very often."""
     if not pa.types.is_list(kind):
         return pa.array(values, kind)
     ids = list(map(id, values))

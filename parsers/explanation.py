@@ -23,11 +23,11 @@ SHOWN_LAYOUTS = 3
 SHOWN_ITEMS = 20
 SHOWN_CELLS = 300  # characters of one value
 WIDTH = 100  # characters of a statement around its mark
-EXPECTED = 60  # characters of what a pattern goes on with
+EXPECTED = 60  # characters of the next piece of a pattern
 # patterns are not tried on longer records: nobody reads those, and a hostile one would take minutes
 LONGEST = 1_000_000
 MOST_RECORDS = 1_000
-LEAST_START = 4  # shorter beginnings tell nothing about what was meant
+LEAST_START = 4  # shorter beginnings do not show which rule was meant
 ALIKE = 0.75  # least likeness of a statement's beginning and a rule's `starts`
 CARET = "^ matched up to here"
 
@@ -88,7 +88,7 @@ def reach(pattern: re.Pattern[str], text: str) -> Reach:
         return re.compile(steps[number][0], pattern.flags).match(text)
 
     last = bisect_left(range(1, len(steps)), True, key=lambda number: match(number) is None)
-    # what takes anything has run to the end in search of the next piece: the mark stands before it
+    # a piece that matches anything has run to the end in search of the next one: the mark is before it
     while 0 < last < len(steps) - 1 and _TAKES_ANYTHING.fullmatch(whole[steps[last - 1][1] : steps[last][1]]):
         last -= 1
     found, begin = match(last), steps[last][1]
@@ -114,7 +114,7 @@ def visible(text: str) -> str:
 
 
 def cut(text: str) -> str:
-    """Visible, and not much longer than a cell; says how much is missing."""
+    """Return the visible text, cut to the width of a cell, with the number of missing characters."""
     more = len(text) - SHOWN_CELLS
     return visible(text) if more <= 0 else f"{visible(text[:SHOWN_CELLS])}.. ({more:,} characters more)"
 
@@ -130,7 +130,7 @@ def marked(text: str, at: int, indent: str) -> list[str]:
 
 
 def _missed(text: str, at: int, why: str, indent: str) -> list[str]:
-    """Where a text ceases to fit, and what would have fitted."""
+    """Return where a text stops matching, and what would have matched."""
     return [*marked(text, at, indent), indent + why]
 
 
@@ -152,7 +152,7 @@ def _value(value: Any) -> str:
 
 
 def explain(text: str, site: Path | None) -> str:
-    """For each record of the text, as a night reads it: its header, the rule that claims it, every value; or how far rules got.
+    """Explain each record of the text, as an audit reads it: its header, the rule that claims it, every value; or how far rules got.
 
     Layouts without a time stamp count only where no other is found. `site` is a folder of rule files of one's own. Raises
     DefinitionError where those are wrong, and nothing because of the text.
@@ -184,7 +184,7 @@ KNOWN = "a collector's prefix (parsers/layouts.toml)"
 
 
 def layout(parser: Parser, text: str, kind: str, envelope: Envelope | None, why: str = "") -> list[str]:
-    """How a file that begins with the text is read, with three of its records; or a pattern to try. kind, why: as of `jobs.landing.ingest.LogFile`."""
+    """Return how a file that begins with the text is read, with three records; or a pattern to try. kind, why: as in `jobs.landing.ingest.LogFile`."""
     if kind not in {"log", "bare"}:
         return [_row("read as", "output of one of Kafka's tools")] if kind == "checkpoint" else _not_read(text, kind, why)
     lines = split_lines(text)
@@ -200,7 +200,7 @@ def layout(parser: Parser, text: str, kind: str, envelope: Envelope | None, why:
         *(_row("layout", visible(f"{name}   {patterns.get(name, '')}".rstrip())) for name in names),
         _row("time stamps", _stamps(records)),
     ]
-    # those of Kafka first, whole ones first
+    # records of Kafka first, whole ones first
     for record in sorted(records, key=lambda one: (not one.fits, not parser.in_scope(one)))[:SHOWN_RECORDS]:
         parts = (record.ts or "no time stamp", record.level or "no level", record.logger or "no logger")
         found += ["", f"  line {record.line_no:,}: {'  '.join(map(cut, parts))}"]
@@ -213,22 +213,22 @@ def layout(parser: Parser, text: str, kind: str, envelope: Envelope | None, why:
 
 
 def _stamps(records: list[Record]) -> str:
-    """What the time stamps are."""
+    """Return a description of the time stamps."""
     stamps = [record.ts for record in records if record.ts]
     if not stamps:
-        return "none: records keep the order of the file, and no duration can be told"
+        return "none: records keep the order of the file, and durations are not known"
     zones = sum(bool(re.search(r"[^\d.]", ts[19:])) for ts in stamps)
     return (
         "with a zone, which wins over --timezone"
         if zones == len(stamps)
-        else "without a zone: --timezone says it"
+        else "without a zone: --timezone gives it"
         if not zones
         else "some with a zone"
     )
 
 
 def _not_read(text: str, kind: str, why: str) -> list[str]:
-    """That nothing was recognised, what the file looks like, and a pattern to try."""
+    """Return that nothing was recognised, what the file looks like, and a pattern to try."""
     found = [_row("not read", why or {"empty": "it is empty"}.get(kind, "no known layout has such lines"))]
     lines = split_lines(text)
     found += [f"    {cut(line)}" for line in lines[:SHOWN_RECORDS] if line.strip()]
@@ -246,11 +246,11 @@ def _to_try(pattern: str) -> list[str]:
 
 
 def _headless(parser: Parser, lines: list[str]) -> list[str]:
-    """Says that no layout knows the first line, and how far the heads got that got furthest."""
+    """Return that no layout knows the first line, and how far the best heads matched."""
     first, known = lines[0][:LONGEST], parser.ruleset.layouts
     found = [f"No layout has a line with such a head. The nearest of {len(known)}:"]
     reached = [(layout, reach(compiled(layout.head), first)) for layout in known]
-    reached.sort(key=lambda entry: (entry[0].bare, -entry[1].at))  # text of any kind goes far in a bare one
+    reached.sort(key=lambda entry: (entry[0].bare, -entry[1].at))  # any text matches much of a bare layout
     for layout, got in reached[:SHOWN_LAYOUTS]:
         shown = visible(f"{layout.name}   {layout.pattern or 'JSON'}")
         found += ["", _row("layout", shown), *_missed(first, got.at, _expects(got), "    ")]
@@ -321,7 +321,7 @@ UNZONED = " (in the zone of --timezone: the line names none)"
 
 
 def _values(rule: Rule, events: list[dict[str, Any]], of_ident: Mapping[str, Any]) -> list[str]:
-    """Every column with its type; what differs between the items of a record stands below each item."""
+    """Return every column with its type; values that differ between the items of a record are below each item."""
     kinds = {"node": "int"} | {name: word["type"] for name, word in schemas.vocabulary().items()}
     origin = dict.fromkeys(of_ident, "   (log ident)") | dict.fromkeys(rule.implies, "   (implied)")
     named = [name for name in kinds if any(name in event for event in events)]
@@ -347,7 +347,7 @@ def _values(rule: Rule, events: list[dict[str, Any]], of_ident: Mapping[str, Any
 
 
 def _unclaimed(parser: Parser, record: Record, rule: Rule | None) -> list[str]:
-    """Drift or no rule at all, and how far the nearest rules got."""
+    """Return that it is drift or that no rule matches, and how far the nearest rules got."""
     statement = record.statement
     if not parser.in_scope(record):
         knows = next((f"; {r.name} ({r.file}) knows it of {', '.join(sorted(r.loggers))}" for r in parser.ruleset.rules if r.claims(statement)), "")  # fmt: skip
@@ -366,9 +366,9 @@ def _unclaimed(parser: Parser, record: Record, rule: Rule | None) -> list[str]:
 
 
 def nearest(parser: Parser, statement: str) -> list[tuple[Rule, int, str]]:
-    """(rule, characters that fit, what it would have needed next) of the rules that could have been meant, the furthest first.
+    """Return (rule, characters that match, the next piece that it needs) of the likely rules, the best first.
 
-    Those whose `starts` the statement shares for a good part are tried; where there is none, those whose `starts` are much alike.
+    Rules whose `starts` the statement largely shares are tried; without any, those with a similar `starts`.
     """
     rules = parser.ruleset.rules
     claimed = [rule for rule in rules if rule.claims(statement)]

@@ -23,7 +23,7 @@ LOGGER = r"(?<logger>[\w.$\-]+)"
 DOTTED_LOGGER = r"(?<logger>[\w$\-]+\.[\w.$\-]+)"
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "WARNING", "ERROR", "FATAL")
 LEVEL = rf"(?<level>{'|'.join(LEVELS)})"
-# with neither time nor level, nothing but Kafka's own loggers tells a line from prose
+# without time and level, only Kafka's own loggers distinguish a line from prose
 KAFKAS_LOGGER = r"(?<logger>state\.change\.logger|kafka\.[\w.$]+|org\.apache\.kafka\.[\w.$]+)"
 # `%m%ex`: an exception begins on the line of its message, or the message is the rest of the line
 THROWN = rf"(?:(?![^\n])| (?<thrown>{THROWABLE_CLASS}(?:: [^\n]*)?)[ \t]*)"
@@ -42,16 +42,16 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 class Layout:
     """One layout.
 
-    head: regex of a record's first line, from its start up to the message (what tells a record from a continuation).
+    head: regex of a record's first line, from its start up to the message; a continuation line does not match it.
     line: regex of the first line of a record whose message is one line.  record: regex of a whole record whose message may be of
-    several lines; empty where nothing tells its end.
+    several lines; empty where nothing marks its end.
     pattern: the ConversionPattern that it is made from; empty for JSON.
     time: what the time stamp is put together from, groups in braces, as `{date} {clock}{fraction}{zone}`; empty where the
     layout prints none.  cuts: the logger may be abbreviated, `k.c.KafkaController`; to at most `width` characters, if given.
     json: where a JSON layout keeps each of JSON_SLOTS: keys, the first that is there counts; `a.b` is key b of object a, too.
     levels: what a JSON layout prints for a level -> its name; empty: the name itself.
-    logger: what stands in for the logger where none is printed.  of_cluster: its records are of no node; every copy of the same
-    record is one record, whoever kept it.
+    logger: replaces the logger where none is printed.  of_cluster: its records are of no node; all copies of a record are one
+    record, whoever kept them.
     """
 
     name: str
@@ -81,7 +81,7 @@ class Layout:
 
     @property
     def names_logger(self) -> bool:
-        """Whether its records say which logger they are of."""
+        """Whether its records name their logger."""
         return bool(self.logger or "(?<logger>" in self.line or (self.json and self.json["logger"]))
 
 
@@ -134,7 +134,7 @@ _DATE_FORMATS = {
 }
 _ZONE = r"Z|[+\-]\d\d(?::?\d\d)?"
 _ISO = re.compile(r"yyyy-MM-dd(?:'T'|T| )HH:mm:ss(?:[,.]S+)?( ?(?:X+|x+|Z+))?")
-# T or blank, comma or point or no fraction, zone or none: what one appender of a site prints one way, another prints the other
+# T or blank, comma or point or no fraction, zone or none: appenders of one site differ in these
 ISO_TIME = r"(?<date>\d{4}-\d\d-\d\d)[T ](?<clock>\d\d:\d\d:\d\d)(?:(?<fraction>[,.]\d{3})\d{0,6})?"
 ISO_ZONE = rf"(?: ?(?<zone>{_ZONE}))?"
 ISO_WHOLE = ISO_TIME + ISO_ZONE
@@ -197,7 +197,7 @@ def _date(options: list[str], where: str) -> tuple[str, str]:
         if name in {"quoted", "other"}:
             regex += literal(piece[name])
             continue
-        if name == "named_zone":  # a name tells no offset (CST): --timezone does
+        if name == "named_zone":  # a name such as CST has no unique offset: --timezone gives it
             regex += r"[\w+:\-/]{1,40}"
             continue
         groups.add(name)
@@ -240,7 +240,7 @@ _OTHERS = {
                                "property", "u", "uuid", "h", "host", "hostName"),
     r"(?:true|false)": ("endOfBatch",),
 }  # fmt: skip
-# what is inside is printed, in a colour or changed a little
+# the text inside is printed in a colour or with small changes
 _AROUND = ("(", "highlight", "style", "clr", "enc", "encode", "replace", "maxLen", "maxLength", "black", "red", "green", "yellow", "blue",
            "magenta", "cyan", "white", "gray", "boldRed", "boldGreen", "boldYellow", "boldBlue", "boldMagenta", "boldCyan", "boldWhite",
            "faint")  # fmt: skip
@@ -373,7 +373,7 @@ def from_conversion_pattern(pattern: str, where: str, name: str = "", prefix: st
     if ending.replace(_END, "").replace(_THROWN, ""):
         raise DefinitionError(f"{where}: text after %n is not supported")
     if not facts.seen & {"date", "level", "logger"}:
-        raise DefinitionError(f"{where}: with no time stamp, level or logger, nothing tells a record from other text")
+        raise DefinitionError(f"{where}: with no time stamp, level or logger, no record can be told from other text")
     head, tail = prefix + head.replace(_THROWN, ""), tail.replace(_THROWN, THROWN)
     bare_line = not facts.seen & {"date", "level"}
     if bare_line:
@@ -381,7 +381,7 @@ def from_conversion_pattern(pattern: str, where: str, name: str = "", prefix: st
     if not facts.cuts:
         head = head.replace(LOGGER, DOTTED_LOGGER)
     lazy = "?" if tail == THROWN else ""
-    # a head is tried in one way only, however often what follows it fails
+    # a head matches in one way only, however often the rest fails
     first = f"(?>{head}){LOG_IDENT}(?<statement>[^\\n]*{lazy}){tail}"
     line = first + TRAILING if tail not in {"", THROWN} else first
     record = f"(?>{head}){LOG_IDENT}(?<statement>.*?){tail}{REST}" if tail not in {"", THROWN} and not bare_line else ""
@@ -422,7 +422,7 @@ def from_json(keys: Mapping[str, Any], where: str, name: str = "", levels: str =
 
 
 def _from_pattern(entry: Mapping[str, Any], where: str, name: str) -> Layout:
-    """What no logger has printed, as the output of kafka-dump-log."""
+    """A layout of text that no logger printed, such as the output of kafka-dump-log."""
     if missing := {"head", "logger"} - set(entry):
         raise DefinitionError(f"{where}: a pattern needs {' and '.join(sorted(missing))}, too")
     head, line = entry["head"], entry["pattern"]

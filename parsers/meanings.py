@@ -1,4 +1,4 @@
-"""What statements mean for timelines: the words that rules list, and the event types of each. Pure.
+"""Meanings of statements for timelines: the words that rules list, and the event types of each. Pure.
 
 `meanings.toml` defines the words. A rule of `events/*.toml` lists its words under `means`; under `means_by` it lists those that hold only for lines of
 some loggers, by the last part of their names.

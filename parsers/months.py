@@ -26,7 +26,7 @@ def _numbers(locales: tuple[str, ...] | None) -> dict[str, set[int]]:
 
 @cache
 def month(name: str) -> str:
-    """`11` of `Nov`, `noviembre` or `11\u6708`; the name itself where no language has it, or two mean different months by it."""
+    """Return `11` for `Nov`, `noviembre` or `11\u6708`; the name itself where no language has it, or two give it to different months."""
     key = name.casefold().rstrip(".")
     for locales in (("en",), None):
         numbers = _numbers(locales).get(key, set())

@@ -1,6 +1,6 @@
 """The pattern dialect of all data files.
 
-Patterns are Python's `re` (3.11 and later) with named groups `(?<name>...)`, ASCII classes and `.` for any character.
+Patterns are Python's `re` (3.11.5 and later) with named groups `(?<name>...)`, ASCII classes and `.` for any character.
 `{fragment}` inserts a fragment of `fragments.toml`.
 """
 
@@ -12,7 +12,7 @@ FRAGMENT = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 GROUP = re.compile(r"\(\?<([a-z][a-z0-9_]*)>")
 # `*`, `+` and counted repetitions but `{0,1}`
 REPEATED = re.compile(r"[*+]|\{(?!(?:0,)?1\})\d*,?\d*\}")
-# of literals: it takes no text
+# of literals: it matches no text
 LOOKAROUND = re.compile(r"\(\?<?[=!][^()|*+?{}]*\)")
 # `kafka.common.StateChangeFailedException`; atomic, because a word of this kind may be long and occur often
 THROWABLE_CLASS = r"(?>[\w.$]+\.)(?>[\w$]*?(?:Exception|Error|Throwable))[\w$]*+"
@@ -22,6 +22,11 @@ THROWABLE = rf"(?:Caused by: )?({THROWABLE_CLASS})(?:: (.*))?"
 
 class DefinitionError(ValueError):
     """A data file (rule, layout, speaker, fragment, machine, check) is wrong; the text says where and how."""
+
+
+def is_re_faulty() -> bool:
+    """Return whether this Python's `re` lets a possessive group match too much (python/cpython#106052, fixed in 3.11.5)."""
+    return re.fullmatch("(?:ab?c)++", "aca") is not None
 
 
 def expand(pattern: str, fragments: Mapping[str, str]) -> str:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from parsers.layouts import from_conversion_pattern
 from parsers.patterns import DefinitionError, compiled
 
-# lines that a proposal is made from, and the share of them (but for stack traces) that it has to read
+# lines that a proposal is made from, and the share of them, without stack traces, that it has to read
 MOST_LINES, LEAST_SHARE = 200, 0.5
 SHOWN_LINES = 20
-# how a time looks -> how log4j writes that it prints it so
+# regex of a time -> log4j's pattern for it
 TIMES = (
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|[+\-]\d\d:?\d\d))?", "%d"),
     (r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}", "%d{yyyy/MM/dd HH:mm:ss.SSS}"),
@@ -26,7 +26,7 @@ TIMES = (
 )
 _LEVEL = r"(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL)\b {0,5}"
 _LOGGER = r"(?:kafka|state|org|io|com|k|o|s|c)\.[\w.$]+"
-# what may stand before the message, in the order in which it is tried
+# parts that may precede the message, in the order in which they are tried
 PIECES = (
     (rf"\[{_LEVEL}\]", "[%-5p]"),
     (_LEVEL, "%-5p "),
@@ -59,7 +59,7 @@ def proposed(lines: Sequence[str]) -> str | None:
 
 
 def _from_line(line: str) -> str | None:
-    """What a logger would have to be told to print a line like this one; None where no time or level shows."""
+    """Return the ConversionPattern that prints a line like this one; None where no time or level shows."""
     after = _AFTER.search(line)
     body = line[: after.start()] if after else line
     pattern, at, seen = "", 0, set[str]()

@@ -1,4 +1,4 @@
-"""Text of a log to records: what collectors put before a line comes off, pieces are joined, headers are read, stack traces are kept.
+"""Turn the text of a log into records: remove collectors' prefixes, join pieces, read headers, keep stack traces.
 
 A record is a line with a known header and the lines up to the next one. All text is `str`; a line ends at LF, CR LF or CR.
 """
@@ -26,19 +26,19 @@ from parsers.layouts import (
 from parsers.months import month
 from parsers.patterns import GROUP, THROWABLE_CLASS, compiled
 
-# what no layout prints, but crashes (NUL padding), terminals (colours) and editors (byte order mark) leave
+# characters that no layout prints: NUL padding of crashes, colours of terminals, byte order marks of editors
 NOT_PRINTED = re.compile(r"[\x00\x01]|\x1B\[[0-9;?]*[A-Za-z]|\x1B\][^\x07\x1B\n]{0,200}\x07|\A\uFEFF")
 _LINE_END = re.compile(r"\r\n|\n|\r")
-# a stack trace may be long, but a million lines of prose between two records are none
+# a stack trace may be long, but a million lines of prose are none
 LONGEST_TAIL = 20_000
-# characters of the lines after the first; what goes beyond is counted as cut
+# characters of the lines after the first; more are counted as cut
 LONGEST_REST = 4_000_000
 # characters of a line; of a longer one its beginning and its end are kept: in most layouts the logger ends the line
 LONGEST_LINE = 1_000_000
 END_OF_LINE = 4_000
-# stands where the middle of a line was; without a digit, which a rule might read
+# replaces the middle of a line; it has no digit, which a rule might read
 CUT = " .. cut .. "
-# what a tool prints between parts of its output: grep -C, tail of several files
+# separators that tools print between parts of their output: grep -C, tail of several files
 BETWEEN = re.compile(r"--|==> [^\n]{1,300} <==")
 # people write between records without time stamps: only what looks like this belongs to a record
 STACK_TRACE = re.compile(rf"\s+at |\s*\.\.\. \d+ more|Caused by: |{THROWABLE_CLASS}(?::|$)")
@@ -58,8 +58,8 @@ class Record(NamedTuple):
     log_ident   what the component puts before its statement (`logIdent` of Kafka's `Logging`), with the blank after it
     statement   the message without it
     rest        the lines after the first, or the stack trace inside of it
-    raw         all of it, as it was before a collector got hold of it
-    fits        whether the layout takes the whole of it; if not, the statement is the first line, and nothing else is known
+    raw         all of it, as it was before a collector changed it
+    fits        whether the layout matches the whole of it; if not, the statement is the first line, and nothing else is known
     cut         bytes of it that were left out, because a line or the whole of it was too long
     node        that its envelope names; None where it names none
     """
@@ -80,13 +80,13 @@ class Record(NamedTuple):
 
 
 class CutLine(str):
-    """A line whose middle is left out. cut: bytes that it lacks."""
+    """A line whose middle is left out. cut: number of missing bytes."""
 
     cut: int
 
 
 class LineBuilder:
-    """Puts a line together from pieces. In bounded memory: of a line that is too long the middle is left out."""
+    """Joins the pieces of a line in bounded memory: the middle of a line that is too long is left out."""
 
     def __init__(self) -> None:
         self._beginning: list[str] = []
@@ -94,7 +94,7 @@ class LineBuilder:
         self._end, self._cut = "", 0
 
     def add(self, piece: str, cut: int = 0) -> None:
-        """Appends to the line. cut: bytes that the piece lacks itself."""
+        """Append to the line. cut: number of bytes missing in the piece itself."""
         self._cut += cut
         if self._room:
             self._beginning.append(piece[: self._room])
@@ -106,7 +106,7 @@ class LineBuilder:
             self._cut += len(left_out.encode("utf-8", "replace"))
 
     def line(self) -> str:
-        """The line, a `CutLine` where something is left out: the same for the same text, whatever its pieces were."""
+        """Return the line, a `CutLine` where something is left out. The result does not depend on how the text was cut into pieces."""
         beginning = "".join(self._beginning)
         if not self._cut:
             return beginning + self._end
@@ -126,12 +126,12 @@ def split_lines(text: str) -> list[str]:
 
 
 def is_odd(text: str) -> bool:
-    """Whether the text has what no layout prints."""
+    """Return whether the text has characters that no layout prints."""
     return "\x00" in text or "\x01" in text or "\x1b" in text or "\ufeff" in text
 
 
 class Unwrapper:
-    """Takes from a line what no layout prints: control characters, colours, what a collector put before it."""
+    """Remove from a line what no layout prints: control characters, colours, a collector's prefix."""
 
     def __init__(self, wrappers: Iterable[Wrapper]) -> None:
         self._wrapping = compiled(GROUP.sub("(?:", wrapping(wrappers))).match
@@ -144,7 +144,7 @@ class Unwrapper:
 
 
 class Joiner:
-    """Puts lines together that a collector has cut: each piece but the last is marked as partial."""
+    """Joins lines that a collector has cut: each piece except the last is marked as partial."""
 
     def __init__(self, wrappers: Iterable[Wrapper]) -> None:
         self._patterns = [compiled(wrapper.pattern) for wrapper in wrappers if "(?<partial>" in wrapper.pattern]
@@ -157,12 +157,12 @@ class Joiner:
         return self._piece(line) is not None
 
     def is_partial(self, line: str) -> bool:
-        """Whether the line goes on in another one."""
+        """Return whether the line continues in another one."""
         found = self._piece(line)
         return found is not None and found["partial"] is not None
 
     def __call__(self, lines: Iterable[str]) -> Iterator[str]:
-        """The lines (without their ends), each whole; in the order in which they end. What has no end comes last."""
+        """Yield whole lines without line ends, in the order in which they end; lines without an end are last."""
         begun: dict[str, LineBuilder] = {}
         for line in lines:
             found = self._piece(line)
@@ -192,7 +192,7 @@ _INSTANT, _LOG_IDENT = compiled(EPOCH_INSTANT), compiled(LOG_IDENT)
 
 
 def _at(content: Mapping[str, Any], path: str) -> str | None:
-    """What stands at a path as text: a key, or key b of object a for `a.b`; None where nothing does, or an empty text."""
+    """Return the value at a path as text: a key, or key b of object a for `a.b`; None where there is none or it is empty."""
     value = content.get(path)
     outer, dot, inner = path.partition(".")
     if value is None and dot:
@@ -313,7 +313,7 @@ class Headers:
             return None
         find_all, of_groups, date = self._first
         found = find_all(text)
-        # a header does not go on in the next line
+        # a header does not continue in the next line
         return [of_groups(groups) if groups[date] else None for groups in found] if len(found) == len(lines) else None
 
     def begins(self, line: str) -> bool:
@@ -325,7 +325,7 @@ class Headers:
         return next((header for read in self._lines if (header := read(line))), None)
 
     def of_text(self, text: str) -> Header | None:
-        """The header of a record whose message is of several lines: what ends it stands on one of them."""
+        """Return the header of a record whose message has several lines: the end of the layout is on one of them."""
         return next((header for read in self._whole if (header := read(text))), None)
 
     def layout_of(self, line: str) -> str:
@@ -337,15 +337,15 @@ class Headers:
 
 
 class RecordReader:
-    """Puts the lines of one file together to records.
+    """Joins the lines of one file to records.
 
-    Give it the text in order, in any pieces that end with a line; `close` gives the last record.
+    Pass it the text in order, in any pieces that end with a line; `close` returns the last record.
     """
 
     def __init__(
         self, headers: Headers, unwrapped: Callable[[str], str], *, stack_traces_only: bool = False, line_no: int = 1
     ) -> None:
-        """stack_traces_only: other lines between records belong to none. line_no: of the first line."""
+        """stack_traces_only: other lines between records belong to no record. line_no: of the first line."""
         self._headers, self._unwrapped, self._stack_traces_only = headers, unwrapped, stack_traces_only
         self._next = line_no
         # of the record that is being read
@@ -353,11 +353,11 @@ class RecordReader:
         self._ended = True
         # of it: characters after the first line, bytes that were left out
         self._rest = self._cut = 0
-        # lines that were read, records that have begun, further lines of records; all others belong to none
+        # numbers of lines read, of records begun, of further lines of records; other lines belong to no record
         self.lines = self.begun = self.continued = 0
 
     def feed(self, lines: Sequence[str]) -> Iterator[Record]:
-        """The records that end within these lines."""
+        """Return the records that end within these lines."""
         begin = 0
         for place, line in enumerate(lines):
             if type(line) is CutLine:
@@ -421,7 +421,7 @@ class RecordReader:
         return Record(self._line_no, *header[:7], rest, raw, True, self._cut)
 
     def close(self, without_last_line: bool = False) -> Iterator[Record]:
-        """The record that the text ends with. without_last_line: unless the last line is its only one, it does not belong to it."""
+        """Return the last record of the text. without_last_line: leave out its last line, unless it is its only one."""
         if without_last_line and self._tail and self._line_no + len(self._tail) == self._next - 1:
             self._tail.pop()
             self.continued -= 1

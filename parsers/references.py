@@ -14,7 +14,7 @@ from sqlglot.errors import SqlglotError
 
 # the column, and keys and attributes of that name
 EVENT_TYPE = "event_type"
-# event types that no rule has: a line that a tool printed
+# event types without a rule: lines that a tool printed
 WITHOUT_RULE = {"checkpoint"}
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)+")
 # a comparison in SQL that Python has as text
@@ -90,7 +90,7 @@ def in_python(sources: Mapping[str, str], known: Collection[str], others: Collec
                 yield from (Reference(f"{path}:{node.lineno}", name) for name in _in_text(node.value))
             if isinstance(node, ast.Tuple | ast.List | ast.Set | ast.Dict):
                 texts = [(name, line) for name, line in _members(node) if _NAME.fullmatch(name)]
-                # a list of event types, most of which there are
+                # a list of names, most of which are event types
                 if texts and 2 * sum(name in known for name, _ in texts) >= len(texts):
                     yield from (Reference(f"{path}:{line}", name) for name, line in texts if name not in others)
 
@@ -169,7 +169,7 @@ def _named(
             found.add((path, one.id))
         elif isinstance(one, ast.Name) and one.id in imported:
             module, name = imported[one.id]
-            # a package hands on what its modules define
+            # a package exports what its modules define
             found |= {
                 (other, known) for other, known in constants if known == name and other.startswith((f"{module}.py", f"{module}/"))
             }

@@ -1,4 +1,4 @@
-"""Tables and columns that queries name, and that there are not. Pure: SQL and Python source text in, problems out.
+"""Find tables and columns that queries name and that do not exist. Pure: SQL and Python source text in, problems out.
 
 A name is looked up where the query takes it from: a table of `schemas/tables`, its rows under another name (`audited_events`), a part of the query, or
 rows that Python makes, whose columns are not known here.
@@ -15,9 +15,9 @@ from sqlglot.optimizer.scope import Scope, traverse_scope
 
 # names of columns; None: any, as they are not known
 Columns = frozenset[str] | None
-# the rows of a table that a stage looks at have its name behind one of these
+# prefixes before a table's name for the rows of it that a stage reads
 PREFIXES = ("audited_", "told_", "whole_", "guarded_")
-# stands for what Python puts into a text
+# placeholder for a value that Python puts into a text
 HOLE = "hole_of_python"
 _QUERY = re.compile(r"\bSELECT\b.*\bFROM\b", re.S)
 
@@ -35,7 +35,7 @@ def known_columns(name: str, tables: Mapping[str, Columns]) -> Columns:
 
 
 def problems(sql: str, tables: Mapping[str, Columns]) -> list[str]:
-    """Name each table and column of a query that there is not. tables: name -> columns. Raises SqlglotError where it is no query."""
+    """Return a problem for each table and column of a query that does not exist. tables: name -> columns. Raises SqlglotError where it is no query."""
     found = set[str]()
     for tree in filter(None, sqlglot.parse(sql, dialect="spark")):
         outputs: dict[int, Columns] = {}
@@ -56,7 +56,7 @@ def problems(sql: str, tables: Mapping[str, Columns]) -> list[str]:
 
 
 def output(sql: str, tables: Mapping[str, Columns]) -> Columns:
-    """Return the columns that a query gives."""
+    """Return the columns of a query's result."""
     outputs: dict[int, Columns] = {}
     last: Columns = None
     for scope in traverse_scope(sqlglot.parse_one(sql, dialect="spark")):

@@ -286,7 +286,7 @@ PLAIN = finding()
 LEADERLESS = finding(
     2, check_id="partition_leaderless", severity="critical", title="Partition without a leader: orders-3", topic="orders", partition=3,
     node=None, detail="orders-3 has no leader; last in sync: 2.", evidence=("r9",),
-    harms=("Unavailable: 1 partition of orders, for up to 17 h 50 min; still so at 2026-11-21 04:00:00 UTC.",),
+    harms=("Unavailable: 1 partition of orders, for at least 17 h 50 min; still so at 2026-11-21 04:00:00 UTC.",),
 )  # fmt: skip
 ILLEGAL = finding(
     3, check_id="illegal_replica_transition", title="Illegal state change of replica 2 of audit-0",

@@ -139,13 +139,16 @@ def test_three_nights(
 
         fingerprint = found["illegal_replica_transition"]["fingerprint"]
         story = run("findings", fingerprint[:10], code=errors.CLEAN).splitlines()
-        (proof,) = [line for line in story if line.startswith("> ")]
+        proof, marked = [line for line in story if line.startswith("> ")]
+        assert story.index(proof) == story.index("Proof: 1 record, by time:") + 1
+        assert marked == proof
         assert "from NonExistentReplica to ReplicaDeletionStarted" in proof
         around = [line.split()[1] for line in story if line.startswith("  node ")]
         assert set(around) == {"1", "2", "3"}  # of broker 3, what it logged before it died
         in_json = json.loads(run("findings", fingerprint, "--json", "--lines", "1", code=errors.CLEAN))
         times = [line["ts"] for line in in_json["context"]]
         assert times == sorted(times)
+        assert [line["record_id"] for line in in_json["proof"]] == found["illegal_replica_transition"]["evidence"]
         assert [line["evidence"] for line in in_json["context"]].count(True) == 1
 
         write_logs(tmp_path / "logs")

@@ -252,7 +252,7 @@ def test_what_is_not_read_is_said(tmp_path, capsys):
     said = capsys.readouterr().err
     assert "1 output of tools without a time" in said
     assert "cut-20261120T100000Z.txt, line 1: it looks like a partition and cannot be read: Topic: orders" in said
-    assert "versions.txt is output of kafka-broker-api-versions, and tells of no partition" in said
+    assert "versions.txt is output of kafka-broker-api-versions, and lists no partition" in said
 
 
 def test_a_topic_without_partitions_is_a_checkpoint_of_none():
@@ -335,7 +335,7 @@ def test_outputs_that_cannot_be_taken(tmp_path):
     (tmp_path / "b.txt").write_text("hello")
     for name, at, clusters, said in [
         ("a.txt", T0, ["one", "two"], "is of one of 2 clusters"),
-        ("a.txt", None, ["one"], "does not say when"),
+        ("a.txt", None, ["one"], "has no time"),
         ("b.txt", T0, ["one"], "is no output of"),
         ("none.txt", T0, ["one"], "No such file"),
         ("", T0, ["one"], "Is a directory"),

@@ -135,8 +135,8 @@ def test_message_of_many_lines() -> None:
         ("%d %notEmpty{%m}%n", "the message may not be inside %notEmpty"),
         ("%d{yyyy-MM-dd %m%n", "{ is not closed"),
         ("${LOG_PATTERN}%m%n", "${LOG_PATTERN} stands for something that is not known here"),
-        ("%m%n", "nothing tells a record from other text"),
-        ("%t %m%n", "nothing tells a record from other text"),
+        ("%m%n", "no record can be told from other text"),
+        ("%t %m%n", "no record can be told from other text"),
         ("", "no %m in the pattern"),
     ],
 )

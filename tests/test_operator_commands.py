@@ -325,7 +325,7 @@ def test_what_is_no_checkpoint_is_one_sentence(audited, tmp_path, capsys):
     before = printed(capsys, "sql", tools, "--tables", audited)
     for text, more, said in [
         ("hello", AT, "is no output of kafka-topics --describe"),
-        (DESCRIBED, [], "does not say when the tool was run; say it with --at TIME"),
+        (DESCRIBED, [], "has no time at which the tool was run; give it with --at TIME"),
         (DESCRIBED.replace("orders", "ordres"), AT, "is it of another cluster?"),
     ]:
         file.write_text(text)

@@ -549,6 +549,25 @@ def test_a_cluster_is_down_only_where_all_of_it_is_heard() -> None:
     assert [outage.broker for outage in ClusterFacts.of(Summary.of(alone)).outages(1) if outage.how != "first_start"] == [1]
 
 
+def test_a_connection_to_a_controller_makes_it_no_broker() -> None:
+    """`Node 101 disconnected` names a controller: it holds no replicas, and the brokers are all down without it."""
+    client = "org.apache.kafka.clients.NetworkClient"
+    control = "org.apache.kafka.controller.ReplicationControlManager"
+    mode = told(3, "partition_registered", 101, by=control, topic="a", partition=0, replicas=[1, 2], isr=[1, 2], leader=1)
+    both = [*started(1), *started(2)]
+    gone = [told(second, "broker_stopped", node) for second, node in ((60, 1), (61, 2))]
+
+    def whole(event_type: str, of: int) -> list[int | None]:
+        lines = [told(40, event_type, of, by=client, broker=101), told(50, "raft_state_changed", 101, controller=101)]
+        facts = ClusterFacts.of(Summary.of([mode, *both, *gone, *lines]))
+        assert {node: one.is_broker for node, one in facts.named_by_number[1].items()}[101] is False
+        return [outage.since for outage in facts.outages(1) if outage.broker is None]
+
+    for event_type in ("node_disconnected", "connection_throttled", "node_unreachable"):
+        for of in (1, 101):
+            assert len(whole(event_type, of)) == 1, event_type
+
+
 def test_kraft_controllers_log_isrs_at_debug_only() -> None:
     control = "org.apache.kafka.controller.ReplicationControlManager"
     lines = [

@@ -6,7 +6,10 @@ import re
 
 import pytest
 
-from parsers.patterns import DefinitionError, check_dialect, expand
+from jobs import errors
+from jobs.commands import command_line
+from jobs.nightly_audit import main
+from parsers.patterns import DefinitionError, check_dialect, expand, is_re_faulty
 
 
 def test_expand() -> None:
@@ -52,3 +55,13 @@ def test_what_does_not_compile_or_may_take_hours_is_rejected(pattern: str) -> No
 )  # fmt: skip
 def test_dialect_accepts(pattern: str) -> None:
     check_dialect(pattern, "here")
+
+
+def test_a_python_that_reads_records_wrongly_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Up to 3.11.4 a possessive group gives back what it has taken, so that events would be missing (python/cpython#106052)."""
+    assert not is_re_faulty()
+    monkeypatch.setattr(command_line, "is_re_faulty", lambda: True)
+    assert main(["explain", "x"]) == errors.USAGE
+    assert "use 3.11.5 or later" in capsys.readouterr().err

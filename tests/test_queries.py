@@ -132,6 +132,11 @@ def queries(request: pytest.FixtureRequest, spark: Any) -> Queries:
         ("CAST(true AS INT)", 1),
         ("int('3')", 3),
         ("CAST(max(ts) AS BIGINT)", 1795168800),
+        # casts to fractions make seconds with milliseconds of moments
+        ("CAST(max(ts) AS DOUBLE)", 1795168800.9),
+        ("round(double(max(ts)) - CAST(min(ts) AS DOUBLE), 3)", 0.7),
+        ("CAST('1.5' AS DOUBLE)", 1.5),
+        ("CAST(max(n) AS DOUBLE)", 2.0),
         ("unix_timestamp(max(ts))", 1795168800),
         ("unix_timestamp('2026-11-20 10:00', 'yyyy-MM-dd HH:mm')", 1795168800),
         ("pmod(-7, 3)", 2),

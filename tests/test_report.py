@@ -338,3 +338,8 @@ def test_a_finding_about_a_broker_is_found_by_the_topics_of_its_partitions() -> 
     assert set(marks.values()) == {"audit", "orders", "payments"}
     (classes,) = re.findall(r'class="([^"]*)"[^>]*id="b"', page) or re.findall(r'id="b"[^>]*class="([^"]*)"', page)
     assert {marks[one] for one in classes.split() if one in marks} == {"audit", "payments"}
+
+
+def test_commands_in_advice_are_code() -> None:
+    assert report.with_code("Check `a --b <c>`, then `d`.") == "Check <code>a --b &lt;c&gt;</code>, then <code>d</code>."
+    assert report.with_code("one ` <b>") == "one ` &lt;b&gt;"

@@ -104,10 +104,12 @@ def test_a_story_lasts_as_long_as_one_of_its_findings() -> None:
     effect = finding(severity="warning", check_id="under_replicated", title="Lagging", fingerprint="u", caused_by="f")
     assert "Resolved:" not in said(cause, effect)
     assert "Resolved:" in said(cause, effect | {"status": "resolved"})
-    # what lasts is named where its cause is over
-    assert said(cause, effect)[3].endswith(" Still open: Lagging.")
-    assert "Still open" not in said(cause | {"status": "open"}, effect)[3]
-    assert not any("Still open" in line for line in said(cause, effect | {"status": "resolved"}))
+    # a consequence that lasts is the headline where its cause is over
+    lines = said(cause, effect)
+    assert lines[2] == "  [warning, new] Lagging"
+    assert "      Cause: [error, resolved] Down" in lines
+    assert "  [error] Down" in said(cause | {"status": "open"}, effect)
+    assert "  [error] Down" in said(cause, effect | {"status": "resolved"})
     # a silenced cause hides no effect
     assert "  [warning, new] Lagging" in said(cause | {"silenced": True}, effect)
 
@@ -139,8 +141,8 @@ def test_the_harm_is_among_the_first_three_lines() -> None:
         "  [critical, new] Partition without a leader: orders-3",
         "      Not over: at 2026-11-20 10:00:00 UTC.",
         "      Lost: at least 27,000 records in 1 partition of drill.",
-        "      Unavailable: 12 partitions of a, b, c and 2 more topics, for up to 4 min 20 s; over at 2026-11-20 10:04:20 UTC.",
-        "      At risk: 2 partitions of a, for up to 1 d 1 h; still so at 2026-11-20 10:00:00 UTC.",
+        "      Unavailable: 12 partitions of a, b, c and 2 more topics, the longest for at least 4 min 20 s; over at 2026-11-20 10:04:20 UTC.",
+        "      At risk: 2 partitions of a, the longest for at least 1 d 1 h; still so at 2026-11-20 10:00:00 UTC.",
     ]
 
 

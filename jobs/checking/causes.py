@@ -1,6 +1,6 @@
 """Which finding follows from which, by the rules of `schemas/causes.toml`. Pure.
 
-A rule proves nothing from kinds alone: cause and effect must concern the same broker, partition, topic or cluster, and their times must fit.
+Two kinds alone prove nothing: cause and effect must concern the same broker, partition, topic or cluster, and their times must fit.
 """
 
 from collections import defaultdict
@@ -40,7 +40,7 @@ def with_causes(found: Sequence[Finding], subjects: Iterable[Mapping[str, Any]])
 
 
 class _About:
-    """What findings are about, by the kinds of subject that rules name."""
+    """The subjects of findings, by the kinds that rules name."""
 
     def __init__(self, found: Iterable[Finding], subjects: Iterable[Mapping[str, Any]]) -> None:
         self._partitions: dict[str, set[tuple[str, int]]] = defaultdict(set)
@@ -70,7 +70,7 @@ class _About:
 
 
 def _by_subject(found: Iterable[Finding], rule: schemas.CauseRule, about: _About) -> dict[Subject, list[Finding]]:
-    """Return the findings that may be the cause by a rule, by what they are about."""
+    """Return the findings that a rule allows as cause, by their subjects."""
     known = defaultdict(list)
     for row in found:
         if row["check_id"] == rule.check and row["first_seen"] is not None and fnmatchcase(row["title"], rule.title):
@@ -84,7 +84,7 @@ def _fits(cause: Finding, effect: Finding, rule: schemas.CauseRule) -> bool:
     slack, gap = timedelta(seconds=rule.slack_seconds), timedelta(minutes=rule.gap_minutes)
     (begin, end), (since, until) = _span(cause), _span(effect)
     if cause["check_id"] == effect["check_id"]:
-        # the first of those that begin together
+        # the first of findings that begin together
         return (begin, cause["fingerprint"]) < (since, effect["fingerprint"]) and since - begin <= gap
     if end + gap < since or until + timedelta(seconds=rule.clock_seconds) < begin:
         return False
@@ -92,7 +92,7 @@ def _fits(cause: Finding, effect: Finding, rule: schemas.CauseRule) -> bool:
 
 
 def _nearest_first(cause: Finding, effect: Finding) -> tuple[bool, timedelta, str]:
-    """Sort key: the last cause that began before its effect comes first, then those that began later."""
+    """Sort key: the last cause before the effect is first, then causes that began later."""
     distance = _span(effect)[0] - _span(cause)[0]
     return distance < timedelta(), abs(distance), cause["fingerprint"]
 

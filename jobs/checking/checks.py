@@ -29,12 +29,12 @@ AUDITED = (
     "events", "partition_timeline", "replica_timeline", "reassignments", "topic_deletions", "controllers", "discontinuities",
     "coverage", "broker_outages", "topic_assignments", "broker_load", "durability", "checkpoints", "partitions_now",
 )  # fmt: skip
-# a check may tell what its findings are about one by one, and which outage (node null: of all brokers) they follow from
+# columns that a check may have: each subject of its findings, and the outage that they follow from (node null: of all brokers)
 SUBJECTS = "ARRAY<STRUCT<topic: STRING, partition: INT, replica: INT, since: TIMESTAMP, until: TIMESTAMP>>"
 OUTAGE = "STRUCT<node: INT, since: TIMESTAMP>"
-# columns of a violation that its words are made of
+# columns of a violation that its text is made of
 OF_WORDS = ("facts", "lacking", "unheard")
-# the checks that report outages; what names one as its cause is caused by their finding
+# the checks that report outages; a violation that names an outage is caused by their finding
 OUTAGE_CHECKS = ("broker_down", "cluster_down")
 
 
@@ -71,7 +71,7 @@ def register(
     for function in [one.sql for one in schemas.statements("functions")] + threshold_functions(thresholds):
         queries.function(function)
     told: dict[str, Frame] = {}
-    for fact in schemas.statements("facts"):  # by name: a later one reads an earlier one
+    for fact in schemas.statements("facts"):  # sorted by name, because a later one reads an earlier one
         told[fact.name] = queries.frame(fact.sql)
         queries.view(fact.name, told[fact.name])
     now = {clock.cluster: clock.now for clock in clocks}
@@ -80,7 +80,7 @@ def register(
 
 
 def _named_columns(events: Frame) -> Frame:
-    """Events with the columns that checks name: at every mention of a view each of its columns is analysed."""
+    """Return events with only the columns that checks name: Spark analyses every column of a view at each mention."""
     named = {word for kind in ("facts", "checks") for one in schemas.statements(kind) for word in words(one.sql)}
     return select(events, *(name for name in schemas.columns("events") if name in named))
 
@@ -113,7 +113,7 @@ def asked(
     silences: Sequence[Silence],
     outputs: Sequence[ToolOutput],
 ) -> str:
-    """Hash of all that findings depend on besides the tables: of the same tables, the same is found."""
+    """Return a hash of everything that findings depend on besides the tables."""
     texts = [statement.sql for kind in ("functions", "facts", "checks") for statement in schemas.statements(kind)]
     texts += map(
         repr, (schemas.thresholds(), schemas.coverage(), schemas.cause_rules(), wording.wordings(), wording.known_commands())
@@ -122,7 +122,9 @@ def asked(
 
 
 def present(queries: Queries) -> set[str]:
-    """What a check may be about `only`: the event types, the kinds of spells and the states of replicas that there are, INPUT_TABLES and INPUT_FACTS that have rows."""
+    """Return what exists of the names that a check may list in `only`: event types, kinds of episodes, states of replicas,
+    and those of INPUT_TABLES and INPUT_FACTS that have rows.
+    """
     kinds = [
         "SELECT event_type AS kind FROM audited_events",
         "SELECT kind FROM partition_spells",
@@ -173,7 +175,7 @@ def threshold_sql(default: int, settings: Sequence[Threshold]) -> str:
 
 
 def _all_match(globs: Iterable[tuple[str, str]]) -> str:
-    """That columns match globs, as a condition that is never null. A topic that is null is like an empty one."""
+    """Return the condition that columns match globs. It is never null: a null topic counts as an empty one."""
     tests = [
         f"coalesce(CAST({column} AS STRING), '') RLIKE {quoted(f'^(?s:{glob_pattern(glob)})$')}"
         for column, glob in globs
@@ -184,7 +186,7 @@ def _all_match(globs: Iterable[tuple[str, str]]) -> str:
 
 @dataclass(frozen=True)
 class Violations:
-    """What violates checks now.
+    """The violations of checks now.
 
     rows: the columns of `findings` less those of a run (`findings_life.OF_RUN`), plus ended BOOLEAN and subjects, less known_as. failed: check -> why it could not be run.
     """
@@ -194,9 +196,9 @@ class Violations:
 
 
 def violations(queries: Queries, given: Collection[str] = ()) -> Violations:
-    """Runs the checks; one that fails costs no other its findings.
+    """Run the checks; a failed check does not affect the others.
 
-    given: what there is of `present`, and of metadata_log, cluster_ids, slos; a check that is about some `only` is left out without them.
+    given: the names that `present` returns, and of metadata_log, cluster_ids, slos. A check with `only` runs where one of its names is given.
     """
     active = _with_candidates(queries, [check for check in schemas.statements("checks") if _is_given(check, given)])
     failed: dict[str, str] = {}
@@ -216,7 +218,7 @@ def violations(queries: Queries, given: Collection[str] = ()) -> Violations:
 
 
 def _in_order(queries: Queries, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows with their evidence in the order of its time stamps; records without one come last, and the query of the check orders the rest."""
+    """Return the rows with their evidence in the order of its time stamps. Records without one are last; ties keep the order of the query."""
     ids = sorted({record_id for row in found for record_id in row["evidence"] or () if record_id is not None})
     if not ids:
         return found
@@ -229,7 +231,7 @@ def _in_order(queries: Queries, found: list[dict[str, Any]]) -> list[dict[str, A
 
 
 def _modes(queries: Queries) -> dict[str, dict[str, Any]]:
-    """Return what advice depends on, by cluster: MODE and the commands of `schemas/commands.toml`."""
+    """Return the values that advice needs, by cluster: MODE and the commands of `schemas/commands.toml`."""
     asked = """SELECT k.cluster, k.kafka_version, coalesce(bool_or(l.kraft), false) AS is_kraft
       FROM clocks k LEFT JOIN logs_seen l ON l.cluster = k.cluster GROUP BY k.cluster, k.kafka_version"""
     modes = {}
@@ -261,7 +263,7 @@ def _in_words(
 
 
 def _with_causes(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The rows with caused_by, the fingerprint of the finding that reports their outage, in its place."""
+    """Return the rows with caused_by, the fingerprint of the finding that reports their outage, in the place of the outage."""
     outages = {
         _outage(row, row["node"], row["first_seen"]): row["fingerprint"] for row in found if row["check_id"] in OUTAGE_CHECKS
     }
@@ -283,7 +285,7 @@ def _is_given(check: schemas.Statement, given: Collection[str]) -> bool:
 
 
 def _with_candidates(queries: Queries, checks: Sequence[schemas.Statement]) -> list[schemas.Statement]:
-    """The checks less those that find nothing, as there are no rows in the parts of their queries that they call their `candidates`."""
+    """Return the checks without those that cannot find anything, because the part of their query called `candidates` has no rows."""
     asked = [
         f"(SELECT {quoted(check.name)} AS name FROM (\n{check.part(part)}\n) LIMIT 1)"
         for check in checks
@@ -294,12 +296,12 @@ def _with_candidates(queries: Queries, checks: Sequence[schemas.Statement]) -> l
     try:
         found = {row["name"] for row in queries.rows(*asked)}
     except FAILED:
-        return list(checks)  # the one that fails is named when it is run
+        return list(checks)  # a query that fails is reported when the check runs
     return [check for check in checks if check.name in found or not check.listed("candidates")]
 
 
 def _select(check: schemas.Statement) -> str:
-    """A check with the columns that all have. What it concludes without the logs that would show otherwise is left out, or is a smaller claim."""
+    """Return a check's query with the columns that all have. Conclusions without the logs that could disprove them are dropped or weakened."""
     name = quoted(check.name)
     needs, coverage = check.needs, schemas.coverage()
     severity, lacking, unheard, source, only = "r.severity", "CAST(NULL AS STRING)", "CAST(NULL AS ARRAY<INT>)", "", ""
@@ -325,7 +327,7 @@ def _select(check: schemas.Statement) -> str:
 
 
 def _facts(check: schemas.Statement) -> str:
-    """The columns that a check gives to its words alone, as one JSON object."""
+    """Return the columns that only a check's text uses, as one JSON object."""
     names = sorted(check.listed("facts"))
     return (
         f"to_json(struct({', '.join(f'r.{name}' for name in names)}), map('ignoreNullFields', 'false'))"
@@ -335,5 +337,5 @@ def _facts(check: schemas.Statement) -> str:
 
 
 def _also(check: schemas.Statement, column: str, kind: str) -> str:
-    """A column that a check need not have; its head names those that it has."""
+    """Return an optional column of a check, whose header names those that it has."""
     return f"CAST({f'r.{column}' if column in check.listed('also') else 'NULL'} AS {kind}) AS {column}"

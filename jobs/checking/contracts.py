@@ -1,4 +1,4 @@
-"""What must hold in the tables beyond what Delta enforces, and the command `contracts`.
+"""Contracts of the tables beyond what Delta enforces, and the command `contracts`.
 
 `schemas/contracts` defines it once. On Spark Great Expectations validates it (`jobs.checking.expectations`). The local engine evaluates the same rules
 as SQL, because importing Great Expectations takes 4 s of processor time.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from jobs.engine.queries import Queries
     from jobs.engine.rows import Frame
 
-# of rules; those that Delta does not enforce when Spark writes are the last
+# kinds of rules; the last ones are not enforced by Delta when Spark writes
 KINDS = ("required", "values", "key", "rows")
 NOT_ENFORCED = ("values", "key", "rows")
 # violated rules that a message names
@@ -44,7 +44,7 @@ exit codes:
 
 @dataclass(frozen=True)
 class Rule:
-    """One thing that must hold in a table.
+    """One rule of a table.
 
     kind: one of KINDS: a column is never null, it has one of some values, no two rows share a key, or a query finds no row.
     violations: a query for the rows that violate it, over {batch} and {any_table}. condition: what holds for such a row, if that needs no other.
@@ -61,7 +61,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Violation:
-    """A rule that rows violate. rows: how many; sample: the columns that name one of them, as text, less those that are null."""
+    """A violated rule. rows: number of violating rows; sample: the columns that name one of them, as text, without nulls."""
 
     table: str
     rule: str
@@ -76,7 +76,7 @@ class Violation:
 
 
 def rules_of(table: str) -> tuple[Rule, ...]:
-    """Return what must hold in a table: required columns, values, key, rules over rows."""
+    """Return the rules of a table: required columns, values, key, rules over rows."""
     contract = schemas.contracts()[table]
     shown, found = contract.shown, []
 
@@ -106,7 +106,7 @@ def text_of(value: Any) -> str:
 
 
 def sample_of(row: Mapping[str, Any], columns: Iterable[str]) -> dict[str, str]:
-    """The columns that name a row, as text, less those that are null."""
+    """Return the columns that name a row, as text, without nulls."""
     return {name: text_of(row[name]) for name in columns if row.get(name) is not None and row[name] == row[name]}
 
 
@@ -122,13 +122,13 @@ def _whole(table: str) -> str:
 
 
 def reads(tables: Collection[str]) -> set[str]:
-    """The tables all of whose rows the rules of some tables read."""
+    """Return the tables that the rules of some tables read as a whole."""
     queries = [rule.violations for table in tables for rule in schemas.contracts()[table].rules]
     return {other for other in schemas.contracts() if any(f"{{{other}}}" in query for query in queries)}
 
 
 def register(queries: Queries, written: Mapping[str, Frame], whole: Mapping[str, Frame]) -> None:
-    """Gives the rows that are validated, and those that their rules read, the names that `as_sql` uses."""
+    """Register the rows that are validated, and those that their rules read, under the names that `as_sql` uses."""
     for table in reads(written):
         queries.view(_whole(table), whole[table])
     for table, rows in written.items():
@@ -171,7 +171,7 @@ def violations(queries: Queries, rules: Sequence[Rule]) -> list[Violation]:
 def validate(queries: Queries, written: Mapping[str, Frame], whole: Mapping[str, Frame]) -> int:
     """Validate rows by SQL. written: table -> rows; whole: all rows of tables that their rules read. Returns the number of rules.
 
-    Raises ContractError that names the violated.
+    Raises ContractError, which names the violated rules.
     """
     register(queries, written, whole)
     rules = [rule for table in written for rule in rules_of(table)]

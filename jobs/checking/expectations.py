@@ -1,7 +1,7 @@
-"""Great Expectations over the tables: a suite per table, made of the one definition in `schemas/contracts`.
+"""Great Expectations over the tables: one suite per table, from the definition in `schemas/contracts`.
 
 Over Spark's frames its Spark engine validates. Over the tables of the command `contracts` its pandas engine does, with the columns that
-expectations are about; a rule that is SQL is asked of the engine that reads the tables, so that no whole table is in memory.
+expectations are about. The engine that reads the tables answers rules that are SQL, so that no whole table is in memory.
 A JVM does not start any more in a process in which it has done so: the command, and a run of the local engine, start none.
 """
 
@@ -23,22 +23,22 @@ from jobs.errors import ContractError, UsageError
 
 # runs a rule's query, with {batch} in it, and returns the rows
 Asked = Callable[[str], list[dict[str, Any]]]
-# who answers the queries of the rows that the pandas engine validates now
+# answers the queries over the rows that the pandas engine validates now
 _asked: ContextVar[Asked] = ContextVar("asked")
 _loading = threading.Lock()
-# violating rows that Great Expectations returns of a query
+# number of violating rows that Great Expectations returns for a query
 MOST_ROWS = 200
 
 
 def _library() -> Any:
-    """Great Expectations; whoever asks while it is being loaded waits."""
+    """Return Great Expectations; callers wait while it is being loaded."""
     with _loading:
         return _loaded()
 
 
 @cache
 def _loaded() -> Any:
-    """The same, without its notes on the console, and able to answer SQL rules over pandas' rows."""
+    """Return the same, without its notes on the console, and with SQL rules over pandas' rows."""
     logging.getLogger("great_expectations").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module="great_expectations")
     import great_expectations as gx
@@ -81,7 +81,7 @@ class Suites:
     def __init__(self, docs: Path | None = None, kinds: Collection[str] = contracts.KINDS) -> None:
         """docs: the folder that `write_docs` writes to. kinds: of rules that are validated, one suite per table that has any."""
         self._gx = _library()
-        # a module of it that is imported by two threads at once is imported halfway
+        # two threads that import one of its modules at once get half of it
         from great_expectations.data_context.types.base import ProgressBarsConfig
 
         self._docs, self._kinds = docs, kinds
@@ -91,7 +91,7 @@ class Suites:
             self._context.add_data_docs_site("tables", _site(docs))
         # rules that were evaluated
         self.count = 0
-        # suites that were made: each has a name of its own
+        # number of suites so far: each needs another name
         self._parts = 0
 
     def of_frames(self, spark: Any, written: Mapping[str, Any], whole: Mapping[str, Any]) -> list[Violation]:
@@ -139,7 +139,7 @@ class Suites:
         return self._validated(source, table, rows.to_pandas(integer_object_nulls=True), lambda query: query)
 
     def _validated(self, source: Any, table: str, rows: Any, named: Callable[[str], str]) -> list[Violation]:
-        """named: what of a query becomes the name of a view; {batch} is left to Great Expectations."""
+        """named: placeholders of a query -> names of views; Great Expectations replaces {batch}."""
         rules = [rule for rule in rules_of(table) if rule.kind in self._kinds]
         if not rules:
             return []
@@ -163,14 +163,14 @@ class Suites:
         failed = [rule for rule in rules if not whole[rule.words].success]
         if not failed:
             return []
-        # once more, for the rows
+        # a second time, for the rows
         shown = dict.fromkeys(column for rule in failed if rule.kind != "rows" for column in rule.shown)
         complete = {"result_format": "COMPLETE", "unexpected_index_column_names": list(shown)}
         again = outcomes(f"{table} {self._parts}: violations", failed, complete)
         return [_violation(rule, again[rule.words].result) for rule in failed]
 
     def write_docs(self) -> None:
-        """Write the Data Docs of all that was validated, if they are wanted. Raises UsageError where they cannot be written."""
+        """Write the Data Docs of all validations, if a folder is given. Raises UsageError where they cannot be written."""
         if self._docs is None:
             return
         try:
@@ -203,7 +203,7 @@ def _named(query: str, names: Mapping[str, str]) -> str:
 
 
 def _expectation(rule: Rule, named: Callable[[str], str]) -> Any:
-    """The expectation that Great Expectations has for a rule."""
+    """Return Great Expectations' expectation for a rule."""
     import great_expectations.expectations as gxe
 
     import schemas

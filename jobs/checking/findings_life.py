@@ -1,7 +1,7 @@
-"""What becomes of findings from run to run: new, open, resolved, reopened; what silences them. Plain Python.
+"""The life of findings from run to run: new, open, resolved, reopened, silenced. Plain Python.
 
-A finding is a row of `findings`, its moments with a zone. Which stored one it continues is said before (`identity`): both have one fingerprint. What is found now (`checks.violations`) has `ended` and `subjects` besides, and nothing
-of run_id, status and silence.
+A finding is a row of `findings`, its moments with a zone. `identity` decides before which stored finding it continues: both have one fingerprint.
+What is found now (`checks.violations`) also has `ended` and `subjects`, and lacks run_id, status and silence.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,17 +11,17 @@ from typing import Any
 from jobs.config import Silence
 from jobs.globs import matches
 
-# a finding that was reported is over when the logs have gone on for this long since they last showed it
+# a reported finding is over when the logs continue for this long after they last showed it
 QUIET = timedelta(hours=24)
-# columns of `findings` that a check does not tell
+# columns of `findings` that a check does not fill
 OF_RUN = ("run_id", "status", "silenced", "silence", "moved")
-# what is told of a finding now and does not stand in `findings`
+# columns of a finding now that `findings` does not have
 OF_CHECK = ("ended", "subjects")
 Finding = dict[str, Any]
 
 
 def still(before: Iterable[Finding]) -> list[Finding]:
-    """What was reported and is not over, as if it were found once more. before: rows of `findings`."""
+    """Return the reported findings that are not over, as if they were found again. before: rows of `findings`."""
     return [
         {name: value for name, value in row.items() if name not in OF_RUN} | {"ended": False, "subjects": None}
         for row in before
@@ -30,7 +30,7 @@ def still(before: Iterable[Finding]) -> list[Finding]:
 
 
 def news(found: Sequence[Finding], before: Iterable[Finding], begins: Mapping[str, datetime]) -> list[Finding]:
-    """What is found now, less what was over before the rows that this run looks at begin: of it too little is seen to tell it anew.
+    """Return what is found now, without what was over before the rows of this run begin: this run sees too little of it.
 
     before: the rows of `findings` so far. begins: cluster -> begin of these rows; those of which all is seen are left out.
     """
@@ -79,14 +79,14 @@ def _settled(row: Finding, old: Finding | None, now: datetime | None, run_id: st
 
 
 def _gone(old: Finding, run_id: str, silences: Sequence[Silence]) -> Finding:
-    """A finding that is not found any more."""
+    """Return a finding that is no longer found."""
     told = {name: value for name, value in old.items() if name not in OF_RUN}
     is_same = old["status"] == "resolved" and not old.get("moved")
     return _changed(told, "resolved", run_id, silences, old if is_same else None)
 
 
 def _changed(told: Finding, status: str, run_id: str, silences: Sequence[Silence], same: Finding | None = None) -> Finding:
-    """same: the row so far, where at most its silence has changed."""
+    """same: the stored row, where at most its silence has changed."""
     silence = silence_of(told, silences)
     is_old = same is not None and same["silence"] == silence
     return {
@@ -101,7 +101,7 @@ def _changed(told: Finding, status: str, run_id: str, silences: Sequence[Silence
 
 
 def silence_of(finding: Finding, silences: Iterable[Silence]) -> str | None:
-    """Why it is silenced: the first silence that matches counts. What a finding has not is like an empty name."""
+    """Return why it is silenced: the first matching silence counts. A missing value of a finding counts as an empty name."""
     names = {name: "" if value is None else str(value) for name, value in finding.items()}
     for silence in silences:
         globs = {
@@ -120,9 +120,9 @@ def silence_of(finding: Finding, silences: Iterable[Silence]) -> str | None:
 
 
 def subjects(found: Iterable[Finding], before: Iterable[Finding]) -> list[dict[str, Any]]:
-    """What each finding is about, one by one: rows of `finding_subjects`.
+    """Return each subject of the findings: rows of `finding_subjects`.
 
-    found: `news`. before: the rows so far, of which those stay whose finding is not found now.
+    found: `news`. before: the stored rows; those of findings that are not found now stay.
     """
     rows, again = [], set()
     for finding in found:

@@ -1,4 +1,4 @@
-"""The stage that checks: what violates checks becomes findings, and what was written is validated."""
+"""The checking stage: violations become findings, and the written tables are validated."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def write(
 
 
 def stand(tables: RunTables, asked: Asked, clocks: Sequence[Clock]) -> None:
-    """Write the findings of clusters about which nothing is new: silences may have begun or ended."""
+    """Write the findings of clusters without new records: silences may have begun or ended."""
     before = here(tables.read("findings", [clock.cluster for clock in clocks]))
     _settle(tables, asked, findings_life.still(before), before, clocks)
 
@@ -133,7 +133,7 @@ def _settle(
 ) -> list[Row]:
     """Write the findings, `found` being what is violated now, and return those that this run has changed.
 
-    about: rows of `finding_subjects`; None where nothing new was checked, so that causes are those of before.
+    about: rows of `finding_subjects`; None where nothing new was checked, so that causes do not change.
     """
     now = {clock.cluster: clock.now and clock.now.replace(tzinfo=UTC) for clock in clocks}
     settled = findings_life.settle(found, before, now, asked.run_id, asked.silences)

@@ -1,6 +1,6 @@
-"""What a story did to producers and consumers: what was lost, unavailable or at risk, how much of it and for how long. Pure.
+"""The harm of a story to producers and consumers: lost, unavailable or at risk, how much and for how long. Pure.
 
-A story is a finding that follows from no other one, with all that follow from it (`ranking.by_cause`).
+A story is a finding without a known cause, with all findings that follow from it (`ranking.by_cause`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,8 +27,8 @@ NOTHING_SHOWN = "No line shows that a partition was unavailable, at risk or lost
 class Harm:
     """One kind of harm of one story.
 
-    topics: names, sorted, some of topic_count. longest_seconds: of one partition; null: not known. until: when the last partition was well again;
-    null: it lasts, or nothing lasts (a loss). records: at least so many are lost in unclean elections; null: not known.
+    topics: names, sorted, some of topic_count. longest_seconds: of one partition; null: not known. until: end of the harm of the last partition;
+    null: it lasts, or it has no duration (a loss). records: lower limit of those lost in unclean elections; null: not known.
     """
 
     kind: str
@@ -74,7 +74,7 @@ def sentences(harms: Sequence[Harm], now: datetime | None) -> list[str]:
 
 
 def of_story(members: Sequence[Mapping[str, Any]], known: Mapping[str, Sequence[Harm]], now: datetime | None) -> list[str]:
-    """Return the sentences about one story; of an error without any harm that lines show, that none do.
+    """Return the sentences about one story; for an error without a visible harm, the sentence that no line shows one.
 
     members: its findings, its cause first. known: harm by fingerprint. now: the newest moment of the logs, UTC.
     """
@@ -103,9 +103,12 @@ def _sentence(harm: Harm, now: datetime | None) -> str:
     if harm.kind in (LOST, MAYBE_LOST):
         if harm.records:
             return f"{HEADS[harm.kind]}: at least {counted(harm.records, 'record')} in {what}."
-        # a finding of the story may name a number; this sentence counts none
+        # a finding of the story may name a number, so this sentence has none
         return f"{HEADS[harm.kind]}: records in {what}."
-    length = f", for up to {two_units(harm.longest_seconds)}" if harm.longest_seconds and harm.longest_seconds >= 1 else ""
+    length = ""
+    if harm.longest_seconds and harm.longest_seconds >= 1:
+        # logs notice the begin late, so the length is a lower limit
+        length = f", {'the longest ' if harm.partitions > 1 else ''}for at least {two_units(harm.longest_seconds)}"
     if harm.lasts:
         end = f"; still so at {moment(now)}" if now else "; still so at the end of these logs"
     else:

@@ -1,4 +1,4 @@
-"""The order in which findings are listed, the same in the verdict, the report, JSON and alerts; and which stand below their cause. Pure."""
+"""The order of findings and which are below their cause, the same in the verdict, the report, JSON and alerts. Pure."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -7,14 +7,14 @@ from typing import Any
 import schemas
 from schemas import SEVERITIES
 
-# of severities: from this one on each finding has a line of its own wherever findings are listed
+# from this severity on, each finding has its own line wherever findings are listed
 NEVER_HIDDEN = "error"
 
 Rank = tuple[bool, int, int]
 
 
 def rank(*, severity: str, check_id: str, is_over: bool) -> Rank:
-    """Sort key of what a finding costs, the worst first: what is resolved last, then severity, then the harm of its check.
+    """Sort key of a finding's cost, the worst first: resolved findings are last, then by severity, then by the harm of the check.
 
     A check that this version does not have counts as housekeeping.
     """
@@ -23,12 +23,12 @@ def rank(*, severity: str, check_id: str, is_over: bool) -> Rank:
 
 
 def worst_first(finding: Mapping[str, Any]) -> tuple[Rank, bool, datetime, str, str]:
-    """Sort key of a row of `findings`: its rank, then the time when it began (without one: last), title and fingerprint."""
+    """Sort key of a row of `findings`: its rank, its begin (without one: last), title and fingerprint."""
     return _of_row(finding), *by_time(finding["first_seen"]), finding["title"], finding["fingerprint"]
 
 
 def by_time(first_seen: datetime | None) -> tuple[bool, datetime]:
-    """Sort key of a time stamp in UTC, with a zone or without; where there is none, that comes last."""
+    """Sort key of a time stamp in UTC, with a zone or without; a missing one is last."""
     return first_seen is None, (first_seen or datetime.min).replace(tzinfo=None)
 
 
@@ -38,9 +38,9 @@ def is_never_hidden(finding: Mapping[str, Any]) -> bool:
 
 
 def by_cause(findings: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """Return the stories: each finding that follows from none of the given ones, with all that follow from it.
+    """Return the stories: each finding without a cause among the given ones, with all that follow from it.
 
-    The order of the given findings stays: a story takes the place of its first finding, which is its worst one.
+    The order of the findings is kept: a story has the place of its first finding, which is its worst one.
     """
     known = {finding["fingerprint"]: finding for finding in findings}
     stories: dict[str, list[dict[str, Any]]] = {}
@@ -57,7 +57,7 @@ def is_over(story: tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]) -> boo
 
 
 def _first_cause(finding: dict[str, Any], known: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """Return the finding that a finding follows from in the end; itself where it follows from none of the known ones."""
+    """Return the first cause of a finding among the known ones; the finding itself where it has none."""
     top, passed = finding, {finding["fingerprint"]}
     while (cause := known.get(top.get("caused_by") or "")) is not None and cause["fingerprint"] not in passed:
         passed.add(cause["fingerprint"])

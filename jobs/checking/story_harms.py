@@ -1,4 +1,4 @@
-"""The harm of each story, asked of `finding_subjects` and `durability`; what it means is in `harms`."""
+"""Query the harm of each story from `finding_subjects` and `durability`; `harms` turns it into sentences."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime

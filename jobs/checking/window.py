@@ -1,6 +1,6 @@
 """The part of the findings that a run reports: --since, --until and --node. Pure.
 
-All records are read all the same: what a partition or a broker was before that time is known from them.
+All records are read nevertheless: they show the state of partitions and brokers before that time.
 """
 
 import re
@@ -18,9 +18,9 @@ Bound = datetime | timedelta
 
 
 def bound(text: str, what: str) -> Bound:
-    """A time (without a zone: UTC), a day, or a duration before the end of the logs. Raises UsageError, which names the option `what`.
+    """Return a moment from a time (without a zone: UTC), a day, or a duration before the end of the logs.
 
-    A day counts whole: --since begins with it, --until ends with it.
+    Raises UsageError, which names the option `what`. A day counts as a whole: --since begins with it, --until ends with it.
     """
     if found := AGO.fullmatch(text.strip()):
         return timedelta(**{UNITS[found[2]]: int(found[1])})
@@ -47,7 +47,7 @@ def node_ids(texts: Collection[str]) -> frozenset[int]:
 
 @dataclass(frozen=True)
 class Window:
-    """Which findings are reported; null and no nodes: all."""
+    """Selects the findings that are reported; null and no nodes: all."""
 
     since: Bound | None = None
     until: Bound | None = None
@@ -67,9 +67,9 @@ class Window:
         return self.since is not None or self.until is not None or bool(self.nodes)
 
     def has(self, finding: Mapping[str, Any], now: datetime | None, replicas: Collection[int] = ()) -> bool:
-        """Whether a finding is reported: it was so at some moment of that time, and it names one of the nodes, or no node at all.
+        """Return whether a finding is reported: it held at some moment of that time, and it names one of the nodes or none.
 
-        now: the end of the logs, UTC. replicas: brokers of the replicas that the finding is about. What has no time stamps is of any time.
+        now: the end of the logs, UTC. replicas: brokers of the replicas that the finding is about. A finding without time stamps is of any time.
         """
         named = {finding["node"], finding["replica"], *replicas} - {None}
         if self.nodes and named and not named & self.nodes:

@@ -3,6 +3,7 @@
 import argparse
 import difflib
 import os
+import platform
 import re
 import sys
 import time
@@ -10,7 +11,8 @@ import traceback
 from typing import Any, NoReturn
 
 from jobs import errors, interrupts, progress, terminal
-from jobs.errors import AuditError
+from jobs.errors import AuditError, UsageError
+from parsers.patterns import is_re_faulty
 
 COMMANDS = (
     "demo",
@@ -201,7 +203,11 @@ def parser(name: str | None = None) -> Parser:
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """Runs the command that the arguments name (None: those of this process); returns the exit code."""
+    """Run the command that the arguments name (None: those of this process); return the exit code."""
+    if is_re_faulty():
+        raise UsageError(
+            f"Python {platform.python_version()} reads some records wrongly (python/cpython#106052); use 3.11.5 or later"
+        )
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         from jobs.engine import driver
 

@@ -4,7 +4,7 @@ import argparse
 import difflib
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -56,7 +56,7 @@ def add_arguments(commands: Any) -> None:
     command.add_argument("fingerprint", nargs="?", metavar="FINGERPRINT", help="one finding; its first characters are enough")
     command.add_argument("--check", metavar="GLOB", help="only findings of such checks")
     command.add_argument("--cluster", metavar="GLOB")
-    command.add_argument("--topic", metavar="GLOB")
+    command.add_argument("--topic", metavar="GLOB", help="only findings about a partition of such topics")
     command.add_argument("--severity", choices=tuple(reversed(SEVERITIES)), help="from this severity on")
     command.add_argument(
         "--status", choices=STATUSES, default="all", help="open: new, open and reopened ones (default: all, what is over last)"
@@ -67,19 +67,24 @@ def add_arguments(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints; the exit code. Raises UsageError."""
-    tables = opened(options.tables, ("findings", "events") if options.fingerprint else ("findings",))
+    names = (
+        ("findings", "events") if options.fingerprint else ("findings", "finding_subjects") if options.topic else ("findings",)
+    )
+    tables = opened(options.tables, names)
     rows = [{"silenced": False, "silence": None, "caused_by": None} | row for row in rows_where(tables, "findings", "true")]
     if options.fingerprint:
         finding = the_one(options.fingerprint, rows)
-        lines = _around(tables, finding, max(options.lines, 0))
+        proof, lines = _around(tables, finding, max(options.lines, 0))
         if options.output_format == "json":
-            print(json.dumps(plain(finding | {"context": [vars(line) for line in lines]})))
+            parts = {"proof": [vars(line) for line in proof], "context": [vars(line) for line in lines]}
+            print(json.dumps(plain(finding | parts)))
         elif options.output_format != "text":
             terminal.show(output.findings(options.output_format, [finding]), styled=False)
         else:
-            terminal.show(in_full(finding, lines))
+            terminal.show(in_full(finding, proof, lines))
         return errors.CLEAN
-    chosen = [row for row in rows if wanted(row, options)]
+    about = _about_topic(tables, options.topic) if options.topic else frozenset()
+    chosen = [row for row in rows if wanted(row, options, about)]
     if options.output_format == "json":
         for row in sorted(chosen, key=worst_first):
             print(json.dumps(plain(row | {"silenced": bool(row["silenced"])})))
@@ -90,8 +95,16 @@ def run(options: argparse.Namespace) -> int:
     return errors.CLEAN
 
 
-def wanted(row: Row, options: argparse.Namespace) -> bool:
-    """Whether the filters let a finding through."""
+def _about_topic(tables: Tables, topic: str) -> frozenset[str]:
+    """Return the fingerprints of findings about a partition of such topics: a finding about several topics names none itself."""
+    if not tables.has("finding_subjects"):
+        return frozenset()
+    rows = tables.query("SELECT DISTINCT fingerprint, topic FROM finding_subjects").rows()
+    return frozenset(row["fingerprint"] for row in rows if matches([topic], row["topic"]))
+
+
+def wanted(row: Row, options: argparse.Namespace, about: Container[str] = ()) -> bool:
+    """Return whether the filters accept a finding. about: fingerprints of those about a partition of the topics that are asked for."""
     status = {"all": (*OPEN, "resolved"), "open": OPEN}.get(options.status, (options.status,))
     least = SEVERITIES.index(options.severity) if options.severity else 0
     return (
@@ -99,8 +112,12 @@ def wanted(row: Row, options: argparse.Namespace) -> bool:
         and SEVERITIES.index(row["severity"]) >= least
         and (options.check is None or matches([options.check], row["check_id"]))
         and (options.cluster is None or matches([options.cluster], row["cluster"]))
-        and (options.topic is None or (row["topic"] is not None and matches([options.topic], row["topic"])))
+        and (options.topic is None or row["fingerprint"] in about or _is_named(row["topic"], options.topic))
     )
+
+
+def _is_named(topic: str | None, glob: str) -> bool:
+    return topic is not None and matches([glob], topic)
 
 
 def the_one(fingerprint: str, rows: Sequence[Row]) -> Row:
@@ -142,12 +159,20 @@ def _entry(row: Row) -> Iterator[str]:
     yield f"{known_as(row)[:16]}  {row['severity']}, {row['status']}  {visible(row['title'])}"
     silence = f"; silenced: {visible(row['silence'] or '')}" if row["silenced"] else ""
     caused = f"; caused by {row['caused_by'][:16]}" if row["caused_by"] else ""
-    yield f"{'':16}  {visible(row['cluster'])}, {span(row)}{caused}{silence}"
+    yield f"{'':16}  {visible(row['cluster'])}, {when(row)}{caused}{silence}"
 
 
 def span(row: Row) -> str:
     """`2026-11-20 10:09:12.175 to 10:31:00.000 UTC (21 min 47 s)`"""
     return "no time stamps" if row["first_seen"] is None else moments.span(row["first_seen"], row["last_seen"])
+
+
+def when(row: Row) -> str:
+    """Return the span of a resolved finding, and since when an open one lasts."""
+    if row["status"] == "resolved" or row["first_seen"] is None:
+        return span(row)
+    seen = f", last seen at {moments.moment(row['last_seen'], row['first_seen'])}" if row["last_seen"] else ""
+    return f"since {moments.moment(row['first_seen'])}{seen}"
 
 
 # -- one finding -------------------------------------------------------------------------------------------
@@ -167,8 +192,8 @@ class LogLine:
     anchor: int
 
 
-def _around(tables: Tables, finding: Row, lines: int) -> list[LogLine]:
-    """The finding's records and, of each node, the lines just before and after each of them; merged by time."""
+def _around(tables: Tables, finding: Row, lines: int) -> tuple[list[LogLine], list[LogLine]]:
+    """Return (the finding's records, some of them with the lines of each node just before and after), both by time."""
     cluster, incarnation = quoted(finding["cluster"]), finding["incarnation"]
     about = f"cluster = {cluster} AND incarnation = {incarnation} AND item = 0"
     of_proof = (
@@ -182,7 +207,8 @@ def _around(tables: Tables, finding: Row, lines: int) -> list[LogLine]:
         for row in [anchor, *(_neighbours(tables, about, anchor, lines) if lines else [])]:
             line = LogLine(**row, evidence=row["record_id"] in proven, anchor=number)
             found.setdefault(row["record_id"], line)
-    return sorted(found.values(), key=lambda line: (line.ts is None, line.ts or 0, line.file, line.record_no))
+    around = sorted(found.values(), key=lambda line: (line.ts is None, line.ts or 0, line.file, line.record_no))
+    return [LogLine(**row, evidence=True, anchor=number) for number, row in enumerate(proof)], around
 
 
 LINE = "ts, node, file, record_no, record_id, substring(raw, 1, 2000) AS raw"
@@ -208,10 +234,10 @@ def _neighbours(tables: Tables, about: str, anchor: Row, lines: int) -> list[Row
     return found.rows()
 
 
-def in_full(finding: Row, lines: Sequence[LogLine]) -> Iterator[str]:
-    """One finding as text."""
+def in_full(finding: Row, proof: Sequence[LogLine], lines: Sequence[LogLine]) -> Iterator[str]:
+    """Yield one finding as text: all records that prove it, then what all nodes logged around some of them."""
     yield f"{visible(finding['title'])}"
-    yield f"  {finding['severity']}, {finding['status']}, {visible(finding['cluster'])}, {span(finding)}"
+    yield f"  {finding['severity']}, {finding['status']}, {visible(finding['cluster'])}, {when(finding)}"
     if finding["silenced"]:
         yield f"  silenced: {visible(finding['silence'] or '')}"
     yield f"  check {finding['check_id']}, fingerprint {known_as(finding)}"
@@ -224,17 +250,26 @@ def in_full(finding: Row, lines: Sequence[LogLine]) -> Iterator[str]:
     words = wording.wordings().get(finding["check_id"])
     if words is not None:
         yield f"  Why it matters: {' '.join(words.why.split())}"
-    shown = sum(line.evidence for line in lines)
+    yield ""
+    missing = len(finding["evidence"]) - len(proof)
+    yield f"Proof: {counted(len(proof), 'record')}{f' ({missing:,} more not in these tables)' if missing else ''}, by time:"
+    for line in proof:
+        yield from _line(line)
+    if len(lines) == sum(line.evidence for line in lines):
+        return
     nodes = Counter(line.node for line in lines)
     yield ""
-    proof = counted(len(finding["evidence"]), "record")
-    yield f"{shown} of {proof} that prove{'s' if len(finding['evidence']) == 1 else ''} it (>), among those of {counted(len(nodes), 'node')}, by time:"
+    yield f"Around it, from the logs of {counted(len(nodes), 'node')} (> marks the proof):"
     before: LogLine | None = None
     for line in lines:
         if before is not None and line.anchor != before.anchor:
             yield "  .."
-        node = "node ?" if line.node is None else f"node {line.node}"
-        text = visible(line.raw.split("\n", 1)[0])
-        yield f"{'>' if line.evidence else ' '} {node}  {text if len(text) <= RAW else text[: RAW - 1] + '…'}"
-        yield f"          {visible(line.file)}:{line.record_no}"
+        yield from _line(line)
         before = line
+
+
+def _line(line: LogLine) -> Iterator[str]:
+    node = "node ?" if line.node is None else f"node {line.node}"
+    text = visible(line.raw.split("\n", 1)[0])
+    yield f"{'>' if line.evidence else ' '} {node}  {text if len(text) <= RAW else text[: RAW - 1] + '…'}"
+    yield f"          {visible(line.file)}:{line.record_no}"

@@ -12,7 +12,7 @@ from jobs.location import SCHEME, local_folder, root_of
 
 # set by spark-submit, which has started the JVM
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
-# variables that name a master or a remote; those of one kind that come first win, and so do Spark's own arguments and files
+# variables that name a master or a remote: the first of each kind wins, before Spark's own arguments and files
 OURS = "KAFKA_AUDIT_MASTER"
 OF_SPARK = ("SPARK_REMOTE", "SPARK_MASTER", "MASTER")
 ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
@@ -24,7 +24,7 @@ _PROPERTY = re.compile(r"\s*spark\.(master|remote)\s*[\s=:]\s*(\S+)")
 class Configured:
     """Where Spark is configured to run.
 
-    by: who says so, for people. master, remote: URLs; neither of them: spark-submit has decided, and its JVM runs.
+    by: the setting that says so, for people. master, remote: URLs; both are None where spark-submit has started the JVM.
     """
 
     by: str
@@ -86,7 +86,7 @@ def configured(environment: Mapping[str, str] = os.environ) -> Configured | None
 
 
 def _configured(environment: Mapping[str, str]) -> Iterator[Configured]:
-    """All that names a master or a remote; what comes first wins."""
+    """Return all settings that name a master or a remote; the first one wins."""
     if url := environment.get(OURS):
         yield _named(OURS, "master", url)
     yield from _of_arguments(environment.get(ARGUMENTS, ""))
@@ -142,7 +142,7 @@ def require_spark(reason: str) -> None:
 
 
 def _only_spark(tables: str | Path, logs: list[str]) -> str | None:
-    """What the local engine does not do; None: nothing of this."""
+    """Return what is asked that the local engine cannot do; None: nothing."""
     if local_folder(root_of(tables)) is None:
         return f"the local engine writes tables to folders of this machine, not to {tables}"
     for given in logs:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from jobs.errors import AuditError, UsageError
 
-# of Delta's application transactions: the number of one that appends is that of the commit that it makes
+# name of Delta's application transactions: an append carries the number of the commit that it makes
 LANDING = "kafka_audit.landing"
 
 
@@ -25,7 +25,7 @@ def refused(table: str) -> Iterator[None]:
     """Raises Conflict where Delta refuses a commit of Spark's, because another run has made one."""
     from delta import exceptions
 
-    # they have no class in common
+    # these exceptions have no common class
     conflicts = (
         exceptions.ConcurrentAppendException,
         exceptions.ConcurrentDeleteDeleteException,

@@ -22,11 +22,11 @@ from jobs.location import local_folder, root_of
 LOG = "_delta_log"
 COMMIT = re.compile(r"(\d{20})\.json")
 CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.[0-9a-f.-]+)?\.parquet")
-# tables that a run makes again by itself where they were deleted
+# tables that a run creates again where they were deleted
 REMADE = ("cluster_facts", "partition_states")
 # what reading a damaged file raises
 UNREADABLE = (OSError, pa.ArrowException, ValueError, KeyError, TypeError, AttributeError)
-# of each table
+# number of problems that are shown of each table
 SHOWN = 2
 
 
@@ -40,8 +40,8 @@ class DamageError(AuditError):
 class Log:
     """What the log of a table says as far as it can be read.
 
-    files: path -> (bytes, rows; None: not known) of the files that hold its rows. gone: paths that it has removed. version: of the last commit
-    that is there; -1: none. problems: what cannot be read of it. properties: of the table.
+    files: path -> (bytes, rows; None: not known) of the files with its rows. gone: paths that it has removed. version: of the last commit;
+    -1: none. problems: what cannot be read of it. properties: of the table.
     """
 
     files: dict[str, tuple[int | None, int | None]] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Log:
     properties: Mapping[str, str] = field(default_factory=dict)
 
     def apply(self, action: Mapping[str, Any]) -> None:
-        """Takes one action of a commit or a checkpoint."""
+        """Apply one action of a commit or a checkpoint."""
         if add := action.get("add"):
             path = unquote(add["path"])
             stats = json.loads(add.get("stats") or "{}")
@@ -66,7 +66,7 @@ class Log:
 
 
 def read_log(table: Path) -> Log:
-    """The log of a table, read as far as it can be."""
+    """Return the log of a table, as far as it can be read."""
     log, folder = Log(), table / LOG
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     commits = {int(found[1]): name for name in names if (found := COMMIT.fullmatch(name))}
@@ -112,7 +112,7 @@ def _checkpointed(path: Path) -> Iterable[Mapping[str, Any]]:
 
 
 def problems(table: Path, *, at_least: int = -1, thorough: bool = False) -> list[str]:
-    """What is wrong with a table. at_least: the commit that its log has to reach. thorough: also whether each file can be read as a whole."""
+    """Return what is wrong with a table. at_least: the commit that its log has to reach. thorough: read each file to its end, too."""
     log = read_log(table)
     found = list(log.problems)
     if not found and log.version < at_least:
@@ -132,7 +132,7 @@ def problems(table: Path, *, at_least: int = -1, thorough: bool = False) -> list
 
 
 def is_readable(path: Path) -> bool:
-    """Whether a Parquet file can be read as a whole."""
+    """Return whether a Parquet file can be read to its end."""
     try:
         file = pq.ParquetFile(path)
         for _ in file.iter_batches():
@@ -162,7 +162,7 @@ def examined(
 
 
 def _lost(folder: Path, there: Collection[str]) -> list[str]:
-    """Tables that were deleted: the others are of this version, and were written to."""
+    """Return the tables that were deleted, where the others are of this version and were written to."""
     missing = [one.name for one in schemas.statements("tables") if one.name not in there]
     if not there or not missing:
         return []

@@ -23,7 +23,7 @@ from jobs.engine import MOMENT, dialect, limits
 UNREADABLE = (OSError, duckdb.IOException, duckdb.InvalidInputException, duckdb.SerializationException)
 # errors of a query that cannot be run
 FAILED = (duckdb.Error, SqlglotError)
-# folder beside the tables for what a run has no memory for; Delta's readers pass over names that begin so
+# folder beside the tables for rows that do not fit in memory; Delta's readers skip names that begin so
 SPILL = "_spill"
 # rows of one batch of an answer
 BATCH_ROWS = 10_000
@@ -43,7 +43,7 @@ class Database:
     def __init__(self, files: Collection[str] = (), folder: str | None = None) -> None:
         """files, folder: the only ones that queries may read."""
         self._database: DuckDBPyConnection = duckdb.connect(config=_CONFIG)
-        # by its id: the name of a relation that has been read, and the relation
+        # id of a relation that has been read -> its name, and the relation itself
         self._related: dict[int, tuple[str, Any]] = {}
         # a connection serves one thread at a time
         self._turn = threading.Lock()
@@ -52,7 +52,7 @@ class Database:
         run(f"SET memory_limit = {text(limits.memory)}")
         # each use of a view reads the footers of its files again
         run("SET parquet_metadata_cache = true")
-        # DuckDB creates it when memory is short and removes it at the end; it holds no other files
+        # DuckDB creates it when memory is short and removes it at the end; nothing else writes into it
         spill = f"{tempfile.gettempdir()}/kafka-audit-{uuid.uuid4().hex}" if folder is None else f"{folder}/{SPILL}"
         run(f"SET temp_directory = {text(spill)}")
         if files:
@@ -68,7 +68,7 @@ class Database:
             self._database.create_function(name, function, texts, "VARCHAR", type=PythonUDFType.ARROW)
 
     def session(self) -> Database:
-        """Return another one that shares memory, files and functions with this one, but no names of rows. It takes no time to make."""
+        """Return another database with the same memory, files and functions, but without the names of rows. It costs no time."""
         other = Database.__new__(Database)
         other._database, other._turn, other._related = self._database.cursor(), threading.Lock(), {}
         return other
@@ -88,7 +88,7 @@ class Database:
             if kept is None:
                 for one, table in rows.given.items():
                     self._database.register(one, _with_moments(table, pa.timestamp("us")))
-                # the relation is kept, too: no other one gets its id
+                # a reference to the relation: no other one gets its id
                 kept = (f"related_{len(self._related)}", rows)
                 kind = "VIEW" if rows.is_wide else "TABLE"
                 self._database.execute(f"CREATE TEMPORARY {kind} {kept[0]} AS {rows.sql}")
@@ -124,7 +124,7 @@ class Database:
         return self._answer("\nUNION ALL\n".join(map(dialect.translated, queries))).to_pylist()
 
     def close(self) -> None:
-        """End it; rows that were answered stay."""
+        """Close it; rows that it has returned stay valid."""
         self._database.close()
 
     def __enter__(self) -> Database:
@@ -157,12 +157,12 @@ class Database:
         return _with_moments(found, MOMENT)
 
 
-# -- Java's regular expressions, where DuckDB's lack something -------------------------------------------------
+# -- Java's regular expressions that DuckDB does not have ------------------------------------------------------
 
 
 @lru_cache(100)
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """A pattern of Java's as Python has it. Raises InvalidInputException."""
+    """Return a Java pattern as Python's. Raises InvalidInputException."""
     try:
         return re.compile(re.sub(r"\(\?<([A-Za-z])", r"(?P<\1", pattern))
     except re.error as error:

@@ -28,7 +28,7 @@ class Table:
     uri: str
     delta: DeltaTable
     is_local: bool
-    # what DuckDB reads, and the columns that a file of it has, at least; others are null
+    # what DuckDB reads, and the columns that its files have; other columns are null
     _scan: str = ""
     _there: set[str] = field(default_factory=set)
 
@@ -55,7 +55,7 @@ class Table:
         return cls(uri, table, is_local)
 
     def check(self) -> None:
-        """Raise NotReadable where its files are not all its own."""
+        """Raise NotReadable where some of its files belong to another table (a shallow clone)."""
         if self.is_local:
             _ = self._parts
 
@@ -81,7 +81,7 @@ class Table:
 
     @property
     def is_registered(self) -> bool:
-        """Return whether a database has known it, and thereby the columns of its files."""
+        """Return whether it was registered in a database, which reads the columns of its files."""
         return bool(self._scan)
 
     @property
@@ -90,7 +90,7 @@ class Table:
         return [path for paths in self._parts.values() for path in paths] if self.is_local else []
 
     def register(self, database: Database, name: str) -> None:
-        """Makes it known by a name: a view over its files with the columns and types of the table."""
+        """Register it under a name: a view over its files with the columns and types of the table."""
         if not self.is_local:
             self._scan = identifier(f"{name}$")
             database.source(f"{name}$", self.delta.to_pyarrow_dataset())
@@ -102,7 +102,7 @@ class Table:
         for values, paths in self._parts.items():
             of_part = "".join(f", {_or_null(value)} AS {identifier(column)}" for column, value in zip(by, values, strict=True))
             listed = ", ".join(map(text, paths))
-            # Spark writes them into the files, too, at times
+            # Spark sometimes writes them into the files, too
             others = f"COLUMNS(lambda name: name NOT IN ({', '.join(map(text, by))}))" if by else "*"
             scans.append(
                 f"SELECT {others}{of_part} FROM read_parquet([{listed}], union_by_name = true, hive_partitioning = false)"
@@ -113,11 +113,11 @@ class Table:
         self.define(database, name)
 
     def define(self, database: Database, view: str, where: str = "true") -> None:
-        """Defines a view of the table, which is registered, or of the rows for which a condition in DuckDB's SQL holds; moments in it have a zone."""
+        """Define a view of the registered table. where: a condition in DuckDB's SQL that its rows meet; moments in it have a zone."""
         database.define(view, self.query(where))
 
     def query(self, where: str = "true") -> str:
-        """Return a query in DuckDB's SQL for the rows for which a condition holds; moments in the condition have a zone, those of the rows have none."""
+        """Return a query in DuckDB's SQL for the rows that meet a condition. Moments have a zone in the condition, and none in the rows."""
         columns = ", ".join(
             f"CAST({identifier(one['name']) if one['name'] in self._there else 'NULL'} AS {_duckdb_type(one['type'])}) AS {identifier(one['name'])}"
             for one in self.fields
@@ -134,7 +134,7 @@ def _or_null(value: str | None) -> str:
 
 
 def _duckdb_type(kind: Any) -> str:
-    """DuckDB's type of a column whose type Delta writes so in JSON; moments are without a zone."""
+    """Return DuckDB's type for a type in Delta's JSON; moments are without a zone."""
     if isinstance(kind, str):
         return _DUCKDB_TYPES.get(kind, kind.upper())
     if kind["type"] == "array":

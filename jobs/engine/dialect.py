@@ -8,11 +8,11 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-# translations that are kept; checks and contracts are some hundred queries
+# number of translations in the cache; checks and contracts are some hundred queries
 TRANSLATED = 500
 # functions that DuckDB lacks or defines otherwise, as CREATE MACRO takes them
 MACROS = (
-    # the first of each value in the order of the list, null included; by sorting, because asking for each value's place is quadratic
+    # the first of each value in the order of the list, null included. It sorts, because a search for each value's place is quadratic
     "with_places(list) AS list_sort(list_transform(list, lambda one, place: {'one': one, 'place': place}))",
     "firsts(sorted) AS list_transform(list_filter(list_zip(list_prepend(NULL, sorted), sorted, true), "
     "lambda pair, n: n = 1 OR pair[1].one IS DISTINCT FROM pair[2].one), lambda pair: pair[2])",
@@ -33,6 +33,8 @@ MACROS = (
     "WHEN typeof(x) IN ('DOUBLE', 'FLOAT') OR typeof(x) LIKE 'DECIMAL%' THEN TRY_CAST(trunc(TRY_CAST(x AS DOUBLE)) AS HUGEINT) "
     "WHEN typeof(x) LIKE 'TIMESTAMP%' THEN TRY_CAST(floor(epoch(TRY_CAST(x AS TIMESTAMP))) AS HUGEINT) "
     "ELSE TRY_CAST(x AS HUGEINT) END",
+    # a moment is seconds since 1970, with milliseconds
+    "to_fraction(x) AS CASE WHEN typeof(x) LIKE 'TIMESTAMP%' THEN epoch(TRY_CAST(x AS TIMESTAMP)) ELSE TRY_CAST(x AS DOUBLE) END",
     "pmod(a, b) AS ((a % b) + b) % b",
     "place_in(list, one) AS CASE WHEN list IS NOT NULL AND one IS NOT NULL THEN coalesce(list_position(list, one), 0) END",
     "try_divide(a, b) AS a / nullif(b, 0)",
@@ -45,17 +47,18 @@ _BEYOND_RE2 = re.compile(r"\(\?(?:[=!>]|<[=!])|[*+?}]\+|\\[1-9]")
 # a moment with a zone, as text
 _WITH_ZONE = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:?\d\d)")
 _WHOLE = (exp.DataType.Type.TINYINT, exp.DataType.Type.SMALLINT, exp.DataType.Type.INT, exp.DataType.Type.BIGINT)
-# the option of Spark's to_json by which fields that are null are written
+_FRACTIONS = (exp.DataType.Type.FLOAT, exp.DataType.Type.DOUBLE)
+# the option of Spark's to_json that writes fields that are null
 WITH_NULLS = ["ignoreNullFields", "false"]
 # names of units that Spark has and DuckDB has not
 _UNITS = {"MM": "MONTH", "MON": "MONTH", "YY": "YEAR", "YYYY": "YEAR", "DD": "DAY"}
-# letters of a pattern of time that SQLGlot leaves as they are
+# letters of a time pattern that SQLGlot does not translate
 _PATTERN = (("SSSSSS", "%f"), ("SSS", "%g"), ("'T'", "T"), ("''", "'"))
 _CASTS = {
     "int": "INT", "bigint": "BIGINT", "smallint": "SMALLINT", "tinyint": "TINYINT", "string": "TEXT", "double": "DOUBLE", "float": "FLOAT",
     "boolean": "BOOLEAN",
 }  # fmt: skip
-# constructs that run on both engines and answer differently
+# constructs that run on both engines with different results
 _UNLIKE = {exp.Pivot: "PIVOT", exp.Typeof: "typeof", exp.Kurtosis: "kurtosis", exp.TableSample: "TABLESAMPLE"}
 
 
@@ -84,7 +87,7 @@ def in_duckdb(tree: exp.Expr) -> str:
 
 
 def adapted(tree: exp.Expr) -> exp.Expr:
-    """Return a tree of Spark's SQL in which everything means to DuckDB what it means to Spark; the tree given is changed."""
+    """Change a tree of Spark's SQL so that DuckDB gives Spark's result, and return it."""
     for node in reversed(list(tree.walk())):
         other = _as_in_spark(node)
         if other is not node:
@@ -99,6 +102,8 @@ def _as_in_spark(node: exp.Expr) -> exp.Expr:
     match node:
         case exp.Cast() if node.to.this in _WHOLE and not (isinstance(node.this, exp.Literal) and node.this.is_string):
             return exp.TryCast(this=_call("to_whole", node.this), to=node.to.copy())
+        case exp.Cast() if node.to.this in _FRACTIONS and not isinstance(node.this, exp.Literal):
+            return exp.TryCast(this=_call("to_fraction", node.this), to=node.to.copy())
         case exp.Literal() if node.is_string and _WITH_ZONE.fullmatch(node.this) and _is_a_moment(node):
             at = datetime.fromisoformat(node.this).astimezone(UTC).replace(tzinfo=None)
             return exp.Literal.string(at.isoformat(" "))
@@ -224,7 +229,7 @@ def _is_a_moment(text: exp.Expr) -> bool:
 
 
 def _bare(value: exp.Expr) -> exp.Expr:
-    """The value without the cast to a day that SQLGlot takes Spark's difference of days for."""
+    """Return the value without the cast to a day that SQLGlot adds for Spark's difference of days."""
     return value.this.copy() if isinstance(value, exp.TsOrDsToDate) else value.copy()
 
 
@@ -238,7 +243,7 @@ def _seconds(node: exp.StrToUnix) -> exp.Expr:
 
 
 def _pattern(text: str) -> str:
-    """A pattern of time as strftime has it, from the one that SQLGlot gives for Java's."""
+    """Return a time pattern for strftime. given: SQLGlot's translation of Java's pattern."""
     text = text.replace("strict", "")
     for java, ours in _PATTERN:
         text = text.replace(java, ours)
@@ -275,7 +280,7 @@ def _never_empty(some: exp.Expr) -> exp.Expr:
 
 
 def _places_from_0(node: exp.Transform | exp.ArrayFilter) -> exp.Expr:
-    """A function over (element, place): Spark's places begin with 0, DuckDB's with 1."""
+    """Return a function over (element, place): Spark counts places from 0, DuckDB from 1."""
     place = node.expression.expressions[1].name
     for name in list(node.expression.this.find_all(exp.Identifier)):
         if name.name == place:
@@ -306,7 +311,7 @@ _OTHERWISE = {"weekday": _weekday, "forall": _for_all, "some": _any_true, "any":
 
 
 def _call(name: str, *arguments: exp.Expr) -> exp.Expr:
-    """A call by that name, whatever SQLGlot takes the name for."""
+    """Return a call of that name; SQLGlot does not interpret the name."""
     return exp.Anonymous(this=name, expressions=[one.copy() for one in arguments])
 
 
@@ -316,7 +321,7 @@ def _or_empty(some: exp.Expr) -> exp.Expr:
 
 
 def _nulls_lowest(key: exp.Expr) -> exp.Expr:
-    """The key that rows are compared by; to Spark a field that is null is smaller than any other, to DuckDB larger."""
+    """Return the key that rows are compared by. A null field is the smallest value in Spark and the largest in DuckDB."""
     if not isinstance(key, exp.Struct):
         return key
     values = [one.expression if isinstance(one, exp.PropertyEQ) else one.unalias() for one in key.expressions]
@@ -367,7 +372,7 @@ def _spark_name(column: exp.Expr, sql: str) -> str:
         if other is not node:
             node.replace(other)
     text = _CAPITALS.sub(lambda found: found.group().upper(), _text(root.this))
-    # SQLGlot keeps units in capitals only
+    # SQLGlot writes units in capitals
     text = re.sub(r"\bdate_trunc\((\w+)", lambda found: found[0].lower() if f"'{found[1].lower()}'" in sql else found[0], text)
     return text.replace("FILTER(", "FILTER (")
 

@@ -1,4 +1,4 @@
-"""Standard error under spark-submit, which sends that of the driver's Python to stdout, among the verdict."""
+"""Standard error under spark-submit, which sends that of the driver's Python to stdout, into the verdict."""
 
 import io
 import sys
@@ -14,7 +14,7 @@ class DriverStderr(io.TextIOBase):
         self._gateway: Any = None
 
     def write(self, text: str) -> int:
-        """Writes whole lines; what has no end of line yet is kept."""
+        """Write whole lines; a line without an end waits for it."""
         *lines, self._begun = (self._begun + text).split("\n")
         for line in lines:
             self._print(line)

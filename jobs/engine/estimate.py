@@ -5,14 +5,14 @@ from collections.abc import Callable
 
 from schemas.durations import two_units
 
-# seconds; what takes longer is announced
+# seconds; longer runs are announced
 HALF_AN_HOUR = 30 * 60
-# a first run takes so many times as long as its parsing (tests/benchmarks/nights.py: 4.7 of 25 s), with room for slower disks
+# a first run takes this many times as long as its parsing (tests/benchmarks/nights.py: 4.7 of 25 s), with room for slower disks
 WHOLE_RUN = 5
 
 
 class Estimate:
-    """Is called with the bytes that were parsed, each time some were; announces a long run once, while it goes on."""
+    """Announces a long run once. It is called with the number of bytes that were parsed."""
 
     def __init__(
         self, total: int, workers: int, announce: Callable[[str], None], clock: Callable[[], float] = time.monotonic

@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-# folder within that of a table, for files that no commit has taken in. Delta's readers pass over names that begin so
+# folder inside that of a table, for files that are not committed yet. Delta's readers skip names that begin so
 FOLDER = "_landing"
-# no two values are the same, and a text of any length takes as much room in a file as in memory (as session.py has it for Spark)
+# columns whose values all differ: a text takes as much room in a file as in memory (as session.py has it for Spark)
 NO_DICTIONARY = ("record_id", "raw")
 
 
@@ -28,7 +28,7 @@ class DataFile:
 
 
 class FileWriter:
-    """Writes one file, a row group each time; no more than that is in memory."""
+    """Writes one file, row group by row group; one row group is in memory."""
 
     def __init__(self, folder: Path, schema: pa.Schema, values: Mapping[str, Any] | None = None) -> None:
         """folder: of the table, or one beside its files. No value of a partition column is a part of the file's name."""
@@ -45,6 +45,6 @@ class FileWriter:
             self._rows += rows.num_rows
 
     def close(self) -> DataFile:
-        """Return the file, which is whole now."""
+        """Finish the file and return it."""
         self._writer.close()
         return DataFile(self.path, self._rows, self.path.stat().st_size, self._values)

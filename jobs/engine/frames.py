@@ -1,4 +1,4 @@
-"""Frames of few rows: Spark plans, optimises and runs a query the sooner the less it has to read for it."""
+"""Small frames whose rows are part of Spark's plan: a query over them is planned and run faster."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from jobs.engine.later import arrow, types
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# rows that stand in a plan as they are
+# rows that a plan may contain as literals
 MOST_IN_PLAN = 10_000
 
 OfBatches = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def where_few(rows: DataFrame, most: int = MOST_IN_PLAN) -> pa.Table | None:
-    """The rows, where they are no more than so many; else None."""
+    """Return the rows of a frame; None where there are more than the limit."""
     found = rows.limit(most + 1).toArrow()
     return found if found.num_rows <= most else None
 
@@ -44,11 +44,11 @@ def of_rows(spark: SparkSession, rows: Iterable[Mapping[str, Any]], columns: pa.
 
 
 def by_workers(rows: DataFrame, function: OfBatches, columns: pa.Schema | str) -> DataFrame:
-    """What a function makes of batches of the rows in Spark's Python workers; columns: as `of_rows` has them."""
+    """Return what a function returns for batches of the rows, in Spark's Python workers; columns: as for `of_rows`."""
 
     def of_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         # before each task Spark invalidates the import caches and looks through all objects for garbage. Up to Python 3.11 the first
-        # has the directories of its own archives read anew, a tenth of a second (python/cpython#103200); what is loaded by now stays
+        # reads the directories of its archives again, which takes a tenth of a second (python/cpython#103200); loaded modules stay
         for path in [path for path, finder in sys.path_importer_cache.items() if isinstance(finder, zipimporter)]:
             del sys.path_importer_cache[path]
         if not gc.get_freeze_count():

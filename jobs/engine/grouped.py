@@ -1,4 +1,4 @@
-"""Partitions that the processes of the pool fold: DuckDB sorts their rows, whole groups go to a process, which writes what it makes to a file."""
+"""Fold partitions in the processes of the pool: DuckDB sorts their rows, and each process gets whole partitions and writes a file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jobs.engine.work import fold, summaries
 from jobs.nightly import folding
 from jobs.timelines import ClusterFacts, Summary
 
-# events that a process folds at once, of whole partitions
+# events of whole partitions that a process folds at once
 CHUNK = 25_000
 # states first, then events in order of time
 ORDER = ", ".join((*folding.GROUP, "state IS NULL", "ts NULLS FIRST"))
@@ -54,7 +54,7 @@ def folded(
 
 
 def _whole_groups(rows: Relation) -> Iterator[pa.Table]:
-    """Rows in order; those of a partition are not divided."""
+    """Yield the rows in order; the rows of a partition are in one piece."""
     kept: list[pa.RecordBatch] = []
     for batch in rows.batches(ORDER, CHUNK):
         kept.append(batch)
@@ -73,6 +73,6 @@ def _whole_groups(rows: Relation) -> Iterator[pa.Table]:
 
 
 def _filled(rows: pa.Table | pa.RecordBatch) -> pa.Table:
-    """The columns that have a value: of an event two thirds have none, and to hand these over costs as much."""
+    """Return the columns that have a value. Two thirds of an event's columns are null, and passing them on costs as much."""
     table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
     return table.select([name for name in table.column_names if table[name].null_count < table.num_rows])

@@ -1,4 +1,4 @@
-"""Modules of Spark's that are imported when something of them is used: what never uses it runs where Spark is not installed."""
+"""Modules of Spark that are imported when they are first used: the local engine runs where Spark is not installed."""
 
 from collections.abc import Sequence
 from importlib import import_module
@@ -46,7 +46,7 @@ def require(*modules: str) -> None:
 
 
 def missing_package(error: ModuleNotFoundError) -> str | None:
-    """Return what to install where an error is that one of PACKAGES is missing, else None."""
+    """Return what to install where an error means that one of PACKAGES is missing, else None."""
     package = PACKAGES.get((error.name or "").partition(".")[0])
     return _missing([package]) if package else None
 

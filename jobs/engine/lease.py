@@ -1,8 +1,8 @@
-"""One run at a time: a lease that lives where the tables live, as the last commit of a small Delta table without rows.
+"""One run at a time: a lease beside the tables, kept as the last commit of a Delta table without rows.
 
-Each commit of that table takes the number after the last one, which Delta gives to one writer only: that is the whole protocol. A commit says who
-holds the lease, or that nobody does. The holder commits again while it works. A lease that was not renewed for EXPIRES seconds, or whose
-process is gone from this machine, is taken over. The text of a commit is its `userMetadata`, which delta-rs and Spark both read and write.
+Each commit of that table takes the number after the last one, which Delta gives to one writer only: that is the whole protocol. A commit names
+the holder of the lease, or nobody. The holder commits again while it works. A lease that was not renewed for EXPIRES seconds, or whose
+process has ended on this machine, is taken over. The text of a commit is its `userMetadata`, which delta-rs and Spark both read and write.
 """
 
 import json
@@ -28,12 +28,12 @@ from jobs.progress import warn
 from schemas.moments import moment
 
 TABLE = "_lease"
-# seconds: a lease that was not renewed for so long is taken over; clocks of machines may differ by less
+# seconds after which a lease that was not renewed is taken over; the clocks of two machines must differ by less
 EXPIRES = 180
 RENEWED_EVERY = 30
 # between two looks of a run that waits
 LOOKS_EVERY = 1.0
-# of Delta's application transactions, by which Spark refuses a number that is taken
+# name of Delta's application transactions: Spark refuses a number that is taken
 TRANSACTIONS = "kafka_audit.lease"
 COLUMN = "holder"
 PROPERTIES = {
@@ -41,11 +41,11 @@ PROPERTIES = {
     "delta.logRetentionDuration": "interval 1 days",
     "delta.deletedFileRetentionDuration": "interval 1 days",
 }
-# with which delta-rs says that it cannot do something
+# what delta-rs raises where it cannot do something
 CANNOT = (DeltaError, OSError)
-# of delta-rs, where tables are on an object store: a run says soon that it cannot be reached
+# options of delta-rs for an object store: an unreachable one is reported soon
 LIMITS = {"max_retries": "3", "retry_timeout": "30s", "connect_timeout": "10s"}
-# settings of Spark that delta-rs knows by another name
+# setting of Spark -> its name in delta-rs
 S3_OPTIONS = {
     "spark.hadoop.fs.s3a.access.key": "aws_access_key_id",
     "spark.hadoop.fs.s3a.secret.key": "aws_secret_access_key",
@@ -73,7 +73,7 @@ class Commits(Protocol):
 
 @dataclass(frozen=True)
 class Holder:
-    """A run that holds the lease. machine: what tells process numbers apart; began: of the process, in ticks; 0: not known."""
+    """A run that holds the lease. machine: identifies where the process number is valid; began: start of the process in ticks, 0: not known."""
 
     host: str
     process: int
@@ -90,7 +90,7 @@ class Holder:
 
     @property
     def is_dead(self) -> bool:
-        """Whether it ran on this machine, and its process is gone."""
+        """Return whether it ran on this machine and its process has ended."""
         if not self.machine or self.machine != _machine():
             return False
         began = _began(self.process)
@@ -179,7 +179,7 @@ class Lease:
             else:
                 self._taken_by = str(State.of(self._commits.last()[1]).holder or "a run that has ended")
         except Exception:
-            # a place that is out of reach for a moment; the lease is lost when it expires
+            # the place may be out of reach for a moment; the lease is lost when it expires
             if time.time() - self._renewed_at > EXPIRES:
                 self._taken_by = "nobody; it could not be renewed"
 
@@ -277,7 +277,7 @@ def commits_of(root: str, spark: Any = None) -> Commits:
 
 
 def _options_of(spark: Any, uri: str) -> dict[str, str]:
-    """What Spark was told of S3, for delta-rs; everything else is in the environment."""
+    """Return Spark's settings for S3 under delta-rs's names; delta-rs reads all others from the environment."""
     if spark is None or not uri.startswith("s3:"):
         return {}
     found = {name: value for key, name in S3_OPTIONS.items() if (value := spark.conf.get(key, None))}
@@ -306,7 +306,7 @@ class ByDeltaRs:
 
     def last(self) -> tuple[int, str]:
         """Number and text of the last commit."""
-        # the history has what others commit meanwhile, too
+        # the history also has the commits of others since then
         newest = max(self._opened().history(1), key=lambda told: told["version"])
         return newest["version"], str(newest.get("userMetadata", ""))
 
@@ -336,7 +336,7 @@ class ByDeltaRs:
 
 
 class BySpark:
-    """The table of the lease as Spark commits to it. By the number of its transaction Delta passes over a commit that another run has made."""
+    """The table of the lease as Spark commits to it. Delta skips a commit whose transaction number another run has used."""
 
     def __init__(self, spark: Any, path: str) -> None:
         self._spark, self._path = spark, path

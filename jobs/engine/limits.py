@@ -1,11 +1,11 @@
-"""What a command may take of this machine. It imports nothing: it is set before an engine is loaded."""
+"""The memory that a command may use. This module imports no engine, because the limit is set before one is loaded."""
 
 import argparse
 import re
 
 # DuckDB's own text for half of the machine's memory
 HALF = "50%"
-# of DuckDB; beyond it queries spill to disk. Set once, by the command line
+# limit of DuckDB, set once by the command line; larger queries spill to disk
 memory = HALF
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt])i?b?", re.IGNORECASE)
 

@@ -119,7 +119,7 @@ class LocalTables:
         return _answered(database, dialect.in_duckdb(tree))
 
     def _prepared(self, sql: str) -> tuple[exp.Expr, Database]:
-        """A query for DuckDB, and a database that has what it names."""
+        """Return a query for DuckDB, and a database with the tables and views that it names."""
         tree = statements.parsed(sql)
         statements.refuse_all_but_reading(tree)
         dialect.name_columns(tree, sql)
@@ -183,9 +183,9 @@ class LocalTables:
         return database
 
     def _read_less(self, tree: exp.Expr, database: Database) -> None:
-        """Lets a table that is asked for a span of time be read for that span only.
+        """Restrict a table to the span of time that a query asks for.
 
-        The view of a table has moments without a zone, and a condition on what is cast is of no use to find the files and row groups that hold it.
+        The view of a table casts its moments. DuckDB cannot use a condition on a cast column to skip files and row groups.
         """
         for number, source in enumerate(list(tree.find_all(exp.Table))):
             if source.name not in self._table_names or (table := self._table(source.name)) is None:
@@ -197,7 +197,7 @@ class LocalTables:
                 alias = source.args.get("alias") or exp.TableAlias(this=exp.to_identifier(source.name))
                 source.replace(exp.Table(**{**source.args, "this": exp.to_identifier(name, quoted=True), "alias": alias}))
 
-    # -- what there is -----------------------------------------------------------------------------------------
+    # -- tables and views --------------------------------------------------------------------------------------
 
     def names(self) -> list[str]:
         """Return the names of tables that are there, and of the views whose tables are there."""

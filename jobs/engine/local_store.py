@@ -46,7 +46,7 @@ from jobs.timelines import ClusterFacts, Summary
 from parsers.events import EVENTS, Parser
 from parsers.rules import RuleSet
 
-# bytes of text that this process parses sooner than the processes of a pool have started
+# bytes of text that this process parses before a pool would have started
 SOONER_HERE = 16 * 1024 * 1024
 
 
@@ -66,7 +66,7 @@ class LocalStore(RunTables):
         self._reading: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         self.pool = Pool()
         self._has_folded = False
-        # is called where the logs will take this machine long
+        # called where a run will take long
         self.announce: Callable[[str], None] = warn
 
     def close(self) -> None:
@@ -101,7 +101,7 @@ class LocalStore(RunTables):
                 raise OnlySpark(f"table {name} under {self.root} has features of Delta that the local engine does not write")
 
     def _convert(self, plan: upgrade.Plan, ruleset: RuleSet) -> None:
-        """Nothing is converted: `_refuse`."""
+        """Convert nothing: `_refuse` has raised where that would be needed."""
 
     def _present(self, name: str) -> upgrade.Present | None:
         return self._delta_rs.present(name)
@@ -136,7 +136,7 @@ class LocalStore(RunTables):
             raise self._not_written(table)
 
     def _is_written(self, table: str) -> None:
-        # whoever was reading it meanwhile may have read what was there before
+        # a reader may have read the rows from before this commit
         with self._reading[table]:
             self._created.discard(table)
             self._bounded.pop(table, None)
@@ -266,7 +266,7 @@ class LocalStore(RunTables):
     # -- writing -----------------------------------------------------------------------------------------------
 
     def parsed(self, files: Sequence[Any], ruleset: RuleSet | None, days: Any, remote: Sequence[Any] = ()) -> Any:
-        """As `RunTables.parsed`. What one process parses sooner than a pool starts is parsed in this one."""
+        """As `RunTables.parsed`. Short logs are parsed in this process, because a pool takes longer to start."""
         from jobs.landing import events, ingest
 
         usable = [file for file in files if file.usable]
@@ -401,14 +401,14 @@ class LocalStore(RunTables):
             self._keep(table, gone, mine.matched(wanted, wanted.column_names, "ANTI").union(every.failing(condition.sql)))
 
     def _delete_landed(self, table: str, rows: Relation, keys: Sequence[str]) -> None:
-        """Removes rows by their keys, not as files that are replaced: what comes and goes there is read as changes."""
+        """Remove rows by their keys instead of replacing files: the change data feed then names the removed rows only."""
         gone = rows.select(*keys).distinct().table()
         if gone.num_rows and not self._delta_rs.delete_matching(table, gone, keys):
             raise self._not_written(table)
         self._is_written(table)
 
     def _keep(self, table: str, goes: Relation, stays: Relation) -> None:
-        """Leaves some rows of a table, all others of which go, in one commit."""
+        """Keep some rows of a table and remove all others, in one commit."""
         names = frozenset(row["cluster"] for row in goes.select("cluster").distinct().table().to_pylist())
         if names:
             stays = stays.filter(in_clusters(names))

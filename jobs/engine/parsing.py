@@ -1,4 +1,4 @@
-"""Logs that the processes of the pool parse: they write files beside the tables, DuckDB looks for copies, and a commit takes the files in."""
+"""Parse logs in the processes of the pool: they write files beside the tables, DuckDB finds duplicates, and a commit adds the files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _FIRST_ITEM = {"events": "item = 0", "passed_over": "true"}
 
 
 def clear(root: Path) -> None:
-    """Remove what a run that did not come to its end has left. Only the run that holds the lease may call it."""
+    """Remove the files of a run that was interrupted. Only the run that holds the lease may call it."""
     for table in SCHEMAS:
         shutil.rmtree(root / table / FOLDER, ignore_errors=True)
 
@@ -73,7 +73,7 @@ class OnPool:
         return [one for one in self._landings if one.table == table]
 
     def copies(self, table: str, landed: events.Landed) -> tuple[pa.Table, int]:
-        """(number of a block, place of a record that is in another place, too, or is known; how many)."""
+        """Return the duplicates as rows (number of a block, place in it), and how many they are."""
         ids = f"(SELECT * FROM read_parquet([{', '.join(text(str(one.ids)) for one in self._of(table))}]))"
         tables = LocalTables(str(self._root))
         is_empty = landed.store.has_none(table)
@@ -105,7 +105,7 @@ class OnPool:
         return events.firsts(rows)
 
     def append(self, store: Any, table: str, dropped: pa.Table, cut_short: set[str], after: int) -> Counter[str]:
-        """Make rows of a table of what is left; return how many records of what kind that is. dropped: as `copies` has it."""
+        """Commit the remaining rows to a table and return the number of records by kind. dropped: as `copies` returns it."""
         by_number = defaultdict[int, list[int]](list)
         for number, place in zip(*(dropped[name].to_pylist() for name in ("number", "place")), strict=True):
             by_number[number].append(place)
@@ -139,7 +139,7 @@ class OnPool:
 
 
 def _tasks(splits: Sequence[Split], workers: int) -> Iterator[list[Split]]:
-    """Splits that are parsed into one file: of many small logs some together."""
+    """Yield the splits that are parsed into one file; small logs share one."""
     most = split_size((split.file for split in splits if not split.begin), workers)
     task: list[Split] = []
     for split in splits:

@@ -28,11 +28,11 @@ from typing import Any, TypeVar
 from jobs import interrupts
 from jobs.errors import AuditError
 
-# what the processes have loaded before they are forked
+# modules that are loaded before the processes are forked
 PRELOADED = ["jobs.engine.work"]
-# pieces of work that wait for each process, so that none is idle
+# pieces of work that are queued for each process, so that none is idle
 AHEAD = 2
-# seconds that a process which has nothing to do may take to end
+# seconds that an idle process may take to end
 PATIENCE = 5
 Out = TypeVar("Out")
 
@@ -50,7 +50,7 @@ class Pool:
     """As many processes as cores. Threads may share it.
 
     A thread for each process gives it work and waits for the result. Processes and threads have pipes between them and nothing else: what
-    `concurrent.futures` shares between processes besides has to be removed in order, which a run that is interrupted does not.
+    `concurrent.futures` shares besides has to be removed in order, and an interrupted run does not do that.
     """
 
     def __init__(self, workers: int | None = None) -> None:
@@ -61,11 +61,14 @@ class Pool:
         self._idle: queue.SimpleQueue[Connection] = queue.SimpleQueue()
 
     def map(self, function: Callable[..., Out], *inputs: Iterable[Any]) -> Iterator[Out]:
-        """Yield what a function returns, in the order of its inputs, of which only some are read ahead; a single one is computed here. Raises WorkerLost, and what the function raises."""
+        """Yield what a function returns, in the order of its inputs. Some inputs are read ahead; a single one is computed in this process.
+
+        Raises WorkerLost, and what the function raises.
+        """
         work = zip(*inputs, strict=True)
         first = list(islice(work, 2))
         if len(first) < 2 and self._threads is None:
-            # a process takes longer to start than this one to compute
+            # to start a process takes longer than to compute it in this one
             for given in first:
                 yield function(*given)
             return
@@ -117,7 +120,7 @@ class Pool:
             return self._threads
 
     def close(self) -> None:
-        """End the processes, and wait until they are gone."""
+        """End the processes and wait for their end."""
         with self._turn:
             threads, self._threads = self._threads, None
         if threads is not None:
@@ -143,7 +146,7 @@ class Pool:
                 process.join(0 if interrupts.received() else PATIENCE)
         self.kill()
         self._processes = []
-        # two processes that multiprocessing has started for itself would end with this one, but a moment later
+        # multiprocessing's own two processes would end a moment after this one
         servers: Iterable[tuple[Any, str]] = (
             (forkserver._forkserver, "_forkserver_pid"),
             (resource_tracker._resource_tracker, "_pid"),
@@ -155,11 +158,11 @@ class Pool:
 
 def _serve(pipe: Connection) -> None:
     """Computes what is asked for until None is. Runs in a process of the pool."""
-    # the run decides what a signal means; without the run the process ends, too
+    # the run handles signals; this process ends when the run ends
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    # what the work makes has no cycles, and a million tuples are long to look through
+    # results have no reference cycles, and a scan of a million tuples takes long
     gc.disable()
     gc.freeze()
     # the pipe is closed where the run ends before its work is done

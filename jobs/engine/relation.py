@@ -1,4 +1,4 @@
-"""Rows that DuckDB reads when somebody asks for them: a query over files of tables and rows in memory. Nothing of it is held."""
+"""Lazy rows of DuckDB: a query over files of tables and rows in memory, which is run each time its rows are read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import sqlglot
 from jobs.engine import dialect
 from jobs.engine.database import BATCH_ROWS, Database, identifier, text
 
-# columns of rows that are kept whole; all of `events` are some 70
+# rows with at most this many columns are stored as a whole; `events` has some 70
 WIDE = 40
 
 
@@ -31,7 +31,7 @@ def session(folder: str | None) -> Database:
 
 
 def forget(folder: str) -> None:
-    """Free what the databases of a folder hold."""
+    """Free the memory of the databases of a folder."""
     with _turn:
         if found := _databases.pop(folder, None):
             found.close()
@@ -46,7 +46,7 @@ def _condition(sql: str) -> str:
 
 
 class Relation:
-    """A query, which is run by whoever asks for its rows."""
+    """A query that is run when its rows are read."""
 
     def __init__(self, sql: str, schema: pa.Schema, *, folder: str | None = None, given: Mapping[str, Any] | None = None) -> None:
         """sql: of DuckDB; moments in it are without a zone. schema: of its rows, moments with the zone UTC.
@@ -73,7 +73,7 @@ class Relation:
 
     @property
     def is_wide(self) -> bool:
-        """Return whether queries read few of its many columns, so that they are better read again by each than kept."""
+        """Return whether it has so many columns that each query should read the few that it needs again."""
         return len(self.schema) > WIDE
 
     @property
@@ -89,7 +89,7 @@ class Relation:
             given |= one.given
         return Relation(sql, schema, folder=folder, given=given)
 
-    # -- what it is asked ----------------------------------------------------------------------------------------
+    # -- operations ------------------------------------------------------------------------------------------------
 
     def filter(self, condition: str) -> Relation:
         """Return the rows for which a condition in Spark's SQL holds."""
@@ -123,7 +123,7 @@ class Relation:
         return self.made(f"SELECT {listed}, {sql} AS {identifier(name)} FROM ({self.sql}) AS r", schema, *others)
 
     def union(self, other: Relation) -> Relation:
-        """Return the rows of both. The columns of this one are taken of the other, by name."""
+        """Return the rows of both. The other's columns are matched by name."""
         listed = ", ".join(f"CAST({identifier(one.name)} AS {_type(one.type)}) AS {identifier(one.name)}" for one in self.schema)
         return self.made(f"({self.sql}) UNION ALL (SELECT {listed} FROM ({other.sql}))", self.schema, other)
 
@@ -138,7 +138,7 @@ class Relation:
         return self.made(f"SELECT * FROM ({self.sql}) {how} JOIN ({others}) USING ({using})", self.schema, keys)
 
     def outlasting(self, others: Relation, on: Sequence[str], condition: str) -> Relation:
-        """Return the rows for which no other one has the same values of some columns and a condition of DuckDB holds over (r, o), it and the other."""
+        """Return the rows without a partner among the others: the same values of some columns, and a DuckDB condition over (r, o), row and other."""
         same = " AND ".join(f"r.{identifier(name)} = o.{identifier(name)}" for name in on)
         return self.made(
             f"SELECT * FROM ({self.sql}) AS r ANTI JOIN ({others.sql}) AS o ON {same} AND {condition}", self.schema, others
@@ -153,7 +153,7 @@ class Relation:
         return self.made(sql, self.schema.append(pa.field(name, pa.bool_())), keys)
 
     def looked_up(self, known: Relation, on: Sequence[str]) -> Relation:
-        """Return the rows with the other columns of a table in which their values of some columns are once, or are not."""
+        """Return the rows joined to a table that has their values of some columns once or not at all."""
         using = ", ".join(map(identifier, on))
         new = [one for one in known.schema if one.name not in on]
         listed = ", ".join(map(identifier, [*self.column_names, *(one.name for one in new)]))

@@ -1,6 +1,6 @@
 """Logs at URIs, on any file system that Spark knows: Spark lists and reads them; a worker looks into each and parses it as a local file.
 
-The text is fetched once and kept by Spark's workers between the two. A file is one task's, however large it is.
+The text is fetched once, and Spark's workers keep it between the two steps. One task parses a whole file, of any size.
 """
 
 import pickle
@@ -32,9 +32,9 @@ from parsers.rules import RuleSet
 LONGEST_PACKED = 256 * 1024 * 1024
 # bytes of text that one task reads, on average, of more than one file
 SHARE = 8 * 1024 * 1024
-# uri: percent-encoded; place: grows from piece to piece of a file; size: of the file
+# uri: percent-encoded; place: increases from piece to piece of a file; size: of the file
 _PIECES = "uri STRING, size BIGINT, place BIGINT, data BINARY"
-# ends of names of files that are read whole; by some of them Spark would unpack the text itself
+# suffixes of files that are read whole; Spark would unpack some of them itself
 _PACKED = r"\.(gz|tgz|bz2|tbz2?|xz|txz|zst|lz4|zip|tar|7z|deflate|snappy)$"
 _NO_FILE_SYSTEM = re.compile(r"ClassNotFoundException|No FileSystem for scheme")
 
@@ -43,7 +43,7 @@ _NO_FILE_SYSTEM = re.compile(r"ClassNotFoundException|No FileSystem for scheme")
 class Remote:
     """The logs of a cluster that are at URIs.
 
-    pieces: uri STRING, size BIGINT, place BIGINT, data BINARY; those of a file stand together, in order.
+    pieces: uri STRING, size BIGINT, place BIGINT, data BINARY; the pieces of a file are adjacent and in order.
     """
 
     cluster: str
@@ -52,7 +52,7 @@ class Remote:
 
 
 def find(spark: SparkSession, cluster: Cluster, ruleset: RuleSet, limits: Limits = LIMITS) -> Remote | None:
-    """What stands at the URIs of a cluster; None where it is given none.
+    """Return the files at the URIs of a cluster; None where it has no URI.
 
     Raises InputError where there is nothing at one of them, UsageError where Spark has no such file system.
     """
@@ -121,7 +121,7 @@ def _reader(spark: SparkSession, source: str) -> Any:
 
 
 def _pieces(spark: SparkSession, given: str) -> DataFrame:
-    """Text line by line, so that Spark can split long files; packed files whole, so that one that is damaged harms no other."""
+    """Return text line by line, so that Spark can split long files, and packed files whole, so that a damaged one harms no other."""
     packed = F.col("_metadata.file_name").rlike(_PACKED)
     of_file = [F.col("_metadata.file_path").alias("uri"), F.col("_metadata.file_size").alias("size")]
     text = _reader(spark, "text").option("lineSep", "\n").load(given).where(~packed)
@@ -133,7 +133,7 @@ def _pieces(spark: SparkSession, given: str) -> DataFrame:
 
 
 def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Lines of files (uri, size, begin, line), of one block of a file after the other, put together to pieces."""
+    """Yield pieces of files, joined from their lines (uri, size, begin, line) in the order of blocks."""
     block, done = None, 0
     for batch in batches:
         starts = _changes(batch)
@@ -147,6 +147,6 @@ def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _changes(batch: pa.RecordBatch) -> Sequence[int]:
-    """Numbers of the rows with which another block begins."""
+    """Return the numbers of the rows that begin a block."""
     other = [pc.not_equal(column.slice(1), column.slice(0, batch.num_rows - 1)) for column in (batch.column(0), batch.column(2))]
     return [0, *(number + 1 for number in pc.indices_nonzero(pc.or_(*other)).to_pylist())]

@@ -1,4 +1,4 @@
-"""Rows: an Arrow table in this process, a query that DuckDB runs (`engine.relation`), or a Spark frame. What the audit asks of them is said once."""
+"""One interface to rows: an Arrow table in this process, a query that DuckDB runs (`engine.relation`), or a Spark frame."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from jobs.engine.relation import Relation, sorted_key
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# pa.Table, Relation or Spark's DataFrame; two of them bring no types
+# pa.Table, Relation or Spark's DataFrame; two of them have no type hints
 Frame: TypeAlias = Any
 Dicts: TypeAlias = list[dict[str, Any]]
 # (the values of some columns, rows of the one frame, rows of the other) -> rows without these columns
 Fold: TypeAlias = Callable[[tuple[Any, ...], Dicts, Dicts], Iterable[Mapping[str, Any]]]
-# a row takes some 20 microseconds and 1 KB here; workers need seconds before the first one
+# a row takes some 20 microseconds and 1 KB in this process; workers need seconds before the first one
 MOST_ON_DRIVER = 100_000
-# rows that a fold makes before they are put into columns
+# rows that a fold returns before they are turned into columns
 BATCH = 20_000
 
 
@@ -45,7 +45,7 @@ def in_clusters(clusters: Iterable[str]) -> str:
 
 
 def run_concurrently(*tasks: Callable[[], Any]) -> list[Any]:
-    """Runs tasks in threads of their own: most of the time of a small job is the driver's. out: what they return; the first error is raised."""
+    """Run each task in a thread, because a small Spark job mostly waits for the driver. Return their results; raise the first error."""
     with ThreadPoolExecutor(len(tasks)) as pool:
         return [future.result() for future in [pool.submit(task) for task in tasks]]
 
@@ -55,7 +55,7 @@ def run_concurrently(*tasks: Callable[[], Any]) -> list[Any]:
 
 @dataclass(frozen=True)
 class Where:
-    """A condition on a row, for Spark and for Arrow; a row for which it is null is one for which it does not hold."""
+    """A condition on a row, for Spark and for Arrow. A row for which it is null does not match."""
 
     sql: str
     arrow: Any = field(compare=False)
@@ -155,26 +155,26 @@ def _moment(at: datetime) -> pa.Scalar:
 def any_of(conditions: Iterable[Where]) -> Where:
     """One of them holds, at least."""
     some = list(conditions)
-    # pair by pair: of hundreds of clusters one inside of another would be too deep for a parser
+    # pair by pair: nested conditions of hundreds of clusters would be too deep for a parser
     while len(some) > 1:
         some = [reduce(or_, some[at : at + 2]) for at in range(0, len(some), 2)]
     return some[0] if some else NONE
 
 
 def by_cluster(conditions: Mapping[str, Where]) -> Where:
-    """What is said of its cluster holds for a row; for one of another cluster nothing does."""
+    """The condition of a row's cluster; a row of another cluster does not match."""
     return any_of(of_clusters([name]) & condition for name, condition in conditions.items())
 
 
 def met(rows: pa.Table, condition: Where) -> pa.ChunkedArray:
-    """For which rows it holds, one by one."""
+    """Return, row by row, whether it holds."""
     told = (
         ds.dataset(rows).to_table(columns={"met": condition.arrow})["met"] if rows.num_rows else pa.chunked_array([], pa.bool_())
     )
     return pc.fill_null(told, False)
 
 
-# -- what rows are asked ---------------------------------------------------------------------------------------
+# -- operations ------------------------------------------------------------------------------------------------
 
 
 def where(rows: Frame, condition: Where) -> Frame:
@@ -208,7 +208,7 @@ def together(one: Frame, *others: Frame) -> Frame:
 
 
 def distinct(rows: Frame) -> Frame:
-    """Each row once. Of few rows no column may be a list."""
+    """Return each row once. Rows in memory may have no column of lists."""
     return rows.group_by(rows.column_names).aggregate([]) if isinstance(rows, pa.Table) else rows.distinct()
 
 
@@ -261,7 +261,7 @@ def marked(rows: Frame, keys: Frame, on: Sequence[str], name: str) -> Frame:
 
 
 def marked_with_any(rows: Frame, column: str, values: Collection[int], name: str) -> Frame:
-    """The rows with a column that says whether a list of theirs has one of some values."""
+    """Return the rows with a column that says whether a list of theirs contains one of some values."""
     if isinstance(rows, pa.Table):
         wanted = frozenset(values)
         return rows.append_column(
@@ -275,7 +275,7 @@ def marked_with_any(rows: Frame, column: str, values: Collection[int], name: str
 
 
 def looked_up(rows: Frame, known: pa.Table, on: Sequence[str]) -> Frame:
-    """The rows with the other columns of a table in which their values of some columns stand once, or do not."""
+    """Return the rows joined to a table that has their values of some columns once or not at all."""
     if isinstance(rows, Relation):
         return rows.looked_up(Relation.of(known), on)
     if not isinstance(rows, pa.Table):
@@ -302,7 +302,7 @@ def in_microseconds(rows: Frame, *columns: str) -> Frame:
 
 
 def with_values(rows: Frame, **values: Any) -> Frame:
-    """The rows with the same value in a column, be it a new one."""
+    """Return the rows with one value in a column, which may be new."""
     for name, value in values.items():
         if isinstance(rows, pa.Table):
             same = pa.array([value] * rows.num_rows, pa.scalar(value).type)
@@ -333,7 +333,7 @@ def column_names(rows: Frame) -> list[str]:
 
 
 def coalesced(rows: Frame, name: str, column: str, other: str) -> Frame:
-    """The rows with a text that is that of a column, or of another one where that is null."""
+    """Return the rows with a text: that of a column, or of another column where the first is null."""
     if isinstance(rows, pa.Table):
         return rows.append_column(name, pc.coalesce(rows[column], rows[other]))
     if isinstance(rows, Relation):
@@ -373,7 +373,7 @@ def span(rows: Frame, moment: str, column: str) -> dict[str, Any]:
 
 
 def differing(some: Frame, others: Frame, keys: Sequence[str]) -> Frame:
-    """Keys of rows that stand in one of two alone, or more often than in the other."""
+    """Return the keys of rows that one side has more often than the other."""
     if isinstance(some, Relation) or isinstance(others, Relation):
         one, other = Relation.of(some), Relation.of(others).select(*column_names(some))
         changed = [f"(({a.sql}) EXCEPT ALL ({b.sql}))" for a, b in ((one, other), (other, one))]
@@ -392,7 +392,7 @@ def differing(some: Frame, others: Frame, keys: Sequence[str]) -> Frame:
 
 
 def by_batch(rows: Frame, function: OfBatches, schema: pa.Schema) -> Frame:
-    """What a function makes of batches of the rows: here, or by Spark's workers."""
+    """Return what a function returns for batches of the rows, computed in this process or by Spark's workers."""
     if isinstance(rows, pa.Table):
         return pa.Table.from_batches(function(rows.to_batches()), schema)
     if isinstance(rows, Relation):
@@ -401,7 +401,7 @@ def by_batch(rows: Frame, function: OfBatches, schema: pa.Schema) -> Frame:
 
 
 def mapped(rows: Frame, function: Callable[[dict[str, Any]], Iterable[Mapping[str, Any]]], schema: pa.Schema) -> Frame:
-    """The rows that a function makes of each."""
+    """Return the rows that a function returns for each row."""
 
     def made(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -411,7 +411,7 @@ def mapped(rows: Frame, function: Callable[[dict[str, Any]], Iterable[Mapping[st
 
 
 def fold_groups(one: Frame, other: Frame, by: Sequence[str], fold: Fold, schema: pa.Schema) -> Frame:
-    """What a function makes of the rows of both that have the same values of some columns. out: these, and what it returns, as schema has it."""
+    """Return what a function returns for the rows of both that share the values of some columns. out: these columns and those of the schema."""
 
     def folded(key: tuple[Any, ...], some: Dicts, others: Dicts) -> Dicts:
         return [{**dict(zip(by, key, strict=True)), **row} for row in fold(key, some, others)]
@@ -428,7 +428,7 @@ def fold_groups(one: Frame, other: Frame, by: Sequence[str], fold: Fold, schema:
         rows = [row for key in {**some, **others} for row in folded(key, some.get(key, []), others.get(key, []))]
         return pa.Table.from_pylist(rows, schema=schema)
     spark = (one if not isinstance(one, pa.Table) else other).sparkSession
-    # columns of their own: both sides may come from one frame
+    # new names, because both sides may derive from one frame
     left, right = (frame.toDF(*frame.columns) for frame in (in_spark(spark, one), in_spark(spark, other)))
     return left.groupBy(*by).cogroup(right.groupBy(*by)).applyInArrow(of_worker, arrow.from_arrow_schema(schema))
 
@@ -436,7 +436,7 @@ def fold_groups(one: Frame, other: Frame, by: Sequence[str], fold: Fold, schema:
 def _folded_in_order(
     one: Relation, other: Relation, by: Sequence[str], folded: Callable[[tuple[Any, ...], Dicts, Dicts], Dicts], schema: pa.Schema
 ) -> pa.Table:
-    """What a function makes of the groups of both, which are read in order: no more than one of each is in memory."""
+    """Yield what a function returns for the groups of both. Groups are read in order, so that one of each is in memory."""
     sides = [one.groups(by), other.groups(by)]
     heads = [next(side, None) for side in sides]
     made, rows = [schema.empty_table()], []
@@ -469,19 +469,19 @@ def gathered(rows: Frame) -> Frame:
     if isinstance(rows, pa.Table):
         return rows
     few = where_few(rows)
-    # not persist: a query over a plan with lambdas does not find again what is cached of it
+    # not persist: a query over a plan with lambdas does not find its cached rows
     return rows.localCheckpoint(eager=False) if few is None else few
 
 
 def few_of(rows: Frame, most: int) -> pa.Table | None:
-    """The rows, in Spark or in memory, where they are no more than so many."""
+    """Return the rows in memory where they are no more than the limit, else None."""
     if not isinstance(rows, pa.Table):
         return where_few(rows, most)
     return rows if rows.num_rows <= most else None
 
 
 def here_if_few(rows: Frame, most: int) -> Frame:
-    """The same rows of Spark, here where they are no more than so many."""
+    """Return rows of Spark in memory where they are no more than the limit, else unchanged."""
     few = None if isinstance(rows, pa.Table) else few_of(rows, most)
     return rows if few is None else few
 
@@ -490,7 +490,7 @@ def in_spark(spark: SparkSession, rows: Frame) -> DataFrame:
     """The rows as a frame."""
     if not isinstance(rows, pa.Table):
         return rows
-    # what stands in a plan each query goes through anew
+    # every query processes the literals of its plan again
     return framed(spark, rows) if rows.num_rows <= MOST_IN_PLAN else framed(spark, rows).localCheckpoint(eager=False)
 
 
@@ -500,7 +500,7 @@ def here(rows: Frame) -> list[dict[str, Any]]:
 
 
 def fetched(rows: Frame) -> pa.Table:
-    """The rows, in this process however many they are."""
+    """Return all rows in memory, whatever their number."""
     if isinstance(rows, Relation):
         return rows.table()
     return rows if isinstance(rows, pa.Table) else rows.toArrow()

@@ -46,7 +46,7 @@ from jobs.timelines.events import CHECKPOINT
 from parsers.events import first_bytes
 from parsers.rules import RuleSet, built_in
 
-# what logs are read into: as long as history and as wide as its lines, so it is asked for what is needed of it
+# the largest table: it holds all history and the text of its lines, so queries name the columns that they need
 LANDED = ("events", "passed_over")
 # tables with a row for each record, partition or topic; all others have some for each cluster, broker or run
 GROWING = (
@@ -58,26 +58,26 @@ GROWING = (
     "durability",
     "topic_assignments",
 )
-# columns that tell a row of `events`
+# columns that identify a row of `events`
 EVENT = ("record_id", "item")
-# columns that tell a partition, whatever its incarnation
+# columns that identify a partition of any incarnation
 PARTITION_KEY = ("cluster", "topic", "partition")
-# what holds for rows that the next run replaces, of tables that are partitioned by it
+# condition for the rows that the next run replaces, in tables that are partitioned by it
 UNSETTLED = ~is_true("settled")
-# events less what tools told of partitions (checkpoints)
+# events without those from outputs of Kafka's tools (checkpoints)
 OF_LOGS = is_null("event_type") | ~one_of("event_type", [CHECKPOINT])
-# tables in which no row may stand twice -> column of `cluster_facts` with the version that the run that has ended last has left
+# tables without duplicate rows -> column of `cluster_facts` with the version that the last finished run wrote
 EXAMINED = {"events": "events_version", "passed_over": "passed_over_version"}
-# what two rows of a table must not have in common
+# columns that are unique in a table
 KEYS = {"events": EVENT, "passed_over": ("cluster", "record")}
-# no record is later
+# later than any record
 LATEST = datetime(9999, 1, 1, tzinfo=UTC)
-# column of `Changes`: the version of the table that a row came or went with
+# column of `Changes`: the version of the table that added or removed a row
 VERSION = "_commit_version"
 
 
 def is_first() -> Where:
-    """The row that stands for a record."""
+    """Return the condition for the first row of each record."""
     return Where("item = 0", pc.field("item") == 0)
 
 
@@ -105,7 +105,7 @@ def changes_of(rows: pa.Table, version: int) -> Changes:
     deleted = every.filter("_change_type IN ('delete', 'update_preimage')")
     if deleted.is_empty():
         return Changes(inserted, None, version)
-    # less what came and went between
+    # without rows that were added and removed in between
     came = inserted.outlasting(deleted, EVENT, f"o.{VERSION} > r.{VERSION}")
     return Changes(came, deleted.outlasting(inserted, EVENT, f"o.{VERSION} < r.{VERSION}"), version)
 
@@ -120,15 +120,15 @@ class RunTables(ABC):
         """guard: raises where this run must not write any more."""
         self.guard = guard
         self.root = root_of(root)
-        # what opening the tables has changed in them, and what other rules
+        # changes made by opening the tables, and by other rules
         self.upgrade = upgrade.Plan()
         self.rules_changed = rereading.Reread(0, 0)
         # clusters in whose events this run or an interrupted one has changed something by other rules
         self._stale: set[str] = set()
-        # tables created in this run: what is known to be empty need not be read
+        # tables created in this run: they are empty and need not be read
         self._created: set[str] = set()
 
-    # -- what stages ask -----------------------------------------------------------------------------------------
+    # -- queries of the stages ------------------------------------------------------------------------------------
 
     @abstractmethod
     def exists(self, table: str) -> bool:
@@ -146,7 +146,7 @@ class RunTables(ABC):
     def changes(self, table: str, after: int) -> Changes | None:
         """Return what versions after one have changed, by the table's change data feed.
 
-        None where it cannot be told any more: commits or files are gone (Delta keeps them for some days), or the feed was not on then.
+        None where it is unknown: commits or files were removed (Delta keeps them for some days), or the feed was not on then.
         """
 
     @abstractmethod
@@ -182,9 +182,9 @@ class RunTables(ABC):
         *,
         span: tuple[str, datetime | None, datetime | None] | None = None,
     ) -> pa.Table:
-        """Return columns of the rows of some clusters that have one of some values, few, in a column.
+        """Return columns of the rows of some clusters that have one of a few values in a column.
 
-        span: a column with a time, and between which moments it lies where it is not null.
+        span: a column with a time, and the moments between which it is where it is not null.
         """
 
     @abstractmethod
@@ -203,25 +203,25 @@ class RunTables(ABC):
 
     @abstractmethod
     def append(self, table: str, rows: Any, after: int | None = None) -> None:
-        """Add rows; columns by name, those that they have not are null.
+        """Add rows; columns are matched by name, and missing ones are null.
 
         after: only where nobody has appended since that commit of the table; else raises Conflict, and nothing is added.
         """
 
     @abstractmethod
     def replace_where(self, table: str, clusters: Iterable[str], condition: Where, rows: Frame) -> None:
-        """Put rows in the place of those of some clusters for which a condition holds, in one commit; in none where they are the same.
+        """Replace the rows of some clusters for which a condition holds, in one commit; write nothing where the rows are the same.
 
-        The condition need not hold for the new ones. Columns by name, those that they have not are null.
+        The condition need not hold for the new rows. Columns are matched by name; missing ones are null.
         """
 
     @abstractmethod
     def replace_partitions(
         self, table: str, clusters: Collection[str], anew: Collection[str], partitions: Frame, rows: Frame
     ) -> None:
-        """Put rows in the place of those of some partitions that are not settled, and of all of clusters that are told anew, in one commit.
+        """Replace the rows of some partitions that are not settled, and all rows of clusters that are rebuilt, in one commit.
 
-        clusters: all others. partitions: PARTITION_KEY of some of theirs. Columns by name, those that they have not are null.
+        clusters: those that are not rebuilt. partitions: PARTITION_KEY of some of theirs. Columns are matched by name; missing ones are null.
         """
 
     @abstractmethod
@@ -248,10 +248,10 @@ class RunTables(ABC):
     def folded(self, keyed: Frame, states: Frame, facts: Mapping[str, ClusterFacts], at_once: int | None) -> Frame:
         """Fold partitions. keyed: events with their partition; states: what is kept of partitions; both have columns of `folding.INPUT`.
 
-        facts: by cluster. at_once: events of a partition that are folded in one piece; None: all. out: `folding.OUTPUT`, computed once.
+        facts: by cluster. at_once: number of events of a partition that are folded in one piece; None: all. out: `folding.OUTPUT`, computed once.
         """
 
-    # -- what an engine adds to what both do ---------------------------------------------------------------------
+    # -- operations of one engine -----------------------------------------------------------------------------------
 
     @abstractmethod
     def _present(self, name: str) -> upgrade.Present | None:
@@ -308,10 +308,10 @@ class RunTables(ABC):
     # -- opening -------------------------------------------------------------------------------------------------
 
     def open(self, ruleset: RuleSet | None = None, *, rebuilds: bool = True) -> None:
-        """Create missing tables and convert those of an earlier version, all of which are looked at first.
+        """Create missing tables and convert those of an earlier version; all are inspected before the first change.
 
-        ruleset: by which records are read again where an earlier version has told them apart in another way. rebuilds: whether the caller
-        rebuilds what is derived from `events`, and calls `rebuilt` then. Raises UsageError, and nothing is changed, where tables cannot be
+        ruleset: the rules that records are read with again where an earlier version gave them other ids. rebuilds: whether the caller
+        rebuilds what is derived from `events` and then calls `rebuilt`. Raises UsageError, and nothing is changed, where tables cannot be
         converted, or would have to be rebuilt and are not. Nothing is ever dropped but tables that are derived from others.
         """
         definitions = {one.name: one for one in schemas.statements("tables")}
@@ -333,11 +333,11 @@ class RunTables(ABC):
                 self._remove_doubled_rows(there)
             list(pool.map(lambda name: self._set_properties(name, plan.stamped[name]), plan.stamped))
 
-    def _refuse(self, plan: upgrade.Plan, there: Collection[str]) -> None:  # noqa: B027  # an engine that does all refuses nothing
+    def _refuse(self, plan: upgrade.Plan, there: Collection[str]) -> None:  # noqa: B027  # an engine that can do everything refuses nothing
         """Raise where this engine cannot do what opening the tables takes, before anything is changed."""
 
     def path(self, table: str) -> str:
-        """Where a table lies."""
+        """Return where a table is."""
         return f"{self.root}/{table}"
 
     def schema(self, table: str) -> pa.Schema:
@@ -345,7 +345,7 @@ class RunTables(ABC):
         return table_schema(table)
 
     def _remove_doubled_rows(self, there: Collection[str]) -> None:
-        """Rows that stand more than once are removed where a table was written to by others than the run that has ended last.
+        """Remove duplicate rows from tables that were written to after the last finished run.
 
         there: tables that this run has not created.
         """
@@ -358,7 +358,7 @@ class RunTables(ABC):
                 self._remove_doubled(table)
 
     def _remove_doubled(self, table: str) -> None:
-        """Leaves one of rows that have the same KEYS, in one commit; with a warning, and what is derived from them is rebuilt."""
+        """Remove duplicates of KEYS in one commit, warn, and mark what is derived from them to be rebuilt."""
         doubled = self._count_doubled(table)
         if not doubled:
             return
@@ -376,7 +376,7 @@ class RunTables(ABC):
         return self.upgrade.rebuilds
 
     def rebuilt(self) -> None:
-        """Everything that is derived from `events` is rebuilt: a later run goes on from it."""
+        """Note that everything that is derived from `events` was rebuilt: later runs continue from it."""
         if self.is_rebuilding:
             self._set_properties(upgrade.FACTS, {upgrade.REBUILDING: "false"})
         if self._stale:
@@ -388,7 +388,7 @@ class RunTables(ABC):
         return set(self.clusters()) if self.is_rebuilding else self._stale
 
     def _begin_rebuilding(self, there: Collection[str]) -> None:
-        """No later run goes on from what is derived from `events` so far."""
+        """Note that no later run may continue from what is derived from `events` so far."""
         if upgrade.FACTS in there:
             self._set_properties(upgrade.FACTS, {upgrade.REBUILDING: "true"})
             self.delete(upgrade.FACTS, EVERY)
@@ -398,9 +398,9 @@ class RunTables(ABC):
             self._set_properties(upgrade.FACTS, {upgrade.REBUILDING: "true"})
 
     def apply_rules(self, ruleset: RuleSet) -> None:
-        """Reads the records of `events` again that say something else by these rules than by those before. The result is `rules_changed`.
+        """Read the records of `events` again that these rules read in another way than those before. The result is `rules_changed`.
 
-        The rules are noted last: an interrupted run begins again, and finds nothing to change in what is changed already.
+        The rules are noted last, so that an interrupted run repeats the step; it finds nothing to change in changed records.
         """
         now = rereading.versions(ruleset)
         noted = self._noted()
@@ -418,7 +418,7 @@ class RunTables(ABC):
         self._set_properties(upgrade.FACTS, {upgrade.SKIPPED: json.dumps(skipped), upgrade.RULES: json.dumps(now)})
 
     def _noted(self) -> Mapping[str, str]:
-        """What is noted about the rules that `events` were read with."""
+        """Return the noted rules that `events` was read with."""
         facts = self._present(upgrade.FACTS)
         return {} if facts is None else facts.properties
 
@@ -436,7 +436,7 @@ class RunTables(ABC):
             found = fetched(distinct(select(made, "cluster", "record_id", rereading.FORMER_TYPE))).to_pylist()
             ids = {row["record_id"] for row in found}
             changed = {row["cluster"] for row in found}
-            # histories that rest on what a record has said before are rebuilt as a whole
+            # histories that depend on the former reading of a record are rebuilt as a whole
             whole = {row["cluster"] for row in found if row[rereading.FORMER_TYPE] is not None}
         if rereading.versions(ruleset)[rereading.KEEPS] != before.get(rereading.KEEPS):
             whole.update(self.clusters())
@@ -457,7 +457,7 @@ class RunTables(ABC):
         return records, len(ids)
 
     def drop_skipped(self, clusters: Collection[str], ruleset: RuleSet) -> None:
-        """Takes from `passed_over` what stands in `events` by now: records of loggers that were out of scope by earlier rules."""
+        """Remove from `passed_over` the records that are in `events` now: earlier rules left their loggers out of scope."""
         skipped = json.loads(self._noted().get(upgrade.SKIPPED, "[]"))
         if not skipped:
             return
@@ -483,9 +483,9 @@ class RunTables(ABC):
     def records(
         self, clusters: Iterable[str], ids: Collection[str], columns: Sequence[str], beginnings: Iterable[datetime | None]
     ) -> pa.Table:
-        """Columns of the events of some records, few, that prove what began at some moments; columns: record_id among them.
+        """Return columns of the events of a few records that prove what began at some moments. columns: record_id among them.
 
-        Most are not older than the day before: of a long history those are looked through first, and all others for what is left.
+        Most are at most a day older. In a long history that day is searched first, and the rest for the remaining records.
         """
         names, left = sorted(clusters), set(ids)
         begun = min((one.replace(tzinfo=UTC) for one in beginnings if one is not None), default=None)
@@ -502,14 +502,14 @@ class RunTables(ABC):
         return table in self._created
 
     def looked_at(self, table: str) -> int:
-        """Number of the last commit of a table; what is read of it from now on is at least of that commit."""
+        """Return the number of the last commit of a table; later reads see at least that commit."""
         version = self.version(table)
         if table not in self._created or (version and not self._is_empty_now(table)):
             self._is_written(table)
         return version
 
     def forget(self, table: str) -> None:
-        """What another run has written is read again."""
+        """Forget cached rows, so that another run's changes are read."""
         self._is_written(table)
 
     def replace(self, table: str, clusters: Iterable[str], rows: Frame) -> None:

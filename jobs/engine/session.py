@@ -46,15 +46,15 @@ JARS = ("io.delta_delta-spark_4.1_2.13-4.4.0.jar", "io.delta_delta-storage-4.4.0
 SUPPORTED_JAVA = (17, 21)
 # of a container's memory, in the second and the first version of cgroups
 CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-# seconds that Spark's processes have to end after SIGTERM
+# seconds that Spark's processes are given to end after SIGTERM
 JVM_ENDS = 3.0
 # MB that Spark's own JVM takes at least and at most; between them, a quarter of the machine's
 SMALLEST_HEAP, LARGEST_HEAP = 2048, 8192
 
-# can be set at any time, and by Spark Connect
+# settings that can change at any time, also by Spark Connect
 OF_SESSION = {
     "spark.sql.session.timeZone": "UTC",
-    # any other value has Spark 4.1 measure the whole batch again for each row that it adds to it
+    # with any other value Spark 4.1 measures the whole batch again for each row
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     # Delta's and Spark's defaults are 50 tasks for each snapshot of a table, and up to 10,000 to list its files
     "spark.databricks.delta.snapshotPartitions": "2",
@@ -63,16 +63,16 @@ OF_SESSION = {
     "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",
     # a change data feed that starts after the newest version is empty, not an error
     "spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled": "true",
-    # the default, INT96, has no smallest and largest value by which a reader could skip rows of another time
+    # the default, INT96, has no minimum and maximum that let a reader skip rows of another time
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # call sites in error messages: half of the time that building a large expression takes
+    # no call sites in error messages: they take half of the time of building a large expression
     "spark.sql.dataFrameQueryContext.enabled": "false",
 }
-# can be set until a session starts
+# settings that can change until a session starts
 OF_START = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    # no two values of these are the same: a dictionary is given up after its first page, and nothing is skipped by their range
+    # columns whose values all differ: a dictionary does not help, and their range skips nothing
     "spark.hadoop.parquet.enable.dictionary#record_id": "false",
     "spark.hadoop.parquet.enable.dictionary#raw": "false",
     "spark.hadoop.parquet.column.statistics.enabled#raw": "false",
@@ -88,7 +88,7 @@ CURE = (
 
 
 def java_problem() -> str | None:
-    """A sentence that says what to install if `java` is missing or of a version that Spark 4.1 does not run on."""
+    """Return what to install if `java` is missing or of a version that Spark 4.1 does not run on; None: nothing."""
     version, problem = java_version()
     if problem is None and version is not None and int(version.split(".")[0]) not in SUPPORTED_JAVA:
         problem = f"{_java()} is Java {version.split('.')[0]}; Spark 4.1 needs Java 17 or 21"
@@ -128,7 +128,7 @@ def jar_files() -> list[Path]:
 
 
 def use_private_java() -> None:
-    """Takes the Java that `make setup JRE=pypi` installed, if there is one and JAVA_HOME is not set."""
+    """Use the Java that `make setup JRE=pypi` installed, if there is one and JAVA_HOME is not set."""
     private = Path(sys.prefix) / "share" / "kafka-audit" / "jre"
     if "JAVA_HOME" not in os.environ and (private / "bin" / "java").is_file():
         os.environ["JAVA_HOME"] = str(private)
@@ -205,7 +205,7 @@ def start(extra: dict[str, str] | None = None) -> SparkSession:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         interrupts.on_interrupt(stop=_stop_spark)
-    # a JVM that was ended, and py4j would say so
+    # py4j would report the JVM that was ended
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     with _own_handler_of_signals(), _silent_children() as log:
         try:
@@ -220,7 +220,7 @@ def start(extra: dict[str, str] | None = None) -> SparkSession:
             raise UsageError(f"Spark did not start: {why}") from error
     interrupts.on_interrupt(cancel=lambda: _cancel_jobs(session))
     if not is_remote:
-        # of a session that was there already
+        # settings of a session that was open before
         for key in OF_SESSION:
             session.conf.set(key, given[key])
     return session
@@ -228,7 +228,7 @@ def start(extra: dict[str, str] | None = None) -> SparkSession:
 
 @contextlib.contextmanager
 def _silent_children() -> Iterator[IO[bytes]]:
-    """What processes print that are started meanwhile goes to the file that is yielded; what this process prints goes where it did."""
+    """Yield a file that takes the output of processes started meanwhile; the output of this process is unchanged."""
     own = [sys.stdout, sys.stderr]
     with tempfile.TemporaryFile() as log:
         for stream in own:
@@ -267,7 +267,7 @@ def _own_handler_of_signals() -> Iterator[None]:
 
 
 def _cancel_jobs(session: SparkSession) -> None:
-    # a JVM that has ended has none
+    # a JVM that has ended cannot be called
     with contextlib.suppress(Exception):
         session.interruptAll()
 

@@ -1,7 +1,7 @@
-"""Delta tables of few rows in a folder of this machine, and few rows of larger ones, read and written by this process with deltalake (delta-rs).
+"""Small Delta tables in a local folder, and small parts of larger ones, read and written by this process with deltalake (delta-rs).
 
 Spark asks three queries of its own for the files of a Delta table before the first of its rows, and as many around a commit. Over some twenty
-tables of a few rows each that is most of what a small night costs (tests/benchmarks/small_runs.py).
+tables of a few rows each, that is most of the time of a small run (tests/benchmarks/small_runs.py).
 """
 
 import json
@@ -34,7 +34,7 @@ from jobs.location import PLAIN
 
 # of rows, unpacked: a line of a log may have any length
 MOST_BYTES = 64 * 1024 * 1024
-# rows that this process looks through for some; where there are more, Spark's workers share them
+# rows that this process searches; Spark's workers search larger tables
 MOST_SCANNED = 20_000_000
 # features of tables that are written here: of others deltalake refuses some (clustering), and some would need more than files and rows
 WRITTEN = {"appendOnly", "invariants", "changeDataFeed"}
@@ -47,7 +47,7 @@ ROW_GROUP = 20_000
 CHANGE_FEED = pa.schema(
     [("_change_type", pa.string()), ("_commit_version", pa.int64()), ("_commit_timestamp", pa.timestamp("us", "UTC"))]
 )
-# with which deltalake says that it cannot do something: a feature, a file system without hard links
+# what deltalake raises where it cannot do something: a feature, a file system without hard links
 LEFT_TO_SPARK = (DeltaError, OSError, pa.ArrowException)
 # which files of a table are replaced: column, comparison, value
 Filters = Sequence[tuple[str, str, Any]]
@@ -62,7 +62,7 @@ def files_of(clusters: Collection[str], *, keeps_settled: bool) -> Filters:
 
 @dataclass(frozen=True)
 class Read:
-    """rows: of a table (is_whole), or of some clusters; None: they are many."""
+    """rows: of a table (is_whole), or of some clusters; None: too many for this process."""
 
     rows: pa.Table | None
     is_whole: bool
@@ -70,7 +70,7 @@ class Read:
 
 @contextmanager
 def _left_to_spark() -> Iterator[None]:
-    """Passes over what deltalake cannot do."""
+    """Ignore errors of what deltalake cannot do."""
     try:
         yield
     except LEFT_TO_SPARK:
@@ -101,7 +101,7 @@ class SmallTables:
 
     @classmethod
     def of(cls, folder: Path | None, most_rows: int) -> "SmallTables | None":
-        """None where deltalake does not find its way to them."""
+        """Return None where deltalake cannot reach the tables."""
         return cls(folder, most_rows) if folder is not None and PLAIN.fullmatch(str(folder)) else None
 
     def _opened(self, table: str) -> DeltaTable | None:
@@ -135,7 +135,7 @@ class SmallTables:
         return upgrade.Present({one["name"]: type_name(one["type"]) for one in columns["fields"]}, properties, by)
 
     def set_properties(self, table: str, properties: Mapping[str, str]) -> bool:
-        """Gives a table properties; whether it has them now."""
+        """Set properties of a table; return whether that was done."""
         opened = self._opened(table)
         if opened is None or not _is_written(opened):
             return False
@@ -172,7 +172,7 @@ class SmallTables:
         return False
 
     def create_as_defined(self, table: str) -> bool:
-        """An empty table as this version defines it; whether it is there now."""
+        """Create an empty table as this version defines it; return whether that was done."""
         return self.create(
             table, delta_schema(table), schemas.partition_columns(table), upgrade.properties(table), schemas.comment(table)
         )
@@ -198,8 +198,9 @@ class SmallTables:
         return None
 
     def rows_where(self, table: str, columns: Sequence[str], where: Any, most: int = MOST_SCANNED) -> pa.Table | None:
-        """Columns of the rows for which something holds, a `pyarrow.compute.Expression`; None where deltalake does not read it, there is too much
-        to look through, or there are more than `most` of them.
+        """Return columns of the rows that meet a condition, a `pyarrow.compute.Expression`.
+
+        None where deltalake does not read the table, there is too much to search, or more than `most` rows meet it.
         """
         with _left_to_spark():
             if (opened := self._opened(table)) is not None:
@@ -226,18 +227,18 @@ class SmallTables:
         return None
 
     def append(self, table: str, rows: pa.Table, after: int | None = None) -> bool:
-        """Adds rows, columns by name; whether they are there now. after: only as the commit after that one; else raises Conflict."""
+        """Add rows, columns by name; return whether that was done. after: only as the commit after that one; else raises Conflict."""
         return self._write(table, "append", rows, after=after)
 
     def overwrite(self, table: str, rows: pa.Table, of: Filters = (), staying: Staying = ()) -> bool:
-        """Puts rows, columns by name, in the place of all others, or of those in partitions of which something holds; whether they are there now.
+        """Replace all rows, or those in partitions that meet a condition, columns by name; return whether that was done.
 
-        staying: those of them that stay, many perhaps.
+        staying: rows of these partitions that are written again; there may be many.
         """
         return self._write(table, "overwrite", rows, of, staying=staying)
 
     def delete_matching(self, table: str, values: pa.Table, keys: Sequence[str]) -> bool:
-        """Removes rows with the same keys; whether they are gone now."""
+        """Remove rows with the same keys; return whether that was done."""
         same = " AND ".join(f't."{name}" = v."{name}"' for name in keys)
         return self._changed(
             table,
@@ -247,7 +248,7 @@ class SmallTables:
         )
 
     def set_matching(self, table: str, values: pa.Table, keys: Sequence[str], others: Sequence[str]) -> bool:
-        """Gives rows the other values of those with the same keys; whether they have them now."""
+        """Update rows from those with the same keys; return whether that was done."""
         same = " AND ".join(f't."{name}" = v."{name}"' for name in keys)
         told = {f'"{name}"': f'v."{name}"' for name in others}
         return self._changed(
@@ -258,7 +259,7 @@ class SmallTables:
         )
 
     def merge(self, table: str, values: pa.Table, keys: Sequence[str], columns: Sequence[str], gone: str) -> bool:
-        """Puts rows in the place of those with the same keys, and adds the others; whether they are there now. gone: which are removed instead."""
+        """Replace rows with the same keys and add the others; return whether that was done. gone: those that are removed instead."""
         same = " AND ".join(f't."{name}" = v."{name}"' for name in keys)
         told = {f'"{name}"': f'v."{name}"' for name in columns}
         return self._changed(
@@ -281,7 +282,7 @@ class SmallTables:
     def _is_committed(
         self, table: str, version: int, commit: Callable[[CommitProperties], Any], after: int | None = None
     ) -> bool:
-        """Whether a commit to a table of a version was made; what deltalake does after it can fail, too. Raises Conflict."""
+        """Return whether a commit to a table of a version was made: deltalake can fail after its commit, too. Raises Conflict."""
         key = uuid.uuid4().hex
         numbers = [] if after is None else [Transaction(LANDING, after + 1)]
         retries = None if after is None else 0
@@ -323,9 +324,9 @@ class SmallTables:
         return files is not None and self._are_committed(table, opened, mode, files, of, after=after)
 
     def add_files(self, table: str, files: Sequence[DataFile], after: int | None = None) -> bool:
-        """Moves files into a table, which other processes have written beside it; whether they are there now. after: as `append` has it.
+        """Move files of other processes into a table; return whether that was done. after: as for `append`.
 
-        Where they are not, they are where they were. Raises OSError where they cannot be moved.
+        Where it was not done, the files are still at their old place. Raises OSError where they cannot be moved.
         """
         opened = self._to_write(table, after)
         if opened is None:
@@ -344,7 +345,7 @@ class SmallTables:
         return is_there
 
     def replace_by_files(self, table: str, files: Sequence[DataFile], of: Filters) -> bool:
-        """Puts files, which are in the table's folder, in the place of all others, or of those in partitions of which something holds."""
+        """Replace all files, or those in partitions that meet a condition, by files that are in the table's folder."""
         opened = self._to_write(table, None)
         return opened is not None and self._are_committed(table, opened, "overwrite", files, of)
 
@@ -390,7 +391,7 @@ def _that_hold(every: ds.FileSystemDataset, columns: Sequence[str], where: Any) 
     """Columns of the rows for which something holds."""
     others = []
     for fragment in every.get_fragments():
-        # deltalake's MERGE writes texts as string_view, of which pyarrow compares none; the table was small then
+        # deltalake's MERGE writes texts as string_view, which pyarrow cannot compare; such a table is small
         if any(map(pa.types.is_string_view, fragment.physical_schema.types)):
             yield from fragment.to_table(schema=every.schema).filter(where).select(list(columns)).to_batches()
         else:
@@ -400,7 +401,7 @@ def _that_hold(every: ds.FileSystemDataset, columns: Sequence[str], where: Any) 
 
 
 def _few(every: ds.FileSystemDataset, columns: Sequence[str], where: Any, most: int) -> pa.Table | None:
-    """The same; None where there are more than so many rows."""
+    """Return the same; None where there are more rows than the limit."""
     found, count = [], 0
     for batch in _that_hold(every, columns, where):
         found.append(batch)
@@ -415,14 +416,14 @@ def _is_written(table: DeltaTable) -> bool:
 
 
 def aligned(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The rows with the columns of a table, by name; those that they have not are null."""
+    """Return the rows with the columns of a table, by name; missing ones are null."""
     there = set(rows.column_names)
     columns = [rows[one.name].cast(one.type) if one.name in there else pa.nulls(rows.num_rows, one.type) for one in schema]
     return pa.table(columns, schema=schema)
 
 
 def parts(rows: pa.Table, by: Collection[str]) -> list[tuple[dict[str, Any], pa.Table]]:
-    """Return the rows by their values of some columns, which are no column of them any more. Raises ArrowInvalid where one is null."""
+    """Return the rows by their values of some columns, and without these columns. Raises ArrowInvalid where one is null."""
     if not rows.num_rows:
         return []
     if not by:

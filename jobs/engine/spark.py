@@ -23,7 +23,7 @@ class SparkTables:
     """The tables of a folder or of any URI that Spark reads."""
 
     def __init__(self, root: str, names: Collection[str] | None = None, store: Store | None = None) -> None:
-        """names: tables and views that queries are going to name; None: any. store: the open one of a run; its session serves, no name is registered."""
+        """names: tables and views that queries may name; None: any. store: the open store of a run, whose session is used."""
         self.root = root
         self._store = Store(session.start(), root) if store is None else store
         self._spark = self._store.spark
@@ -65,7 +65,7 @@ def _batches(frame: DataFrame) -> Iterator[pa.RecordBatch]:
     try:
         rows = frame.toLocalIterator()
         while some := list(islice(rows, BATCH_ROWS)):
-            # by place, as names may repeat
+            # by position, as names may repeat
             columns = ([_plain(row[at]) for row in some] for at in range(len(schema)))
             arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)

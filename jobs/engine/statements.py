@@ -1,4 +1,4 @@
-"""Statements of Spark's SQL that only read: which are run, what they demand of moments, and how it is said what is wrong with them."""
+"""Statements of Spark's SQL that only read: which are allowed, what they require of moments, and the text of their errors."""
 
 import re
 from collections.abc import Collection
@@ -17,7 +17,7 @@ NEAR = 5
 
 
 def parsed(sql: str) -> exp.Expr:
-    """One statement. Raises QueryError where it is none that reads, SqlglotError where it is no SQL."""
+    """Return one statement. Raises QueryError where it does not only read, SqlglotError where it is no SQL."""
     of_table = re.fullmatch(r"\s*TABLE\s+(`?\w+`?)\s*", sql, re.I)
     statements = [
         one for one in sqlglot.parse(f"SELECT * FROM {of_table.group(1)}" if of_table else sql, read="spark") if one is not None
@@ -44,7 +44,7 @@ _BOUNDING: dict[type[exp.Expr], tuple[str, str]] = {
 
 
 def bounds(source: exp.Table, moments: Collection[str]) -> list[str]:
-    """What a query demands of the moments of a table that it reads alone, as conditions in DuckDB's SQL on moments with a zone."""
+    """Return what a query requires of the moments of its only table, as conditions in DuckDB's SQL on moments with a zone."""
     query = source.parent.parent if isinstance(source.parent, exp.From) else None
     if (
         not isinstance(query, exp.Select)

@@ -69,17 +69,17 @@ from parsers.rules import RuleSet
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# rows of a table that are all read into this process
+# at most this many rows of a table are all read into this process
 MOST_HERE = 50_000
-# such that are compared with those that stand before they are written
+# at most this many rows are compared with the stored ones before they are written
 MOST_COMPARED = 10_000
-# rows that are read from a table of many, or written into it, without Spark
+# at most this many rows are read from a large table, or written into it, without Spark
 MOST_WITHOUT_SPARK = 100_000
-# rows of some columns that are read of a table of many, and folded sooner than Spark's workers fold them
+# at most this many rows of a large table are read and folded in this process, which is faster than Spark's workers
 MOST_READ = 250_000
-# values that rows are looked for by
+# at most this many values are searched for
 MOST_LOOKED_FOR = 10_000
-# commits among which a run looks for its own: it is one of the newest
+# newest commits among which a run looks for its own
 NEWEST_COMMITS = 20
 # Delta's error of a place that holds no table
 NO_TABLE = "DELTA_MISSING_DELTA_TABLE"
@@ -88,7 +88,7 @@ ADDING = ("WRITE", "MERGE")
 
 
 def _with_properties(sql: str, properties: Mapping[str, str]) -> str:
-    """A CREATE TABLE with other TBLPROPERTIES than those that it may have."""
+    """Return a CREATE TABLE with these TBLPROPERTIES instead of its own."""
     lines = [line for line in sql.splitlines() if not line.startswith("TBLPROPERTIES ")]
     return "\n".join([*lines, f"TBLPROPERTIES ({upgrade.settings(properties)})"])
 
@@ -99,13 +99,13 @@ def _kinds(columns: Any) -> dict[str, str]:
 
 
 def _by_name(table: str, rows: DataFrame) -> DataFrame:
-    """The columns of a table; those that the rows have not are null."""
+    """Return the rows with the columns of a table; missing ones are null."""
     kinds, there = schemas.columns(table), set(rows.columns)
     return rows.select(*((F.col(name) if name in there else F.lit(None)).cast(kind).alias(name) for name, kind in kinds.items()))
 
 
 def _are_same(some: pa.Table, others: pa.Table) -> bool:
-    """Whether rows are the same, in any order; of more than some they are held to be others."""
+    """Return whether rows are the same, in any order. More than a limit are not compared and count as different."""
     if some.num_rows != others.num_rows or some.num_rows > MOST_COMPARED:
         return False
     return Counter(map(repr, some.to_pylist())) == Counter(map(repr, others.to_pylist()))
@@ -113,13 +113,13 @@ def _are_same(some: pa.Table, others: pa.Table) -> bool:
 
 @dataclass(frozen=True)
 class Held:
-    """All rows of some clusters (None: of all). few: they are known; of many it is known how to read them."""
+    """All rows of some clusters (None: of all). few: the rows themselves, if they are in memory; else how Spark reads them."""
 
     spark: Any
     clusters: frozenset[str] | None
     few: pa.Table | None
     read: Callable[[], DataFrame] | None = None
-    # of some clusters: what many ask for is put into a plan once
+    # rows of some clusters: a plan that many queries use is built once
     parts: dict[frozenset[str], DataFrame] = field(default_factory=dict)
 
     @cached_property
@@ -132,11 +132,11 @@ class Held:
 
     @property
     def is_small_table(self) -> bool:
-        """Whether they are all that there is, and few."""
+        """Return whether they are all rows, and in memory."""
         return self.clusters is None and self.few is not None
 
     def has(self, clusters: frozenset[str]) -> bool:
-        """Whether these are among them."""
+        """Return whether the rows of these clusters are among them."""
         return self.clusters is None or clusters <= self.clusters
 
     def of(self, clusters: frozenset[str]) -> DataFrame:
@@ -153,16 +153,16 @@ class Held:
 
 
 class Store(RunTables):
-    """The tables under one root, a folder or any URI that Spark can write to."""
+    """The tables under one root: a folder or any URI that Spark can write to."""
 
     def __init__(self, spark: Any, root: str | Path, guard: Callable[[], None] = lambda: None) -> None:
         """spark: a session; guard: as `RunTables` has it."""
         super().__init__(root, guard)
         self.spark = spark
         self._small = SmallTables.of(local_folder(self.root), MOST_HERE)
-        # by table: what this run has read or written it need not read again
+        # table -> rows that this run has read or written, so that it does not read them again
         self._held: dict[str, Held] = {}
-        # tables that were found to have many: they are not asked for it again
+        # tables that are too large for this process: they are not tried again
         self._many: set[str] = set()
         self._reading: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
@@ -214,7 +214,7 @@ class Store(RunTables):
         return {name: version for name, version in found.items() if version is not None}
 
     def _present(self, name: str) -> upgrade.Present | None:
-        """What a table is like; None where there is none."""
+        """Return the definition of a stored table; None where there is none."""
         if self._small is not None and (known := self._small.present(name)) is not None:
             return known
         if not self.exists(name):
@@ -227,7 +227,7 @@ class Store(RunTables):
             self.spark.sql(f"ALTER TABLE {self._identifier(name)} SET TBLPROPERTIES ({upgrade.settings(properties)})")
 
     def _reread(self, name: str, ruleset: RuleSet) -> None:
-        """Reads the records of a table again from their text, in one commit. Findings get the new ids of their evidence before that."""
+        """Read the records of a table again from their text, in one commit. Before that, findings get the new ids of their evidence."""
         rows = self.table(name)
         wanted = (*rereading.OF_RECORD, *rereading.OF_SOME_VERSIONS, rereading.ENDS_FILE)
         columns = [name for name in wanted if name in rows.columns]
@@ -271,7 +271,7 @@ class Store(RunTables):
         self._merge("events", changes, EVENT, EVERY, *clauses)
 
     def _rename_evidence(self, ids: DataFrame) -> None:
-        """ids: record_id and the former one. Lists of findings that hold a former id hold the new one then."""
+        """Replace former record ids in the lists of findings. ids: record_id and the former one."""
         if not self.exists("findings"):
             return
         findings = self.table("findings")
@@ -308,19 +308,19 @@ class Store(RunTables):
         self._created.add(name)
 
     def _identifier(self, table: str) -> str:
-        """What SQL calls a table that the catalog need not know."""
+        """Return the name in SQL of a table that need not be in the catalog."""
         return f"delta.`{self.path(table).replace('`', '``')}`"
 
     def register(self, names: Collection[str] | None = None) -> None:
-        """Lets SQL call the tables that are there, as they are now, and the views of them, by name. names: of those that are needed; None: of all."""
+        """Register the tables, as they are now, and their views by name. names: those that are needed; None: all."""
         views = [view for view in schemas.statements("views") if names is None or view.name in names]
-        # a table takes longer to be known than most queries over it
+        # registering a table takes longer than most queries over it
         wanted = None if names is None else set(names).union(*(words(view.sql) for view in views))
         tables = [definition.name for definition in schemas.statements("tables")]
         for name in tables:
             if (wanted is not None and name not in wanted) or not self.exists(name):
                 continue
-            # of another folder, in the same session
+            # from another folder, in the same session
             self.spark.catalog.dropTempView(name)
             found = None if self._small is None else self._small.rows(name)
             if found is not None and found.rows is not None:
@@ -332,7 +332,7 @@ class Store(RunTables):
             try:
                 self.spark.sql(view.sql)
             except errors.PySparkException:
-                continue  # of a table that is not there
+                continue  # a view of a missing table
 
     def unknown_statements(self, cluster: str, most: int) -> list[dict[str, Any]]:
         """The most frequent rows of the view of that name."""
@@ -352,7 +352,7 @@ class Store(RunTables):
         return self.spark.read.format("delta").load(self.path(name))
 
     def rows_at(self, table: str, clusters: Collection[str], version: int) -> pa.Table | None:
-        """The rows of some clusters in an earlier version of a table; None where files of that version are gone."""
+        """Return the rows of some clusters in an earlier version of a table; None where files of that version were removed."""
         reader = self.spark.read.format("delta").option("versionAsOf", version)
         try:
             return self.table_of(table, here(reader.load(self.path(table)).filter(in_clusters(clusters))))
@@ -364,7 +364,7 @@ class Store(RunTables):
         return sorted(row.cluster for row in self.table("events").select("cluster").distinct().collect())
 
     def rows_of(self, table: str, clusters: Iterable[str]) -> DataFrame:
-        """The rows of some clusters; few are read once."""
+        """Return the rows of some clusters; small tables are read once."""
         names = frozenset(clusters)
         if table in self._created:
             nulls = ", ".join(f"CAST(NULL AS {kind}) AS `{name}`" for name, kind in schemas.columns(table).items())
@@ -378,25 +378,25 @@ class Store(RunTables):
         condition: Where = EVERY,
         columns: Sequence[str] | None = None,
     ) -> Frame:
-        """The rows of some clusters for which a condition holds, few of them as an Arrow table. columns: None: all."""
+        """Return the rows of some clusters for which a condition holds, as an Arrow table where they are few. columns: None: all."""
         names = frozenset(clusters)
         few = table_schema(table).empty_table() if table in self._created else self._hold(table, names).few
         if few is not None:
             found: Frame = where(few, of_clusters(names) & condition)
         else:
-            # of all columns Spark reads those that are asked for later, and of events of ten years those of few kinds sooner
+            # Spark reads only the columns that are used later, and finds a few kinds among ten years of events faster
             some = columns is not None and condition != EVERY and table not in LANDED
             known = self._found(table, names, columns or (), condition.arrow, MOST_READ) if some else None
             found = where(self.rows_of(table, names), condition) if known is None else known
         return found if columns is None else select(found, *columns)
 
     def whole(self, table: str) -> Frame:
-        """All rows of a table that has few."""
+        """Return all rows of a small table."""
         held = self._hold(table, frozenset())
         return held.few if held.is_small_table and held.few is not None else self.table(table)
 
     def _hold(self, table: str, names: frozenset[str]) -> Held:
-        """The rows of these clusters, or of more."""
+        """Return the rows of at least these clusters."""
         with self._reading[table]:
             held = self._held.get(table)
             if held is None or not held.has(names):
@@ -405,7 +405,7 @@ class Store(RunTables):
 
     def _read(self, table: str, names: frozenset[str]) -> Held:
         if self._small is not None and table not in self._many:
-            # of events, which hold texts of any length, all are few or none
+            # events hold texts of any length: either all of them fit in memory or none is read
             found = self._small.rows(table, () if table in LANDED else names)
             if found is not None and found.rows is not None:
                 return Held(self.spark, None if found.is_whole else names, found.rows)
@@ -430,9 +430,9 @@ class Store(RunTables):
         *,
         span: tuple[str, datetime | None, datetime | None] | None = None,
     ) -> pa.Table:
-        """Columns of the rows of some clusters that have one of some values, few, in a column.
+        """Return columns of the rows of some clusters that have one of a few values in a column.
 
-        span: a column with a time, and between which moments it lies where it is not null.
+        span: a column with a time, and the moments between which it is where it is not null.
         """
         names, wanted = sorted(clusters), pa.array(list(values))
         where = pc.field(column).isin(wanted)
@@ -450,7 +450,7 @@ class Store(RunTables):
     def rows_about(
         self, table: str, clusters: Iterable[str], column: str, values: Frame, columns: Sequence[str] | None = None
     ) -> Frame:
-        """The rows of some clusters: of many at least those whose value of a column is among those of others."""
+        """Return rows of some clusters, at least those whose value of a column is among those of others."""
         names, wanted = sorted(clusters), list(columns or schemas.columns(table))
         if not self.has_few(table, names) and (few := few_of(distinct(select(values, column)), MOST_LOOKED_FOR)) is not None:
             where = pc.field(column).isin(few[column].combine_chunks())
@@ -474,7 +474,7 @@ class Store(RunTables):
         return self._small.rows_where(table, columns, pc.field("cluster").isin(sorted(clusters)) & where, most)
 
     def has_few(self, table: str, clusters: Iterable[str]) -> bool:
-        """Whether the rows of some clusters, or of more, are known to be few."""
+        """Return whether the rows of at least these clusters are in memory."""
         names = frozenset(clusters)
         return table in self._created or self._hold(table, names).few is not None
 
@@ -491,7 +491,7 @@ class Store(RunTables):
         return events.OnWorkers(self.spark, ingest.splits(usable, parser, size), parser, days, remote)
 
     def summed(self, events: Frame) -> dict[str, Summary]:
-        """Return, by cluster, the summary of its events: few in this process, others by Spark's workers."""
+        """Return, by cluster, the summary of its events: a few in this process, more by Spark's workers."""
         if isinstance(events, pa.Table):
             return folding.summaries(events.to_batches(), EVENT_COLUMNS)
 
@@ -506,7 +506,7 @@ class Store(RunTables):
         return found
 
     def folded(self, keyed: Frame, states: Frame, facts: Mapping[str, ClusterFacts], at_once: int | None) -> Frame:
-        """Fold partitions: few events and states in this process, others by Spark's workers."""
+        """Fold partitions: a few events and states in this process, more by Spark's workers."""
         events = here_if_few(keyed, folding.MOST_ON_DRIVER)
         few = few_of(states, folding.MOST_ON_DRIVER) if isinstance(events, pa.Table) else None
         if few is not None:
@@ -531,7 +531,7 @@ class Store(RunTables):
         """
         self.guard()
         if isinstance(rows, pa.Table):
-            if table not in LANDED:  # of these as many columns as are filled are written
+            if table not in LANDED:  # only filled columns are written
                 rows = aligned(rows, table_schema(table))
             if self._small is not None and rows.num_rows <= MOST_HERE and self._small.append(table, rows, after):
                 self._is_written(table)
@@ -546,7 +546,7 @@ class Store(RunTables):
         self._is_written(table)
 
     def _append_after(self, table: str, writer: Any, after: int) -> None:
-        """Appends as a numbered transaction: Delta passes over one whose number another commit has taken, and over lower ones."""
+        """Append as a numbered transaction: Delta skips one whose number is not above the last one."""
         key = uuid.uuid4().hex
         numbered = writer.option("txnAppId", LANDING).option("txnVersion", after + 1).option("userMetadata", key)
         with refused(table):
@@ -556,7 +556,7 @@ class Store(RunTables):
         if not mine:
             raise Conflict.on(table)
         if any(row.version < mine[0] and row.operation in ADDING for row in later):
-            # of a version that does not number its transactions: what it has added may stand here, too
+            # a version without numbered transactions may have appended rows, too
             self._remove_doubled(table)
 
     def _is_empty_now(self, table: str) -> bool:
@@ -566,9 +566,9 @@ class Store(RunTables):
         return self.table(table).isEmpty()
 
     def replace_where(self, table: str, clusters: Iterable[str], condition: Where, rows: Frame) -> None:
-        """Puts rows in the place of those of some clusters for which a condition holds, in one commit; in none where few are the same.
+        """Replace the rows of some clusters for which a condition holds, in one commit; write nothing where a few rows are the same.
 
-        The condition need not hold for the new ones. Columns by name, those that they have not are null.
+        The condition need not hold for the new rows. Columns are matched by name; missing ones are null.
         """
         self.guard()
         names = frozenset(clusters)
@@ -610,9 +610,9 @@ class Store(RunTables):
     def replace_partitions(
         self, table: str, clusters: Collection[str], anew: Collection[str], partitions: Frame, rows: Frame
     ) -> None:
-        """Puts rows in the place of those of some partitions that are not settled, and of all of clusters that are told anew, in one commit.
+        """Replace the rows of some partitions that are not settled, and all rows of clusters that are rebuilt, in one commit.
 
-        clusters: all others. partitions: PARTITION_KEY of some of theirs. Columns by name, those that they have not are null.
+        clusters: those that are not rebuilt. partitions: PARTITION_KEY of some of theirs. Columns are matched by name; missing ones are null.
         """
         self.guard()
         if not clusters:
@@ -630,7 +630,7 @@ class Store(RunTables):
     def _are_partitions_replaced(
         self, table: str, clusters: frozenset[str], anew: frozenset[str], partitions: Frame, rows: Frame
     ) -> bool:
-        """The same without Spark, where these rows are few, however many others there are. Whether the table is as it should be now."""
+        """Do the same without Spark where these rows are few, in a table of any size. Return whether it was done."""
         if self._small is None or (keys := few_of(partitions, MOST_WITHOUT_SPARK)) is None:
             return False
         if (some := few_of(rows, MOST_WITHOUT_SPARK)) is None:
@@ -645,7 +645,7 @@ class Store(RunTables):
             return self._is_replaced_small(table, held, clusters | anew, replaced, new, keeps_settled=may_settle and not anew)
         if anew:
             return False
-        # topic by topic: most are passed on as they are
+        # topic by topic: most are passed on unchanged
         is_touched = pc.field("topic").isin(keys["topic"].unique())
         open_ones = ~pc.field("settled") if may_settle else pc.scalar(True)
         touched = self._found(table, clusters, new.column_names, is_touched & open_ones, MOST_WITHOUT_SPARK)
@@ -662,9 +662,9 @@ class Store(RunTables):
     def _is_replaced_small(
         self, table: str, held: Any, names: frozenset[str], replaced: Any, rows: pa.Table, *, keeps_settled: bool
     ) -> bool:
-        """Puts rows in the place of some of a small table; whether it is as it should be now.
+        """Replace rows of a small table; return whether it was done.
 
-        held: `Held`, all of its rows. replaced: which of them go, all of names. keeps_settled: none of them is settled.
+        held: `Held`, all of its rows. replaced: those that are replaced, all of names. keeps_settled: none of them is settled.
         """
         assert self._small is not None
         before, new = held.few, aligned(rows, held.few.schema)
@@ -685,7 +685,7 @@ class Store(RunTables):
         return True
 
     def _is_written(self, table: str) -> None:
-        # whoever was reading it meanwhile may have read what was there before
+        # a reader may have read the rows from before this commit
         with self._reading[table]:
             self._created.discard(table)
             self._held.pop(table, None)
@@ -712,7 +712,7 @@ class Store(RunTables):
         self._is_written(table)
 
     def set_matching(self, table: str, condition: Where, values: Frame, keys: Sequence[str]) -> None:
-        """Gives rows the values of those with the same keys. condition: what holds for them at any rate, so that files are skipped."""
+        """Update rows from those with the same keys. condition: holds for all of them, so that files are skipped."""
         self.guard()
         names = values.column_names if isinstance(values, pa.Table) else values.columns
         others = [name for name in names if name not in keys]
@@ -735,13 +735,13 @@ class Store(RunTables):
             self.spark.catalog.dropTempView(view)
 
     def _is_deleted_small(self, table: str, held: Held, gone: Any) -> bool:
-        """Removes rows of a small table; whether they are gone now. gone: which."""
+        """Remove rows of a small table; return whether it was done. gone: the condition."""
         assert self._small is not None
         assert held.few is not None
         if table not in LANDED:
             clusters = frozenset(held.few.filter(gone)["cluster"].to_pylist())
             return self._is_replaced_small(table, held, clusters, gone, held.few.slice(0, 0), keeps_settled=False)
-        # as rows that are deleted, not as files that are replaced: what comes and goes there is read as changes
+        # as deleted rows, not as replaced files: the change data feed then names the removed rows only
         keys = list(KEYS[table])
         if not self._small.delete_matching(table, distinct(held.few.filter(gone).select(keys)), keys):
             return False
@@ -749,7 +749,7 @@ class Store(RunTables):
         return True
 
     def _small_table(self, table: str) -> Held | None:
-        """All rows of a table, where they are few and in a folder of this machine."""
+        """Return all rows of a table, where they are few and in a local folder; else None."""
         if self._small is None or table in self._many:
             return None
         held = self._hold(table, frozenset())
@@ -769,7 +769,7 @@ class Store(RunTables):
     def changes(self, table: str, after: int) -> Changes | None:
         """What versions after one have changed, by the table's change data feed.
 
-        None where it cannot be told any more: commits or files are gone (Delta keeps them for some days), or the feed was not on then.
+        None where it is unknown: commits or files were removed (Delta keeps them for some days), or the feed was not on then.
         """
         little = None if self._small is None else self._small.changes(table, after)
         if little is not None:
@@ -798,7 +798,7 @@ class Store(RunTables):
 
 
 def _without(some: DataFrame, others: DataFrame, compared: str) -> DataFrame:
-    """Rows less those that came and went between: those with one of others whose version compares so with their own."""
+    """Return the rows without those that were added and removed in between: no other row has a version that compares so with their own."""
     keys = others.select(*[F.col(name).alias(f"other_{name}") for name in (*EVENT, VERSION)])
     same = " AND ".join(f"{name} = other_{name}" for name in EVENT)
     return some.join(keys, F.expr(f"{same} AND other_{VERSION} {compared} {VERSION}"), "left_anti")

@@ -1,7 +1,7 @@
 """What opening the tables changes in them: decided from what is there before anything is written. Pure: no engine, no I/O.
 
 Each table carries the version of the tables that it belongs to as a property. A table without the property is of version 0. Changes are
-made in an order that bears an interruption at any point: the next opening finds what is left to do.
+made in an order that survives an interruption at any point: the next opening finds what is left to do.
 """
 
 from collections.abc import Collection, Mapping
@@ -16,12 +16,12 @@ from jobs.landing.rereading import OF_RECORD
 VERSION = "kafka_audit.tables_version"
 # property of `cluster_facts`: derived tables were emptied, and the run that rebuilds them has not ended yet
 REBUILDING = "kafka_audit.rebuilding"
-# properties of `cluster_facts`: hashes of the rules that `events` were read with; loggers whose records were out of scope and are not by them
+# properties of `cluster_facts`: hashes of the rules that `events` was read with; loggers that these rules brought into scope
 RULES = "kafka_audit.rules"
 SKIPPED = "kafka_audit.skipped_loggers"
-# likewise: clusters whose events were changed by other rules, of which what is derived may not be rebuilt yet
+# likewise: clusters whose events other rules have changed and whose derived tables may not be rebuilt yet
 STALE = "kafka_audit.stale_clusters"
-# what every rebuilding starts from, and what it resets first
+# the table that every rebuild starts from, and the tables that it resets first
 FACTS = "cluster_facts"
 EVENTS = "events"
 
@@ -39,7 +39,7 @@ class Present:
 
     @property
     def version(self) -> int:
-        """Of the tables that it belongs to."""
+        """The version of the tables that it belongs to."""
         found = self.properties.get(VERSION, "0")
         return int(found) if found.isdecimal() else 0
 
@@ -53,7 +53,7 @@ class Present:
         return {name: pair for name, pair in kinds.items() if _plain(pair[0]) != _plain(pair[1])}
 
     def lacks(self, table: str) -> dict[str, str]:
-        """Properties of this version that it has not."""
+        """Properties of this version that it lacks."""
         return {key: value for key, value in properties(table).items() if self.properties.get(key) != value}
 
 
@@ -85,9 +85,9 @@ class Plan:
     added: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     created: tuple[str, ...] = ()
     stamped: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    # versions of the tables that are older than this one; empty: none is
+    # older versions among the tables; empty: none
     older: tuple[int, ...] = ()
-    # table -> rows that stood more than once, and were removed
+    # table -> number of duplicate rows that were removed
     doubled: Mapping[str, int] = field(default_factory=dict)
 
     def sentences(self) -> list[str]:
@@ -114,7 +114,7 @@ def _listed(names: Collection[str]) -> str:
 
 
 def decide(there: Mapping[str, Present], root: str) -> Plan:
-    """What has to change. Raises UsageError, and then nothing may be changed, where tables are of a newer version or cannot be converted."""
+    """Return what has to change. Raises UsageError where tables are of a newer version or cannot be converted; then nothing may change."""
     if newer := {name: one.version for name, one in there.items() if one.version > schemas.TABLES_VERSION}:
         raise UsageError(
             f"The tables under {root} are of version {max(newer.values())} ({_listed(newer)}), this kafka-audit knows version "
@@ -122,7 +122,7 @@ def decide(there: Mapping[str, Present], root: str) -> Plan:
         )
     definitions = {one.name: one.header for one in schemas.statements("tables")}
     derived = {name for name, header in definitions.items() if header.get("derived") == "yes"}
-    # rows of `passed_over` are told apart by the ids of records
+    # rows of `passed_over` are identified by the ids of records
     has_other_ids = any(header.get("needs") in there[name].missing(name) for name, header in definitions.items() if name in there)
     emptied = ["passed_over"] if has_other_ids and "passed_over" in there else []
     added: dict[str, Mapping[str, str]] = {}

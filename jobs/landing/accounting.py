@@ -15,9 +15,9 @@ from parsers.explanation import counted, visible
 if TYPE_CHECKING:
     from jobs.landing.ingest import LogFile
 
-# kinds of files that nothing is taken from -> why, where the file itself does not say it
+# kinds of files that are not read -> the reason, where the file has none of its own
 SKIPPED = {"empty": "it is empty", "unrelated": "it holds no Kafka log record", "skipped": "it is no file", "unreadable": ""}
-# what lines are counted as; together they are all lines
+# the kinds that lines are counted as; their sum is the number of lines
 COUNTED = ("records", "other_records", "continuation_lines", "lines_without_record")
 SHOWN = 5
 LONGEST_SAMPLE = 80
@@ -27,7 +27,7 @@ _TRY = "`kafka-audit layout FILE` shows how it is read and proposes a Conversion
 
 
 def looks_like(text: str) -> str:
-    """What a text is that holds no record, in a few words. text: its beginning."""
+    """Return in a few words what a text without records is. text: its beginning."""
     lines = [line for line in text.replace("\r", "\n").split("\n") if line.strip()]
     if not lines:
         return "it holds blank lines only"
@@ -53,7 +53,7 @@ def looks_like(text: str) -> str:
 
 
 def rows(files: Sequence["LogFile"], counts: Mapping[int, Counter[str]], run_id: str) -> list[dict[str, Any]]:
-    """Rows of `inputs`. counts: number of a usable file among such -> lines, begun, continued, foreign, cut of what was read of it.
+    """Return rows of `inputs`. counts: number of a file among those that are read -> its lines, begun, continued, foreign, cut.
 
     Raises ConservationError where a line is not accounted for.
     """
@@ -126,12 +126,12 @@ def sentences(inputs: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def gave_nothing(given: Iterable[str], files: Sequence["LogFile"]) -> list[str]:
-    """A sentence for each path that was given and gave no log and no output of a tool: what it looked like, and what to try."""
+    """Return a sentence for each given path without a log or an output of a tool: what it looked like, and what to try."""
     found = []
     for one in given:
         mine = [file for file in files if _is_of(file, one)]
         if any(file.usable or file.kind == "checkpoint" for file in mine) or any(file.kind == "unreadable" for file in mine):
-            continue  # what is unreadable is named anyway
+            continue  # unreadable files are named anyway
         number = sum(file.alike for file in mine)
         example = max(mine, key=lambda file: file.kind == "unrelated", default=None)
         why = (example.why or SKIPPED[example.kind]) if example else "no file with a Kafka log record is in it"

@@ -1,7 +1,7 @@
-"""Opens what logs are packed in: codecs, archives and encodings, each known by content; limits stop what expands without end.
+"""Open compressed files, archives and encodings, which are recognised by content. Limits stop a file that expands without end.
 
-Everything is read as a stream. Nothing is unpacked to disk, but for an archive within an archive that must be read from its end: it is kept
-in a temporary file of bounded size. Names of members only name: nothing is ever written to them.
+Everything is read as a stream. Nothing is unpacked to disk, except an archive within an archive that must be read from its end: a temporary
+file of bounded size holds it. Names of members are only shown: no file is ever written under them.
 """
 
 import bz2
@@ -32,7 +32,7 @@ _MAGIC = (
     ("bz2", re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)")),
     ("lz4", re.compile(rb"\x04\x22\x4d\x18")),
 )
-# what is not unpacked, and what to do with it
+# formats that are not unpacked, and what to do with them
 _FOREIGN = (
     (re.compile(rb"7z\xbc\xaf\x27\x1c"), "a .7z"),
     (re.compile(rb"Rar!\x1a\x07"), "a .rar"),
@@ -45,28 +45,28 @@ NO_LOGS = re.compile(r".*\.(?:jar|war|ear|whl|apk|docx|xlsx|pptx|odt|ods|epub)",
 MOST_ARCHIVES, MOST_LAYERS = 2, 6
 # bytes that show what a stream is: of a tar the first header
 _BEGINNING = 64 * 1024
-# endings that promise a codec; other content in such a file is worth a word
+# suffixes of a codec; a file with other content is reported
 SUFFIXES = {f".{codec}": codec for codec, _ in _MAGIC}
 # bytes of text over which the ratio is measured
 WINDOW = 64 * 1024 * 1024
-# a log has more lines of its own: one in so many bytes
+# a log has at least one line of its own in this many bytes
 BYTES_PER_LINE = 64 * 1024
-# how many times the ratio is allowed where the lines differ, over the whole file
+# factor on the allowed ratio of the whole file where its lines differ
 DIFFERENT_LINES = 25
 # bytes that are unpacked at once
 _PIECE = 1024 * 1024
 
 
 class UnreadableError(OSError):
-    """A layer that is known, and cannot be read. The text says why, and what to do."""
+    """A layer is recognised and cannot be read. The text says why, and what to do."""
 
 
 class LimitError(OSError):
-    """Unpacked, a file is larger than it may be, or it repeats itself without end."""
+    """An unpacked file is larger than the limit, or repeats itself without end."""
 
 
 class DamagedError(OSError):
-    """What a file is packed in is truncated or damaged."""
+    """An archive or compressed file is truncated or damaged."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Meter:
         self.packed = self.unpacked = 0
         self._window_ends, self._packed_before = WINDOW, 0
         self.is_exceeded = False
-        # of a window that follows one with too high a ratio
+        # bytes of a window that follows one with too high a ratio
         self._lines: set[bytes] | None = None
 
     def count(self, text: bytes) -> None:
@@ -202,7 +202,7 @@ _CODECS: dict[str, Callable[[io.RawIOBase], Any]] = {
 }
 
 
-# types of headers that bring the name of the next one
+# types of headers that carry the name of the next one
 _TAR_NAMES = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.SOLARIS_XHDTYPE)
 _LONGEST_NAME = 1024 * 1024
 
@@ -226,7 +226,7 @@ Layers = tuple[Layer, ...]
 
 @dataclass
 class Opened:
-    """A text, or what cannot be read. layers: around it. stream: None where there is none; why, error: then."""
+    """A text, or a layer that cannot be read: then stream is None, and why and error say what is wrong. layers: around it."""
 
     layers: Layers
     stream: BinaryIO | None = None
@@ -306,7 +306,7 @@ class _Transcoded(io.RawIOBase):
 
 
 def utf_16(beginning: bytes) -> str | None:
-    """The encoding of a text that begins with these bytes: told by its mark, else by zeros in the place of every other byte."""
+    """Return the encoding of a text that begins with these bytes: by its mark, else by zeros in every other byte."""
     if beginning.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "utf-16-le" if beginning[:1] == b"\xff" else "utf-16-be"
     even, odd = beginning[: 2 * (len(beginning) // 2) : 2], beginning[1::2]
@@ -398,9 +398,9 @@ def _why(error: Exception, kind: str = "") -> str:
 
 
 class _Walk:
-    """Goes through a file and all that is packed in it, once, in its order.
+    """Walks a file and everything that is packed in it, once and in order.
 
-    limits: of the file. Meters are those of all members of one depth together: many small ones are as long as one large one.
+    limits: of the file. One meter counts all members of a depth, so that many small members count like a large one.
     """
 
     def __init__(self, path: Path, limits: Limits) -> None:
@@ -408,7 +408,7 @@ class _Walk:
         self._meters: dict[int, Meter] = {}
 
     def texts(self) -> Iterator[Opened]:
-        """Each text, and what cannot be read; a stream is good until the next one is asked for. Raises OSError where the file cannot be opened."""
+        """Yield each text, and each layer that cannot be read. A stream is valid until the next one is yielded. Raises OSError where the file cannot be opened."""
         with self._path.open("rb") as stream:
             yield from self._inside(stream, ())
 
@@ -505,15 +505,15 @@ class _Walk:
 
 
 def walk(path: Path, limits: Limits = LIMITS) -> Iterator[Opened]:
-    """Every text in a file: its own, or those that are packed in it; and what cannot be read of it.
+    """Yield every text in a file: its own or the packed ones; also each layer that cannot be read.
 
-    A stream is good until the next one is asked for. Raises OSError where the file cannot be opened.
+    A stream is valid until the next one is yielded. Raises OSError where the file cannot be opened.
     """
     return _Walk(path, limits).texts()
 
 
 class _Going(threading.local):
-    """A walk that goes on behind a member, one in each thread: members are read in their order, and an archive from its beginning once."""
+    """A walk that continues after a member, one in each thread, so that an archive is read once, from its beginning."""
 
     key: Any = None
     texts: Iterator[Opened] | None = None
@@ -549,7 +549,7 @@ def _place(layers: Layers) -> tuple[int, ...]:
 
 @contextmanager
 def open_text(path: Path, layers: Layers = (), limits: Limits = LIMITS) -> Iterator[BinaryIO]:
-    """A text of a file. Of what is packed a stream that is read once, from its beginning. Raises OSError, also while it is read."""
+    """Return a text of a file. A packed one is a stream that is read once, from its beginning. Raises OSError, also while it is read."""
     if not layers:
         with path.open("rb") as stream:
             yield stream

@@ -1,4 +1,4 @@
-"""What tools outside of the logs say about partitions at one moment, and whether the timelines agree. Pure.
+"""Read the outputs of Kafka's tools about partitions at one moment, and compare them with the timelines. Pure.
 
 Read are kafka-topics --describe (every form, also --under-replicated-partitions and the like, and copied from a terminal or a mail), the
 partition states and assignments of zookeeper-shell, partitions as kafka-metadata-shell prints them, the assignments that
@@ -15,7 +15,7 @@ from typing import Any
 
 Row = Mapping[str, Any]
 
-# names of the columns of kafka-topics --describe, 0.8 to 4.x and Confluent's; between them stand tabs or, from a terminal, blanks
+# names of the columns of kafka-topics --describe, 0.8 to 4.x and Confluent's; tabs or, from a terminal, blanks separate them
 COLUMNS = (
     "TopicId", "Topic", "PartitionCount", "Partition", "ReplicationFactor", "Configs", "MarkedForDeletion", "Leader", "Adding Replicas",
     "Removing Replicas", "Replicas", "Isr", "LastKnownElr", "Elr", "Offline", "Observers",
@@ -37,7 +37,7 @@ NOT_THERE = re.compile(
     r"ERROR: Assigned replicas \(([\d,]*)\) don't match the list of replicas for reassignment \([\d,]*\) for partition (.*)"
 )
 BY_NAME = re.compile(r"([a-zA-Z0-9._\-]+)-(\d{1,10})|\[([a-zA-Z0-9._\-]+),(\d{1,10})\]")
-# outputs that tell of no partition -> tool
+# outputs without a partition -> tool
 OTHERS = {
     "kafka-broker-api-versions": re.compile(r"^\S+:\d+ \(id: -?\d+ rack: .*\) -> \($", re.MULTILINE),
     "kafka-reassign-partitions --verify": re.compile(r"^Status of partition reassignment:", re.MULTILINE),
@@ -72,7 +72,7 @@ class CheckpointError(ValueError):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One partition at one moment, as a tool tells it; null: it does not tell. source: describe, zookeeper, metadata_shell, reassign or quorum.
+    """One partition at one moment, as a tool prints it; null: not printed. source: describe, zookeeper, metadata_shell, reassign or quorum.
 
     adding, removing: null where the form has no such columns (up to 2.7 a reassignment that runs does not show). Of a quorum the replicas
     are its voters; observers: who else reads the log; lag: records that the slowest voter is behind; cluster_id: of its cluster.
@@ -97,7 +97,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Output:
-    """What was read of a tool's output. told: by line. unread: line -> text, of those that look like a partition and cannot be read."""
+    """The content of a tool's output. told: partitions by line. unread: line -> text of those that look like a partition and cannot be read."""
 
     told: tuple[Checkpoint, ...]
     unread: Mapping[int, str]
@@ -108,7 +108,7 @@ Unread = int
 
 
 def read(text: str) -> Output:
-    """The partitions that a tool's output tells of, in its order. Raises CheckpointError where it is of none of these tools."""
+    """Return the partitions of a tool's output, in its order. Raises CheckpointError where it is of none of these tools."""
     whole = text.splitlines()
     lines = [ORNAMENT.sub("", line) if len(line) <= MAX_LINE else "" for line in whole]
     found = (
@@ -139,18 +139,18 @@ def parse(text: str) -> list[Checkpoint]:
 
 
 def tool_of(text: str) -> str | None:
-    """The tool whose output the text is, where that need not tell of a partition; null: it is of none of these."""
+    """Return the tool of an output that need not name a partition; None: it is of none of these tools."""
     return next((tool for tool, form in OTHERS.items() if form.search(text)), None)
 
 
 def is_output(text: str) -> bool:
-    """Whether the text is of one of these tools and tells of a partition."""
+    """Return whether the text is of one of these tools and names a partition."""
     output = _looked_into(text)
     return output is not None and bool(output.told)
 
 
 def is_like_output(text: str) -> bool:
-    """The same, or it has a line that looks like a partition and cannot be read, or it is of a tool that need not tell of a partition."""
+    """Return the same, or whether a line looks like a partition and cannot be read, or the tool need not name a partition."""
     output = _looked_into(text)
     return tool_of(text) is not None or (output is not None and bool(output.told or output.unread))
 
@@ -164,7 +164,7 @@ def _looked_into(text: str) -> Output | None:
 
 
 def _is_sound(one: Checkpoint) -> bool:
-    """Whether its numbers are such as Kafka has: the text is anybody's."""
+    """Return whether its numbers are possible in Kafka: anybody may have written the text."""
     numbers = [one.leader, one.leader_epoch, one.partition_epoch]
     for ids in (one.isr, one.replicas, one.adding, one.removing, one.observers):
         numbers += ids or ()
@@ -376,7 +376,7 @@ def _of_quorum(lines: Sequence[str]) -> Iterator[Checkpoint | Unread]:
 
 
 def _of_replication(lines: Sequence[str]) -> Iterator[Checkpoint | Unread]:
-    """A table of nodes, the leader first; neither its epoch nor the high watermark is told."""
+    """Read a table of nodes, the leader first; it has neither epoch nor high watermark."""
     for begin, line in enumerate(lines, 1):
         if not REPLICATION.match(line.strip()):
             continue
@@ -416,7 +416,7 @@ COMPARED = {
 
 @dataclass(frozen=True)
 class Difference:
-    """A checkpoint that no interval near its moment agrees with; row: the nearest one, null where the logs do not know the partition."""
+    """A checkpoint that contradicts every interval near its moment; row: the nearest one, null where the logs do not know the partition."""
 
     checkpoint: Checkpoint
     columns: tuple[str, ...]
@@ -424,7 +424,7 @@ class Difference:
 
 
 def differs(checkpoint: Checkpoint, row: Row) -> tuple[str, ...]:
-    """Columns of an interval that say something else; what either side does not tell agrees."""
+    """Return the columns of an interval with other values; a value that one side does not know agrees."""
     found = []
     for column, name in COMPARED.items():
         told, held = getattr(checkpoint, name), row[column]
@@ -439,7 +439,7 @@ def differs(checkpoint: Checkpoint, row: Row) -> tuple[str, ...]:
 
 
 def compare(checkpoints: Iterable[Checkpoint], rows: Iterable[Row], at: datetime) -> list[Difference]:
-    """What a tool said at a moment and the logs contradict. rows: of partition_timeline, of the last incarnation."""
+    """Return the values of a tool that the logs contradict. rows: of partition_timeline, of the last incarnation."""
     by_partition: dict[tuple[str, int], list[Row]] = {}
     for row in rows:
         begins = row["valid_from"] is None or row["valid_from"] <= at + NEAR
@@ -457,7 +457,7 @@ def compare(checkpoints: Iterable[Checkpoint], rows: Iterable[Row], at: datetime
 
 @dataclass(frozen=True)
 class Term:
-    """One node led the quorum in one epoch, by a line of its; begun: when that was printed, null where it has no time stamp."""
+    """One node led the quorum in one epoch, by a line of that node; begun: when it was printed, null where it has no time stamp."""
 
     epoch: int
     node: int | None
@@ -466,9 +466,9 @@ class Term:
 
 
 def compare_quorum(told: Checkpoint, terms: Iterable[Term], at: datetime) -> tuple[tuple[str, ...], Term] | None:
-    """What a tool said of the quorum and the logs contradict: another leader of that epoch, or a later epoch that had begun before.
+    """Return the values of a tool about the quorum that the logs contradict: another leader of the epoch, or a later epoch before it.
 
-    An epoch that no line tells may have been any node's; of --replication, which tells none, nothing can be compared.
+    An epoch without a line may have had any leader. --replication prints no epoch, so nothing of it can be compared.
     """
     if told.leader_epoch is None:
         return None
@@ -481,7 +481,7 @@ def compare_quorum(told: Checkpoint, terms: Iterable[Term], at: datetime) -> tup
 
 
 def moment_of(text: str, name: str) -> datetime | None:
-    """When an output was true: by its file's name, describe-20260301T040000Z.txt; else by zookeeper-shell's `mtime = Fri Nov 20 10:24:05 UTC
+    """Return the moment of an output: by its file's name, describe-20260301T040000Z.txt; else by zookeeper-shell's `mtime = Fri Nov 20 10:24:05 UTC
     2026`, since when it was; null: neither says.
     """
     if found := NAMED_TIME.search(name):

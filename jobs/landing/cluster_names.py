@@ -1,4 +1,4 @@
-"""The name of a cluster where none is given: that of the folder that people mean."""
+"""Name a cluster by the folder that people mean, where no name is given."""
 
 import re
 from pathlib import Path, PurePosixPath
@@ -41,7 +41,7 @@ def _folders(given: str) -> list[str]:
         return list(path.resolve().parts[1:])
     whole = list((path.resolve() if path.exists() else path.absolute()).parts[1:])
     kept = whole if path.exists() else _before_glob(whole)
-    # what is there is a file; what is not there and has no glob is going to be reported as missing
+    # an existing path is a file; a missing one without a glob is reported later
     return kept[:-1] if kept == whole else kept
 
 

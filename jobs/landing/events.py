@@ -1,4 +1,4 @@
-"""Logs to table `events`: splits are parsed on all cores, copies are taken out, what is left is appended."""
+"""Write logs to table `events`: parse splits on all cores, drop duplicates, append the rest."""
 
 import gc
 import pickle
@@ -24,13 +24,13 @@ from parsers.events import EVENTS, PASSED_OVER, TIMESTAMP, Batch, Identity, Pars
 from parsers.records import Record
 from parsers.rules import RuleSet, built_in
 
-# bytes of text: so few are parsed here sooner than Spark's workers have started
+# bytes of text that this process parses before Spark's workers would have started
 SMALL = 16 * 1024 * 1024
-# characters; a longer record is not looked for among those that were cut short
+# characters; longer records are not searched for among those that were cut short
 LONGEST_CUT = 1_000_000
-# how often a run looks for copies while others append at the same time
+# how often a run searches for duplicates while others append at the same time
 MOST_LOOKS = 5
-# of a table's rows that may be met again; a zone moves a day by one at most
+# margin of the stored rows that may be duplicates; a zone shifts a day by one at most
 ZONES = timedelta(days=2)
 # beginnings of loggers that Kafka's processes print
 KAFKAS_LOGGERS = (
@@ -50,8 +50,8 @@ Batches = Iterable[pa.RecordBatch]
 class IngestSummary:
     """What one run read. new = recognised + unrecognised + drifted; records = new + known before + out_of_scope.
 
-    unfinished: records at the end of a file that are not written out; they are read when they are.
-    completed: records of earlier runs that were cut short, and are whole now.
+    unfinished: records at the end of a file that are still being written; a later run reads them.
+    completed: records that earlier runs read cut short, and this run as a whole.
     by_file: number of a file among those that are read -> what `accounting.rows` counts.
     """
 
@@ -84,7 +84,7 @@ class IngestSummary:
 
 
 class Last(NamedTuple):
-    """The last record of a file: a stack trace may have been cut off. Also one that it may be the beginning of."""
+    """The last record of a file, whose stack trace may be cut off; or a record that it may be the beginning of."""
 
     record_id: str
     cluster: str
@@ -95,10 +95,10 @@ class Last(NamedTuple):
 
 @dataclass(frozen=True)
 class Block:
-    """Rows of one table that some megabytes of a file give.
+    """Rows of one table from some megabytes of a file.
 
     table       events or passed_over
-    number      grows with the file's number, then with the line
+    number      increases with the file's number, then with the line
     rows        None where they are kept elsewhere
     ids         of each record, in the order of its rows
     place       (number of the file, first byte) of the split
@@ -121,7 +121,7 @@ class Block:
 
 
 def parse(split: Split, parser: Parser, days: tuple[date, date] | None = None) -> Iterator[Block]:
-    """What the records of a split say, some megabytes at a time."""
+    """Yield the events of a split, some megabytes at a time."""
     file = split.file
     source = Source(file.cluster, file.node, file.name, zone(file.timezone))
     identity = Identity(file.cluster, split.said_before)
@@ -148,9 +148,9 @@ def parse(split: Split, parser: Parser, days: tuple[date, date] | None = None) -
     for lines in ingest.lines_of(split, parser, pieces):
         yield from read(list(reader.feed(lines)))
     unended = split.is_last and file.open_end
-    # what may become a header belongs to no stack trace
+    # a line that may become a header belongs to no stack trace
     ending = list(reader.close(without_last_line=unended and file.open_head))
-    # of some layouts the logger stands behind the last line of a record
+    # some layouts print the logger after the last line of a record
     unfinished = unended and bool(ending) and not ending[0].fits
     last_line = ending[0].line_no if ending and split.is_last else None
     yield from read([] if unfinished else ending, last_line, ends=True, unfinished=int(unfinished))
@@ -190,7 +190,7 @@ def passed_over(batch: Batch, source: Source) -> pa.Table:
     return pa.table([pa.array(column, kind) for column, kind in zip(columns, PASSED_OVER.types, strict=True)], schema=PASSED_OVER)
 
 
-# -- copies ------------------------------------------------------------------------------------------------
+# -- duplicates --------------------------------------------------------------------------------------------
 
 
 class Here:
@@ -206,7 +206,7 @@ class Here:
         self.blocks = sorted(found, key=lambda block: block.number)
 
     def copies(self, table: str, landed: "Landed | None" = None) -> tuple[Mapping[int, Sequence[int]], int]:
-        """(number of a block -> places of records that stand in another one, too, or are known; how many)."""
+        """Return (number of a block -> places of its duplicates, in this run or stored; how many)."""
         blocks = [block for block in self.blocks if block.table == table]
         seen = set() if landed is None else landed.among([one for block in blocks for one in block.ids])
         found = defaultdict[int, list[int]](list)
@@ -222,7 +222,7 @@ class Here:
         return [last for block in self.blocks if block.table == "events" for last in _records_at(block.rows, moments)]
 
     def rows(self, table: str, dropped: Mapping[int, Sequence[int]], cut_short: set[str]) -> pa.Table:
-        """What is left."""
+        """Return the rows that are no duplicates."""
         schema = _filled(table, self.blocks)
         some = [left(one.rows, schema, dropped.get(one.number, ()), cut_short) for one in self.blocks if one.table == table]
         return pa.concat_tables([schema.empty_table(), *some])
@@ -230,7 +230,7 @@ class Here:
     def append(
         self, store: Any, table: str, dropped: Mapping[int, Sequence[int]], cut_short: set[str], after: int
     ) -> Counter[str]:
-        """Appends what is left; returns how many records of what kind that is. after: the commit up to which copies were looked for."""
+        """Append the rows that are no duplicates; return the number of records by kind. after: the commit up to which duplicates were searched."""
         rows = self.rows(table, dropped, cut_short)
         if rows.num_rows:
             store.append(table, rows, after)
@@ -242,7 +242,7 @@ class Here:
 
 
 class OnWorkers:
-    """Splits parsed by Spark's workers; rows stay there, packed: 70 columns of them take more to keep than to parse. blocks: without rows."""
+    """Splits parsed by Spark's workers, which keep the rows packed: to store 70 columns costs more than to parse. blocks: without rows."""
 
     def __init__(
         self,
@@ -276,7 +276,7 @@ class OnWorkers:
         from pyspark.sql import functions as F
 
         ids = self._packed.filter(F.col("table") == table).select("number", F.posexplode("ids").alias("place", "id"))
-        # few are: only of these it is asked which one is the first
+        # there are few duplicates: only these are ordered
         repeated = ids.groupBy("id").count().filter("count > 1").select("id").persist()
         nth = F.row_number().over(Window.partitionBy("id").orderBy("number", "place"))
         again = ids.join(repeated, "id").withColumn("nth", nth).filter("nth > 1").select("number", "place")
@@ -301,7 +301,7 @@ class OnWorkers:
         return [last for row in rows for last in pickle.loads(row.found)]
 
     def rows(self, table: str, dropped: Any, cut_short: set[str]) -> Any:
-        """What is left, as a DataFrame."""
+        """Return the rows that are no duplicates, as a DataFrame."""
         from pyspark.sql import functions as F
 
         from jobs.engine.frames import by_workers
@@ -349,13 +349,13 @@ class Parsed(Protocol):
     blocks: list[Block]
 
     def copies(self, table: str, landed: "Landed") -> tuple[Any, int]:
-        """Return which records are in another place, too, or are known, and how many they are."""
+        """Return which records are duplicates, in this run or stored, and how many they are."""
 
     def records_at(self, moments: set[datetime]) -> list[Last]:
         """Return the records that have one of these time stamps."""
 
     def append(self, store: Any, table: str, dropped: Any, cut_short: set[str], after: int) -> Counter[str]:
-        """Append what is left; return how many records of what kind that is. after: the commit up to which copies were looked for."""
+        """Append the rows that are no duplicates; return the number of records by kind. after: the commit up to which duplicates were searched."""
 
     def close(self) -> None:
         """Free memory and files."""
@@ -379,7 +379,7 @@ def _numbered(tasks: Sequence[Split], batches: Batches) -> Iterator[Split]:
 
 
 def _fetched(by_uri: Mapping[str, Sequence[Split]], batches: Batches) -> Iterator[Split]:
-    """Splits whose files come in pieces."""
+    """Return the splits whose files are read in pieces."""
     for uri, path in ingest.fetched(batches):
         for split in by_uri.get(uri, ()):
             yield replace(split, file=replace(split.file, path=path))
@@ -388,11 +388,11 @@ def _fetched(by_uri: Mapping[str, Sequence[Split]], batches: Batches) -> Iterato
 def _work(
     splits_of: Callable[[Batches], Iterator[Split]], ruleset: RuleSet, days: tuple[date, date] | None
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """What a worker does: a row of _BLOCK for each block of its splits."""
+    """Parse the splits of a worker: yield a row of _BLOCK for each block."""
 
     def work(batches: Batches) -> Iterator[pa.RecordBatch]:
         parser = Parser(ruleset)
-        # what it makes has no cycles, and a million tuples are long to look through
+        # results have no reference cycles, and a scan of a million tuples takes long
         gc.disable()
         try:
             for split in splits_of(batches):
@@ -403,7 +403,7 @@ def _work(
                         dict(zip(_BLOCK.names, ([value] for value in row), strict=True)), schema=_BLOCK
                     )
         finally:
-            gc.enable()  # the process goes on with other tasks
+            gc.enable()  # the process continues with other tasks
 
     return work
 
@@ -421,7 +421,7 @@ def _unpacked(packed: pa.BinaryScalar) -> pa.Table:
 
 
 def _filled(table: str, blocks: Iterable[Block]) -> pa.Schema:
-    """The table's columns that are filled in any of some blocks: a night fills a third of them, and nulls cost as much as values."""
+    """Return the table's columns that are filled in some block: a run fills a third of them, and nulls cost as much as values."""
     filled = {"event_type"}.union(*(block.filled for block in blocks if block.table == table))
     return pa.schema([column for column in SCHEMAS[table] if column.name in filled or not column.nullable])
 
@@ -448,7 +448,7 @@ def left(rows: pa.Table, schema: pa.Schema, dropped: Sequence[int], cut_short: s
 
 @dataclass(frozen=True)
 class Landed:
-    """What earlier runs have landed in a table: the records that some others may be copies of. first, final: of their time."""
+    """The stored records of a table that new ones may be duplicates of. first, final: of their time."""
 
     store: Any
     clusters: Sequence[str]
@@ -458,7 +458,7 @@ class Landed:
 
     @classmethod
     def of(cls, store: Any, clusters: Sequence[str], table: str, blocks: Iterable[Block]) -> "Landed":
-        """Those of the time of some blocks, and those without one."""
+        """Return the stored records of the time of some blocks, and those without a time."""
         spans = [(block.first, block.final) for block in blocks if block.table == table and block.first and block.final]
         first, final = (min(one for one, _ in spans) - ZONES, max(one for _, one in spans) + ZONES) if spans else (None, None)
         return cls(store, clusters, table, first, final)
@@ -476,7 +476,7 @@ class Landed:
         return rows.filter("item = 0").select(F.unhex("record_id").alias("id"))
 
     def among(self, ids: Sequence[bytes]) -> set[bytes]:
-        """Those of some ids, few, that are among them."""
+        """Return those of a few ids that are stored."""
         if not ids or self.store.has_none(self.table):
             return set()
         column = "record" if self.table == "passed_over" else "record_id"
@@ -504,7 +504,7 @@ def _records_at(events: pa.Table, moments: set[datetime]) -> list[Last]:
 
 
 def cut_short(ends: Iterable[Last], others: Iterable[Last]) -> set[str]:
-    """Ids of last records of files that are the beginning of another record: their stack trace was still being written."""
+    """Return the ids of last records of files whose stack trace was still being written: another record begins with their text."""
     by_place = defaultdict[Any, list[Last]](list)
     for one in ends:
         by_place[one.cluster, one.node, one.ts].append(one)
@@ -517,7 +517,7 @@ def cut_short(ends: Iterable[Last], others: Iterable[Last]) -> set[str]:
 
 
 def _incomplete(store: Any, clusters: Sequence[str], parsed: "Parsed") -> tuple[set[str], set[str]]:
-    """Ids of records that were cut short and stand somewhere else as a whole: (of this run's, of earlier runs')."""
+    """Return the ids of records that were cut short and are whole in another place: (this run's, earlier runs')."""
     from jobs.engine.rows import at_one_of, fetched, is_known, is_true
 
     def held(condition: Any) -> list[Last]:
@@ -535,7 +535,7 @@ def _incomplete(store: Any, clusters: Sequence[str], parsed: "Parsed") -> tuple[
 
 
 def are_few(files: Sequence[LogFile]) -> bool:
-    """Whether logs are parsed here."""
+    """Return whether this process parses the logs."""
     return sum(file.length for file in files if file.usable) < SMALL
 
 
@@ -544,7 +544,7 @@ def _clusters(files: Sequence[LogFile]) -> list[str]:
 
 
 class Ahead:
-    """Few logs that are parsed while Spark starts and the tables are opened."""
+    """Short logs that are parsed while Spark starts and the tables are opened."""
 
     def __init__(self, files: Sequence[LogFile], ruleset: RuleSet | None = None, days: tuple[date, date] | None = None) -> None:
         pool = ThreadPoolExecutor(1)
@@ -552,7 +552,7 @@ class Ahead:
         pool.shutdown(wait=False)
 
     def parsed(self) -> Here:
-        """What they say. Raises what came up while they were read."""
+        """Return their events. Raises the error of the thread that read them."""
         return self._parsing.result()
 
 
@@ -571,7 +571,7 @@ def land(
     remote: Sequence[Any] = (),
     ahead: Ahead | None = None,
 ) -> IngestSummary:
-    """Appends what is new to `events` and `passed_over`; running it again adds nothing.
+    """Append new records to `events` and `passed_over`; a second call adds nothing.
 
     days: only records of these, both included, in the zone of the log.  remote: `remote.Remote` of files that are at URIs.
     ahead: of these files.  Raises ConservationError where records were lost on the way.
@@ -619,7 +619,7 @@ def conserved(splits: Sequence[Split], blocks: Iterable[Block]) -> Counter[str]:
 
 
 def by_file(blocks: Iterable[Block]) -> dict[int, Counter[str]]:
-    """The counts of each file, by its number; lines are those of the file, before any were joined."""
+    """Return the counts of each file, by its number. Lines are counted before they are joined."""
     found = defaultdict[int, Counter[str]](Counter)
     for one in blocks:
         found[one.place[0]].update(one.counts)
@@ -628,15 +628,15 @@ def by_file(blocks: Iterable[Block]) -> dict[int, Counter[str]]:
 
 
 def conserve(what: str, expected: int, found: int) -> None:
-    """Raises ConservationError unless the numbers are the same: no record may be lost, nor be counted twice."""
+    """Raise ConservationError unless the numbers are the same: no record may be lost or counted twice."""
     if found != expected:
         raise ConservationError(f"{expected:,} {what}, but {found:,} of them accounted for; please report this with the log")
 
 
 def _land(store: Any, clusters: Sequence[str], parsed: "Parsed", table: str, read: int) -> tuple[Counter[str], int]:
-    """(what was appended to a table, how many records of earlier runs it completes). read: records for the table.
+    """Return (what was appended to a table, how many records of earlier runs it completes). read: records for the table.
 
-    Raises ConservationError unless each record is landed or a copy.
+    Raises ConservationError unless each record is appended or a duplicate.
     """
     if not read:
         return Counter(), 0
@@ -644,17 +644,17 @@ def _land(store: Any, clusters: Sequence[str], parsed: "Parsed", table: str, rea
         try:
             return _land_once(store, clusters, parsed, table, read)
         except Conflict:
-            # another run has appended since this one looked for copies: some of what is new may be one now
+            # another run has appended after the search for duplicates: some new records may be duplicates now
             store.forget(table)
     raise Conflict.on(table)
 
 
 def _land_once(store: Any, clusters: Sequence[str], parsed: "Parsed", table: str, read: int) -> tuple[Counter[str], int]:
-    """The same, where nobody else appends meanwhile. Raises Conflict where somebody does, and nothing is appended."""
+    """Do the same where no other run appends at the same time; else raise Conflict and append nothing."""
     seen = store.looked_at(table)
     dropped, copies = parsed.copies(table, Landed.of(store, clusters, table, parsed.blocks))
     incomplete, completed = set[str](), set[str]()
-    if table == "events" and 0 < copies < read:  # a copy that is cut short stands beside others that are not
+    if table == "events" and 0 < copies < read:  # one duplicate may be cut short while others are whole
         incomplete, completed = _incomplete(store, clusters, parsed)
     if completed:
         from jobs.engine.rows import one_of
@@ -665,13 +665,13 @@ def _land_once(store: Any, clusters: Sequence[str], parsed: "Parsed", table: str
             raise Conflict.on(table)
     landed = parsed.append(store, table, dropped, incomplete, seen) if copies < read else Counter[str]()
     accounted = landed["records"] + copies
-    # a record that is cut short may be a copy, too
+    # a record that is cut short may be a duplicate, too
     conserve(f"records for {table}", read, read if accounted <= read <= accounted + len(incomplete) else accounted)
     return landed, len(completed)
 
 
 def counted(table: str, rows: pa.Table) -> Counter[str]:
-    """Return the number of records among rows of a table; of `events` also how many a rule recognises, and how many have drifted."""
+    """Return the number of records among rows of a table; for `events` also how many are recognised and how many have drifted."""
     if table != "events":
         return Counter(records=rows.num_rows)
     whole = rows.filter(pc.equal(rows["item"], 0))
@@ -680,7 +680,7 @@ def counted(table: str, rows: pa.Table) -> Counter[str]:
 
 
 def events_of(logs: Sequence[str], cluster: str = "cluster", timezone: str = "UTC", ruleset: RuleSet | None = None) -> pa.Table:
-    """The events of some logs (files, globs, folders), without tables and without Spark: columns of table `events`, copies once."""
+    """Return the events of some logs (files, globs, folders), without tables and Spark: columns of table `events`, without duplicates."""
     ruleset = ruleset or built_in()
     parsed = parsed_here(ingest.find(ingest.Cluster(cluster, tuple(logs), timezone), ruleset), ruleset)
     return with_schema(parsed.rows("events", parsed.copies("events")[0], set()), EVENTS)

@@ -1,8 +1,8 @@
 """The identity of findings: which fingerprint one has, and which stored finding it continues. Plain Python.
 
-A fingerprint is a function of what the logs show in the end: the check, the thing that it is about, and for checks of episodes the day on which
-the episode began. Late records may move the begin of an episode, join two or part one. What was reported before then goes on under the
-fingerprint that it has now; `known_as` keeps the one that people and sinks were given.
+A fingerprint depends on what all logs together show: the check, its subject, and for checks of episodes the day on which the episode
+began. Late records may move the begin of an episode, join two or split one. A reported finding then continues under its new
+fingerprint; `known_as` keeps the one that people and sinks were given.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from typing import Any
 import schemas
 
 Finding = dict[str, Any]
-# what a finding of an earlier version, which has no `thing`, is about
+# columns of the subject of a finding of an earlier version, which has no `thing`
 SUBJECT = ("topic", "partition", "replica", "node")
 FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
@@ -26,16 +26,16 @@ def episodic() -> frozenset[str]:
 
 
 def hashed(*parts: object) -> str:
-    """SHA-256 of texts; those that are null are left out."""
+    """Return the SHA-256 of texts, without those that are null."""
     return hashlib.sha256("|".join(str(part) for part in parts if part is not None).encode()).hexdigest()
 
 
 def identified(found: Iterable[Finding]) -> list[Finding]:
     """The findings with `fingerprint`. found: rows of `findings` with `thing`.
 
-    Of the episodes of one thing that begin on one day the newest has the fingerprint of thing and day: nothing that is learned of it on
-    that day moves it, and which one is the newest can be told without the earlier ones. The others have one of their own begin. So have findings of
-    a check without episodes that are about one thing: a check that tells them apart by too little must not stop a run.
+    The newest episode of one thing and day has the fingerprint of thing and day. New records of that day do not change it, and the
+    earlier episodes are not needed to find it. The other episodes have a fingerprint of their begin. So have several findings of a check
+    without episodes about one thing: a check with too few columns to distinguish them must not stop a run.
     """
     rows, episodes = list(found), episodic()
     together: dict[str, list[int]] = defaultdict(list)
@@ -66,7 +66,7 @@ def _age(row: Finding) -> tuple[datetime, datetime, list[str]]:
 
 
 def _own(fingerprint: str, row: Finding, taken: set[str]) -> str:
-    """One that no other finding has, from that of its thing and day and from its begin."""
+    """Return a unique fingerprint, made of that of thing and day and of the begin."""
     at = row["first_seen"]
     found = fingerprint
     while found == fingerprint or found in taken:
@@ -81,7 +81,7 @@ def _utc(at: datetime) -> datetime:
 
 @dataclass(frozen=True)
 class Continued:
-    """What is found and what is stored, so that one thing has one fingerprint in both.
+    """Found and stored findings, in which one thing has one fingerprint.
 
     found: with `known_as`. before: the stored rows; those that have another fingerprint now are marked `moved`. fingerprints: stored -> now, of
     those.
@@ -93,7 +93,7 @@ class Continued:
 
 
 def continued(found: Iterable[Finding], before: Iterable[Finding], begins: Mapping[str, datetime]) -> Continued:
-    """Says which stored finding each finding continues.
+    """Find which stored finding each finding continues.
 
     found: `checks.violations`. before: rows of `findings` so far. begins: cluster -> begin of the rows that this run looks at; those of which
     all is seen are left out.
@@ -141,7 +141,7 @@ def known_as(row: Mapping[str, Any]) -> str:
 
 
 def _with_its_begin(row: Finding, old: Finding, begins: Mapping[str, datetime]) -> Finding:
-    """A finding of which only the end is looked at began when it was found to begin before."""
+    """Give a finding whose begin is not read in this run its stored begin."""
     since, first = begins.get(row["cluster"]), old["first_seen"]
     if since is None or first is None or row["first_seen"] is None or not _utc(first) < _utc(since) < _utc(row["first_seen"]):
         return row
@@ -170,7 +170,7 @@ def _pairs(rows: Sequence[Finding], stored: Sequence[Finding]) -> Iterator[tuple
 
 
 def _marks(row: Finding) -> Iterator[tuple[Any, ...]]:
-    """What two findings of which one continues the other have in common: one of these at least."""
+    """Yield the keys of a finding; a finding shares at least one with the one that it continues."""
     of_check = row["cluster"], row["check_id"]
     yield *of_check, "fingerprint", row["fingerprint"]
     yield *of_check, "thing", row.get("thing")
@@ -180,10 +180,10 @@ def _marks(row: Finding) -> Iterator[tuple[Any, ...]]:
 
 
 def _likeness(row: Finding, old: Finding, *, is_episode: bool) -> tuple[int, int, int, int, timedelta] | None:
-    """How much speaks for two findings of one check being one; null: they are two.
+    """Return how likely two findings of one check are the same one; None: they are two.
 
-    Those of a check without episodes have one fingerprint. Else they are about the same thing at the same time; or what they are about is told
-    in another way since, such as a cause that is known now, or an incarnation that has another number: then one record proves both.
+    Findings of a check without episodes share a fingerprint. Others are about the same thing at the same time. Or the thing has got another
+    description, such as a new cause or another number of the incarnation: then one record proves both.
     """
     if not is_episode and row["fingerprint"] == old["fingerprint"]:
         return 3, 0, 0, 0, timedelta()
@@ -195,7 +195,7 @@ def _likeness(row: Finding, old: Finding, *, is_episode: bool) -> tuple[int, int
     is_same = is_episode and _is_about(row, old)
     if common < timedelta() or not (shared or is_same):
         return None
-    # where an open and a resolved one are parts of one that lasts, people know the open one
+    # where an open and a resolved finding become one that lasts, people know the open one
     is_lasting = old["status"] == "resolved" and not row["ended"]
     return 2 if is_same else 1, int(not is_lasting), int(begin == old_begin), shared, common
 
@@ -209,6 +209,6 @@ def _is_about(row: Finding, old: Finding) -> bool:
 
 
 def _span(row: Finding) -> tuple[datetime, datetime]:
-    """First and last moment; what has no time stamps is of any time."""
+    """Return first and last moment; without time stamps it covers all time."""
     first, last = row["first_seen"], row["last_seen"]
     return FIRST if first is None else _utc(first), LAST if last is None else _utc(last)

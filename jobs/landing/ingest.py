@@ -1,4 +1,4 @@
-"""Which files are logs, whose they are, and where they can be cut so that each record is read once. No Spark."""
+"""Find which files are logs, which node wrote them, and where to split them so that each record is read once. No Spark."""
 
 import codecs
 import contextlib
@@ -36,20 +36,20 @@ _JSON = re.compile(r'\{\s{0,9}["}]|\[\s{0,9}[\[{"]|"')
 _LONG_DOCUMENT = f"it is one line of JSON of more than {LONGEST_LINE:,} characters; `jq -r '.. | strings' FILE > FILE.log` writes each line of its log"
 STAMP_LENGTH = 24
 NODE_FOLDER = re.compile(r"(?:broker|node|kafka|controller|server)[-_.]?(\d+)", re.IGNORECASE)
-# lines that tell whether a collector cuts lines
+# lines that show whether a collector cuts lines
 MOST_HEADERS = 50
 # unrelated files that are named one by one
 MOST_NAMED = 50
-# a million files are looked into a few at a time
+# a million files are examined a few at a time
 AT_A_TIME = 500
 ROTATED = "it was rotated away while it was read; the next run reads what it held under its new name"
 # bytes that are parsed at once
 BLOCK = 4 * 1024 * 1024
 # bytes of text that one task reads
 SMALLEST_SPLIT, LARGEST_SPLIT = 8 * 1024 * 1024, 64 * 1024 * 1024
-# logs are split for as many, since Spark does not say how many a cluster has
+# number of cores that logs are split for, since Spark does not report those of a cluster
 CORES_OF_CLUSTER = 64
-# bytes at the end of a file that are looked into for its last time stamp
+# bytes at the end of a file that are searched for its last time stamp
 LAST_RECORDS = 64 * 1024
 MOST_OF_ONE_MOMENT = 20_000
 
@@ -93,12 +93,12 @@ class LogFile:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Its name for people."""
         return archives.name_of(self.uri or self.given or str(self.path), self.layers)
 
     @property
     def place(self) -> PurePosixPath:
-        """Where it would be if everything were unpacked: its folders may name the node."""
+        """Its path if everything were unpacked: the folders may name the node."""
         members = [layer.name.replace("\\", "/") for layer in self.layers if isinstance(layer, archives.Member)]
         path = PurePosixPath(self.path.resolve() if self.inode else self.path)
         for member in members:
@@ -131,7 +131,7 @@ class LogFile:
 
 
 def _below(folder: str) -> Iterator[str]:
-    """Every regular file of a folder and of those in it, by name; a folder that cannot be listed stands for what is in it."""
+    """Yield every regular file below a folder, by name; a folder that cannot be listed is yielded itself."""
     try:
         with os.scandir(folder) as listed:
             entries = sorted(listed, key=lambda entry: entry.name)
@@ -154,7 +154,7 @@ def _is_empty(path: str) -> bool:
 
 
 def _expand(logs: Iterable[str]) -> Iterator[str]:
-    """Every file given, each once where several are given."""
+    """Yield every given file once."""
     for given in logs:
         if os.path.isdir(given):
             yield from _below(str(Path(given)))
@@ -170,7 +170,7 @@ def _expand(logs: Iterable[str]) -> Iterator[str]:
 
 
 class Sniffer:
-    """Looks into files: is this a log, and whose?"""
+    """Examines files: is this a log, and which node wrote it?"""
 
     def __init__(self, ruleset: RuleSet | None = None, limits: Limits = archives.LIMITS) -> None:
         self.parser, self.limits = Parser(ruleset), limits
@@ -178,11 +178,11 @@ class Sniffer:
         self._learner = Learner(self.parser)
 
     def look(self, path: Path, named: Path | None = None) -> LogFile:
-        """What the file is, or the first one that is packed in it."""
+        """Return what the file is, or the first one that is packed in it."""
         return self.look_inside(path, named)[0]
 
     def look_inside(self, path: Path, named: Path | None = None) -> list[LogFile]:
-        """What the file is, or each that is packed in it; never raises. named: the path whose folders name the node, if it is another one."""
+        """Return what the file is, or each one that is packed in it; never raises. named: another path whose folders name the node."""
         try:
             status = path.stat()
             if stat.S_ISDIR(status.st_mode) and not path.is_symlink():
@@ -251,12 +251,12 @@ class Sniffer:
         )
 
     def _beginning(self, stream: BinaryIO) -> tuple[str, str | None, bytes]:
-        """(text up to where its kind shows; log or bare, if it is one of them; the bytes of the text)."""
+        """Return (text up to where its kind shows; `log`, `bare` or neither; the bytes of the text)."""
         text, looked_at, kind, begun = "", 0, None, b""
         while not kind and len(text) < LOOK_AT_MOST and (piece := stream.read(LOOK)):
             begun += piece
             text += piece.decode("utf-8", "replace")
-            # a document in one line is judged as a whole
+            # a document on one line is examined as a whole
             while len(text) < LOOK_AT_MOST and _is_one_line_of_json(text) and (piece := stream.read(LOOK)):
                 begun += piece
                 text += piece.decode("utf-8", "replace")
@@ -296,19 +296,19 @@ class Sniffer:
         yield from reader.close()
 
     def _node(self, path: PurePosixPath, records: Iterable[Record]) -> int | None:
-        """The id that the lines give, if they give one; else the folder's; else None."""
+        """Return the id that the lines show; else the folder's; else None."""
         idents = {record.log_ident for record in records}
         said = {ident.node for ident in map(self.parser.log_ident, idents) if ident is not None and ident.node is not None}
         folders = [m.group(1) for part in path.parts[:-1] if (m := NODE_FOLDER.fullmatch(part))]
         folder = int(folders[-1]) if folders else None
         if len(said) == 1:
             return said.pop()
-        # several speak in one file: each line speaks for itself
+        # several nodes write to one file: each line names its node
         return folder if not said or folder in said else None
 
 
 class _Followed:
-    """A stream that is read once, of which the first bytes are read already: how long its text is, and with what it ends."""
+    """A stream whose first bytes were read before: it measures its text and keeps the end."""
 
     def __init__(self, begun: bytes, stream: BinaryIO) -> None:
         self._begun, self._stream = begun, stream
@@ -328,7 +328,7 @@ class _Followed:
 
 
 def _no_file(path: Path, mode: int) -> str:
-    """Why a path of a folder is not read, which is no regular file; empty where it is one."""
+    """Return why a path that is no regular file is not read; empty for a regular file."""
     if stat.S_ISREG(mode):
         return ""
     return "it is a link to a folder; give that folder" if stat.S_ISDIR(mode) else "it is no file"
@@ -339,7 +339,7 @@ def _is_one_line_of_json(text: str) -> bool:
 
 
 def _begins_like(line: str, other: str) -> bool:
-    """Whether a line may become one with a header like that of another, digits being alike."""
+    """Return whether a line may grow into one with a header like another's, where all digits count as equal."""
     begun, whole = (re.sub(r"\d", "0", text)[:STAMP_LENGTH] for text in (line, other))
     return whole.startswith(begun)
 
@@ -353,7 +353,7 @@ def is_stream(given: str) -> bool:
 
 
 def _kept(given: str, folder: Path, limits: Limits) -> Path:
-    """A file with what a stream gives. Raises OSError, `archives.LimitError` among them."""
+    """Copy a stream to a file. Raises OSError, `archives.LimitError` among them."""
     if given == STANDARD_INPUT and sys.stdin is None:
         raise OSError("standard input is closed")
     number, name = tempfile.mkstemp(dir=folder)
@@ -372,12 +372,18 @@ def _of_stream(given: str, sniffer: "Sniffer", folder: Path) -> list[LogFile]:
 
 
 def find(
-    cluster: Cluster, ruleset: RuleSet | None = None, limits: Limits = archives.LIMITS, temporary: Path | None = None
+    cluster: Cluster,
+    ruleset: RuleSet | None = None,
+    limits: Limits = archives.LIMITS,
+    temporary: Path | None = None,
+    *,
+    may_miss: bool = False,
 ) -> list[LogFile]:
-    """Every file below the paths given for a cluster, with what it is. Raises InputError where something given does not exist.
+    """Return every file below the paths given for a cluster, with what it is.
 
-    temporary: folder in which streams are kept, of which there may be some then (`is_stream`).
-    Of those that are empty the first one stands for all, and of those that are unrelated one for all after the first MOST_NAMED: there may be a million.
+    Raises InputError where a path does not exist; with may_miss such a path is unreadable, and the others are read.
+    temporary: folder for copies of streams (`is_stream`), if there may be any.
+    The first empty file represents all empty ones, and one unrelated file all after the first MOST_NAMED: there may be a million.
     """
     sniffer = Sniffer(ruleset, limits)
     found: list[LogFile] = []
@@ -385,6 +391,10 @@ def find(
     alike: Counter[str] = Counter()
     named = 0
     given = [logs for logs in cluster.logs if not SCHEME.match(logs)]
+    if may_miss:
+        missing = [one for one in given if not os.path.exists(one) and not glob.glob(one, recursive=True)]
+        found += [LogFile(Path(one), 0, "unreadable", why="no such file or folder") for one in missing]
+        given = [one for one in given if one not in missing]
     streams = [one for one in dict.fromkeys(given) if temporary is not None and is_stream(one)]
     paths = _expand(one for one in given if one not in streams)
     if len(given) != 1 or not os.path.isdir(given[0]):
@@ -412,7 +422,7 @@ def find(
 
 
 def still_there(files: Iterable[LogFile]) -> list[LogFile]:
-    """The files; a log that is not what was looked into any more, because it was rotated, removed or cut short, is unreadable."""
+    """Return the files. A log that was rotated, removed or cut short since it was examined becomes unreadable."""
 
     def look_again(file: LogFile) -> LogFile:
         if not file.usable or file.uri:
@@ -431,19 +441,19 @@ def still_there(files: Iterable[LogFile]) -> list[LogFile]:
 
 
 def _end_of_lines(data: bytes, begin: int, end: int) -> int:
-    """Where the last whole line between two places ends; 0 where none does. A CR that is the last byte may be half of an end."""
+    """Return where the last whole line between two places ends; 0 where none does. A CR as the last byte may be half of a line end."""
     cr = data.rfind(b"\r", begin, min(end, len(data) - 1))
     return max(data.rfind(b"\n", begin, end), cr + (cr >= 0 and data[cr + 1 : cr + 2] == b"\n")) + 1
 
 
 def _end_of_line(data: bytes) -> int:
-    """Where the first line ends; 0 where it goes on."""
+    """Return where the first line ends; 0 where it continues."""
     end = min((at for at in (data.find(b"\n"), data.find(b"\r", 0, -1)) if at >= 0), default=-1)
     return end + 1 + (data[end : end + 2] == b"\r\n")
 
 
 def _long_line(data: bytes, read: Callable[[], bytes]) -> tuple[str, bytes]:
-    """(a line that is too long, as it is kept; what follows it). data: of the stream, from the begin of the line on."""
+    """Return (a line that is too long, shortened; what follows it). data: of the stream, from the begin of the line on."""
     line, decoded = LineBuilder(), codecs.getincrementaldecoder("utf-8")("replace")
     while True:
         if end := _end_of_line(data):
@@ -459,7 +469,7 @@ def _long_line(data: bytes, read: Callable[[], bytes]) -> tuple[str, bytes]:
 
 
 def blocks(stream: BinaryIO, length: int | None = None) -> Iterator[list[str]]:
-    """The lines of a stream, or of its next bytes, without their ends, some megabytes at a time; of a line that is too long a `CutLine`."""
+    """Yield the lines of a stream, or of its next bytes, without line ends, some megabytes at a time. A line that is too long is a `CutLine`."""
     left = length
 
     def read() -> bytes:
@@ -479,7 +489,7 @@ def blocks(stream: BinaryIO, length: int | None = None) -> Iterator[list[str]]:
         piece = read()
         more = bool(piece)
         data += piece
-        # up to where no line is too long
+        # the part in which no line is too long
         sound = 0
         while len(data) - sound > LONGEST_LINE:
             if end := _end_of_lines(data, sound, sound + LONGEST_LINE + 1):
@@ -513,14 +523,14 @@ class Split:
 
     @property
     def is_last(self) -> bool:
-        """Whether the file ends with it."""
+        """Whether it is the last part of the file."""
         return self.end >= self.file.length
 
 
 def _next_record(file: LogFile, stream: BinaryIO, at: int, parser: Parser) -> int | None:
-    """Where a file may be cut at or after a place: a record begins there, and none before it in a row has its time stamp.
+    """Return where a file may be split at or after a place: a record begins there with another time stamp than the one before.
 
-    So equal texts, which have one time stamp, are counted by one task. None: nowhere before the end.
+    Equal texts share a time stamp, so one task counts them all. None: nowhere before the end.
     """
     headers, unwrapped = parser.headers(False), parser.unwrapped if file.envelope is None else printed
     opener = Opener(file.envelope) if file.envelope is not None and file.wrapped else None
@@ -541,14 +551,14 @@ def _next_record(file: LogFile, stream: BinaryIO, at: int, parser: Parser) -> in
         if headers.begins(line):
             header = headers.of_line(line)
             ts = header[1] if header else None
-            # a stack trace of another source may go on
+            # a stack trace of another source may continue
             if begun and ts != first and goes_on:
                 return place
             begun, first = True, ts
 
 
 def _next_line(stream: BinaryIO) -> bytes:
-    """The beginning of the next line; the stream is behind all of it then."""
+    """Return the beginning of the next line, and read the stream past the end of that line."""
     line = more = stream.readline(LONGEST_LINE)
     while more and not more.endswith(b"\n"):
         more = stream.readline(LONGEST_LINE)
@@ -556,7 +566,7 @@ def _next_line(stream: BinaryIO) -> bytes:
 
 
 def _lines_between(file: LogFile, begin: int, end: int) -> int:
-    """How many lines `blocks` gives of these bytes, which end with a line."""
+    """Return how many lines `blocks` yields for these bytes, which end with a line."""
     lines, left, is_cr = 0, end - begin, False
     with file.open() as stream:
         stream.seek(begin)
@@ -603,7 +613,10 @@ def splits(files: Sequence[LogFile], parser: Parser, size: int) -> list[Split]:
 
 
 def lines_of(split: Split, parser: Parser, pieces: Counter[str] | None = None) -> Iterator[list[str]]:
-    """The lines of a split, whole where a collector has cut them. pieces: counts lines of the file, and whole ones. Raises OSError where the file is another one by now."""
+    """Yield the lines of a split, joined where a collector has cut them. pieces: counts lines of the file, and whole ones.
+
+    Raises OSError where the file was replaced meanwhile.
+    """
     with split.file.open() as stream:
         status = split.file.path.stat()
         if split.file.inode and (status.st_ino != split.file.inode or status.st_size < split.file.size):
@@ -638,7 +651,7 @@ def _some_lines(lines: Iterable[str]) -> Iterator[list[str]]:
 
 
 def fetched(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, Path]]:
-    """(URI as Hadoop writes it, the file here until the next one is asked for) of each file of some pieces."""
+    """Yield (URI as Hadoop writes it, a local file that is valid until the next one) for each file of some pieces."""
     rows = (row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
     with tempfile.TemporaryDirectory(prefix="kafka-audit-") as folder:
         for uri, pieces in groupby(rows, key=lambda row: row[0]):

@@ -1,4 +1,4 @@
-"""The logs of a run: they are read into the tables, and what became of those of each cluster."""
+"""Read the logs of a run into the tables, and report on those of each cluster."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one cluster; the counts are those of the whole run."""
+    """The result for one cluster; the counts are those of the whole run."""
 
     cluster: str
     records: int
@@ -46,9 +46,9 @@ def read_logs(
     remote: Sequence[Any],
     ahead: events.Ahead | None,
 ) -> tuple[Sequence[LogFile], events.IngestSummary]:
-    """Read logs into the tables, the rest of them again where some were removed meanwhile. remote, ahead: as `events.land` has them.
+    """Read logs into the tables. Where some were removed meanwhile, read the others again. remote, ahead: as for `events.land`.
 
-    Return those that were there, and what was read. Raises InputError where none is left.
+    Return the logs that were read, and the counts. Raises InputError where none is left.
     """
     files, left = list(logs), ingest.still_there(list(logs))
     while True:
@@ -79,7 +79,7 @@ def outcome(
     inputs: Iterable[dict[str, Any]],
     now: datetime | None,
 ) -> Outcome:
-    """Return what became of a cluster.
+    """Return the result for a cluster.
 
     facts: None: nothing was recognised. files: of the run. inputs: rows of the table of that name. now: UTC; None: the newest record.
     """
@@ -112,11 +112,11 @@ def warn_of(files: Iterable[LogFile]) -> None:
     """Warn of files that cannot be read."""
     for file in files:
         if file.kind == "unreadable":
-            warn(f"{file.name}: {file.why}; passed over, all other files are read")
+            warn(f"{file.name}: {file.why}; skipped, all other files are read")
 
 
 def nothing_found(files: Sequence[LogFile]) -> str:
-    """Why there is nothing to audit, and what to do."""
+    """Return why there is nothing to audit, and what to do."""
     if not files:
         return "No file there. Give the folder that holds controller.log and state-change.log."
     unreadable = [f for f in files if f.kind == "unreadable"]

@@ -22,27 +22,27 @@ from parsers.rules import Rule, RuleSet
 # column of the result: the id that the record had
 FORMER = "former_id"
 REREAD = EVENTS.append(pa.field(FORMER, pa.string()))
-# of an event of an earlier version; the first item of a record holds its text
+# columns of an event of an earlier version; the first item of a record has its text
 OF_RECORD = ("cluster", "file", "record_no", "record_id", "node", "ts", "raw")
 # likewise, in versions that have them
 OF_SOME_VERSIONS = ("layout", "cut_bytes")
-# there from the version on that gives records the ids of this one
+# columns that exist since records have the ids of this version
 ENDS_FILE = "ends_file"
 AT_ONCE = 10_000
 # loggers that a message names
 SHOWN = 3
-# layout of a text that no layout reads any more
+# layout of a text that no layout reads now
 NO_LAYOUT = "-"
-# values that a record keeps whatever is read in its text
+# values of a record that its text does not change
 KEPT = ("record_id", "cluster", "incarnation", "file", "record_no", "ts", ENDS_FILE)
-# what becomes of a row of `events`: it is written, or removed; of the first row of a record also: it is counted in `passed_over` instead
+# change of a row of `events`: written, or removed; for the first row of a record also: counted in `passed_over` instead
 SET, GONE, PASSED = "set", "gone", "passed"
 # columns of `changes`: one of these, and the event type that the record had
 CHANGE, FORMER_TYPE = "change", "former_type"
 CHANGES = EVENTS.append(pa.field(CHANGE, pa.string())).append(pa.field(FORMER_TYPE, pa.string()))
-# in what order `changes` reads rows
+# the order in which `changes` reads rows
 IN_ORDER = ("cluster", "file", "record_no", "record_id", "item")
-# name, among those of rules, of what the timelines keep by the rules
+# name, among those of rules, for what the timelines keep because of the rules
 KEEPS = ""
 
 Row = dict[str, Any]
@@ -52,8 +52,8 @@ def reread(batches: Iterable[pa.RecordBatch], ruleset: RuleSet) -> Iterator[pa.R
     """Return the events of records, with the columns of REREAD.
 
     in: OF_RECORD and, where the records have ids of this version, ENDS_FILE; one row a record, those of a file together and in the order of
-    record_no. Moment and node of a record are kept, ids of this version, too. What this version does not take for a record of Kafka is left
-    out; a text that no layout reads any more keeps no values.
+    record_no. Moment, node and ids of this version are kept. Texts that are no record of Kafka in this version are left out;
+    a text that no layout reads now has no values.
     """
     parser = Parser(ruleset)
     rows = (row for batch in batches for row in batch.to_pylist())
@@ -67,7 +67,7 @@ def reread(batches: Iterable[pa.RecordBatch], ruleset: RuleSet) -> Iterator[pa.R
                 yield from _events(some, parser, identity, has_ids)
                 some = []
             some.append(row)
-        # the text of the last one may have been cut short
+        # the text of the last record may be cut short
         if not has_ids:
             some[-1][ENDS_FILE] = True
         yield from _events(some, parser, identity, has_ids)
@@ -100,7 +100,7 @@ def _read_again(rows: Iterable[Row], parser: Parser, identity: Identity) -> Iter
         by_node[row["node"]].append(row)
     for node, mine in by_node.items():
         source = Source(mine[0]["cluster"], node, mine[0]["file"], UTC)
-        # one line may hold several records, so that lines do not tell them apart
+        # one line may have several records, so a line number does not identify a record
         batch = parser.read([_record(row, parser)._replace(line_no=place) for place, row in enumerate(mine)], source, identity)
         yield mine, batch, parser.table(batch, source)
 
@@ -123,7 +123,7 @@ def renamed(ids: pa.ChunkedArray, names: dict[str, str]) -> pa.Array:
 
 
 def versions(ruleset: RuleSet) -> dict[str, str]:
-    """Return name of a rule -> hash of everything that decides what its records say; also KEEPS."""
+    """Return name of a rule -> hash of everything that decides the events of its records; also KEEPS."""
     found = {
         rule.name: _hash([_told(rule), sorted(rule.loggers), rule.starts, rule.contains, rule.drifts]) for rule in ruleset.rules
     }
@@ -140,7 +140,7 @@ def _hash(value: Any) -> str:
 
 
 def concerned(before: Mapping[str, str], ruleset: RuleSet) -> set[str]:
-    """Return the event types whose records may say something else than with the rules before, besides those that no rule has read.
+    """Return the event types whose records may give other events than with the rules before; records without a rule are not among them.
 
     before: `versions` of them. A rule is chosen by how a text begins, so that a new one may take records of others that begin like it.
     """
@@ -156,7 +156,7 @@ def concerned(before: Mapping[str, str], ruleset: RuleSet) -> set[str]:
 
 
 def changes(batches: Iterable[pa.RecordBatch], ruleset: RuleSet) -> Iterator[pa.RecordBatch]:
-    """Return what other rules change in rows of `events`, with the columns of CHANGES; nothing of records that say what they have said.
+    """Return what other rules change in rows of `events`, with the columns of CHANGES. Records with the same events are left out.
 
     in: rows of `events`, all of each record, IN_ORDER. Id, moment and node of a record are kept.
     """
@@ -185,7 +185,7 @@ def _changed(records: Sequence[list[Row]], parser: Parser, identity: Identity) -
         for place, first in enumerate(mine):
             read_as = passed[place].layout if place in passed else after[place][0]["layout"]
             if first["raw"] is None or read_as == NO_LAYOUT:
-                continue  # what cannot be read again stays
+                continue  # records that cannot be read again stay unchanged
             old = before[first["record_id"]]
             kept = {name: first[name] for name in KEPT}
             new = [_whole(row | kept) for row in sorted(after[place], key=lambda row: row["item"])]
@@ -218,7 +218,7 @@ def passed_over(rows: pa.Table) -> pa.Table:
 
 
 def in_scope(loggers: Iterable[str | None], ruleset: RuleSet, *, are: bool = True) -> list[str]:
-    """Return the loggers that rules are about, or (are=False) those that no rule is about."""
+    """Return the loggers that some rule covers, or (are=False) those that no rule covers."""
     return sorted(logger for logger in loggers if logger is not None and ruleset.in_scope(logger) == are)
 
 
@@ -226,8 +226,8 @@ def in_scope(loggers: Iterable[str | None], ruleset: RuleSet, *, are: bool = Tru
 class Reread:
     """What a change of the rules has changed in `events`.
 
-    records: that were read again. changed: that say something else. loggers: that were out of scope and are not any more; skipped: how many
-    of their records are counted and not stored.
+    records: number read again. changed: number with other events. loggers: those that came into scope; skipped: how many of their records
+    are counted and not stored.
     """
 
     records: int
@@ -236,7 +236,7 @@ class Reread:
     skipped: int = 0
 
     def sentences(self) -> list[str]:
-        """For people; none where nothing was to be read."""
+        """Return a note for people; empty where nothing was read."""
         found = []
         if self.records:
             found.append(

@@ -1,6 +1,6 @@
-"""What Kafka's tools said, given with --checkpoint or lying among the logs: read, kept in `events` and `checkpoints`, compared with the timelines.
+"""Outputs of Kafka's tools, from --checkpoint or among the logs: read, stored in `events` and `checkpoints`, compared with the timelines.
 
-As events they are what a timeline begins with where the logs are silent (`jobs.timelines`); no log is said to have printed them.
+As events they start a timeline where the logs show nothing (`jobs.timelines`). They are marked as not printed by a log.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
     from jobs.timelines import ClusterFacts
 
 MAX_BYTES = 256 * 1024 * 1024
-# characters of a line that stand in `events.raw`
+# characters of a line that are stored in `events.raw`
 LONGEST_KEPT = 2_000
 QUORUM = "quorum"
 # lines of a file that are named where they cannot be read, and characters of each
 NAMED_LINES, LONGEST_NAMED = 5, 200
-# columns of `checkpoints` that have a field's values under another name
+# columns of `checkpoints` -> the field with their values, where it has another name
 COLUMNS = {"adding": "adding_replicas", "removing": "removing_replicas"}
 
 
 @dataclass(frozen=True)
 class ToolOutput:
-    """One output of a tool. is_given: with --checkpoint. lines: those that tell of a partition, by their numbers."""
+    """One output of a tool. is_given: with --checkpoint. lines: those about a partition, by their numbers."""
 
     path: Path
     cluster: str
@@ -51,17 +51,17 @@ class ToolOutput:
 
     @property
     def topics(self) -> set[str]:
-        """That it tells of, but for the metadata log, which is every cluster's."""
+        """The topics that it names, without the metadata log, which every cluster has."""
         return {one.topic for one in self.told if one.source != QUORUM}
 
     @property
     def cluster_ids(self) -> set[str]:
-        """That it names."""
+        """The ids of clusters that it names."""
         return {one.cluster_id for one in self.told if one.cluster_id}
 
 
 def given(paths: Iterable[Path], at: datetime | None, clusters: Sequence[str]) -> list[ToolOutput]:
-    """Reads what --checkpoint names. Raises UsageError where it is no output of a tool, or of no known moment or cluster."""
+    """Read the files of --checkpoint. Raises UsageError where one is no output of a tool, or its moment or cluster is unknown."""
     found = []
     for path in paths:
         if len(clusters) != 1:
@@ -74,15 +74,15 @@ def given(paths: Iterable[Path], at: datetime | None, clusters: Sequence[str]) -
             raise UsageError(f"--checkpoint {path} {error}") from None
         moment = at or moment
         if not told:
-            warn(f"--checkpoint {path} tells of no partition; nothing is compared with it")
+            warn(f"--checkpoint {path} lists no partition; nothing is compared with it")
         if moment is None:
-            raise UsageError(f"--checkpoint {path} does not say when the tool was run; say it with --at TIME")
+            raise UsageError(f"--checkpoint {path} has no time at which the tool was run; give it with --at TIME")
         found.append(ToolOutput(path, clusters[0], moment, told, True, lines))
     return found
 
 
 def among(files: Iterable["LogFile"]) -> list[ToolOutput]:
-    """Reads those that lie among the logs; those that do not say when they were taken are named and left out."""
+    """Read the outputs among the logs. Those without a time are reported and left out."""
     found, undated = [], []
     for file in files:
         if file.kind == "checkpoint":
@@ -90,7 +90,7 @@ def among(files: Iterable["LogFile"]) -> list[ToolOutput]:
                 with file.open() as stream:
                     moment, told, lines = _parsed(stream.read(MAX_BYTES + 1), file.name, file.place.name)
             except (OSError, checkpoints.CheckpointError):
-                continue  # it has changed since it was looked into
+                continue  # the file has changed since it was identified
             if moment is not None:
                 found.append(ToolOutput(Path(file.name), file.cluster, moment, told, False, lines))
             elif told:
@@ -121,7 +121,7 @@ def _parsed(content: bytes, path: str, name: str) -> tuple[datetime | None, tupl
     if len(output.unread) > NAMED_LINES:
         warn(f"{visible(path)}: {len(output.unread) - NAMED_LINES:,} more lines that look like a partition cannot be read")
     if not told and not output.unread and (tool := checkpoints.tool_of(text)):
-        warn(f"{visible(path)} is output of {tool}, and tells of no partition")
+        warn(f"{visible(path)} is output of {tool}, and lists no partition")
     lines = {number: whole[number - 1][:LONGEST_KEPT] for number in {one.line for one in told}}
     return checkpoints.moment_of(text, name), told, lines
 
@@ -130,11 +130,11 @@ def _parsed(content: bytes, path: str, name: str) -> tuple[datetime | None, tupl
 
 
 def event_rows(output: ToolOutput) -> Iterator[dict[str, Any]]:
-    """Dicts of `events`, incarnation 1 as that of a record which was just read. The same output of the same moment gives the same ones."""
+    """Return rows of `events`, with incarnation 1 as for new records. The same output at the same moment gives the same rows."""
     items: dict[int, int] = {}
     for one in output.told:
         if one.source == QUORUM:
-            continue  # the controllers' terms are told from the logs alone
+            continue  # controller terms are derived from the logs alone
         item = items[one.line] = items.get(one.line, -1) + 1
         raw = output.lines[one.line]
         place = f"{output.cluster}\x01{one.source}\x01{output.at.isoformat()}\x01{one.line}\x01{raw}"
@@ -153,7 +153,7 @@ def _list(ids: Sequence[int] | None) -> list[int] | None:
 
 
 def land(store: Any, outputs: Sequence[ToolOutput]) -> list[ToolOutput]:
-    """Appends to `events` what is not there yet. Returns the outputs of clusters whose logs know a topic of theirs.
+    """Append outputs to `events` that it does not have yet. Return the outputs of clusters whose logs know a topic of theirs.
 
     Raises UsageError, before anything is written, where one that was given is of another cluster.
     """
@@ -167,7 +167,7 @@ def land(store: Any, outputs: Sequence[ToolOutput]) -> list[ToolOutput]:
     if rows:
         told = [name for name in schemas.columns("events") if name in next(iter(rows.values()))]
         new = store.table_of("events", rows.values()).select(told)
-        # those of their moments: files of events are skipped by time
+        # only events of the same moments: files of other times are skipped
         moments = [row["ts"] for row in rows.values()]
         of_then = at_or_after("ts", min(moments)) & at_or_before("ts", max(moments))
         new = gathered(lacking(new, where(events, of_then & one_of("event_type", [CHECKPOINT])), ["record_id"]))
@@ -180,7 +180,7 @@ def land(store: Any, outputs: Sequence[ToolOutput]) -> list[ToolOutput]:
 
 
 def write(store: Any, outputs: Sequence[ToolOutput], facts: Mapping[str, "ClusterFacts"]) -> None:
-    """Compares `checkpoints` of clusters, with new outputs, with what the logs say in their timelines. Late logs correct what was compared before."""
+    """Compare `checkpoints` of clusters, new outputs included, with their timelines. Late logs correct earlier comparisons."""
     from jobs.engine.rows import (
         at_or_after,
         at_or_before,
@@ -232,7 +232,7 @@ def write(store: Any, outputs: Sequence[ToolOutput], facts: Mapping[str, "Cluste
 
 
 def _is_near(row: Mapping[str, Any], at: datetime) -> bool:
-    """Whether an interval reaches to a moment, as exactly as moments of tools are known."""
+    """Return whether an interval reaches to a moment, with the precision of a tool's moments."""
     begin, end = row["valid_from"], row["valid_to"]
     return (begin is None or begin <= at + NEAR) and (end is None or end >= at - NEAR)
 
@@ -241,9 +241,9 @@ TIMELINE_COLUMNS = ("partition", "valid_from", "valid_to", "state", *checkpoints
 
 
 def _of_known_topics(events: "Frame", states: "Frame", outputs: Sequence[ToolOutput]) -> list[ToolOutput]:
-    """Those of the clusters whose logs they lie among. Raises UsageError where one that was given is not.
+    """Return the outputs of the clusters that know their topics. Raises UsageError where a given one is of another cluster.
 
-    states: partition_states, few rows that know most topics; only others are looked for among all events.
+    states: partition_states, a small table with most topics. Only other topics are searched for in all events.
     """
     from jobs.engine.rows import where
     from jobs.engine.run_tables import OF_LOGS
@@ -272,7 +272,7 @@ def _of_known_topics(events: "Frame", states: "Frame", outputs: Sequence[ToolOut
             )
             if output.is_given:
                 raise UsageError(said)
-            warn(f"{said} It is passed over")
+            warn(f"{said}It is skipped")
     return found
 
 
@@ -298,7 +298,7 @@ def _rows(output: ToolOutput, facts: "ClusterFacts") -> Iterable[dict[str, Any]]
 
 
 def _compared(told: "Dicts", history: "Dicts", newest: datetime) -> Iterable[dict[str, Any]]:
-    """Dicts of `checkpoints` of a topic, with what its timelines say now. newest: time stamp of the logs, after which they say nothing."""
+    """Return rows of `checkpoints` of a topic, compared with its timelines of now. newest: last time stamp of the logs."""
     for row in told:
         is_covered = row["taken_at"] <= newest + NEAR
         (found,) = (is_covered and checkpoints.compare([_checkpoint(row)], history, row["taken_at"])) or (None,)
@@ -309,7 +309,7 @@ def _compared(told: "Dicts", history: "Dicts", newest: datetime) -> Iterable[dic
 
 
 def quorum_terms(facts: "ClusterFacts") -> dict[int, list[Term]]:
-    """Incarnation -> the terms of its KRaft controllers: their epochs are those of the quorum."""
+    """Return incarnation -> the terms of its KRaft controllers, whose epochs are those of the quorum."""
     found: dict[int, list[Term]] = {}
     for number, epoch, node, ts, record_id in controller_terms(facts):
         if not facts[number].is_kraft_at(ts):
@@ -320,7 +320,7 @@ def quorum_terms(facts: "ClusterFacts") -> dict[int, list[Term]]:
 
 
 def _compared_quorum(told: "Dicts", terms: Sequence[Term], newest: datetime) -> Iterable[dict[str, Any]]:
-    """Dicts of `checkpoints` about the quorum, with what the controllers of that time printed."""
+    """Return rows of `checkpoints` about the quorum, compared with what the controllers of that time printed."""
     for row in told:
         is_covered = row["taken_at"] <= newest + NEAR
         found = checkpoints.compare_quorum(_checkpoint(row), terms, row["taken_at"]) if is_covered else None

@@ -36,7 +36,7 @@ from jobs.operators.topic_durability import (
 from jobs.timelines import ClusterFacts
 from jobs.timelines.events import moment_of
 from jobs.timelines.losses import LINES, RECOVERING, Around
-from parsers.explanation import visible
+from parsers.explanation import counted, visible
 
 if TYPE_CHECKING:
     from jobs.engine.rows import Dicts, Fold, Where
@@ -327,7 +327,7 @@ def _words(row: Mapping[str, Any], slos: Sequence[Slo]) -> Iterator[str]:
     for spell in SPELLS:
         if row[f"{spell}_times"]:
             what = "without a leader" if spell == "leaderless" else f"below min ISR ({row['min_insync_replicas']})"
-            yield f"{name}: {row[f'{spell}_times']} times {what}, at most {row[f'{spell}_longest']:g} s"
+            yield f"{name}: {counted(row[f'{spell}_times'], 'time')} {what}, the longest {row[f'{spell}_longest']:g} s"
     if row["refused_min_2"] or row["at_isr_1"]:
         yield (
             f"{name}: acks=all would have been refused for {row['refused_min_1']:g} s with min.insync.replicas=1, "

@@ -17,6 +17,7 @@ from markupsafe import Markup
 
 from jobs.analysis import PHASES
 from parsers.explanation import counted
+from schemas.durations import two_units
 from schemas.moments import moment
 
 if TYPE_CHECKING:
@@ -522,7 +523,9 @@ def night_strip(name: str, cluster: str, night: Night, findings: Sequence[Mappin
                 high = max(2.0, (ROW - 4) * count / most)
                 words = f"{what}: {count:,}, about {_clock(night.span.since + (number + 0.5) / BINS * (night.span.until - night.span.since))}"
                 drawing.box((100 * number / BINS, 100 / BINS - 0.06), "count", words, top=ROW - 4 - high, high=high)
-        table.append((what, "", "", "", f"up to {most:,} in one of {BINS} parts of this time"))
+        table.append(
+            (what, "", "", "", f"up to {most:,} within {two_units((night.span.until - night.span.since).total_seconds() / BINS)}")
+        )
     marked = [f for f in findings if f["first_seen"] is not None and _utc(f["first_seen"]) >= night.span.since]
     if marked:
         drawing.lane("Findings")
@@ -535,9 +538,9 @@ def night_strip(name: str, cluster: str, night: Night, findings: Sequence[Mappin
         drawing.kinds.add("mark error" if severity in {"critical", "error"} else "mark warning")
         drawing.parts.append(link.format(finding["anchor"], severity, title, x, drawing.top + 1, severity, title))
     drawing.ticks()
-    downs = sum(map(len, night.outages.values()))
+    down = {broker: count for broker, some in night.outages.items() if (count := sum(one.what != "first_start" for one in some))}
     description = (
-        f"{counted(len(terms), 'controller term')}, {counted(downs, 'outage')} of {len(night.outages)} of {counted(night.brokers, 'broker')}, "
+        f"{counted(len(terms), 'controller term')}, {counted(sum(down.values()), 'outage')} of {len(down)} of {counted(night.brokers, 'broker')}, "
         f"{counted(len(marked), 'finding')}."
     )
     rows = _rows(("What", "Which", "From", "To", "How, or how many"), table)

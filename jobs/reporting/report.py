@@ -1,5 +1,6 @@
 """The report: one self-contained HTML file, for a person who was woken by it."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -20,7 +21,7 @@ from jobs.landing.identity import known_as
 from jobs.reporting import pictures as drawn
 from jobs.reporting import targets
 from jobs.reporting.pictures import Pictures
-from jobs.reporting.verdict import Told, advice, harm_sentences, of_each_severity, when, worst_of
+from jobs.reporting.verdict import Told, advice, harm_sentences, headline, of_each_severity, others, when, worst_of
 from parsers.explanation import counted
 from schemas import wording
 from schemas.moments import moment
@@ -103,6 +104,7 @@ def _template() -> Template:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=False)
     environment.filters["shown"] = shown
     environment.filters["shown_lines"] = shown_lines
+    environment.filters["with_code"] = with_code
     environment.filters["counted"] = counted
     return environment.from_string(files("jobs.reporting").joinpath("report.html.j2").read_text("utf-8"))
 
@@ -118,6 +120,14 @@ def shown(text: Any) -> Markup:
     if len(text) > SHOWN_CHARACTERS:
         text = text[:SHOWN_CHARACTERS] + " .."
     return _marked_up(text, keep="")
+
+
+def with_code(text: Any) -> Markup:
+    """Return text of one line as HTML, with commands between backticks as code."""
+    parts = re.split(r"`([^`]+)`", str(text))
+    return Markup("").join(
+        Markup("<code>{}</code>").format(shown(part)) if n % 2 else shown(part) for n, part in enumerate(parts)
+    )
 
 
 def shown_lines(text: str) -> Markup:
@@ -146,14 +156,13 @@ class _Marks:
 
     def __init__(self, told: Told) -> None:
         findings = told.findings
-        names = Counter(finding["check_id"] for finding in findings)
-        self.checks = [(f"c{number}", name) for number, name in enumerate(sorted(names))]
-        # a finding about a broker is about the topics of its partitions, too
         self._topics_of = {
             finding["fingerprint"]: {finding["topic"], *told.subjects.get(finding["fingerprint"], {}).get("topics", ())} - {None}
             for finding in findings
         }
-        topics = Counter(topic for topics in self._topics_of.values() for topic in sorted(topics))
+        names = Counter(finding["check_id"] for finding in findings)
+        self.checks = [(f"c{number}", name) for number, name in enumerate(sorted(names))]
+        topics = Counter(topic for some in self._topics_of.values() for topic in sorted(some))
         self.topics = [(f"t{number}", name) for number, (name, _) in enumerate(topics.most_common(FILTER_TOPICS))]
         self.room, self.pictures_room = ROOM, PICTURES_ROOM
         self.lines = BRIEF_LINES
@@ -171,8 +180,8 @@ class _Marks:
 
     def classes(self, finding: dict[str, Any]) -> str:
         """Classes of the element that shows a finding."""
-        marks = sorted({self._topics.get(topic, "t-other") for topic in self._topics_of[finding["fingerprint"]]}) or ["t-other"]
-        return " ".join([self.check_class[finding["check_id"]], *marks])
+        topics = sorted(self._topics[name] for name in self._topics_of[finding["fingerprint"]] if name in self._topics)
+        return " ".join([self.check_class[finding["check_id"]], *(topics or ["t-other"])])
 
 
 def _findings_of(told: Told, outcome: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -199,18 +208,19 @@ def _cluster(told: Told, outcome: Any, marks: _Marks, pictures: Pictures, place:
         {
             "severity": worst_of(story)["severity"],
             "named": is_never_hidden(worst_of(story)) and not is_over(story),
-            "anchor": known_as(story[0]) if story[0]["fingerprint"] in marks.shown else anchor,
-            "title": story[0]["title"][:TITLE] + (" .." if len(story[0]["title"]) > TITLE else ""),
+            "anchor": known_as(head) if head["fingerprint"] in marks.shown else anchor,
+            "title": head["title"][:TITLE] + (" .." if len(head["title"]) > TITLE else ""),
             "when": when(story, outcome.now),
             "over": is_over(story),
-            "effects": [effect["title"][:TITLE] for effect in story[1][:EFFECTS_ON_TOP]],
+            "effects": [f"{word}: {one['title'][:TITLE]}" for word, one in others(story)[:EFFECTS_ON_TOP]],
             "effects_left": max(0, len(story[1]) - EFFECTS_ON_TOP),
             "harms": harm_sentences(story, told, outcome.now),
-            "detail": (story[0]["detail"] or "")[:TOP_DETAIL] + (" .." if len(story[0]["detail"] or "") > TOP_DETAIL else ""),
+            "detail": (head["detail"] or "")[:TOP_DETAIL] + (" .." if len(head["detail"] or "") > TOP_DETAIL else ""),
             "do": advice(story),
         }
         for story in stories
-        if worst_of(story)["severity"] != "info"
+        for head in [headline(story)]
+        if worst_of(story)["severity"] != "info" or any(harm.lasts for harm in told.harms.get(story[0]["fingerprint"], ()))
     ]
     for n, cause in enumerate(causes):
         # the first screen answers what happened and what to do; the rest is below
@@ -291,6 +301,10 @@ def _verdict(current: list[dict[str, Any]], resolved: list[dict[str, Any]], outc
     new = sum(finding["status"] == "new" for finding in awake)
     news = "" if not new else "; new" if new == len(awake) == 1 else f"; {'all' if new == len(awake) else f'{new:,}'} new"
     worst = min(awake, key=worst_first)["severity"]
+    # brokers that were stopped on purpose are down all the same
+    lasting = [one for one in sorted(awake, key=worst_first) if schemas.harms().get(one["check_id"]) == "unavailability"]
+    if worst == "info" and lasting:
+        return "info", f"{lasting[0]['title'][:TITLE]} ({of_each_severity(awake)}{news}).{over}"
     if worst == "info":
         return "ok", f"nothing to do now ({of_each_severity(awake)}{news}).{over}"
     return worst, f"{of_each_severity(awake)}{news}.{over}"
@@ -318,7 +332,7 @@ def _groups(findings: list[dict[str, Any]], told: Told, marks: _Marks, pictures:
             named = [effect for effect in effects[len(shown_effects) :] if is_never_hidden(effect) and marks.has_line(effect)]
             if in_full:
                 one = _finding(finding, told, marks, pictures)
-                below = [_finding(effect, told, marks, pictures) for effect in shown_effects]
+                below = [_finding(effect, told, marks, pictures) | {"do": effect.get("advice")} for effect in shown_effects]
                 one["do"] = None if common else finding.get("advice")
                 full.append(one | {"effects": below, "effects_left": len(effects) - len(shown_effects) - len(named)})
             elif (is_never_hidden(finding) or len(brief) < BRIEF) and marks.has_line(finding):
@@ -332,7 +346,7 @@ def _groups(findings: list[dict[str, Any]], told: Told, marks: _Marks, pictures:
                 "check_id": check_id,
                 "class": marks.check_class[check_id],
                 "title": words.name if words else check_id,
-                "why": words.why if words else None,
+                "why": " ".join(words.why.split()) if words else None,
                 "do": common,
                 "total": len(members),
                 "full": full,

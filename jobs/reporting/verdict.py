@@ -197,18 +197,7 @@ def _summary(counts: dict[str, int]) -> str:
 
 
 def when(story: Story, now: datetime | None) -> str:
-    """Return since when a story lasts, or from when to when it lasted, in words; now: the newest moment of the logs, UTC.
-
-    Where the cause is over and a consequence is not, that one is named.
-    """
-    text = _since_when(story, now)
-    if story[0]["status"] != "resolved" or is_over(story):
-        return text
-    lasting = next((effect for effect in story[1] if effect["status"] != "resolved"), None)
-    return text if lasting is None else f"{text} Still open: {printable(lasting['title'], 100)}."
-
-
-def _since_when(story: Story, now: datetime | None) -> str:
+    """Return since when a story lasts, or from when to when it lasted, in words; now: the newest moment of the logs, UTC."""
     members = (story[0], *story[1])
     begins = [finding["first_seen"] for finding in members if finding["first_seen"] is not None]
     if not begins:
@@ -243,11 +232,23 @@ def worst_of(story: Story) -> dict[str, Any]:
     return min((story[0], *story[1]), key=worst_first)
 
 
+def headline(story: Story) -> dict[str, Any]:
+    """Return the finding that a story is listed by: its cause, or its worst finding where the cause is resolved and others are not."""
+    return worst_of(story) if story[0]["status"] == "resolved" and not is_over(story) else story[0]
+
+
+def others(story: Story) -> list[tuple[str, dict[str, Any]]]:
+    """Return (Cause or Consequence, finding) for each finding of a story that is not its headline."""
+    head = headline(story)
+    words = [("Cause", story[0]), *(("Consequence", effect) for effect in story[1])]
+    return [(word, finding) for word, finding in words if finding is not head]
+
+
 def advice(story: Story) -> list[str]:
-    """Return what to do about a story that is not over: about its cause, and about its worst finding where that is worse."""
+    """Return what to do about a story that is not over: about its headline and cause, and about its worst finding where that is worse."""
     if is_over(story):
         return []
-    about = [story[0]]
+    about = [headline(story), story[0]]
     worst = worst_of(story)
     if SEVERITIES.index(worst["severity"]) > SEVERITIES.index(story[0]["severity"]):
         about.append(worst)
@@ -256,23 +257,25 @@ def advice(story: Story) -> list[str]:
 
 
 def _story_lines(story: Story, told: Told, now: datetime | None, *, cluster: str, tables: str) -> list[str]:
-    """cluster: what is written before the title, where there are several. The line of the cause has the severity of the worst of the story."""
-    finding, effects = story
+    """cluster: what is written before the title, where there are several. The first line has the severity of the worst of the story."""
+    finding, around = headline(story), others(story)
     first = f"  {_tag(worst_of(story))} {cluster}{printable(finding['title'], 200)}"
     lines = [first, f"      {when(story, now)}"]
     lines += [f"      {printable(text, 300)}" for text in harm_sentences(story, told, now)]
     # nothing is left to do about a resolved warning: `findings` has the rest
-    is_brief = is_over(story) and not any(is_never_hidden(one) for one in (finding, *effects))
+    is_brief = is_over(story) and not any(is_never_hidden(one) for one in (story[0], *story[1]))
     if not is_brief:
         lines.append(f"      {printable(finding['detail'] or '', 400)}")
     proof = None if is_brief else told.proof.get(finding["evidence"][0])
     if proof:
         lines.append(f"      {printable(proof['raw'], 150)}")
         lines.append(f"      ({printable(proof['file'], 200)}, line {proof['record_no']})")
-    shown = _errors_and(effects, SHOWN_EFFECTS)
-    lines += [f"      Consequence: {_tag(effect)} {printable(effect['title'], 200)}" for effect in shown]
-    if len(effects) > len(shown):
-        lines.append(f"      and {counted(len(effects) - len(shown), 'more consequence')}")
+    shown = [one for number, one in enumerate(around) if number < SHOWN_EFFECTS or is_never_hidden(one[1])]
+    for word, one in shown:
+        tag = f"[{one['severity']}, resolved]" if one["status"] == "resolved" and not is_over(story) else _tag(one)
+        lines.append(f"      {word}: {tag} {printable(one['title'], 200)}")
+    if len(around) > len(shown):
+        lines.append(f"      and {counted(len(around) - len(shown), 'more consequence')}")
     lines += [f"      What to do: {text}" for text in advice(story)]
     lines.append(f"      More: kafka-audit findings {known_as(finding)[:12]} --tables {tables}")
     return lines
@@ -289,11 +292,6 @@ def _tag(finding: dict[str, Any]) -> str:
 
 def _news(finding: dict[str, Any]) -> str:
     return f", {finding['status']}" if finding["severity"] != "info" and finding["status"] in {"new", "reopened"} else ""
-
-
-def _errors_and(findings: Sequence[dict[str, Any]], others: int) -> list[dict[str, Any]]:
-    """Return all errors, and the first of the rest up to a number; the order is kept."""
-    return [finding for number, finding in enumerate(findings) if number < others or is_never_hidden(finding)]
 
 
 def _is_past(finding: dict[str, Any], outcomes: Sequence[Any], run_id: str | None) -> bool:
@@ -345,7 +343,8 @@ def as_text(told: Told, outcomes: list[Any], tables: str, notes: Sequence[str] =
         infos = [] if over else [story[0] for story in some if story not in loud]
         # gaps of the logs matter where nothing else was found
         infos = [finding for finding in infos if finding["check_id"] != "blind_spot" or not loud]
-        lines += [_one_line(finding) for finding in infos[:SHOWN_INFOS]]
+        several = len(outcomes) > 1
+        lines += [_one_line(one, f"{one['cluster']}: " if several else "") for one in infos[:SHOWN_INFOS]]
         left += max(0, len(infos) - SHOWN_INFOS)
         if left:
             lines.append(f"  and {left:,} more: kafka-audit findings --tables {shlex.quote(tables)}")

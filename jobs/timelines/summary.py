@@ -141,8 +141,10 @@ Mention = tuple[int, str]
 Named = tuple[int | None, int | None]
 # larger numbers are no ids of nodes: NetworkClient numbers its connections to a coordinator down from 2^31 - 1
 LARGEST_NODE = 1_000_000_000
-# as what a line names a node
+# the role in which a line names a node; AS_WRITER also where the role is unknown
 AS_WRITER, AS_CONTROLLER, AS_BROKER = 0, 1, 2
+# the other end of these connections is a broker or a controller
+OF_CONNECTIONS = frozenset({"node_disconnected", "connection_throttled"})
 # place -> hour since 1970 -> the first and the last mention
 Hours = dict[Place, dict[int, tuple[Mention, Mention]]]
 
@@ -265,7 +267,7 @@ class Summary:
         if e.brokers is not None and not is_of_quorum:
             # the list of the live brokers may be empty
             lists.append(e.brokers)
-        as_broker = AS_CONTROLLER if is_of_quorum else AS_BROKER
+        as_broker = AS_WRITER if e.event_type in OF_CONNECTIONS else AS_CONTROLLER if is_of_quorum else AS_BROKER
         named = {(node, AS_BROKER) for ids in lists for node in ids}
         named |= {(node, as_broker) for node in (e.leader, e.broker, e.replica) if node is not None}
         named |= {(node, AS_CONTROLLER) for node in (e.controller, e.quorum_node) if node is not None}
