@@ -4,7 +4,6 @@ import gzip
 from pathlib import Path
 
 import pytest
-from tables import rows_of
 
 from jobs import errors
 from jobs.nightly_audit import main
@@ -52,23 +51,6 @@ def test_a_folder_that_does_not_exist(capsys, tmp_path):
     assert code == errors.INPUT
     assert "nowhere: no such file or folder" in text
     assert not (tmp_path / "tables").exists()
-
-
-def test_a_cluster_without_logs_does_not_stop_the_others(capsys, tmp_path):
-    """A path in audit.toml may be unmounted: it is named, and all other clusters are audited."""
-    (tmp_path / "a.log").write_text(LINE)
-    (tmp_path / "audit.toml").write_text(
-        '[[cluster]]\nname = "a"\nlogs = ["a.log", "gone/*.log"]\n[[cluster]]\nname = "b"\nlogs = ["unmounted"]\n'
-    )
-    config = str(tmp_path / "audit.toml")
-    assert main(["audit", "--config", config, "--tables", str(tmp_path / "tables"), "--engine", "local"]) == errors.INPUT
-    text = capsys.readouterr().out
-    assert "b: not audited. No readable log among 1 file" in text
-    assert "unmounted: no such file or folder" in text
-    assert "gone/*.log: no such file or folder" in text
-    assert {row["cluster"] for row in rows_of(tmp_path / "tables", "events")} == {"a"}
-    assert main(["config", "check", config]) == errors.CLEAN
-    assert capsys.readouterr().out.count(": no such file or folder now") == 2
 
 
 def test_an_empty_folder(capsys, tmp_path):

@@ -144,37 +144,6 @@ def test_the_file_is_replaced_in_one_step(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_run_that_fails_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its end and exit code replace those of the run before; when a run has last succeeded, and all else, is kept."""
-    path = tmp_path / "kafka_audit.prom"
-    arguments = ["audit", str(tmp_path / "nowhere"), "--tables", str(tmp_path / "tables"), "--metrics", str(path)]
-    assert main(arguments) == errors.INPUT
-    text = path.read_text()
-    assert "kafka_audit_last_run_exit_code 3.0\n" in text
-    assert "last_success" not in text
-    write(path, replace(RUN, exit_code=1))
-    good = path.read_text().splitlines()
-    (succeeded,) = [line for line in good if line.startswith("kafka_audit_last_success_timestamp_seconds ")]
-    assert float(succeeded.split()[1]) == RUN.finished_at.timestamp()
-    assert main(arguments) == errors.INPUT
-    failed = path.read_text().splitlines()
-    assert {line.split(" ")[0] for line in set(good) ^ set(failed)} == {
-        "kafka_audit_last_run_exit_code",
-        "kafka_audit_last_run_timestamp_seconds",
-    }
-    assert len(good) == len(failed)
-    if promtool := shutil.which("promtool"):
-        subprocess.run([promtool, "check", "metrics"], input=path.read_bytes(), timeout=60, check=True)
-    # a mistake in audit.toml is one, too
-    (tmp_path / "audit.toml").write_text("[[clusters]]")
-    assert main(["audit", "--config", str(tmp_path / "audit.toml"), *arguments[2:]]) == errors.USAGE
-    assert "kafka_audit_last_run_exit_code 2.0" in path.read_text().splitlines()
-    # a run that could not deliver is no success
-    write(path, replace(RUN, finished_at=datetime(2026, 11, 22, tzinfo=UTC)))
-    assert succeeded in path.read_text().splitlines()
-    capsys.readouterr()
-
-
 @pytest.mark.parametrize(
     ("file", "words"), [("nowhere/a.prom", "no such folder"), (".", "is no file"), ("n" * 300, "name too long")]
 )

@@ -10,7 +10,7 @@ import tempfile
 import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from jobs import config as configuration
-from jobs import errors, interrupts, pipeline, progress, terminal
+from jobs import errors, pipeline, progress, terminal
 from jobs.arguments import add_command, add_wait, parsed_days, parsed_moment
 from jobs.checking.contracts import add_data_docs
 from jobs.checking.window import Window
 from jobs.engine import ENGINES, choice, limits
-from jobs.errors import AuditError, InputError, UsageError
+from jobs.errors import InputError, UsageError
 from jobs.landing import accounting, cluster_names, tool_outputs
 from jobs.landing.logs import Outcome, nothing_found, warn_of
 from jobs.location import SCHEME, root_of
@@ -53,7 +53,7 @@ def add_arguments(commands: Any) -> None:
     audit = add_command(
         commands,
         "audit",
-        run,
+        lambda options: Audit(options).run(),
         "--rules",
         summary="read logs, update the tables, give a verdict",
         examples=EXAMPLES,
@@ -187,22 +187,6 @@ def ruleset_of(site: Path | None) -> RuleSet:
 SHOWN_PROBLEMS = 5
 
 
-def run(options: argparse.Namespace) -> int:
-    """Run an audit and return its exit code. A run that fails writes its end and exit code to --metrics."""
-    try:
-        return Audit(options).run()
-    except BaseException as error:
-        if options.metrics:
-            from jobs.reporting import metrics
-
-            signal = interrupts.received()
-            code = 128 + signal if signal else error.exit_code if isinstance(error, AuditError) else errors.INTERNAL
-            # the error that has ended the run is reported, not one of this file
-            with suppress(OSError, ValueError):
-                metrics.write_failure(options.metrics, code, datetime.now(UTC))
-        raise
-
-
 class Audit:
     """One run of `kafka-audit audit`."""
 
@@ -232,7 +216,7 @@ class Audit:
         self.moment = self.now or self.started_at
 
     def run(self) -> int:
-        """Return the exit code. Raises AuditError where nothing could be done."""
+        """The exit code. Raises AuditError where nothing could be done."""
         with tempfile.TemporaryDirectory(prefix="kafka-audit-") as folder:
             return self._run(Path(folder))
 
@@ -277,10 +261,7 @@ class Audit:
             files = [
                 file
                 for cluster in self.config.clusters
-                # a path of the command line is mistyped; one of audit.toml may be unmounted, and the others are audited
-                for file in ingest.find(
-                    cluster, self.ruleset, self.config.limits, temporary, may_miss=self.options.config is not None
-                )
+                for file in ingest.find(cluster, self.ruleset, self.config.limits, temporary)
             ]
             outputs += tool_outputs.among(files)
             doing.note(f"{sum(f.usable for f in files):,} logs among {sum(f.alike for f in files):,} files")

@@ -1,15 +1,12 @@
 """The command `config check`: is audit.toml right, before a scheduler runs it. Reads no log and sends nothing."""
 
 import argparse
-import glob
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from jobs import config, errors
 from jobs.arguments import add_command
-from jobs.location import SCHEME
 from parsers.explanation import counted, visible
 
 EXAMPLES = """\
@@ -44,9 +41,6 @@ def described(found: config.Config, name: str) -> Iterator[str]:
     yield f"{visible(name)} has no mistake."
     for cluster in found.clusters:
         yield f"cluster {visible(cluster.name)}: {', '.join(map(visible, cluster.logs))} ({visible(cluster.timezone)})"
-        for logs in cluster.logs:
-            if not SCHEME.match(logs) and not os.path.exists(logs) and not glob.glob(logs, recursive=True):
-                yield f"  {visible(logs)}: no such file or folder now"
     for sink in found.sinks:
         yield f"alert {visible(sink.name)}: {sink.type}, from {sink.severity} on"
     for silence in found.silences:

@@ -372,16 +372,10 @@ def _of_stream(given: str, sniffer: "Sniffer", folder: Path) -> list[LogFile]:
 
 
 def find(
-    cluster: Cluster,
-    ruleset: RuleSet | None = None,
-    limits: Limits = archives.LIMITS,
-    temporary: Path | None = None,
-    *,
-    may_miss: bool = False,
+    cluster: Cluster, ruleset: RuleSet | None = None, limits: Limits = archives.LIMITS, temporary: Path | None = None
 ) -> list[LogFile]:
-    """Return every file below the paths given for a cluster, with what it is.
+    """Return every file below the paths given for a cluster, with what it is. Raises InputError where a path does not exist.
 
-    Raises InputError where a path does not exist; with may_miss such a path is unreadable, and the others are read.
     temporary: folder for copies of streams (`is_stream`), if there may be any.
     The first empty file represents all empty ones, and one unrelated file all after the first MOST_NAMED: there may be a million.
     """
@@ -391,10 +385,6 @@ def find(
     alike: Counter[str] = Counter()
     named = 0
     given = [logs for logs in cluster.logs if not SCHEME.match(logs)]
-    if may_miss:
-        missing = [one for one in given if not os.path.exists(one) and not glob.glob(one, recursive=True)]
-        found += [LogFile(Path(one), 0, "unreadable", why="no such file or folder") for one in missing]
-        given = [one for one in given if one not in missing]
     streams = [one for one in dict.fromkeys(given) if temporary is not None and is_stream(one)]
     paths = _expand(one for one in given if one not in streams)
     if len(given) != 1 or not os.path.isdir(given[0]):

@@ -1,6 +1,5 @@
 """The metrics of a run: a text file for node_exporter's textfile collector."""
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +10,6 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 import schemas
-from jobs import errors
 from jobs.reporting.targets import partial
 
 RECORDS = ("recognised", "unrecognised", "drifted", "out_of_scope")
@@ -37,14 +35,8 @@ class Run:
     undelivered: Mapping[str, int] = field(default_factory=dict)
 
 
-# exit codes of a run that has read everything and delivered what was due
-SUCCESS = (errors.CLEAN, errors.FINDINGS)
-END, EXIT_CODE = "kafka_audit_last_run_timestamp_seconds", "kafka_audit_last_run_exit_code"
-SUCCEEDED = "kafka_audit_last_success_timestamp_seconds"
-
-
-def exposition(run: Run, last_success: float | None = None) -> bytes:
-    """Return the text, in Prometheus's exposition format 0.0.4. last_success: seconds since 1970, of an earlier run."""
+def exposition(run: Run) -> bytes:
+    """The text, in Prometheus's exposition format 0.0.4."""
     registry = CollectorRegistry()
 
     def gauge(name: str, text: str, *labels: str) -> Gauge:
@@ -91,38 +83,14 @@ def exposition(run: Run, last_success: float | None = None) -> bytes:
     gauge("last_run_timestamp_seconds", "End of the last run.").set(run.finished_at.timestamp())
     gauge("last_run_duration_seconds", "Duration of the last run.").set((run.finished_at - run.started_at).total_seconds())
     gauge("last_run_exit_code", "Exit code of the last run.").set(run.exit_code)
-    succeeded = run.finished_at.timestamp() if run.exit_code in SUCCESS else last_success
-    if succeeded is not None:
-        gauge("last_success_timestamp_seconds", "End of the last run with exit code 0 or 1.").set(succeeded)
     return generate_latest(registry)
 
 
 def write(path: Path, run: Run) -> None:
-    """Write the metrics of a run."""
-    before = _value(path.read_text("utf-8"), SUCCEEDED) if path.is_file() else None
-    _replace(path, exposition(run, before))
-
-
-def write_failure(path: Path, exit_code: int, at: datetime) -> None:
-    """Write end and exit code of a run that has failed; all other metrics are kept from the run before."""
-    registry = CollectorRegistry()
-    Gauge(END, "End of the last run.", registry=registry).set(at.timestamp())
-    Gauge(EXIT_CODE, "Exit code of the last run.", registry=registry).set(exit_code)
-    before = path.read_text("utf-8") if path.is_file() else ""
-    kept = [line for line in before.splitlines() if not re.match(rf"(?:# (?:HELP|TYPE) )?(?:{END}|{EXIT_CODE}) ", line)]
-    _replace(path, "".join(f"{line}\n" for line in kept).encode() + generate_latest(registry))
-
-
-def _value(text: str, name: str) -> float | None:
-    found = re.search(rf"^{name} (\S+)$", text, re.MULTILINE)
-    return None if found is None else float(found[1])
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Replace the file in one step: the collector never reads half of it."""
+    """Replaces the file in one step: the collector never reads half of it."""
     draft = partial(path)
     try:
-        draft.write_bytes(content)
+        draft.write_bytes(exposition(run))
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)

@@ -343,8 +343,7 @@ def as_text(told: Told, outcomes: list[Any], tables: str, notes: Sequence[str] =
         infos = [] if over else [story[0] for story in some if story not in loud]
         # gaps of the logs matter where nothing else was found
         infos = [finding for finding in infos if finding["check_id"] != "blind_spot" or not loud]
-        several = len(outcomes) > 1
-        lines += [_one_line(one, f"{one['cluster']}: " if several else "") for one in infos[:SHOWN_INFOS]]
+        lines += [_one_line(finding) for finding in infos[:SHOWN_INFOS]]
         left += max(0, len(infos) - SHOWN_INFOS)
         if left:
             lines.append(f"  and {left:,} more: kafka-audit findings --tables {shlex.quote(tables)}")
