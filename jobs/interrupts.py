@@ -40,6 +40,7 @@ class _Run:
         self.before: dict[int, Any] = {}
         self.cancels: list[Callable[[], None]] = []
         self.stops: list[Callable[[], None]] = []
+        self.ends: list[Callable[[int], None]] = []
         # with which the process is going to end
         self.code: int | None = None
         # of this process, while nothing is printed to it
@@ -68,6 +69,18 @@ def on_interrupt(*, cancel: Callable[[], None] | None = None, stop: Callable[[],
         _run.cancels.append(cancel)
     if stop:
         _run.stops.append(stop)
+
+
+def on_end(action: Callable[[int], None]) -> None:
+    """What is done when the run ends, however it ends, with its exit code; again where a signal changes that code."""
+    _run.ends.append(action)
+
+
+def ended(code: int) -> int:
+    """Do what `on_end` was given; returns the code."""
+    for action in _run.ends:
+        action(code)
+    return code
 
 
 def install() -> None:
@@ -106,7 +119,7 @@ def finish(number: int | None = None) -> int:
     for stop in _run.stops:
         stop()
     _show()
-    return CODES[signal.Signals(_run.received)]
+    return ended(CODES[signal.Signals(_run.received)])
 
 
 def leave(code: int) -> None:
@@ -209,6 +222,8 @@ def _watch() -> None:
 
 
 def _see_to_the_end(run: _Run, reading: int) -> None:
+    import threading
+
     while run is _run:
         if select.select([reading], [], [], _LOOK if _is_submitted() else None)[0]:
             if any(number in CODES for number in os.read(reading, 100)):
@@ -228,7 +243,12 @@ def _see_to_the_end(run: _Run, reading: int) -> None:
     if run is _run:
         run.received = run.received or signal.SIGTERM
         _show()
-        os._exit(CODES[signal.Signals(run.received)])
+        code = CODES[signal.Signals(run.received)]
+        # a disk that does not answer keeps no run from ending
+        last = threading.Thread(target=ended, args=(code,), daemon=True)
+        last.start()
+        last.join(PATIENCE)
+        os._exit(code)
 
 
 def _start(actions: list[Callable[[], None]]) -> None:

@@ -22,6 +22,7 @@ def _code(arguments: list[str] | None, is_process: bool) -> int:
 
         code = command_line.run(arguments)
         interrupts.check()
+        interrupts.ended(code)
         if is_process:
             interrupts.is_over(code)
         return code
@@ -31,7 +32,7 @@ def _code(arguments: list[str] | None, is_process: bool) -> int:
         if interrupts.received() is None and not interrupts.is_driver_gone(error):
             if is_process:
                 interrupts.is_over()
-            code = command_line.failed(error)
+            code = interrupts.ended(command_line.failed(error))
             if is_process:
                 interrupts.is_over(code)
             return code

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from jobs.config import Cluster
-from jobs.errors import InputError
 from jobs.landing.ingest import LOOK, LOOK_AT_MOST, LogFile, Sniffer, find
 
 LINE = "[2026-11-20 10:09:03,001] INFO starting (kafka.server.KafkaServer)\n"
@@ -202,8 +201,14 @@ def test_folders_are_searched_in_depth_and_no_file_is_read_twice(tmp_path: Path)
     assert len(found) == 4
 
 
-def test_what_is_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"none\.log: no such file or folder"):
-        find(Cluster("c", (str(tmp_path / "none.log"),)))
-    with pytest.raises(InputError, match="no such file or folder"):
-        find(Cluster("c", (str(tmp_path / "*.gz"),)))
+def test_what_is_not_there_is_named_beside_what_is(tmp_path: Path) -> None:
+    (tmp_path / "server.log").write_text("[2026-03-01 12:00:00,000] INFO [KafkaServer id=1] started (kafka.server.KafkaServer)\n")
+    (tmp_path / "link.log").symlink_to(tmp_path / "nowhere")
+    given = [str(tmp_path / name) for name in ("none.log", "*.gz", "server.log", "link.log")]
+    told = {file.path.name: (file.kind, file.why) for file in find(Cluster("c", tuple(given)))}
+    assert told == {
+        "none.log": ("unreadable", "no such file or folder"),
+        "*.gz": ("unreadable", "no such file or folder"),
+        "server.log": ("log", ""),
+        "link.log": ("skipped", "it is a link to nothing"),
+    }

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shutil
+import signal
 import subprocess
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
+from tables import rows_of
 
-from jobs import errors
+from jobs import errors, pipeline
 from jobs.nightly_audit import main
-from jobs.reporting.metrics import Run, exposition, write
+from jobs.reporting.metrics import Run, exposition, write, write_end
 
 HOSTILE = 'pay"ments\n\\'
 RUN = Run(
@@ -37,36 +43,8 @@ RUN = Run(
     finished_at=datetime(2026, 11, 21, 4, 31, tzinfo=UTC),
     undelivered={"oncall": 2},
 )  # fmt: skip
-RULES = """
-groups:
-- name: kafka_audit
-  rules:
-  - alert: KafkaAuditFindings
-    expr: sum by (cluster, check) (kafka_audit_findings{severity=~"error|critical", silenced="false"}) > 0
-    annotations: {summary: "{{ $value }} findings of {{ $labels.check }} in {{ $labels.cluster }}"}
-  - alert: KafkaAuditDidNotSucceed
-    expr: time() - kafka_audit_last_success_timestamp_seconds > 90000
-  - alert: KafkaAuditAlertsUndelivered
-    expr: kafka_audit_alerts_undelivered > 0
-"""
-TEST = """
-rule_files: [rules.yml]
-evaluation_interval: 1m
-tests:
-- interval: 1m
-  input_series:
-SERIES
-  alert_rule_test:
-  - eval_time: 1m
-    alertname: KafkaAuditFindings
-    exp_alerts:
-    - exp_labels: {cluster: payments, check: topic_deletion_blocked}
-      exp_annotations: {summary: "2 findings of topic_deletion_blocked in payments"}
-  - eval_time: 1m
-    alertname: KafkaAuditAlertsUndelivered
-    exp_alerts:
-    - exp_labels: {sink: oncall}
-"""
+GUIDE = Path(__file__).parents[1] / "docs" / "guides" / "alerts.md"
+SAMPLE = Path(__file__).parents[1] / "sample_logs" / "3.3.2-default" / "reassign"
 
 
 @pytest.fixture
@@ -96,30 +74,107 @@ def test_what_is_told() -> None:
         assert line in lines
 
 
-def test_prometheus_takes_it(promtool: str) -> None:
-    for run in (RUN, replace(RUN, findings=[], counts={}, hours={}, newest={}, undelivered={})):
-        judged = subprocess.run(
-            [promtool, "check", "metrics"], input=exposition(run), capture_output=True, timeout=60, check=False
-        )
+def test_prometheus_takes_it(promtool: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.prom"
+    write(path, RUN)
+    write_end(path, 143, datetime.now(UTC))
+    assert values(path)["last_run_exit_code"] == 143
+    nothing = replace(RUN, findings=[], counts={}, hours={}, newest={}, undelivered={})
+    for text in (exposition(RUN), exposition(nothing), path.read_bytes()):
+        judged = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, timeout=60, check=False)
         assert (judged.returncode, judged.stdout, judged.stderr) == (0, b"", b"")
 
 
-def test_a_rule_fires_on_it(promtool: str, tmp_path: Path) -> None:
-    (tmp_path / "rules.yml").write_text(RULES)
+def rules() -> dict[str, Any]:
+    """Return the rules of the guide."""
+    (block,) = [
+        text for text in re.findall(r"```yaml\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL) if text.startswith("groups:")
+    ]
+    found: dict[str, Any] = yaml.safe_load(block)
+    return found
+
+
+def fired(promtool: str, folder: Path, text: bytes, hours: int) -> dict[str, list[dict[str, str]]]:
+    """Return alert -> labels of each that fires so many hours after 1970 began, of the rules of the guide; promtool judges each guess."""
+    (folder / "rules.yml").write_text(yaml.safe_dump(rules()))
     series = []
-    for line in exposition(replace(RUN, clusters=["payments"])).decode().splitlines():
-        if not line.startswith("#") and "pay\\" not in line:
+    for line in text.decode().splitlines():
+        if line and not line.startswith("#"):
             name, value = line.rsplit(" ", 1)
-            series.append(f"  - series: '{name}'\n    values: '{float(value):.0f} {float(value):.0f}'")
-    (tmp_path / "test.yml").write_text(TEST.replace("SERIES", "\n".join(series)))
+            series.append({"series": name, "values": f"{float(value):.0f}x{hours}"})
+    names = [rule["alert"] for rule in rules()["groups"][0]["rules"]]
+    guesses = [{"eval_time": f"{hours}h", "alertname": name, "exp_alerts": []} for name in names]
+    test = {
+        "rule_files": ["rules.yml"],
+        "evaluation_interval": "1h",
+        "tests": [{"interval": "1h", "input_series": series, "alert_rule_test": guesses}],
+    }
+    (folder / "test.yml").write_text(yaml.safe_dump(test))
     judged = subprocess.run(
-        [promtool, "test", "rules", str(tmp_path / "test.yml")], capture_output=True, timeout=60, check=False, text=True
+        [promtool, "test", "rules", str(folder / "test.yml")], capture_output=True, timeout=60, check=False, text=True
     )
-    assert judged.returncode == 0, judged.stdout + judged.stderr
-    # and the test is one that can fail
-    (tmp_path / "test.yml").write_text((tmp_path / "test.yml").read_text().replace('"2 findings', '"3 findings'))
-    judged = subprocess.run([promtool, "test", "rules", str(tmp_path / "test.yml")], capture_output=True, timeout=60, check=False)
-    assert judged.returncode != 0
+    found: dict[str, list[dict[str, str]]] = {}
+    for name, got in re.findall(r"alertname: (\w+),.*?\n\s+got:\[(.*?)\n\s*\]", judged.stdout + judged.stderr, re.DOTALL):
+        found[name] = [
+            {key: value for key, value in re.findall(r'(\w+)="(.*?)"', labels) if key not in ("alertname", "severity")}
+            for labels in re.findall(r"Labels:\{(.*?)\}", got)
+        ]
+    assert bool(found) == (judged.returncode != 0), judged.stdout + judged.stderr
+    return found
+
+
+def at_hour(hour: float) -> datetime:
+    """Return a moment of promtool, whose time begins with 1970."""
+    return datetime.fromtimestamp(hour * 3600, UTC)
+
+
+QUIET = replace(
+    RUN,
+    clusters=["payments"],
+    findings=[],
+    newest={"payments": at_hour(99).replace(tzinfo=None)},
+    exit_code=0,
+    started_at=at_hour(99.5),
+    finished_at=at_hour(100),
+    undelivered={"oncall": 0},
+)
+
+
+@pytest.mark.parametrize(
+    ("run", "hours", "alerts"),
+    [
+        (QUIET, 101, {}),
+        (replace(QUIET, exit_code=1), 101, {}),
+        (QUIET, 124, {}),
+        (QUIET, 126, {"KafkaAuditDidNotRun": [{}]}),
+        (replace(QUIET, exit_code=2), 101, {"KafkaAuditFailed": [{}]}),
+        (replace(QUIET, exit_code=143), 101, {"KafkaAuditFailed": [{}]}),
+        (replace(QUIET, exit_code=4, undelivered={"oncall": 2}), 101, {"KafkaAuditAlertsUndelivered": [{"sink": "oncall"}]}),
+        (
+            replace(QUIET, exit_code=3, not_audited=["payments"]),
+            101,
+            {"KafkaAuditFailed": [{}], "KafkaAuditClusterNotAudited": [{"cluster": "payments"}]},
+        ),
+        (
+            replace(QUIET, newest={"payments": at_hour(40).replace(tzinfo=None)}),
+            101,
+            {"KafkaAuditLogsAreOld": [{"cluster": "payments"}]},
+        ),
+        (
+            replace(QUIET, findings=RUN.findings[:4], exit_code=1),
+            101,
+            {"KafkaAuditFindings": [{"cluster": "payments", "check": "topic_deletion_blocked"}]},
+        ),
+    ],
+)
+def test_the_rules_of_the_guide_fire(
+    promtool: str, tmp_path: Path, run: Run, hours: int, alerts: dict[str, list[dict[str, str]]]
+) -> None:
+    assert fired(promtool, tmp_path, exposition(run), hours) == alerts
+
+
+def test_the_rules_of_the_guide_fire_without_any_metric(promtool: str, tmp_path: Path) -> None:
+    assert fired(promtool, tmp_path, b"up 1\n", 1) == {"KafkaAuditDidNotRun": [{}]}
 
 
 def test_the_configurations_in_the_guide(promtool: str, tmp_path: Path) -> None:
@@ -153,3 +208,97 @@ def test_a_file_that_cannot_be_written_is_found_before_any_log_is_read(
     arguments = ["audit", str(tmp_path), "--tables", str(tmp_path / "tables"), "--metrics", str(tmp_path / file)]
     assert main(arguments) == errors.USAGE
     assert words in capsys.readouterr().err
+
+
+def values(path: Path) -> dict[str, float]:
+    """Return the metrics without labels."""
+    found = re.findall(r"^kafka_audit_(\w+) (\S+)$", path.read_text("utf-8"), re.MULTILINE)
+    return {name: float(value) for name, value in found}
+
+
+def _signal(*_: Any) -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+    signal.pause()
+
+
+def _internal(*_: Any) -> None:
+    raise RuntimeError("an error")
+
+
+@pytest.mark.parametrize(
+    ("given", "happens", "code"),
+    [
+        (["--timezone", "Mars/Base"], None, errors.USAGE),
+        (["--config", "none.toml"], None, errors.USAGE),
+        (["nowhere"], None, errors.INPUT),
+        ([], _internal, errors.INTERNAL),
+        ([], _signal, 143),
+    ],
+)
+def test_each_end_is_written_and_all_else_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: list[str], happens: Any, code: int
+) -> None:
+    path = tmp_path / "kafka_audit.prom"
+    write(path, replace(RUN, exit_code=1))
+    before = values(path)
+    assert before["last_success_timestamp_seconds"] == RUN.finished_at.timestamp()
+    if happens:
+        monkeypatch.setattr(pipeline, "run", happens)
+    monkeypatch.chdir(tmp_path)
+    logs = [] if given == ["nowhere"] else [str(SAMPLE)]
+    assert main(["audit", *logs, *given, "--tables", "tables", "--metrics", str(path), "--engine", "local", "-q"]) == code
+    after = values(path)
+    assert after["last_run_exit_code"] == code
+    assert after["last_success_timestamp_seconds"] == before["last_success_timestamp_seconds"]
+    assert after["last_run_timestamp_seconds"] > before["last_run_timestamp_seconds"]
+    kept = [line for line in exposition(RUN).decode().splitlines() if re.match(r"\w+\{", line)]
+    assert set(kept) <= set(path.read_text("utf-8").splitlines())
+
+
+def test_a_file_that_is_damaged_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "kafka_audit.prom"
+    path.write_text("kafka_audit_last_run_exit_code{ 0 0\n")
+    assert (
+        main(["audit", str(tmp_path / "nowhere"), "--tables", str(tmp_path / "tables"), "--metrics", str(path)]) == errors.INPUT
+    )
+    assert values(path).keys() == {"last_run_timestamp_seconds", "last_run_duration_seconds", "last_run_exit_code"}
+
+
+def test_one_cluster_without_logs_keeps_no_other_from_being_audited(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config, tables = tmp_path / "audit.toml", tmp_path / "tables"
+    config.write_text(f"""
+        [[cluster]]
+        name = "payments"
+        logs = ["payments/**/*.log*"]
+        [[cluster]]
+        name = "orders"
+        logs = [{json.dumps(str(SAMPLE / "broker-1"))}, "not-mounted"]
+        [[cluster]]
+        name = "stock"
+        logs = [{json.dumps(str(SAMPLE))}]
+    """)
+    assert main(["config", "check", str(config)]) == errors.CLEAN
+    said = capsys.readouterr().err
+    assert f"cluster payments: no file is at {tmp_path}/payments/**/*.log* now" in said
+    assert f"cluster orders: no file is at {tmp_path}/not-mounted now" in said
+    assert "stock" not in said
+    given = ["audit", "--config", str(config), "--tables", str(tables), "--engine", "local", "--exit-zero"]
+    path, report = tmp_path / "a.prom", tmp_path / "report.html"
+    assert main([*given, "--metrics", str(path), "--report", str(report)]) == errors.INPUT
+    printed = capsys.readouterr().out
+    assert f"payments: not audited. {tmp_path}/payments/**/*.log*: no such file or folder" in printed
+    assert f"Not read: {tmp_path}/not-mounted: no such file or folder." in printed
+    assert "stock" in report.read_text("utf-8")
+    text = path.read_text("utf-8")
+    for name, audited in (("payments", 0), ("orders", 1), ("stock", 1)):
+        assert f'kafka_audit_cluster_audited{{cluster="{name}"}} {audited}.0' in text
+        assert (f'kafka_audit_newest_record_timestamp_seconds{{cluster="{name}"}}' in text) == bool(audited)
+    assert values(path)["last_run_exit_code"] == errors.INPUT
+    assert "last_success_timestamp_seconds" not in values(path)
+    assert {row["cluster"] for row in rows_of(tables, "partition_timeline")} == {"orders", "stock"}
+    # what was missing is read as soon as it is there
+    shutil.copytree(SAMPLE, tmp_path / "payments")
+    shutil.copytree(SAMPLE / "broker-2", tmp_path / "not-mounted")
+    assert main([*given, "--metrics", str(path)]) == errors.CLEAN
+    assert {row["cluster"] for row in rows_of(tables, "partition_timeline")} == {"orders", "payments", "stock"}
+    assert values(path)["last_success_timestamp_seconds"] == values(path)["last_run_timestamp_seconds"]

@@ -92,7 +92,12 @@ def add_arguments(commands: Any) -> None:
     )
     audit.add_argument("--report", type=Path, metavar="FILE.html", help="write a self-contained HTML report")
     add_data_docs(audit)
-    audit.add_argument("--metrics", type=Path, metavar="FILE.prom", help="write metrics for node_exporter's textfile collector")
+    audit.add_argument(
+        "--metrics",
+        type=Path,
+        metavar="FILE.prom",
+        help="write metrics for node_exporter's textfile collector, whatever the exit code",
+    )
     output.add_arguments(audit, json_help="the verdict as one JSON object, the same as --output-format json")
     audit.add_argument(
         "--fail-on",
@@ -361,8 +366,6 @@ class Audit:
         notes += [report.sentence() for report in delivered]
         if any(report.failed for report in delivered):
             code = max(code, errors.DELIVERY)
-        if self.options.metrics:
-            self._measure(store, gathered, outcomes, delivered, code)
         if self.options.report:
             from jobs.reporting import pictures, report
 
@@ -384,6 +387,8 @@ class Audit:
         self._record(store, outcomes, status)
         # after the record: what the next run starts from is what a completed run has left
         checked.finish()
+        if self.options.metrics:
+            self._measure(store, gathered, outcomes, delivered, code)
         return self._shown(code)
 
     def _shown(self, code: int) -> int:
@@ -431,6 +436,7 @@ class Audit:
             counts=told.counts,
             hours=hours,
             newest={outcome.cluster: outcome.now for outcome in outcomes if outcome.now is not None},
+            not_audited=[outcome.cluster for outcome in outcomes if outcome.problem],
             exit_code=code,
             started_at=self.started_at,
             finished_at=datetime.now(UTC),

@@ -8,6 +8,9 @@ import re
 import sys
 import time
 import traceback
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn
 
 from jobs import errors, interrupts, progress, terminal
@@ -218,6 +221,8 @@ def run(arguments: list[str] | None = None) -> int:
     options = parser(named if named in COMMANDS else None).parse_args(arguments)
     terminal.set_up(options.color, not options.no_pager)
     progress.set_up(quiet=options.quiet, is_verbose=options.verbose, log_format=options.log_format)
+    if getattr(options, "metrics", None):
+        interrupts.on_end(partial(_measure_end, options.metrics, datetime.now(UTC)))
     if getattr(options, "engine", None) == "spark":
         from jobs.engine import later
 
@@ -239,6 +244,18 @@ def run(arguments: list[str] | None = None) -> int:
             damage.refuse(getattr(options, "tables", None), thorough=True)
         raise
     return code
+
+
+def _measure_end(path: Path, started_at: datetime, code: int) -> None:
+    """Write how a run ended into the file of --metrics, where it can be written."""
+    try:
+        from jobs.reporting import metrics
+
+        metrics.write_end(path, code, started_at)
+    except (OSError, ImportError) as error:
+        # that there is no such folder was an error of its own
+        if path.parent.is_dir():
+            progress.warn(f"--metrics {path} could not be written: {_first_line(error)}")
 
 
 def _is_of_files(error: AuditError) -> bool:

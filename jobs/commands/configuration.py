@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from jobs import config, errors
+from jobs import config, errors, progress
 from jobs.arguments import add_command
+from jobs.landing import ingest
+from jobs.location import SCHEME
 from parsers.explanation import counted, visible
 
 EXAMPLES = """\
@@ -15,7 +17,7 @@ examples:
   kafka-audit config check /etc/kafka-audit/audit.toml
 
 exit codes:
-  0 no mistake   2 a mistake: file, key and the nearest known one are named
+  0 no mistake; a path of logs that does not exist is a warning   2 a mistake: file, key and the nearest known one are named
 """
 DEFAULT = Path("audit.toml")
 
@@ -31,9 +33,20 @@ def add_arguments(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print what a configuration sets. Raises UsageError at its first mistake."""
-    for line in described(config.load(options.file), str(options.file)):
+    found = config.load(options.file)
+    for line in described(found, str(options.file)):
         print(line)
+    for line in missing(found):
+        progress.warn(line)
     return errors.CLEAN
+
+
+def missing(found: config.Config) -> Iterator[str]:
+    """Return a sentence for each path of logs at which nothing is; it may be mounted later."""
+    for cluster in found.clusters:
+        for logs in cluster.logs:
+            if not SCHEME.match(logs) and not ingest.is_stream(logs) and ingest.is_missing(logs):
+                yield f"cluster {visible(cluster.name)}: no file is at {visible(logs)} now; a run without it ends with code 3"
 
 
 def described(found: config.Config, name: str) -> Iterator[str]:

@@ -22,9 +22,9 @@ from pyspark.sql import functions as F
 
 from jobs.config import Cluster
 from jobs.engine.frames import by_workers
-from jobs.errors import InputError, UsageError
+from jobs.errors import UsageError
 from jobs.landing.archives import LIMITS, Limits
-from jobs.landing.ingest import ROTATED, LogFile, Sniffer, ending, fetched
+from jobs.landing.ingest import MISSING, ROTATED, LogFile, Sniffer, ending, fetched
 from jobs.location import SCHEME
 from parsers.rules import RuleSet
 
@@ -43,29 +43,33 @@ _NO_FILE_SYSTEM = re.compile(r"ClassNotFoundException|No FileSystem for scheme")
 class Remote:
     """The logs of a cluster that are at URIs.
 
-    pieces: uri STRING, size BIGINT, place BIGINT, data BINARY; the pieces of a file are adjacent and in order.
+    pieces: uri STRING, size BIGINT, place BIGINT, data BINARY; those of a file stand together, in order. None: nothing is at its URIs.
     """
 
     cluster: str
     files: tuple[LogFile, ...]
-    pieces: DataFrame
+    pieces: DataFrame | None
 
 
 def find(spark: SparkSession, cluster: Cluster, ruleset: RuleSet, limits: Limits = LIMITS) -> Remote | None:
-    """Return the files at the URIs of a cluster; None where it has no URI.
+    """What is at the URIs of a cluster; None where it is given none. A URI at which nothing is, or that cannot be listed, is unreadable.
 
-    Raises InputError where there is nothing at one of them, UsageError where Spark has no such file system.
+    Raises UsageError where Spark has no such file system.
     """
-    pieces, sizes = None, dict[str, int]()
+    pieces, sizes, not_listed = None, dict[str, int](), list[LogFile]()
     for given in filter(SCHEME.match, cluster.logs):
-        found = _listed(spark, given)
+        try:
+            found = _listed(spark, given)
+        except OSError as error:
+            not_listed.append(LogFile(_path(given), 0, "unreadable", why=str(error), cluster=cluster.name, uri=given))
+            continue
         some = _pieces(spark, given)
         if again := sorted(sizes.keys() & found.keys()):
             some = some.where(~F.col("uri").isin(again))
         pieces = some if pieces is None else pieces.unionByName(some)
         sizes |= found
     if pieces is None:
-        return None
+        return Remote(cluster.name, tuple(not_listed), None) if not_listed else None
     tasks = min(len(sizes), 1 + sum(sizes.values()) // SHARE)
     pieces = pieces.repartition(tasks, "uri").sortWithinPartitions("uri", "place").persist(StorageLevel.DISK_ONLY)
 
@@ -88,7 +92,7 @@ def find(spark: SparkSession, cluster: Cluster, ruleset: RuleSet, limits: Limits
             long = re.search(_PACKED, uri) and size > LONGEST_PACKED
             why = f"a packed file of {size >> 20:,} MB is not read from a URI; unpack it, or mount it" if long else ROTATED
             files[uri] = [LogFile(_path(uri), size, "unreadable", why=why, cluster=cluster.name, uri=uri)]
-    return Remote(cluster.name, tuple(file for uri in sorted(files) for file in files[uri]), pieces)
+    return Remote(cluster.name, (*(file for uri in sorted(files) for file in files[uri]), *not_listed), pieces)
 
 
 def _path(uri: str) -> Path:
@@ -96,15 +100,16 @@ def _path(uri: str) -> Path:
 
 
 def _listed(spark: SparkSession, uri: str) -> dict[str, int]:
-    """URI (percent-encoded) -> bytes of every file of a file, folder (in depth) or glob that is not empty."""
+    """URI (percent-encoded) -> bytes of every file of a file, folder (in depth) or glob that is not empty.
+
+    Raises OSError where nothing is there, or it cannot be listed.
+    """
     try:
         rows = _reader(spark, "binaryFile").load(uri).select("_metadata.file_path", "length").collect()
     except AnalysisException as error:
         if error.getCondition() != "PATH_NOT_FOUND":
             raise
-        raise InputError(
-            f"{uri}: no such file or folder; give the folder that holds controller.log and state-change.log"
-        ) from None
+        raise OSError(MISSING) from None
     except Py4JJavaError as error:
         why = next((line.lstrip(": ") for line in str(error).splitlines()[1:] if line.startswith(": ")), "")
         if _NO_FILE_SYSTEM.search(why):
@@ -112,7 +117,7 @@ def _listed(spark: SparkSession, uri: str) -> dict[str, int]:
                 f"{uri}: Spark has no file system for {urlsplit(uri).scheme}; give spark-submit the package that has it "
                 "(--packages org.apache.hadoop:hadoop-aws:.. for s3a), or mount the logs"
             ) from None
-        raise InputError(f"{uri}: it cannot be listed: {why}") from None
+        raise OSError(f"it cannot be listed: {why}") from None
     return {row.file_path: row.length for row in rows}
 
 

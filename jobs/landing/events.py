@@ -258,6 +258,8 @@ class OnWorkers:
         self.splits = splits
         frames = []
         for one in remote:
+            if one.pieces is None:
+                continue
             by_uri = defaultdict[str, list[Split]](list)
             for split in splits:
                 if split.file.cluster == one.cluster:

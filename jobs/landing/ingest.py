@@ -20,7 +20,6 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from jobs.config import Cluster
-from jobs.errors import InputError
 from jobs.landing import accounting, archives, checkpoints
 from jobs.landing.archives import Limits
 from jobs.location import SCHEME
@@ -42,6 +41,7 @@ MOST_HEADERS = 50
 MOST_NAMED = 50
 # a million files are examined a few at a time
 AT_A_TIME = 500
+MISSING = "no such file or folder"
 ROTATED = "it was rotated away while it was read; the next run reads what it held under its new name"
 # bytes that are parsed at once
 BLOCK = 4 * 1024 * 1024
@@ -153,20 +153,22 @@ def _is_empty(path: str) -> bool:
         return False
 
 
-def _expand(logs: Iterable[str]) -> Iterator[str]:
-    """Yield every given file once."""
+def _expand(logs: Iterable[str], missing: list[str]) -> Iterator[str]:
+    """Every file given, each once where several are given. missing: what does not exist is added to it."""
     for given in logs:
         if os.path.isdir(given):
             yield from _below(str(Path(given)))
-        elif os.path.exists(given):
+        elif os.path.lexists(given):
             yield str(Path(given))
+        elif matches := sorted(glob.glob(given, recursive=True)):
+            yield from _expand(matches, missing)
         else:
-            matches = sorted(glob.glob(given, recursive=True))
-            if not matches:
-                raise InputError(
-                    f"{given}: no such file or folder; give the folder that holds controller.log and state-change.log"
-                )
-            yield from _expand(matches)
+            missing.append(given)
+
+
+def is_missing(given: str) -> bool:
+    """Return whether no file and no folder is at a path or glob of this machine."""
+    return not os.path.lexists(given) and next(glob.iglob(given, recursive=True), None) is None
 
 
 class Sniffer:
@@ -374,7 +376,7 @@ def _of_stream(given: str, sniffer: "Sniffer", folder: Path) -> list[LogFile]:
 def find(
     cluster: Cluster, ruleset: RuleSet | None = None, limits: Limits = archives.LIMITS, temporary: Path | None = None
 ) -> list[LogFile]:
-    """Return every file below the paths given for a cluster, with what it is. Raises InputError where a path does not exist.
+    """Every file below the paths given for a cluster, with what it is; a path that does not exist is unreadable.
 
     temporary: folder for copies of streams (`is_stream`), if there may be any.
     The first empty file represents all empty ones, and one unrelated file all after the first MOST_NAMED: there may be a million.
@@ -386,7 +388,8 @@ def find(
     named = 0
     given = [logs for logs in cluster.logs if not SCHEME.match(logs)]
     streams = [one for one in dict.fromkeys(given) if temporary is not None and is_stream(one)]
-    paths = _expand(one for one in given if one not in streams)
+    missing: list[str] = []
+    paths = _expand((one for one in given if one not in streams), missing)
     if len(given) != 1 or not os.path.isdir(given[0]):
         paths = iter(dict.fromkeys(paths))
     for one in streams:
@@ -408,6 +411,7 @@ def find(
                 else:
                     found.append(file)
     found += [replace(file, alike=alike[kind]) for kind, file in others.items()]
+    found += [LogFile(Path(one), 0, "unreadable", why=MISSING) for one in dict.fromkeys(missing)]
     return [replace(file, cluster=cluster.name, timezone=cluster.timezone) for file in found]
 
 

@@ -119,6 +119,9 @@ def nothing_found(files: Sequence[LogFile]) -> str:
     """Return why there is nothing to audit, and what to do."""
     if not files:
         return "No file there. Give the folder that holds controller.log and state-change.log."
+    missing = [f for f in files if f.why == ingest.MISSING]
+    if len(missing) == len(files):
+        return f"{visible(missing[0].name)}: {ingest.MISSING}; give the folder that holds controller.log and state-change.log"
     unreadable = [f for f in files if f.kind == "unreadable"]
     empty = [f for f in files if f.kind == "empty"]
     count = sum(file.alike for file in files)

@@ -1,17 +1,26 @@
-"""The metrics of a run: a text file for node_exporter's textfile collector."""
+"""The metrics of a run: a text file for node_exporter's textfile collector.
+
+A run that reaches its verdict writes all of them. One that ends before it keeps those of the run before, and writes how it ended itself.
+"""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Gauge, generate_latest
+from prometheus_client import CollectorRegistry, Gauge, Metric, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
 
 import schemas
+from jobs import errors
 from jobs.reporting.targets import partial
 
+PREFIX = "kafka_audit_"
+SUCCESS = (errors.CLEAN, errors.FINDINGS)
+ENDED, DURATION, EXIT_CODE = "last_run_timestamp_seconds", "last_run_duration_seconds", "last_run_exit_code"
+SUCCEEDED = "last_success_timestamp_seconds"
 RECORDS = ("recognised", "unrecognised", "drifted", "out_of_scope")
 
 
@@ -21,7 +30,7 @@ class Run:
 
     findings: rows of `findings` of all clusters of the run. counts: cluster -> RECORDS -> how many. hours: (cluster, what, how it is
     shown) -> node hours of `coverage`. newest: cluster -> the newest moment of its logs, UTC without a zone. undelivered: sink ->
-    messages that could not be delivered.
+    messages that could not be delivered. not_audited: clusters whose logs could not be audited.
     """
 
     clusters: Sequence[str]
@@ -33,14 +42,33 @@ class Run:
     started_at: datetime
     finished_at: datetime
     undelivered: Mapping[str, int] = field(default_factory=dict)
+    not_audited: Sequence[str] = ()
 
 
-def exposition(run: Run) -> bytes:
-    """The text, in Prometheus's exposition format 0.0.4."""
-    registry = CollectorRegistry()
+class _Gauges:
+    """Gauges that become a text."""
 
-    def gauge(name: str, text: str, *labels: str) -> Gauge:
-        return Gauge(f"kafka_audit_{name}", text, labels, registry=registry)
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+
+    def __call__(self, name: str, text: str, *labels: str) -> Gauge:
+        """A further one."""
+        return Gauge(f"{PREFIX}{name}", text, labels, registry=self.registry)
+
+    def end(self, code: int, started_at: datetime, finished_at: datetime, succeeded: float | None) -> bytes:
+        """Add how the run ended, and return the text. succeeded: end of the last success before, in seconds; None: not known."""
+        self(ENDED, "End of the last run, whatever its exit code.").set(finished_at.timestamp())
+        self(DURATION, "Duration of the last run.").set((finished_at - started_at).total_seconds())
+        self(EXIT_CODE, "Exit code of the last run.").set(code)
+        succeeded = finished_at.timestamp() if code in SUCCESS else succeeded
+        if succeeded is not None:
+            self(SUCCEEDED, "End of the last run that ended with code 0 or 1.").set(succeeded)
+        return generate_latest(self.registry)
+
+
+def exposition(run: Run, succeeded: float | None = None) -> bytes:
+    """The text, in Prometheus's exposition format 0.0.4. succeeded: end of the last success before this run, in seconds."""
+    gauge = _Gauges()
 
     findings = gauge("findings", "Findings that are not resolved.", "cluster", "check", "severity", "silenced")
     is_open = [row for row in run.findings if row["status"] != "resolved"]
@@ -77,20 +105,57 @@ def exposition(run: Run) -> bytes:
     for key, hours in sorted(run.hours.items()):
         covered.labels(*key).set(3600 * hours)
 
+    audited = gauge("cluster_audited", "1: the last run audited the cluster; 0: it found no logs that it could audit.", "cluster")
+    for cluster in run.clusters:
+        audited.labels(cluster).set(cluster not in run.not_audited)
     undelivered = gauge("alerts_undelivered", "Messages that the last run could not deliver.", "sink")
     for sink, count in run.undelivered.items():
         undelivered.labels(sink).set(count)
-    gauge("last_run_timestamp_seconds", "End of the last run.").set(run.finished_at.timestamp())
-    gauge("last_run_duration_seconds", "Duration of the last run.").set((run.finished_at - run.started_at).total_seconds())
-    gauge("last_run_exit_code", "Exit code of the last run.").set(run.exit_code)
-    return generate_latest(registry)
+    return gauge.end(run.exit_code, run.started_at, run.finished_at, succeeded)
+
+
+class _Before:
+    """The metrics that the file has from an earlier run; none where it cannot be read."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self.families = list(text_string_to_metric_families(path.read_text("utf-8")))
+        except (OSError, ValueError):
+            self.families = []
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all but those that say how the run ended."""
+        of_end = {f"{PREFIX}{name}" for name in (ENDED, DURATION, EXIT_CODE, SUCCEEDED)}
+        yield from (family for family in self.families if family.name not in of_end)
+
+    def value(self, name: str) -> float | None:
+        """Return the value of a metric without labels."""
+        return next((family.samples[0].value for family in self.families if family.name == f"{PREFIX}{name}"), None)
 
 
 def write(path: Path, run: Run) -> None:
-    """Replaces the file in one step: the collector never reads half of it."""
+    """Write all metrics of a run that reached its verdict."""
+    _replace(path, exposition(run, _Before(path).value(SUCCEEDED)))
+
+
+def write_end(path: Path, code: int, started_at: datetime) -> None:
+    """Write how a run ended, and keep all other metrics. Nothing changes where `write` has written the same end."""
+    before, finished_at = _Before(path), datetime.now(UTC)
+    is_written = (before.value(ENDED) or 0) >= started_at.timestamp()
+    written = before.value(EXIT_CODE)
+    # with --exit-zero the process ends with 0, and the file has 1
+    if is_written and (written == code or (written in SUCCESS and code in SUCCESS)):
+        return
+    gauge = _Gauges()
+    gauge.registry.register(before)
+    _replace(path, gauge.end(code, started_at, finished_at, before.value(SUCCEEDED)))
+
+
+def _replace(path: Path, text: bytes) -> None:
+    """Replace the file in one step: the collector never reads half of it."""
     draft = partial(path)
     try:
-        draft.write_bytes(exposition(run))
+        draft.write_bytes(text)
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
