@@ -102,6 +102,7 @@ def _product_parts() -> list[tuple[str, Callable[[], list[str]]]]:
     """Return what is linted besides rules and layouts, by where it is."""
     return [
         ("schemas/vocabulary.toml", lambda: word_problems(schemas.vocabulary())),
+        ("schemas/__init__.py", lambda: version_problems(schemas.TABLES_DIGESTS, schemas.tables_digest())),
         ("schemas/machines", lambda: machine_problems(schemas.machines(), schemas.moves())),
         ("schemas/checks", lambda: check_problems(schemas.statements("checks"), severities())),
         ("schemas/thresholds.toml", lambda: threshold_problems(schemas.thresholds(), _readers())),
@@ -336,6 +337,21 @@ def word_problems(words: Mapping[str, Mapping[str, str]]) -> list[str]:
         if unknown := set(word) - WORD_KEYS:
             found.append(f"{where}: unknown key {', '.join(sorted(unknown))}")
     return found
+
+
+def version_problems(digests: Mapping[int, str], digest: str) -> list[str]:
+    """A changed column is a new version of the tables: without it, an audit would not convert the tables that it finds.
+
+    digests: of each version of the tables; digest: of the columns as they are.
+    """
+    newest = max(digests)
+    if digests[newest] == digest:
+        return []
+    return [
+        f"schemas/__init__.py TABLES_DIGESTS: the columns of the tables are not those of version {newest}. "
+        f'Add the line `{newest + 1}: "{digest}",`, or give line {newest} this digest if it is not on the main branch yet. '
+        "Every table of an earlier version is then converted by its next audit, which needs Java for it"
+    ]
 
 
 def machine_problems(machines: Mapping[str, tuple[str, ...]], moves: Iterable[schemas.Move]) -> list[str]:

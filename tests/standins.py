@@ -84,7 +84,8 @@ def serving(behave: Behaviour | None = None, certificate: tuple[Path, Path] | No
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             standin.paths.append(self.path)
             standin.headers.append(dict(self.headers.items()))
-            standin.bodies.append(json.loads(body))
+            is_json = self.headers.get_content_type() == "application/json"
+            standin.bodies.append(json.loads(body) if is_json else body.decode())
             with contextlib.suppress(OSError):
                 standin.behave(self, len(standin.bodies))
 

@@ -21,6 +21,7 @@ from jobs.alerts import text
 from jobs.alerts.delivery import checks, latest, plan
 from jobs.alerts.outbox import FIRING, RESOLVED, Due, Finding, Message, Sent, outcome
 from jobs.alerts.sink import Sink
+from jobs.alerts.sinks import SINK_TYPES
 from jobs.alerts.sinks.alertmanager import Alertmanager
 from jobs.alerts.sinks.apprise import Apprise
 from jobs.alerts.sinks.mail import Mail
@@ -40,6 +41,7 @@ POST = Mail(
     name="post", url="smtp://mail.example.org", sender="audit@example.org", to=("ann@example.org", "bob@example.org"), limit=3
 )
 PHONE = Apprise(name="phone", url_env="PHONE_URL", limit=3)
+# one of each type
 SINKS = (AM, PAGER, CHAT, HOOK, POST, PHONE)
 
 
@@ -326,6 +328,11 @@ def body(sink: Sink, name: str) -> Any:
     if isinstance(request.body, EmailMessage):
         return [*(f"{key}: {value}" for key, value in request.body.items()), "", *request.body.get_content().splitlines()]
     return request.body
+
+
+def test_each_type_of_sink_is_tested() -> None:
+    missing = SINK_TYPES.keys() - {sink.type for sink in SINKS}
+    assert not missing, f"add a sink of type {', '.join(sorted(missing))} to SINKS of tests/test_alerts.py"
 
 
 @pytest.mark.parametrize("name", MESSAGES)

@@ -15,22 +15,41 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import jsonschema
 import pytest
 import standins
 from standins import answer, serving
-from test_alerts import AM, CHAT, CONTEXT, HOOK, NEWEST, NOW, PAGER, PAGERDUTY, PHONE, POST, SLACK, finding
+from test_alerts import (
+    AM,
+    CHAT,
+    CONTEXT,
+    GOLDEN,
+    HOOK,
+    MESSAGES,
+    NEWEST,
+    NOW,
+    PAGER,
+    PAGERDUTY,
+    PHONE,
+    POST,
+    SINKS,
+    SLACK,
+    context,
+    finding,
+    message,
+)
 
 from jobs import errors
-from jobs.alerts import delivery, http, sinks
+from jobs.alerts import delivery, http, sinks, text
 from jobs.alerts.command import shown
 from jobs.alerts.delivery import Delivered, latest, plan, send_all
 from jobs.alerts.http import BACKOFF
-from jobs.alerts.outbox import Finding, Sent
-from jobs.alerts.sink import Sink
+from jobs.alerts.outbox import Finding, Message, Sent
+from jobs.alerts.sink import Sink, deliver
 from jobs.alerts.sinks.apprise import Apprise
+from jobs.alerts.sinks.http import HttpSink
 from jobs.config import load
 from jobs.nightly_audit import main
 
@@ -290,6 +309,47 @@ def test_a_dry_run_shows_what_would_be_sent_and_no_secret(sink: Sink) -> None:
     assert "firing: *** waits" in told
     for secret in ("aVerySecretPart", "t0ken", "anotherSecret", "passw0rd", ENVIRONMENT["PD_KEY"]):
         assert secret not in told
+
+
+# -- what a server receives ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+@pytest.mark.parametrize("sink", [one for one in SINKS if isinstance(one, HttpSink)], ids=lambda sink: sink.type)
+def test_what_is_sent_is_what_the_golden_files_have(sink: Sink, name: str) -> None:
+    """A text is not quoted, and JSON is not doubled: the bytes on the way are compared, not the payload."""
+    with serving() as server:
+        sink = replace(sink, url=server.url, url_env=None)
+        (request,) = sink.requests([message(sink, name)], context())
+        deliver(sink, request, sink.secrets(ENVIRONMENT))
+    (received,), (headers,) = server.bodies, server.headers
+    if isinstance(received, dict):
+        received.pop("routing_key", None)
+    assert received == json.loads((GOLDEN / f"{sink.type}-{name}.json").read_text("utf-8"))
+    is_text = isinstance(request.body, str)
+    assert headers["Content-Type"] == ("text/plain; charset=utf-8" if is_text else "application/json")
+
+
+class Plain(HttpSink):
+    """Posts plain text."""
+
+    type: ClassVar[str] = "plain"
+
+    def payload(self, message: Message, context: text.Context) -> str:
+        """Return the text."""
+        return f"{text.titled(message, context)}\n\n{text.page(message, context)}"
+
+
+def test_a_sink_may_post_plain_text() -> None:
+    with serving() as server:
+        sink = Plain(name="plain", url=server.url)
+        _, (report,) = night(sink, finding(1, title="Größer \N{BELL} als 1"))
+    (received,), (headers,) = server.bodies, server.headers
+    assert report.error is None
+    assert headers["Content-Type"] == "text/plain; charset=utf-8"
+    first, blank, *rest = received.splitlines()
+    assert (first, blank) == ("[error] Größer \N{BELL} als 1 (payments)", "")
+    assert "Start broker 3." in "\n".join(rest)
 
 
 # -- a new type of sink ------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from jobs.alerts.sinks import SINK_TYPES
 from jobs.alerts.sinks.alertmanager import Alertmanager
 from jobs.config import Cluster, Config, Silence, Slo, Threshold, Topic, check_timezone, expired_silences, load
 from jobs.errors import UsageError
@@ -276,7 +277,7 @@ def test_sinks(written: Callable[[str], Path], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        (ONCALL.replace("alertmanager", "alertmanger"), "'alertmanger' is none of alertmanager, apprise, mail, pagerduty, slack, webhook"),
+        (ONCALL.replace("alertmanager", "alertmanger"), f"'alertmanger' is none of {', '.join(sorted(SINK_TYPES))}"),
         (ONCALL.replace("alertmanager", "alertmanger"), "did you mean 'alertmanager'?"),
         (ONCALL.replace("type", "typ"), "alert 1: unknown key 'typ'; did you mean 'type'?"),
         (ONCALL.replace('name = "oncall"\n', ""), "alert 1: name is missing"),

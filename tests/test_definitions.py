@@ -1,5 +1,6 @@
 """`kafka-audit lint`: our own data files are sound, and each kind of fault is named."""
 
+import ast
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from parsers.definitions import (
     silence_problems,
     table_columns,
     threshold_problems,
+    version_problems,
     word_problems,
     wording_problems,
 )
@@ -214,6 +216,14 @@ def test_faults_of_a_contract() -> None:
 def test_faults_of_a_word() -> None:
     assert word_problems({"a": {"type": "int", "comment": "x"}}) == []
     assert len(word_problems({"A": {"type": "long", "note": "x"}})) == 4
+
+
+def test_another_column_is_another_version_of_the_tables() -> None:
+    digest = "0123456789abcdef"
+    (problem,) = version_problems(schemas.TABLES_DIGESTS, digest)
+    line = ast.literal_eval("{" + problem.split("`")[1] + "}")
+    assert list(line) == [schemas.TABLES_VERSION + 1]
+    assert version_problems(schemas.TABLES_DIGESTS | line, digest) == []
 
 
 def test_a_check_names_the_logs_that_it_needs() -> None:

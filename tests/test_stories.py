@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import test_alerts
 from evidence import out_of_order
 from incident_cases import INCIDENTS
 from tables import rows_of
@@ -17,12 +19,7 @@ from test_report import Page
 from jobs import engine, errors
 from jobs.alerts import text
 from jobs.alerts.delivery import finding_of, findings_of, harms_of, plan
-from jobs.alerts.sinks.alertmanager import Alertmanager
-from jobs.alerts.sinks.apprise import Apprise
-from jobs.alerts.sinks.mail import Mail
-from jobs.alerts.sinks.pagerduty import PagerDuty
 from jobs.alerts.sinks.slack import Slack
-from jobs.alerts.sinks.webhook import Webhook
 from jobs.checking import harms
 from jobs.landing.identity import known_as
 from jobs.nightly_audit import main
@@ -128,14 +125,7 @@ def test_the_alert_of_a_story_lists_the_findings_of_the_story(told: dict[str, An
     )
 
 
-SINKS = (
-    Alertmanager(name="am", url="http://am.example.org", severity="info", limit=1000),
-    Apprise(name="apprise", url_env="URL", severity="info", limit=1000),
-    Mail(name="mail", url="smtp://mail", sender="a@example.org", to=("b@example.org",), severity="info", limit=1000),
-    PagerDuty(name="pager", routing_key_env="KEY", severity="info"),
-    Slack(name="slack", url_env="URL", severity="info", limit=1000),
-    Webhook(name="hook", url="https://hook.example.org", severity="info", limit=1000),
-)
+SINKS = tuple(replace(sink, severity="info", limit=1000) for sink in test_alerts.SINKS)
 
 
 @pytest.mark.parametrize("sink", SINKS, ids=lambda sink: sink.type)

@@ -19,6 +19,7 @@ TRIES = 3
 BACKOFF = 0.5
 # seconds; a sink that asks for a longer wait is tried again by the next run
 PATIENCE = 15
+PLAIN_TEXT = "text/plain; charset=utf-8"
 TRY_LATER = (408, 425, 429, 500, 502, 503, 504)
 # of an answer that refuses, so much is repeated
 ANSWER = 200
@@ -35,7 +36,7 @@ def post(
     ca_file: Path | None = None,
     is_idempotent: bool = False,
 ) -> None:
-    """Send a JSON body. Raises Undelivered.
+    """Send a body: a text as it is, anything else as JSON. Raises Undelivered.
 
     secrets: a token goes into the header, a password with the user. is_idempotent: the sink handles the same body once only, so it may be sent again
     after a time-out.
@@ -54,13 +55,16 @@ def post(
         session.trust_env = True  # proxies
         session.mount("http://", HTTPAdapter(max_retries=retry))
         session.mount("https://", HTTPAdapter(max_retries=retry))
-        sent = {"User-Agent": "kafka-audit", **headers}
+        is_text = isinstance(body, str)
+        # a header that the sink sets wins
+        sent = {"User-Agent": "kafka-audit"} | ({"Content-Type": PLAIN_TEXT} if is_text else {}) | dict(headers)
         if token := secrets.get("token"):
             sent["Authorization"] = f"Bearer {token}"
         with _without_address(timeout_seconds):
             answer = session.post(
                 url,
-                json=body,
+                data=body.encode() if is_text else None,
+                json=None if is_text else body,
                 headers=sent,
                 auth=(user, secrets.get("password") or "") if user else _NoAuth(),
                 timeout=timeout_seconds,

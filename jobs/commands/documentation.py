@@ -1,19 +1,23 @@
-"""Writes the tables in docs/reference that are generated from the definitions: tables, checks, rule files, layouts."""
+"""Writes the tables in docs that are generated from the definitions: tables, checks, rule files, layouts, types of sinks."""
 
 import argparse
 import json
 import re
 import sys
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
 import schemas
+from jobs.alerts.sink import Sink
+from jobs.alerts.sinks import SINK_TYPES
 from jobs.reporting import json_schemas
 from parsers.layouts import Layout, Wrapper
 from parsers.rules import built_in, logger_key
 from schemas import wording
 
-REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+DOCS = Path(__file__).parents[2] / "docs"
+REFERENCE = DOCS / "reference"
 
 
 def _cell(text: str) -> str:
@@ -125,19 +129,32 @@ def shapes() -> str:
     return table + "\n\nand before any of them:\n\n| collector | for instance |\n|---|---|\n" + "\n".join(rows)
 
 
-# page of docs/reference -> (name of its generated part, what generates it)
+def sinks() -> str:
+    """Return every type of sink with what it does, its defaults and its own keys, as a table."""
+    shared = {one.name for one in fields(Sink)}
+    rows = []
+    for name, kind in sorted(SINK_TYPES.items()):
+        own = [f"**`{f.name}`**" if f.default is MISSING else f"`{f.name}`" for f in fields(kind) if f.name not in shared]
+        about = _cell((kind.__doc__ or "").partition("\n")[0].rstrip("."))
+        rows.append(f"| `{name}` | {about} | {kind.limit} | `{str(kind.ended).lower()}` | {', '.join(own)} |")
+    head = "| `type` | what it does | default of `limit` | default of `ended` | its own keys (**required**) |\n|---|---|---|---|---|\n"
+    return head + "\n".join(rows)
+
+
+# page of docs -> (name of its generated part, what generates it)
 PAGES = {
-    "tables": ("dictionary", dictionary),
-    "checks": ("checks", checks),
-    "configuration": ("thresholds", thresholds),
-    "event-types": ("rules", rules),
-    "layouts": ("layouts", shapes),
+    "reference/tables": ("dictionary", dictionary),
+    "reference/checks": ("checks", checks),
+    "reference/configuration": ("thresholds", thresholds),
+    "reference/event-types": ("rules", rules),
+    "reference/layouts": ("layouts", shapes),
+    "guides/alerts": ("sinks", sinks),
 }
 
 
 def page_of(name: str) -> Path:
-    """Return the path of a page of docs/reference."""
-    return REFERENCE / f"{name}.md"
+    """Return the path of a page of docs."""
+    return DOCS / f"{name}.md"
 
 
 def renewed(text: str, part: str, generated: str) -> str:

@@ -93,9 +93,19 @@ class LocalStore(RunTables):
             raise OnlySpark(f"{reason}, which the local engine does not read") from None
         super().open(ruleset, rebuilds=rebuilds)
 
-    def _refuse(self, plan: upgrade.Plan, there: Collection[str]) -> None:
+    def _refuse(self, plan: upgrade.Plan, there: Mapping[str, upgrade.Present]) -> None:
         if plan.reread or plan.emptied or plan.added:
-            raise OnlySpark(f"the tables under {self.root} are of an earlier version, which the local engine does not convert")
+            if plan.older:
+                raise OnlySpark(
+                    f"the tables under {self.root} are of version {plan.older[0]}, which the local engine does not convert to "
+                    f"version {schemas.TABLES_VERSION}"
+                )
+            lacking = {name: one.missing(name) for name, one in there.items()}
+            table = next((name for name, columns in lacking.items() if columns), None)
+            if table is not None:
+                listed = ", ".join(lacking[table])
+                raise OnlySpark(f"table {table} under {self.root} lacks the column {listed}, which the local engine does not add")
+            raise OnlySpark(f"tables under {self.root} have other columns, which the local engine does not convert")
         for name in there:
             if not self._delta_rs.is_writable(name):
                 raise OnlySpark(f"table {name} under {self.root} has features of Delta that the local engine does not write")

@@ -333,7 +333,7 @@ class RunTables(ABC):
                 self._remove_doubled_rows(there)
             list(pool.map(lambda name: self._set_properties(name, plan.stamped[name]), plan.stamped))
 
-    def _refuse(self, plan: upgrade.Plan, there: Collection[str]) -> None:  # noqa: B027  # an engine that can do everything refuses nothing
+    def _refuse(self, plan: upgrade.Plan, there: Mapping[str, upgrade.Present]) -> None:  # noqa: B027  # an engine that does all refuses nothing
         """Raise where this engine cannot do what opening the tables takes, before anything is changed."""
 
     def path(self, table: str) -> str:

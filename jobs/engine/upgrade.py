@@ -146,7 +146,7 @@ def decide(there: Mapping[str, Present], root: str) -> Plan:
         or (events is not None and bool(derived.intersection(created)))
         or (FACTS in there and there[FACTS].properties.get(REBUILDING) == "true")
     )
-    is_older = events is not None and events.version < schemas.TABLES_VERSION
+    is_older = events is not None and (events.version < schemas.TABLES_VERSION or bool(events.missing(EVENTS)))
     reread = [EVENTS] if rebuilds and is_older else []
     if (
         events is not None

@@ -16,7 +16,7 @@ from jobs.config_entry import Entry
 
 @dataclass(frozen=True, kw_only=True)
 class Apprise(Sink):
-    """Sends a title and a text."""
+    """Sends a title and a text to any service of apprise."""
 
     type: ClassVar[str] = "apprise"
 

@@ -1,4 +1,4 @@
-"""What sinks that take JSON over HTTP have in common."""
+"""What sinks that take a POST over HTTP have in common."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jobs.alerts.sink import Request, Secrets, Sink
 
 @dataclass(frozen=True, kw_only=True)
 class HttpSink(Sink):
-    """Sends each body by POST."""
+    """Sends each body by POST: what `payload` returns, a text as plain text and anything else as JSON."""
 
     # the sink handles the same body once only
     is_idempotent: ClassVar[bool] = False

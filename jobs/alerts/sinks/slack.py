@@ -20,7 +20,7 @@ SECTION = 2900
 
 @dataclass(frozen=True, kw_only=True)
 class Slack(HttpSink):
-    """Posts messages that people read."""
+    """Posts messages of an incoming webhook."""
 
     type: ClassVar[str] = "slack"
 
