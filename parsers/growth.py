@@ -8,9 +8,9 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from itertools import islice, repeat
+from itertools import chain, islice, repeat
 from math import inf
 from multiprocessing import get_context
 from typing import Any, NamedTuple, Self
@@ -20,16 +20,15 @@ from parsers.patterns import THROWABLE, compiled
 from parsers.records import STACK_TRACE
 from parsers.rules import RuleSet
 
-# characters of a stretched sample, and seconds of processor time that are suspicious: what is quadratic and takes TOO_LONG for a
-# LONG text takes as much here
-SHORT, SUSPICIOUS = 1_024, 0.000_035
 # characters, and seconds that are too long if they grow faster than the text. A linear pattern takes some 0.2 ms
 LONG, TOO_LONG = 16_384, 0.01
+# characters of a stretched sample, the shortest first: a text is measured at the next length if it is suspicious at this one
+SHORTER = (1_024, 2_048, 4_096)
 # of a text that is four times as long: a linear pattern takes 4 times as long, a quadratic one 16 times
 TIMES_AS_LONG, GROWS = 4, 8
 TRIES = 5
-# seconds after which a use of a text is ended: what grows with the third power would not end in a long one
-LONGEST_USE = 0.5
+# seconds between two looks at a use of a text. The second look ends it: what grows with the third power would not end in a long text
+LONGEST_USE = 0.3
 # so many pieces are repeated together: `,`, `, leader=`, a whole item of a list
 WINDOWS = (1, 2, 3, 5, 9, 16, 30)
 # samples of KafkaConfig are long and have one statement
@@ -73,82 +72,100 @@ class _EndedError(Exception):
 
 
 class Stopwatch:
-    """Measures uses of texts; ends those that take LONGEST_USE, where the system has a timer for it and this is the main thread."""
+    """Measures uses of texts; ends those that last for two looks, where the system has a timer for it and this is the main thread."""
 
     def __init__(self) -> None:
         self._timer = getattr(signal, "setitimer", None) if threading.current_thread() is threading.main_thread() else None
         self._before: Any = None
+        self._uses = self._seen = 0
+        self._is_used = False
 
     def __enter__(self) -> Self:
-        def end(*_: Any) -> None:
-            raise _EndedError
+        def look(*_: Any) -> None:
+            if self._is_used and self._seen == self._uses:
+                raise _EndedError
+            self._seen = self._uses
 
         if self._timer:
-            self._before = signal.signal(signal.SIGVTALRM, end)
+            self._before = signal.signal(signal.SIGVTALRM, look)
+            # one timer for all uses: to set one for each takes longer than most uses
+            self._timer(signal.ITIMER_VIRTUAL, LONGEST_USE, LONGEST_USE)
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._timer:
+            self._timer(signal.ITIMER_VIRTUAL, 0)
             signal.signal(signal.SIGVTALRM, self._before)
 
-    def seconds(self, use: Callable[[str], object], text: str) -> float:
+    def seconds(self, use: Callable[[str], object], text: str, clock: Callable[[], float] = time.thread_time) -> float:
         """Return the processor time that the use of a text takes; infinite where it was ended.
 
         Of the thread: while a timer runs, the clock of the process moves in steps of milliseconds.
         """
-        if self._timer:
-            self._timer(signal.ITIMER_VIRTUAL, LONGEST_USE)
-        begun = time.thread_time()
+        self._uses += 1
+        self._is_used = True
+        begun = clock()
         try:
             use(text)
-            return time.thread_time() - begun
+            return clock() - begun
         except _EndedError:
             return inf
         finally:
-            if self._timer:
-                self._timer(signal.ITIMER_VIRTUAL, 0)
+            self._is_used = False
 
-    def least(self, use: Callable[[str], object], text: str, enough: float = 0.0) -> float:
-        """Return the least that some uses of the text take: on a busy machine a single one may take longer."""
-        found = inf
+    def is_quick(self, use: Callable[[str], object], text: str, enough: float) -> bool:
+        """Whether one of two uses takes no longer than that. On a busy machine a single use may take longer."""
+        # the clock on the wall costs a tenth of the other and never shows less
+        return self.seconds(use, text, time.perf_counter) <= enough or self.seconds(use, text) <= enough
+
+    def least(self, use: Callable[[str], object], texts: Sequence[str]) -> list[float]:
+        """Return the least that some uses of each text take, in turns: what else the machine does slows all of them."""
+        found = [inf] * len(texts)
         for _ in range(TRIES):
-            found = min(found, self.seconds(use, text))
-            if found <= enough or found == inf:
+            took = [self.seconds(use, text) for text in texts]
+            found = [min(pair) for pair in zip(found, took, strict=True)]
+            if inf in took:
                 break
         return found
+
+
+def suspicious(size: int) -> float:
+    """The seconds that something quadratic takes for a text of this size if it takes TOO_LONG for a LONG one."""
+    return TOO_LONG * (size / LONG) ** 2
 
 
 def too_long(use: Callable[[str], object], samples: Iterable[str]) -> str | None:
     """Return what stretched sample takes too long, and how long; None if none does."""
     alike = {_DIGITS.sub("7", text): text for text in samples if len(text) <= LONGEST_SAMPLE}
+    (shortest, least), *longer = [(size, suspicious(size)) for size in SHORTER]
+    measured: set[str] = set()
     with Stopwatch() as watch:
-        for sample in alike.values():
-            for one in stretched(sample):
-                short = one.text(SHORT)
-                if watch.seconds(use, short) > SUSPICIOUS and watch.least(use, short, SUSPICIOUS) > SUSPICIOUS:
-                    sizes = growing(watch, use, one)
-                    if sizes:
-                        return _report(one, *sizes)
+        for one in chain.from_iterable(map(stretched, alike.values())):
+            text = one.text(shortest)
+            # samples of a pattern begin alike
+            if text in measured:
+                continue
+            measured.add(text)
+            if watch.seconds(use, text, time.perf_counter) <= least:
+                continue
+            if any(watch.is_quick(use, one.text(size), limit) for size, limit in longer):
+                continue
+            if sizes := growing(watch, use, one):
+                return _report(one, *sizes)
     return None
 
 
 def growing(watch: Stopwatch, use: Callable[[str], object], one: Stretched) -> tuple[tuple[int, float], tuple[int, float]] | None:
     """Return two sizes with their seconds between which the time grows faster than the text; None where it is short or linear."""
-
-    def took(size: int, enough: float = 0.0) -> tuple[int, float]:
-        return size, watch.least(use, one.text(size), enough)
-
-    longest = took(LONG, TOO_LONG)
-    if longest[1] <= TOO_LONG:
+    if watch.is_quick(use, one.text(LONG), TOO_LONG):
         return None
-    if longest[1] == inf:
-        return took(SHORT), longest
-    shorter = took(LONG // TIMES_AS_LONG)
-    if longest[1] > GROWS * shorter[1]:
-        return shorter, longest
-    # a part of it may be linear
-    longer = took(LONG * TIMES_AS_LONG)
-    return (longest, longer) if longer[1] > GROWS * longest[1] else None
+    # a part of it may be linear, so that only a longer text shows the rest
+    for longer in (LONG, LONG * TIMES_AS_LONG):
+        sizes = longer // TIMES_AS_LONG, longer
+        shorter_took, longer_took = watch.least(use, [one.text(size) for size in sizes])
+        if longer_took == inf or longer_took > GROWS * shorter_took:
+            return (sizes[0], shorter_took), (sizes[1], longer_took)
+    return None
 
 
 def _report(one: Stretched, *sizes: tuple[int, float]) -> str:

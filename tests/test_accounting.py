@@ -52,7 +52,7 @@ FILES: dict[str, bytes] = {
     "16-notes.txt": b"Dear diary,\ntoday nothing happened.\n",
     "17-metrics.json": b'{"step": "start", "took": 3}\n',
     "18-truncated.log.gz": gzip.compress(LINE.encode())[:-6],
-    "19-foreign.7z": b"7z\xbc\xaf\x27\x1c" + bytes(40),
+    "19-foreign.rar": b"Rar!\x1a\x07" + bytes(40),
     "20-damaged.tar.gz": gzip.compress(tar({"server.log": LINE.encode()})[:700]),
 }
 

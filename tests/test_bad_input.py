@@ -30,7 +30,8 @@ def _truncated(path: Path) -> None:
         ("prose.txt", lambda p: p.write_text("Dear diary,\ntoday nothing happened.\n"), "holds a Kafka log record"),
         ("image.bin", lambda p: p.write_bytes(bytes(range(256)) * 200), "holds a Kafka log record"),
         ("cut.log.gz", _truncated, "truncated"),
-        ("logs.7z", lambda p: p.write_bytes(b"7z\xbc\xaf\x27\x1c" + bytes(100)), "it is a .7z; unpack it"),
+        ("logs.rar", lambda p: p.write_bytes(b"Rar!\x1a\x07" + bytes(100)), "it is a .rar; unpack it"),
+        ("logs.7z", lambda p: p.write_bytes(b"7z\xbc\xaf\x27\x1c" + bytes(100)), "the .7z is damaged"),
     ],
 )
 def test_nothing_to_audit(capsys, tmp_path, name, write, words):

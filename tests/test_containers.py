@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import gzip
+import importlib.util
 import io
 import random
 import shutil
+import struct
+import subprocess
 import sys
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import py7zr
 import pytest
 from test_archives import LINE, PACK
 
@@ -44,6 +49,25 @@ def zipped(files: Files) -> bytes:
     return content.getvalue()
 
 
+def seven_zipped(
+    files: Files, filters: list[dict[str, int]] | None = None, password: str | None = None, encoded: bool = True
+) -> bytes:
+    content = io.BytesIO()
+    with py7zr.SevenZipFile(content, "w", filters=filters, password=password) as archive:
+        archive.set_encoded_header_mode(encoded)
+        for name, text in files.items():
+            archive.writestr(text, name)
+    return content.getvalue()
+
+
+def with_header(content: bytes, change: Callable[[bytes], bytes]) -> bytes:
+    """The .7z with another list of files, which is not packed; its checksums are right. 7zFormat.txt, SignatureHeader."""
+    _, at, size, _ = struct.unpack("<IQQI", content[8:32])
+    header = change(content[32 + at : 32 + at + size])
+    start = struct.pack("<QQI", at, len(header), zlib.crc32(header))
+    return content[:8] + struct.pack("<I", zlib.crc32(start)) + start + content[32 : 32 + at] + header
+
+
 def each(pack: Callable[[bytes], bytes], files: Files, suffix: str) -> Files:
     return {f"{name}.{suffix}": pack(text) for name, text in files.items()}
 
@@ -55,6 +79,22 @@ CONTAINERS: dict[str, Callable[[Files], Files]] = {
     "tgz": lambda files: {"b.tgz": gzip.compress(tar(files))},
     **{f"tar.{codec}": lambda files, codec=codec: {f"b.tar.{codec}": PACK[codec](tar(files))} for codec in PACK},
     "zip": lambda files: {"b.zip": zipped(files)},
+    "7z": lambda files: {"b.7z": seven_zipped(files)},
+    **{
+        f"7z of {name}": lambda files, filters=filters: {"b.7z": seven_zipped(files, filters)}
+        for name, filters in (
+            ("LZMA", [{"id": py7zr.FILTER_LZMA, "preset": 6}]),
+            ("BCJ and LZMA2", [{"id": py7zr.FILTER_X86}, {"id": py7zr.FILTER_LZMA2, "preset": 1}]),
+            ("Deflate", [{"id": py7zr.FILTER_DEFLATE}]),
+            ("BZip2", [{"id": py7zr.FILTER_BZIP2}]),
+            ("PPMd", [{"id": py7zr.FILTER_PPMD, "order": 6, "mem": 24}]),
+            ("Zstandard", [{"id": py7zr.FILTER_ZSTD, "level": 3}]),
+            ("copies", [{"id": py7zr.FILTER_COPY}]),
+        )
+    },
+    "gz in 7z": lambda files: {"b.7z": seven_zipped(each(gzip.compress, files, "gz"))},
+    "7z in tar.gz": lambda files: {"b.tar.gz": gzip.compress(tar({"inner.7z": seven_zipped(files)}))},
+    "7z in 7z": lambda files: {"b.7z": seven_zipped({"inner.7z": seven_zipped(files)})},
     "without a suffix": lambda files: {"bundle": gzip.compress(tar(files))},
     "gz in tar": lambda files: {"b.tar": tar(each(gzip.compress, files, "gz"))},
     "xz in zip": lambda files: {"b.zip": zipped(each(PACK["xz"], files, "xz"))},
@@ -170,6 +210,8 @@ def test_what_cannot_be_unpacked_is_named(tmp_path: Path) -> None:
             "deep.zip": deep,
             "many.gz": many,
             "a.7z": b"7z\xbc\xaf\x27\x1c" + bytes(60),
+            "e.7z": seven_zipped({"a.log": LINE.encode()}, password="secret"),
+            "deep.7z": seven_zipped({"1.zip": zipped({"2.7z": seven_zipped({"a.log": LINE.encode()})})}),
             "good.log": LINE.encode(),
         },
     )
@@ -178,7 +220,9 @@ def test_what_cannot_be_unpacked_is_named(tmp_path: Path) -> None:
     assert found["e.zip!/a.log"] == ("unreadable", "it is encrypted; unpack it")
     assert found["deep.zip!/1.zip!/2.zip"] == ("unreadable", "it is an archive in an archive in an archive; unpack it")
     assert found["many.gz"] == ("unreadable", "it is packed more than 6 times; unpack it")
-    assert found["a.7z"] == ("unreadable", "it is a .7z; unpack it")
+    assert found["a.7z"][1].startswith("the .7z is damaged: ")
+    assert found["e.7z"] == ("unreadable", "it is encrypted; unpack it")
+    assert found["deep.7z!/1.zip!/2.7z"] == found["deep.zip!/1.zip!/2.zip"]
 
 
 @pytest.mark.parametrize("pack", [lambda content: content, gzip.compress], ids=["tar", "tar.gz"])
@@ -220,6 +264,93 @@ def test_limits_hold_in_archives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert "raise `ratio`" in found[name][1]
     assert "what follows is skipped" in found["many.zip"][1]
     assert sum(name.startswith("many.zip!/") for name in found) < 10
+
+
+def test_a_7z_without_the_extra_is_named_with_the_cure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "py7zr" else find_spec(name, *rest))
+    write(tmp_path, {"b.7z": seven_zipped({"a.log": LINE.encode()})})
+    assert kinds(tmp_path) == {"b.7z": ("unreadable", "it is a .7z; unpack it, or install kafka-nightly-audit[7z]")}
+
+
+def test_limits_hold_in_a_7z(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A 7z is read in its order, so that nothing behind a bomb can be read."""
+    monkeypatch.setattr(archives, "WINDOW", 4 * 1024 * 1024)
+    good = {"a.log": LINE.encode(), "bomb.log": LINE.encode() + bytes(60_000_000), "z.log": LINE.encode()}
+    many = {f"{n:02d}.log": LINE.encode() + bytes(2_000_000) for n in range(30)}
+    found = kinds(write(tmp_path, {"one.7z": seven_zipped(good), "many.7z": seven_zipped(many)}))
+    assert found["one.7z!/a.log"][0] == "log"
+    assert "raise `ratio`" in found["one.7z!/bomb.log"][1]
+    assert "one.7z!/z.log" not in found
+    assert "after its member bomb.log; what follows is skipped" in found["one.7z"][1]
+    assert "what follows is skipped" in found["many.7z"][1]
+    assert sum(name.startswith("many.7z!/") for name in found) < 10
+
+
+def test_names_in_a_7z_only_name(tmp_path: Path) -> None:
+    """Also one that leads out, one that is there twice, an empty one and one in another alphabet."""
+    names = ["xx/xx/a.log", "x/same.log", "x/also.log", "x/leer.log", "x/журнал.log"]
+    content = seven_zipped({name: b"" if "leer" in name else LINE.encode() for name in names}, encoded=False)
+
+    def renamed(header: bytes) -> bytes:
+        for old, new in (("xx/xx/a.log", "../../a.log"), ("x/also.log", "x/same.log")):
+            assert header.count(old.encode("utf-16-le")) == 1
+            header = header.replace(old.encode("utf-16-le"), new.encode("utf-16-le"))
+        return header
+
+    write(tmp_path / "logs", {"b.7z": with_header(content, renamed)})
+    found = [file.name.partition("!/")[2] for file in ingest.find(Cluster("c", (str(tmp_path / "logs"),)))]
+    assert sorted(found) == sorted(["../../a.log", "x/leer.log", "x/same.log", "x/same.log", "x/журнал.log"])
+    assert [path.name for path in tmp_path.rglob("*")] == ["logs", "b.7z"]
+
+
+@pytest.mark.parametrize("share", [3, 30, 90, 100])
+def test_a_truncated_7z_is_named(tmp_path: Path, share: int) -> None:
+    """Its list of files is at its end."""
+    whole = seven_zipped({"a.log": LINE.encode() * 99, "noise": random.Random(1).randbytes(100_000)})
+    write(tmp_path, {"b.7z": whole[: len(whole) * share // 100], "good.log": LINE.encode()})
+    found = kinds(tmp_path)
+    assert found["good.log"][0] == "log"
+    assert (found.get("b.7z", ("", ""))[0] == "unreadable") == (share < 100)
+
+
+def test_what_comes_before_the_damage_of_a_7z_is_read(tmp_path: Path) -> None:
+    whole = seven_zipped({"a.log": LINE.encode() * 9, "noise": random.Random(1).randbytes(5_000_000), "b.log": LINE.encode()})
+    damaged = bytearray(whole)
+    damaged[3_000_000:3_000_100] = bytes(100)
+    found = kinds(write(tmp_path, {"b.7z": bytes(damaged)}))
+    assert found["b.7z!/a.log"][0] == "log"
+    assert "what follows is skipped" in found["b.7z"][1]
+
+
+def test_a_7z_that_asks_for_memory_is_named(tmp_path: Path) -> None:
+    """Its dictionary has 3 GB."""
+    content = seven_zipped({"a.log": LINE.encode() * 9}, [{"id": py7zr.FILTER_LZMA, "preset": 1}], encoded=False)
+
+    def greedy(header: bytes) -> bytes:
+        # the properties of LZMA: one byte, and the size of the dictionary
+        at = header.index(b"\x03\x01\x01\x05") + 5
+        return header[:at] + struct.pack("<I", 3 * 2**30) + header[at + 4 :]
+
+    found = kinds(write(tmp_path, {"b.7z": with_header(content, greedy)}))
+    assert found["b.7z"] == ("unreadable", "the .7z needs more than 1 GB of memory; unpack it")
+
+
+def test_the_process_ends_with_its_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+    popen = subprocess.Popen
+
+    def remembered(*given: Any, **named: Any) -> subprocess.Popen[bytes]:
+        started.append(popen(*given, **named))
+        return started[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", remembered)
+    write(tmp_path, {"b.7z": seven_zipped({"a.log": LINE.encode(), "noise": random.Random(1).randbytes(3_000_000)})})
+    texts = archives.walk(tmp_path / "b.7z")
+    assert next(texts).layers[-1].name == "a.log"  # type: ignore[union-attr]
+    assert started[0].poll() is None
+    texts.close()  # type: ignore[attr-defined]
+    assert started[0].poll() is not None
 
 
 def test_a_temporary_file_is_bounded(tmp_path: Path) -> None:

@@ -71,6 +71,9 @@ QUADRATIC = [
     pytest.param(r"Own (?<text>\w+)[a-z ]*\.", "Own name is up.", None, id="two classes that overlap"),
     pytest.param(r"Own (?<items>.*)", "Own a-0,b-1", r"(?<topic>[a-z\-]+)-(?<partition>\d+)(?:,|$)", id="items tried from any place"),
     pytest.param(r"Own (?<text>.*?) *", "Own a b", None, id="blanks at the end"),
+    pytest.param(r"Own (?<text>.*?)(?: for [a-z -]+)?!", "Own a for b!", None, id="an optional end"),
+    pytest.param(r"Own \[(?<text>.*)\], (?<error>.*)\.", "Own [a], b.", None, id="two parts of any text"),
+    pytest.param(r"Own (?<text>[^ ]*)[a-z]*=(?<broker>\d+)", "Own name=7", None, id="a name and its end"),
 ]  # fmt: skip
 
 
@@ -135,6 +138,43 @@ def test_slow_is_what_grows_faster_than_the_text(power: float, is_slow: bool) ->
 
     with Stopwatch() as watch:
         assert (growing(watch, use, Stretched("", "7", "")) is not None) == is_slow
+
+
+@pytest.mark.parametrize(
+    ("linear", "quadratic", "is_slow"),
+    [(0.0, 0.013, True), (0.002, 0.04, True), (0.002, 0.0, False), (0.04, 0.0, False), (0.0, 0.004, False)],
+)
+def test_what_is_too_long_is_suspicious_at_each_shorter_length(linear: float, quadratic: float, is_slow: bool) -> None:
+    """Seconds for 16,384 characters; a whole line has a linear part of its own."""
+
+    def use(text: str) -> None:
+        size = len(text) / 16_384
+        spin(linear * size + quadratic * size**2)
+
+    assert (too_long(use, ["7"]) is not None) == is_slow
+
+
+def test_a_use_that_was_interrupted_is_measured_again() -> None:
+    """On a busy machine another process takes the processor in the middle of a use: the clock on the wall goes on."""
+    times = iter([0.05] * 3)
+
+    def use(_: str) -> None:
+        time.sleep(next(times, 0))
+
+    assert too_long(use, ["7"]) is None
+
+
+def test_a_busy_machine_slows_all_lengths() -> None:
+    """The lengths are measured in turns, so that a load that comes and goes meets both."""
+    measured = 0
+
+    def use(text: str) -> None:
+        nonlocal measured
+        measured += 1
+        spin(0.02 * len(text) / 16_384 * (3 if 2 <= measured < 6 else 1))
+
+    with Stopwatch() as watch:
+        assert growing(watch, use, Stretched("", "7", "")) is None
 
 
 def test_processes_share_the_patterns() -> None:

@@ -7,9 +7,13 @@ file of bounded size holds it. Names of members are only shown: no file is ever 
 import bz2
 import codecs
 import gzip
+import importlib.util
 import io
 import lzma
+import os
 import re
+import subprocess
+import sys
 import tarfile
 import tempfile
 import threading
@@ -22,6 +26,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from jobs.landing import seven_zip
 from parsers.explanation import visible
 
 # bytes that tell a codec: RFC 1952 and 8878, the .xz and .lz4 frame formats, bzip2's block header
@@ -34,10 +39,10 @@ _MAGIC = (
 )
 # formats that are not unpacked, and what to do with them
 _FOREIGN = (
-    (re.compile(rb"7z\xbc\xaf\x27\x1c"), "a .7z"),
     (re.compile(rb"Rar!\x1a\x07"), "a .rar"),
     (re.compile(rb"\x1f\x9d"), "a .Z"),
 )
+_SEVEN_ZIP = re.compile(rb"7z\xbc\xaf\x27\x1c")
 _ZIP = re.compile(rb"PK\x03\x04|PK\x05\x06\x00")
 # zip files that hold programs or documents
 NO_LOGS = re.compile(r".*\.(?:jar|war|ear|whl|apk|docx|xlsx|pptx|odt|ods|epub)", re.IGNORECASE)
@@ -212,7 +217,7 @@ _LONGEST_NAME = 1024 * 1024
 
 @dataclass(frozen=True)
 class Member:
-    """A file of an archive. kind: tar or zip. number: its place among all entries, as names may be there twice."""
+    """A file of an archive. kind: tar, zip or 7z. number: its place among all entries, as names may be there twice."""
 
     kind: str
     number: int
@@ -397,6 +402,43 @@ def _why(error: Exception, kind: str = "") -> str:
     return f"the .{kind} is damaged: {error}" if kind else str(error)
 
 
+def _why_after(error: Exception, kind: str, last: str) -> str:
+    """What is wrong with an archive, and with what member it ended."""
+    if isinstance(error, UnreadableError) and not last:
+        return str(error)
+    return f"{_why(error, kind)}{f', after its member {last}' if last else ''}; what follows is skipped"
+
+
+@contextmanager
+def _unpacking(file: BinaryIO) -> Iterator[Callable[[int], bytes]]:
+    """Reads the tar that a process of its own writes of a .7z. What it cannot read raises UnreadableError."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", seven_zip.__name__],
+        stdin=file,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    assert process.stdout
+    assert process.stderr
+    output, errors = process.stdout, process.stderr
+
+    def read(size: int) -> bytes:
+        data = output.read(size)
+        if not data and (code := process.wait()):
+            told = errors.read(1000).decode("utf-8", "replace").strip().rpartition("\n")[2] if code > 0 else ""
+            raise UnreadableError(told or "reading the .7z takes too much memory or time; unpack it")
+        return data
+
+    try:
+        yield read
+    finally:
+        process.kill()
+        process.wait()
+        output.close()
+        errors.close()
+
+
 class _Walk:
     """Walks a file and everything that is packed in it, once and in order.
 
@@ -429,9 +471,15 @@ class _Walk:
             yield Opened(layers, why=f"it is packed more than {MOST_LAYERS} times; unpack it")
         elif codec := codec_of(beginning):
             yield from self._inside(self._unpacked(codec, stream, len(layers)), (*layers, codec))
-        elif (is_zip := _ZIP.match(beginning) and not self._holds_no_logs(layers)) or _is_tar(beginning):
+        elif (
+            (is_7z := _SEVEN_ZIP.match(beginning))
+            or (is_zip := _ZIP.match(beginning) and not self._holds_no_logs(layers))
+            or _is_tar(beginning)
+        ):
             if sum(isinstance(layer, Member) for layer in layers) >= MOST_ARCHIVES:
                 yield Opened(layers, why="it is an archive in an archive in an archive; unpack it")
+            elif is_7z:
+                yield from self._7z(stream, layers)
             elif is_zip:
                 yield from self._zip(stream, layers)
             else:
@@ -450,23 +498,36 @@ class _Walk:
         packed = _Counted(stream, meter)
         return io.BufferedReader(_Unpacked(codec, _CODECS[codec](packed).read, packed, meter), _PIECE)
 
-    def _tar(self, stream: BinaryIO, layers: Layers) -> Iterator[Opened]:
+    def _tar(self, stream: BinaryIO, layers: Layers, kind: str = "tar") -> Iterator[Opened]:
         last = ""
         try:
             mode: Any = "r:" if stream.seekable() else "r|"
             with tarfile.open(fileobj=stream, mode=mode, encoding="utf-8", tarinfo=_Entry) as archive:
                 for number, entry in enumerate(_entries(archive)):
                     last = visible(entry.name)
-                    inside = (*layers, Member("tar", number, last))
+                    inside = (*layers, Member(kind, number, last))
                     if entry.issparse():
                         yield Opened(inside, why="it is a sparse file; unpack it")
                     elif entry.isreg() and (member := archive.extractfile(entry)):
-                        text = _Unpacked("tar", member.read, member, None)
+                        text = _Unpacked(kind, member.read, member, None)
                         yield from self._inside(io.BufferedReader(text, _PIECE), inside)
         except (tarfile.TarError, OSError, EOFError, ValueError) as error:
-            yield Opened(
-                layers, why=f"{_why(error, 'tar')}{f', after its member {last}' if last else ''}; what follows is skipped"
-            )
+            yield Opened(layers, why=_why_after(error, kind, last))
+
+    def _7z(self, stream: BinaryIO, layers: Layers) -> Iterator[Opened]:
+        """As a tar that another process writes; see jobs.landing.seven_zip."""
+        if importlib.util.find_spec("py7zr") is None:
+            yield Opened(layers, why="it is a .7z; unpack it, or install kafka-nightly-audit[7z]")
+            return
+        try:
+            with _seekable(stream, self._limits) as file, _unpacking(file) as read:
+                meter = self._meter(len(layers))
+                # its codecs take what they like of it, so that all of it counts from the beginning
+                meter.packed += file.seek(0, io.SEEK_END)
+                unpacked = _Unpacked("7z", read, io.BytesIO(), meter)
+                yield from self._tar(io.BufferedReader(unpacked, _PIECE), layers, "7z")
+        except OSError as error:
+            yield Opened(layers, why=_why_after(error, "7z", ""))
 
     def _zip(self, stream: BinaryIO, layers: Layers) -> Iterator[Opened]:
         last = ""
@@ -496,9 +557,7 @@ class _Walk:
             if meter.is_exceeded:
                 yield Opened(layers, why=f"it hit a limit in its member {last}; what follows is skipped")
         except (zipfile.BadZipFile, OSError, EOFError, ValueError, NotImplementedError) as error:
-            yield Opened(
-                layers, why=f"{_why(error, 'zip')}{f', after its member {last}' if last else ''}; what follows is skipped"
-            )
+            yield Opened(layers, why=_why_after(error, "zip", last))
 
 
 # -- opening -----------------------------------------------------------------------------------------------
