@@ -147,7 +147,9 @@ Named = tuple[int | None, int | None]
 # larger numbers are no ids of nodes: NetworkClient numbers its connections to a coordinator down from 2^31 - 1
 LARGEST_NODE = 1_000_000_000
 # as what a line names a node
-AS_WRITER, AS_CONTROLLER, AS_BROKER = 0, 1, 2
+AS_WRITER, AS_CONTROLLER, AS_BROKER, AS_PEER = 0, 1, 2, 3
+# lines about a connection do not say what the other end is
+CONNECTIONS = "org.apache.kafka.clients.NetworkClient"
 # place -> hour since 1970 -> the first and the last mention
 Hours = dict[Place, dict[int, tuple[Mention, Mention]]]
 
@@ -274,7 +276,7 @@ class Summary:
         if e.brokers is not None and not is_of_quorum:
             # the list of the live brokers may be empty
             lists.append(e.brokers)
-        as_broker = AS_CONTROLLER if is_of_quorum else AS_BROKER
+        as_broker = AS_CONTROLLER if is_of_quorum else AS_PEER if e.logger == CONNECTIONS else AS_BROKER
         named = {(node, AS_BROKER) for ids in lists for node in ids}
         named |= {(node, as_broker) for node in (e.leader, e.broker, e.replica) if node is not None}
         named |= {(node, AS_CONTROLLER) for node in (e.controller, e.quorum_node) if node is not None}
