@@ -88,6 +88,23 @@ def test_two_metadata_logs_are_two_incarnations() -> None:
     assert incarnation_starts([*begun, *named]) == [at(HOUR - 60)]
 
 
+def test_a_life_goes_back_to_the_start_of_who_names_its_id() -> None:
+    """A process logs lines before it names its cluster: these are not the last ones of the cluster before."""
+
+    def named(second: float, cluster_id: str, node: int = 1) -> Marker:
+        return Marker(at(second), cluster_id=cluster_id, folder="a", node=node)
+
+    def started(second: float, node: int = 1) -> Marker:
+        return Marker(at(second), folder="a", node=node, started=True)
+
+    before = [started(0), named(2, "A")]
+    assert incarnation_starts([*before, started(HOUR), started(HOUR + 1), named(HOUR + 2, "B")]) == [at(HOUR)]
+    # the start of another node, one long before, and one of the cluster before
+    assert incarnation_starts([*before, started(HOUR, node=2), named(HOUR + 2, "B")]) == [at(HOUR + 2)]
+    assert incarnation_starts([*before, started(HOUR - 600), named(HOUR, "B")]) == [at(HOUR)]
+    assert incarnation_starts([started(0), named(2, "A"), named(4, "B")]) == [at(4)]
+
+
 def test_two_clusters_under_one_name() -> None:
     """The older one goes on after the younger has begun: it was not wiped."""
     told = [Marker(at(0), None, "A", folder="a", node=1), Marker(at(HOUR), None, "B", folder="b", node=1)]

@@ -118,6 +118,18 @@ def test_all_of_them() -> None:
     assert brief(outages([*up, *stop], assigned={3: None})) == [(1, 60, None, "shut_down"), (2, 80, None, "shut_down")]
 
 
+def test_a_connection_does_not_make_a_broker() -> None:
+    """Brokers of KRaft have connections to controllers, too, which go on when all brokers are shut down."""
+    kraft = told(0, "broker_state_changed", 1, to_state="RECOVERY")
+    broken = told(40, "node_disconnected", 1, by="org.apache.kafka.clients.NetworkClient", broker=101)
+
+    def is_broker(*events: Event) -> bool:
+        return ClusterFacts.of(Summary.of([kraft, *events])).named_by_number[1][101].is_broker
+
+    assert not is_broker(broken)
+    assert is_broker(broken, told(41, "registration_changed", 1, broker=101))
+
+
 def test_the_order_of_delivery_does_not_matter() -> None:
     some = [*started(1), *started(2), told(60, "broker_failed", 2, broker=1), *started(1, 88), told(200, "broker_stop_signal", 2)]
     assert outages(reversed(some)) == outages(some)

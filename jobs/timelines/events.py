@@ -60,6 +60,7 @@ class Event(NamedTuple):
     config: str | None = None
     config_value: str | None = None
     request: str | None = None
+    error_class: str | None = None
 
     @property
     def is_present(self) -> bool:
@@ -70,7 +71,7 @@ class Event(NamedTuple):
 EVENT_COLUMNS: tuple[str, ...] = Event._fields
 _OF_CLUSTERS = (
     "broker_epoch", "partitions_named", "error_code", "cluster_id", "kafka_version", "fenced", "in_controlled_shutdown", "quorum_node",
-    "raft_epoch", "brokers", "rack", "config", "config_value", "request",
+    "raft_epoch", "brokers", "rack", "config", "config_value", "request", "error_class",
 )  # fmt: skip
 _OF_PARTITIONS = ("leader_epoch",)
 # lists of brokers that hold replicas of a partition

@@ -42,6 +42,8 @@ from jobs.timelines.summary import (
 Position = tuple[int, int, int, int, int]
 # a node may write nothing for so long though its log goes on: brokers and controllers have tasks that log every few minutes
 QUIET = 3_600_000_000
+# a node that names another cluster is refused within this time (microseconds)
+REFUSED_WITHIN = QUIET // 6
 # the span of lines without a time stamp, whose time counts as 0
 UNDATED: Span = (-1, 1)
 
@@ -181,10 +183,18 @@ class ClusterFacts:
             if e.ts is not None and e.broker is not None and e.broker_epoch is not None and is_registered_by_zookeeper(e)
         ]
         return heard + going_on + of_kraft + begun + registered + [
-            Marker(e.ts, e.controller_epoch if e.event_type in ELECTED else None, e.cluster_id, begins_metadata_log(e), folder_of(e.file), e.node)
+            Marker(e.ts, e.controller_epoch if e.event_type in ELECTED else None, self._joined(e), begins_metadata_log(e), folder_of(e.file), e.node)
             for e in self.summary.cluster_events.values()
             if e.ts is not None and (e.event_type in ELECTED or e.cluster_id is not None or begins_metadata_log(e))
         ]  # fmt: skip
+
+    def _joined(self, e: Event) -> str | None:
+        """The cluster id that a line names; none where its node was refused for it, because then the cluster is still the one before."""
+        if e.cluster_id is None or e.ts is None:
+            return None
+        refused = self.summary.foreign.get((folder_of(e.file), e.node), {}).values()
+        is_refused = any(first[0] < e.ts + REFUSED_WITHIN and e.ts <= last[0] for first, last in refused)
+        return None if is_refused else e.cluster_id
 
     @property
     def kafka_version(self) -> str | None:

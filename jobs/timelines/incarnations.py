@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 CLOCK_SKEW = 60_000_000
 # a controller is elected within this time from its start, where there is none (microseconds)
 ELECTED_AT_START = 2 * CLOCK_SKEW
+# a process names its cluster within this time from its start (microseconds)
+NAMED_AT_START = CLOCK_SKEW
 # an epoch that goes so far beyond the one before goes on with what another cluster had reached, where that fits better
 FAR = 4
 # an election in epoch 1 is a first one: copies of its line lie no further apart (microseconds)
@@ -80,10 +82,13 @@ def incarnation_starts(markers: Iterable[Marker]) -> list[int]:
     markers = sorted(markers, key=lambda m: (m.ts, m.controller_epoch or 0))
     starts: list[int] = []
     ids, processes, controllers, brokers = _ClusterIds(markers), _Processes(), _ControllerEpochs(), _BrokerEpochs()
+    named_at = None
     for marker in markers:
         if ids.begins(marker):
-            starts.append(marker.ts)
+            starts.append(processes.started_by(marker, named_at))
             controllers.begin_anew()
+        if marker.cluster_id is not None:
+            named_at = marker.ts
         processes.see(marker)
         if marker.kraft:
             controllers.see_kraft(marker.ts)
@@ -131,12 +136,19 @@ class _Processes:
     def __init__(self) -> None:
         self.started: dict[Place, int] = {}
         self.elected: dict[Place, int] = {}
+        self.starts: dict[Place, list[int]] = {}
 
     def see(self, marker: Marker) -> None:
         if marker.started:
             self.started[marker.place] = marker.ts
+            self.starts.setdefault(marker.place, []).append(marker.ts)
         if marker.is_election:
             self.elected[marker.place] = marker.ts
+
+    def started_by(self, marker: Marker, after: int | None) -> int:
+        """When the process started that names its cluster: it logs lines before it does."""
+        earliest = max(marker.ts - NAMED_AT_START, after or 0)
+        return min((at for at in self.starts.get(marker.place, ()) if at > earliest), default=marker.ts)
 
     def begun_by(self, marker: Marker, not_before: int) -> int:
         """When the process started that is elected, or registers; of a controller that reads who is registered, when it was elected, too."""

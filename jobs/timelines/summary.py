@@ -83,6 +83,11 @@ def begins_metadata_log(e: Event) -> bool:
     return e.metadata_offset == 0 and e.event_type in ("metadata_record", "quorum_leader_record")
 
 
+def is_of_other_cluster(e: Event) -> bool:
+    """Whether a node is refused because it has the id of another cluster (KafkaRaftClient), or refuses its ZooKeeper (KafkaServer.startup, 2.4 to 3.9)."""
+    return e.error_code == "INCONSISTENT_CLUSTER_ID" or (e.error_class or "").endswith("InconsistentClusterIdException")
+
+
 def is_registered_by_zookeeper(e: Event) -> bool:
     """Whether a line tells a broker epoch that ZooKeeper gives."""
     return e.event_type in REGISTERED_BY_ZOOKEEPER and (e.logger or "").startswith(("kafka.zk.", "kafka.controller."))
@@ -141,10 +146,10 @@ Mention = tuple[int, str]
 Named = tuple[int | None, int | None]
 # larger numbers are no ids of nodes: NetworkClient numbers its connections to a coordinator down from 2^31 - 1
 LARGEST_NODE = 1_000_000_000
-# the role in which a line names a node; AS_WRITER also where the role is unknown
-AS_WRITER, AS_CONTROLLER, AS_BROKER = 0, 1, 2
-# the other end of these connections is a broker or a controller
-OF_CONNECTIONS = frozenset({"node_disconnected", "connection_throttled"})
+# as what a line names a node
+AS_WRITER, AS_CONTROLLER, AS_BROKER, AS_PEER = 0, 1, 2, 3
+# lines about a connection do not say what the other end is
+CONNECTIONS = "org.apache.kafka.clients.NetworkClient"
 # place -> hour since 1970 -> the first and the last mention
 Hours = dict[Place, dict[int, tuple[Mention, Mention]]]
 
@@ -166,6 +171,7 @@ class Summary:
     spoke                place -> hour -> lines about its own terms as a controller
     led                  place -> hour -> lines that only who is controller prints
     taken_back           (folder of a ZooKeeper controller, broker) -> hour -> lines that show that the broker is back
+    foreign              of nodes that were refused because their cluster id is another one
     tracers              places whose state-change.log is at TRACE: as controllers they print all states of replicas
     change_printers      places of KRaft controllers at DEBUG: they print each change of a partition
     checkpoints          the moments of these, which are no lines of a log
@@ -188,6 +194,7 @@ class Summary:
     spoke: Hours = field(default_factory=dict)
     led: Hours = field(default_factory=dict)
     taken_back: Hours = field(default_factory=dict)
+    foreign: Hours = field(default_factory=dict)
     tracers: set[Place] = field(default_factory=set)
     change_printers: set[Place] = field(default_factory=set)
     checkpoints: set[int] = field(default_factory=set)
@@ -230,6 +237,8 @@ class Summary:
             self.hides_state_before |= e.from_state is None
             if takes_back(e):
                 _add_hour(self.taken_back, e._replace(node=e.replica))
+        if is_of_other_cluster(e):
+            _add_hour(self.foreign, e)
         if kind == "roles_changing" and e.text == "local leaders":
             _add_hour(self.worked, e)
         if e.controller_epoch is not None and e.controller is not None:
@@ -267,7 +276,7 @@ class Summary:
         if e.brokers is not None and not is_of_quorum:
             # the list of the live brokers may be empty
             lists.append(e.brokers)
-        as_broker = AS_WRITER if e.event_type in OF_CONNECTIONS else AS_CONTROLLER if is_of_quorum else AS_BROKER
+        as_broker = AS_CONTROLLER if is_of_quorum else AS_PEER if e.logger == CONNECTIONS else AS_BROKER
         named = {(node, AS_BROKER) for ids in lists for node in ids}
         named |= {(node, as_broker) for node in (e.leader, e.broker, e.replica) if node is not None}
         named |= {(node, AS_CONTROLLER) for node in (e.controller, e.quorum_node) if node is not None}
@@ -311,6 +320,7 @@ class Summary:
             spoke=_merged(self.spoke, other.spoke, lambda a, b: _merged(a, b, _first_and_last)),
             led=_merged(self.led, other.led, lambda a, b: _merged(a, b, _first_and_last)),
             taken_back=_merged(self.taken_back, other.taken_back, lambda a, b: _merged(a, b, _first_and_last)),
+            foreign=_merged(self.foreign, other.foreign, lambda a, b: _merged(a, b, _first_and_last)),
             topic_ids=_merged(self.topic_ids, other.topic_ids, lambda a, b: _merged(a, b, _named_from_to)),
             tracers=self.tracers | other.tracers,
             change_printers=self.change_printers | other.change_printers,
@@ -369,6 +379,7 @@ class Summary:
                 "spoke": _hour_rows(self.spoke),
                 "led": _hour_rows(self.led),
                 "taken_back": _hour_rows(self.taken_back),
+                "foreign": _hour_rows(self.foreign),
                 "topic_ids": {topic: dict(sorted(ids.items())) for topic, ids in sorted(self.topic_ids.items())},
                 "tracers": _sorted(self.tracers),
                 "change_printers": _sorted(self.change_printers),
@@ -410,6 +421,7 @@ class Summary:
             spoke=_hours_of(held["spoke"]),
             led=_hours_of(held["led"]),
             taken_back=_hours_of(held["taken_back"]),
+            foreign=_hours_of(held.get("foreign", ())),
             topic_ids={topic: {name: (a, z) for name, (a, z) in ids.items()} for topic, ids in held["topic_ids"].items()},
             tracers={(folder, node) for folder, node in held["tracers"]},
             change_printers={(folder, node) for folder, node in held.get("change_printers", ())},

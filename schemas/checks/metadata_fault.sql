@@ -1,4 +1,5 @@
 -- severity: error
+-- levels: an error; a warning where one node lost the end of its own log, which it fetches again.
 -- harm: protocol
 -- concludes: records of the fault.
 -- needs: lines
@@ -10,7 +11,7 @@
 WITH starts AS (
   SELECT cluster, node, ts FROM audited_events WHERE event_type = 'broker_start_failed' AND node IS NOT NULL AND ts IS NOT NULL AND item = 0
 ), faults AS (
-  SELECT e.cluster, e.incarnation, e.node, e.ts, e.record_id, e.event_type, e.error_class, e.error_message,
+  SELECT e.cluster, e.incarnation, e.node, e.ts, e.record_id, e.event_type, e.replica, e.error_class, e.error_message,
     left(regexp_replace(regexp_extract(split_part(e.raw, '\n', 1), '(?:ERROR|FATAL|WARN) +(.*)', 1), ' ?[(][A-Za-z0-9_.$]+[)]$', ''), 200) AS example
   FROM audited_events e
   -- whatever ends a start is handed to the fault handler, too; broker_cannot_start reports it
@@ -22,11 +23,12 @@ WITH starts AS (
 )
 SELECT
   f.cluster, f.incarnation,
-  'error' AS severity,
-  CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, f.node,
+  CASE WHEN f.replica IS NULL THEN 'error' ELSE 'warning' END AS severity,
+  CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, coalesce(f.replica, f.node) AS node,
   min(f.ts) AS first_seen, max(f.ts) AS last_seen, false AS ended,
   -- what the node was doing, by the words that the handler of the fault prints
   CASE
+    WHEN f.replica IS NOT NULL THEN 'cut'
     WHEN f.event_type = 'raft_data_lost' THEN 'lost'
     WHEN f.event_type = 'metadata_snapshot_failed' OR f.event_type = 'snapshot_failed' THEN 'snapshot'
     WHEN f.event_type = 'metadata_replay_failed' THEN 'loading'
@@ -37,7 +39,7 @@ SELECT
   min_by(f.example, struct(f.ts, f.record_id)) AS example,
   min_by(f.error_class, struct(f.ts, f.record_id)) AS error_class,
   min_by(f.error_message, struct(f.ts, f.record_id)) AS message,
-  concat_ws('|', f.node, f.event_type) AS thing,
+  concat_ws('|', coalesce(f.replica, f.node), f.event_type) AS thing,
   earliest_records(collect_list(struct(f.ts AS at, array(f.record_id) AS records))) AS evidence
 FROM faults f
-GROUP BY f.cluster, f.incarnation, f.node, f.event_type
+GROUP BY f.cluster, f.incarnation, coalesce(f.replica, f.node), f.event_type, f.replica

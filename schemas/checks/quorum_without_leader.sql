@@ -52,10 +52,11 @@ WITH heard AS (
   SELECT *, count_if(coalesce(since > reached, true)) OVER (PARTITION BY cluster, incarnation ORDER BY since, node ROWS UNBOUNDED PRECEDING) AS incident
   FROM (SELECT *, max(last_line) OVER (PARTITION BY cluster, incarnation ORDER BY since, node ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reached FROM seen)
 ), others AS (
-  -- a voter that won meanwhile, which the others may not hear
+  -- a voter that won meanwhile, which the others do not hear; the one that ends the episode is heard at once
   SELECT t.cluster, t.incarnation, t.incident, min(s.node) AS leader
   FROM (SELECT cluster, incarnation, incident, min(since) AS since, max(last_line) AS until FROM together GROUP BY cluster, incarnation, incident) t
-  JOIN audited_events s ON s.cluster = t.cluster AND s.incarnation = t.incarnation AND s.ts > t.since AND s.ts < t.until
+  JOIN audited_events s ON s.cluster = t.cluster AND s.incarnation = t.incarnation AND s.ts > t.since
+    AND s.ts < t.until - make_dt_interval(0, 0, 0, quorum_leaderless_seconds(t.cluster, NULL))
   WHERE s.event_type IN ('raft_leader_elected', 'controller_activated') GROUP BY t.cluster, t.incarnation, t.incident
 )
 SELECT
