@@ -557,6 +557,15 @@ def test_a_silenced_or_unrouted_cause_hides_no_effect() -> None:
     assert [message.key for message in minor] == [effects[0].fingerprint]
 
 
+def test_a_cause_that_a_sink_is_not_notified_of_is_named() -> None:
+    cause, gone, _ = story()
+    gone = replace(gone, cause=cause.title)
+    (alone,) = planned([PAGER], [replace(cause, severity="warning"), gone])["pager"]
+    assert "\nCause: Disk failed" in text.description(alone, CONTEXT)
+    (together,) = planned([PAGER], [cause, gone])["pager"]
+    assert "Cause:" not in text.description(together, CONTEXT)
+
+
 def test_what_follows_later_joins_the_incident_of_its_cause() -> None:
     cause, *effects = story()
     first = planned([PAGER, AM], [cause])
