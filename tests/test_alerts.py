@@ -514,6 +514,16 @@ def test_alertmanager_takes_batches() -> None:
     assert made[0].url == "http://am.example.org:9093/prefix/api/v2/alerts"
 
 
+def test_the_guide_names_each_key_of_a_webhook() -> None:
+    guide = (Path(__file__).parents[1] / "docs" / "guides" / "alerts.md").read_text("utf-8")
+    part = guide.partition("## What a webhook receives")[2].partition("\n## ")[0]
+    (sink,) = [one for one in SINKS if one.type == "webhook"]
+    (request,) = sink.requests([message(sink, "firing")], CONTEXT)
+    names = [*request.body, *request.body["findings"][0], *("firing", "resolved")]
+    assert [name for name in names if f"`{name}`" not in part] == []
+    assert request.headers["Idempotency-Key"] == f"{request.body['key']}/firing/1"
+
+
 # -- one alert a story -----------------------------------------------------------------------------------------
 
 

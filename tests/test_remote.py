@@ -78,14 +78,6 @@ def test_an_audit_of_a_uri(spark: SparkSession, capsys: Any, logs: Path, tmp_pat
     assert "3 logs among 5 files" in said
 
 
-@pytest.mark.parametrize(
-    ("uri", "said"),
-    [
-        ("file:///no/such/folder/*.log", (errors.INPUT, "no such file or folder")),
-        ("s3a://bucket/logs", (errors.USAGE, "Spark has no file system for s3a")),
-        ("hdfs://127.0.0.1:9/logs", (errors.INPUT, "cannot be listed")),
-    ],
-)
 def test_a_file_system_that_spark_lacks_is_named(spark: SparkSession) -> None:
     with pytest.raises(
         UsageError, match=r"s3a://b/t: Spark has no file system for s3a: the package org.apache.hadoop:hadoop-aws:3"
@@ -95,6 +87,14 @@ def test_a_file_system_that_spark_lacks_is_named(spark: SparkSession) -> None:
         file_systems.require(spark, ["nowhere://b/t"])
 
 
+@pytest.mark.parametrize(
+    ("uri", "said"),
+    [
+        ("file:///no/such/folder/*.log", (errors.INPUT, "no such file or folder")),
+        ("s3a://bucket/logs", (errors.USAGE, "Spark has no file system for s3a")),
+        ("hdfs://127.0.0.1:9/logs", (errors.INPUT, "cannot be listed")),
+    ],
+)
 @pytest.mark.usefixtures("spark")
 def test_what_cannot_be_listed(capsys: Any, tmp_path: Path, uri: str, said: tuple[int, str]) -> None:
     code, sentence = said
