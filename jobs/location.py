@@ -14,10 +14,16 @@ PLAIN = re.compile(r"[A-Za-z0-9._/ +=@,~-]+")
 OBJECT_STORES = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs", "abfs": "abfs", "abfss": "abfss", "az": "az"}
 
 
+def spark_uri(uri: str) -> str:
+    """A URI as Spark takes it: Hadoop's client of S3 knows `s3a` only."""
+    scheme, _, rest = uri.partition(":")
+    return f"s3a:{rest}" if OBJECT_STORES.get(scheme) == "s3" else uri
+
+
 def root_of(given: str | Path) -> str:
-    """What --tables names, as Spark takes it: a URI unchanged, a path in full."""
+    """What --tables names, as Spark takes it: a URI, or a path in full."""
     text = str(given)
-    return text.rstrip("/") if SCHEME.match(text) else str(Path(text).resolve())
+    return spark_uri(text.rstrip("/")) if SCHEME.match(text) else str(Path(text).resolve())
 
 
 def local_folder(root: str) -> Path | None:

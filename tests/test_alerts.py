@@ -521,6 +521,16 @@ def test_alertmanager_takes_batches() -> None:
     assert made[0].url == "http://am.example.org:9093/prefix/api/v2/alerts"
 
 
+def test_the_guide_names_each_key_of_a_webhook() -> None:
+    guide = (Path(__file__).parents[1] / "docs" / "guides" / "alerts.md").read_text("utf-8")
+    part = guide.partition("## What a webhook receives")[2].partition("\n## ")[0]
+    (sink,) = [one for one in SINKS if one.type == "webhook"]
+    (request,) = sink.requests([message(sink, "firing")], CONTEXT)
+    names = [*request.body, *request.body["findings"][0], *("firing", "resolved")]
+    assert [name for name in names if f"`{name}`" not in part] == []
+    assert request.headers["Idempotency-Key"] == f"{request.body['key']}/firing/1"
+
+
 # -- one alert a story -----------------------------------------------------------------------------------------
 
 
@@ -562,6 +572,15 @@ def test_a_silenced_or_unrouted_cause_hides_no_effect() -> None:
     assert [[one.title for one in message.findings] for message in silenced] == [["No leader", "Below"]]
     minor = planned([PAGER], [replace(cause, severity="warning"), *effects])["pager"]
     assert [message.key for message in minor] == [effects[0].fingerprint]
+
+
+def test_a_cause_that_a_sink_is_not_notified_of_is_named() -> None:
+    cause, gone, _ = story()
+    gone = replace(gone, cause=cause.title)
+    (alone,) = planned([PAGER], [replace(cause, severity="warning"), gone])["pager"]
+    assert "\nCause: Disk failed" in text.description(alone, CONTEXT)
+    (together,) = planned([PAGER], [cause, gone])["pager"]
+    assert "Cause:" not in text.description(together, CONTEXT)
 
 
 def test_what_follows_later_joins_the_incident_of_its_cause() -> None:

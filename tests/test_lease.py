@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -11,6 +12,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -240,6 +242,20 @@ def test_seconds_to_wait_are_a_number(capsys: pytest.CaptureFixture[str]) -> Non
         with pytest.raises(SystemExit):
             main(["audit", str(LOGS), "--tables", "t", "--wait", text])
     assert "--wait" in capsys.readouterr().err
+
+
+def test_on_s3_spark_keeps_no_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hadoop's S3A creates no object conditionally, so that two runs could both hold a lease of Spark's."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    for name, value in Endpoint(url, "audit").environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(lease, "LIMITS", {"max_retries": "0", "retry_timeout": "1s", "connect_timeout": "1s"})
+    monkeypatch.setattr(lease, "BySpark", pytest.fail)
+    spark = SimpleNamespace(conf={})
+    with pytest.raises(UsageError, match="delta-rs keeps the lease on S3, and does not reach it"):
+        commits_of("s3a://audit/tables", spark)
 
 
 @pytest.mark.spark

@@ -8,12 +8,14 @@ import re
 import shutil
 import signal
 import subprocess
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+import standins
 import yaml
 from tables import rows_of
 
@@ -264,7 +266,16 @@ def test_a_file_that_is_damaged_is_replaced(tmp_path: Path) -> None:
     assert values(path).keys() == {"last_run_timestamp_seconds", "last_run_duration_seconds", "last_run_exit_code"}
 
 
-def test_one_cluster_without_logs_keeps_no_other_from_being_audited(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[standins.Standin]:
+    with standins.serving() as started:
+        monkeypatch.setenv("HOOK_URL", started.url)
+        yield started
+
+
+def test_one_cluster_without_logs_keeps_no_other_from_being_audited(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], hook: standins.Standin
+) -> None:
     config, tables = tmp_path / "audit.toml", tmp_path / "tables"
     config.write_text(f"""
         [[cluster]]
@@ -276,6 +287,11 @@ def test_one_cluster_without_logs_keeps_no_other_from_being_audited(tmp_path: Pa
         [[cluster]]
         name = "stock"
         logs = [{json.dumps(str(SAMPLE))}]
+        [[alert]]
+        name = "hook"
+        type = "webhook"
+        url_env = "HOOK_URL"
+        severity = "info"
     """)
     assert main(["config", "check", str(config)]) == errors.CLEAN
     said = capsys.readouterr().err
@@ -289,6 +305,7 @@ def test_one_cluster_without_logs_keeps_no_other_from_being_audited(tmp_path: Pa
     assert f"payments: not audited. {tmp_path}/payments/**/*.log*: no such file or folder" in printed
     assert f"Not read: {tmp_path}/not-mounted: no such file or folder." in printed
     assert "stock" in report.read_text("utf-8")
+    assert {body["cluster"] for body in hook.bodies} == {"orders", "stock"}
     text = path.read_text("utf-8")
     for name, audited in (("payments", 0), ("orders", 1), ("stock", 1)):
         assert f'kafka_audit_cluster_audited{{cluster="{name}"}} {audited}.0' in text

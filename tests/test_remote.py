@@ -12,7 +12,8 @@ import pytest
 
 from jobs import errors
 from jobs.config import Cluster
-from jobs.engine import remote
+from jobs.engine import file_systems, remote
+from jobs.errors import UsageError
 from jobs.landing import events, ingest
 from jobs.nightly_audit import main
 from parsers.rules import built_in
@@ -75,6 +76,15 @@ def test_an_audit_of_a_uri(spark: SparkSession, capsys: Any, logs: Path, tmp_pat
     said = capsys.readouterr().err
     assert re.search(r"warning: file:/.*damaged\.log\.gz: the \.gz is truncated", said)
     assert "3 logs among 5 files" in said
+
+
+def test_a_file_system_that_spark_lacks_is_named(spark: SparkSession) -> None:
+    with pytest.raises(
+        UsageError, match=r"s3a://b/t: Spark has no file system for s3a: the package org.apache.hadoop:hadoop-aws:3"
+    ):
+        file_systems.require(spark, ["/tables", "file:///tables", "hdfs://host/tables", "s3a://b/t"])
+    with pytest.raises(UsageError, match="Spark has no file system for nowhere"):
+        file_systems.require(spark, ["nowhere://b/t"])
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,23 @@ from pathlib import Path
 import pytest
 from processes import MARK, left
 
-from jobs.engine import choice, session
+from jobs import errors
+from jobs.engine import choice, file_systems, session
 from jobs.errors import UsageError
+from jobs.nightly_audit import main
 
 
 @pytest.fixture(autouse=True)
 def _no_master(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (choice.SUBMITTED, choice.OURS, choice.ARGUMENTS, *choice.OF_SPARK, "SPARK_HOME", "SPARK_CONF_DIR"):
+    for name in (
+        choice.SUBMITTED,
+        choice.OURS,
+        choice.ARGUMENTS,
+        *choice.OF_SPARK,
+        "SPARK_HOME",
+        "SPARK_CONF_DIR",
+        file_systems.PACKAGES,
+    ):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -28,6 +38,41 @@ def test_memory(monkeypatch: pytest.MonkeyPatch, megabytes: int, heap: str) -> N
     assert session.settings()["spark.driver.memory"] == heap
     monkeypatch.setenv("KAFKA_AUDIT_MEMORY", "3g")
     assert session.settings()["spark.driver.memory"] == "3g"
+
+
+def test_packages_are_added_to_delta(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_AUDIT_PACKAGES", "org.apache.hadoop:hadoop-aws:3.4.2, a:b:1")
+    monkeypatch.setattr(session, "jar_files", list)
+    assert session.settings()["spark.jars.packages"] == f"{session.DELTA},org.apache.hadoop:hadoop-aws:3.4.2,a:b:1"
+    monkeypatch.setattr(session, "jar_files", lambda: [Path("/delta.jar")])
+    assert session.settings()["spark.jars.packages"] == "org.apache.hadoop:hadoop-aws:3.4.2,a:b:1"
+    monkeypatch.delenv("KAFKA_AUDIT_PACKAGES")
+    assert "spark.jars.packages" not in session.settings()
+
+
+@pytest.mark.parametrize("uri", ["s3://audit/tables", "s3a://audit/tables"])
+def test_a_file_system_that_is_missing_is_named_before_spark_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], uri: str
+) -> None:
+    def start(*_: object) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr(session, "start", start)
+    logs = str(Path(__file__).parents[1] / "sample_logs" / "3.3.2-default" / "reassign" / "broker-1")
+    for arguments in ([logs, "--tables", uri], [uri, "--tables", str(tmp_path)]):
+        assert main(["audit", *arguments, "--engine", "spark", "--cluster", "c"]) == errors.USAGE
+        said = capsys.readouterr().err
+        assert "s3a://audit/tables: Spark has no file system for s3a" in said
+        assert "Set KAFKA_AUDIT_PACKAGES=org.apache.hadoop:hadoop-aws:3." in said
+
+
+def test_a_file_system_that_spark_may_have_is_left_to_it(tmp_path: Path) -> None:
+    given = ["s3a://audit/tables", "file:///tables", "hdfs://host/tables", str(tmp_path)]
+    with pytest.raises(UsageError, match="hadoop-aws"):
+        file_systems.require_before_start(given, {})
+    file_systems.require_before_start(given[1:], {})
+    for name in ("KAFKA_AUDIT_PACKAGES", "PYSPARK_SUBMIT_ARGS", "SPARK_HOME", "SPARK_CONF_DIR"):
+        file_systems.require_before_start(given, {name: "x"})
 
 
 def test_a_container_has_less_memory_than_its_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -596,7 +596,7 @@ def test_a_table_that_compacts_itself_stays_of_few_files(spark, tmp_path):
 
 
 def test_where_the_tables_are():
-    assert root_of("s3a://bucket/audit/") == "s3a://bucket/audit"
+    assert root_of("s3a://bucket/audit/") == root_of("s3://bucket/audit") == "s3a://bucket/audit"
     assert root_of("tables") == str(Path("tables").resolve())
     assert local_folder("hdfs://host/audit") is None
     assert local_folder("file:///a%20b") == Path("/a b")

@@ -51,6 +51,16 @@ def test_what_needs_nobody_is_a_line_each() -> None:
     ]
 
 
+def test_of_several_clusters_each_line_names_its_own() -> None:
+    some = [finding(severity="info", title="All down", cluster=name, fingerprint=name) for name in ("a", "b")]
+    assert said(*some, clusters=("a", "b"))[-2:] == ["  [info] a: All down", "  [info] b: All down"]
+
+
+def test_every_record_is_counted() -> None:
+    counts = {"payments": {"records": 12, "recognised": 8, "drifted": 1, "out_of_scope": 3}}
+    assert said(counts=counts)[1] == "  12 records, 8 recognised, 1 drifted, 3 out of scope"
+
+
 def test_what_is_over_needs_nothing_done() -> None:
     lines = said(finding(severity="warning", status="resolved"), finding(severity="info", status="resolved", fingerprint="i"))
     assert lines[0] == "payments: no findings"

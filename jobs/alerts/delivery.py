@@ -79,8 +79,14 @@ def findings_of(rows: Iterable[Mapping[str, Any]], said: Mapping[str, tuple[str,
     """Return rows of `findings` as sinks know them, each with the name that they know its cause by. said: `harms.by_finding`."""
     some = list(rows)
     names = {row["fingerprint"]: known_as(row) for row in some}
+    titles = {row["fingerprint"]: row["title"] for row in some}
     return [
-        replace(finding_of(row), caused_by=names.get(row.get("caused_by")), harms=said.get(row["fingerprint"], ()))
+        replace(
+            finding_of(row),
+            caused_by=names.get(row.get("caused_by")),
+            cause=titles.get(row.get("caused_by")),
+            harms=said.get(row["fingerprint"], ()),
+        )
         for row in some
     ]
 

@@ -47,6 +47,8 @@ class Finding:
     evidence: tuple[str, ...] = ()
     # fingerprint that sinks know the cause of this finding by
     caused_by: str | None = None
+    # title of that cause
+    cause: str | None = None
     # what the story of this finding did to producers and consumers, as the verdict says it
     harms: tuple[str, ...] = ()
 

@@ -191,6 +191,9 @@ def description(message: Message, context: Context) -> str:
     lines += [context.plain(harm, 300) for harm in finding.harms]
     lines += [context.plain(finding.title, 400), context.plain(finding.detail or "", 700), when(finding, context)]
     effects = message.findings[1:]
+    # a cause that this sink is not notified of, by its severity or check
+    if finding.cause and finding.caused_by not in {effect.fingerprint for effect in effects}:
+        lines.append(f"Cause: {context.plain(finding.cause, 200)}")
     lines += [f"Consequence: [{effect.severity}] {context.plain(effect.title, 200)}" for effect in effects[:NAMED]]
     if len(effects) > NAMED:
         lines.append(f"and {counted(len(effects) - NAMED, 'more consequence')}")

@@ -27,7 +27,7 @@ from jobs.engine import ENGINES, choice, limits
 from jobs.errors import InputError, UsageError
 from jobs.landing import accounting, cluster_names, tool_outputs
 from jobs.landing.logs import Outcome, nothing_found, warn_of
-from jobs.location import SCHEME, root_of
+from jobs.location import SCHEME, root_of, spark_uri
 from jobs.progress import stage, warn
 from jobs.reporting import output, targets
 from parsers.explanation import counted, visible
@@ -300,18 +300,22 @@ class Audit:
     def _on_spark(self, root: str, found: pipeline.Found) -> Iterator[tuple[Any, Any, pipeline.Found]]:
         """The same on Spark. Few logs are parsed while it starts."""
         from jobs.checking import expectations
-        from jobs.engine import lease
+        from jobs.engine import file_systems, lease
         from jobs.landing import events
 
         at_uris = self._at_uris()
+        uris = [root, *(spark_uri(one) for cluster in at_uris for one in cluster.logs)]
+        configured = choice.configured()
+        if configured is None or not configured.is_elsewhere:
+            file_systems.require_before_start(uris)
         if not at_uris and events.are_few(found.logs):
             found = replace(found, ahead=events.Ahead(found.logs, self.ruleset, self.days))
         threading.Thread(target=expectations.preload, daemon=True).start()
         with ExitStack() as ends:
             # a run that finds another one at work in a folder of this machine starts no JVM
-            spark = _started() if lease.needs_spark(root) else None
+            spark = _started(uris) if lease.needs_spark(root) else None
             held = ends.enter_context(lease.held(root, self.run_id, self.options.wait, spark))
-            spark = spark or _started()
+            spark = spark or _started(uris)
             if at_uris:
                 with stage("fetch logs") as doing:
                     remote = self._fetch(spark, at_uris)
@@ -478,12 +482,14 @@ def _submitted(options: argparse.Namespace) -> str:
     return shlex.join(command)
 
 
-def _started() -> Any:
-    """A session."""
-    from jobs.engine import session
+def _started(uris: list[str]) -> Any:
+    """A session. uris: of which it has to have the file systems."""
+    from jobs.engine import file_systems, session
 
     with stage("start Spark"):
-        return session.start()
+        spark = session.start()
+    file_systems.require(spark, uris)
+    return spark
 
 
 def _with_subject(told: Any) -> list[dict[str, Any]]:

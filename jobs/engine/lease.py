@@ -271,6 +271,12 @@ def commits_of(root: str, spark: Any = None) -> Commits:
                 raise
     if spark is None:
         raise UsageError(f"--tables {root} cannot be written: {why}")
+    if uri is not None and uri.startswith("s3:"):
+        # Hadoop's S3A does not create objects conditionally: two runs could both get a lease of Spark's
+        raise UsageError(
+            f"--tables {root}: delta-rs keeps the lease on S3, and does not reach it: {why}. "
+            "Set AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION, or the settings spark.hadoop.fs.s3a.*"
+        )
     if uri is not None:
         warn(f"Spark keeps the lease on {root}, for delta-rs does not reach it ({why})")
     return BySpark(spark, f"{root}/{TABLE}")

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,10 +22,9 @@ from pyspark.sql import functions as F
 
 from jobs.config import Cluster
 from jobs.engine.frames import by_workers
-from jobs.errors import UsageError
 from jobs.landing.archives import LIMITS, Limits
 from jobs.landing.ingest import MISSING, ROTATED, LogFile, Sniffer, ending, fetched
-from jobs.location import SCHEME
+from jobs.location import SCHEME, spark_uri
 from parsers.rules import RuleSet
 
 # bytes; a packed file is one value, which Spark holds in memory three times
@@ -36,7 +35,6 @@ SHARE = 8 * 1024 * 1024
 _PIECES = "uri STRING, size BIGINT, place BIGINT, data BINARY"
 # suffixes of files that are read whole; Spark would unpack some of them itself
 _PACKED = r"\.(gz|tgz|bz2|tbz2?|xz|txz|zst|lz4|zip|tar|7z|deflate|snappy)$"
-_NO_FILE_SYSTEM = re.compile(r"ClassNotFoundException|No FileSystem for scheme")
 
 
 @dataclass(frozen=True)
@@ -52,12 +50,9 @@ class Remote:
 
 
 def find(spark: SparkSession, cluster: Cluster, ruleset: RuleSet, limits: Limits = LIMITS) -> Remote | None:
-    """What is at the URIs of a cluster; None where it is given none. A URI at which nothing is, or that cannot be listed, is unreadable.
-
-    Raises UsageError where Spark has no such file system.
-    """
+    """What is at the URIs of a cluster; None where it is given none. A URI at which nothing is, or that cannot be listed, is unreadable."""
     pieces, sizes, not_listed = None, dict[str, int](), list[LogFile]()
-    for given in filter(SCHEME.match, cluster.logs):
+    for given in map(spark_uri, filter(SCHEME.match, cluster.logs)):
         try:
             found = _listed(spark, given)
         except OSError as error:
@@ -112,11 +107,6 @@ def _listed(spark: SparkSession, uri: str) -> dict[str, int]:
         raise OSError(MISSING) from None
     except Py4JJavaError as error:
         why = next((line.lstrip(": ") for line in str(error).splitlines()[1:] if line.startswith(": ")), "")
-        if _NO_FILE_SYSTEM.search(why):
-            raise UsageError(
-                f"{uri}: Spark has no file system for {urlsplit(uri).scheme}; give spark-submit the package that has it "
-                "(--packages org.apache.hadoop:hadoop-aws:.. for s3a), or mount the logs"
-            ) from None
         raise OSError(f"it cannot be listed: {why}") from None
     return {row.file_path: row.length for row in rows}
 

@@ -21,7 +21,7 @@ from types import SimpleNamespace
 from typing import IO, TYPE_CHECKING
 
 from jobs import interrupts
-from jobs.engine import choice
+from jobs.engine import choice, file_systems
 from jobs.engine.later import require, sql
 from jobs.errors import UsageError
 
@@ -159,10 +159,13 @@ def settings() -> dict[str, str]:
     if master is None or master.startswith("local"):
         # at most; adaptive execution makes fewer of them where there is less data
         conf["spark.sql.shuffle.partitions"] = str(4 * min(os.cpu_count() or 1, 8))
-    if jars := jar_files():
+    jars, packages = jar_files(), file_systems.packages()
+    if jars:
         conf["spark.jars"] = ",".join(map(str, jars))
     else:
-        conf["spark.jars.packages"] = DELTA
+        packages.insert(0, DELTA)
+    if packages:
+        conf["spark.jars.packages"] = ",".join(packages)
         conf["spark.jars.excludes"] = ",".join(DELTA_EXCLUDES)
     return conf
 

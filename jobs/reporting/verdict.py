@@ -322,6 +322,7 @@ def as_text(told: Told, outcomes: list[Any], tables: str, notes: Sequence[str] =
         lines.append(f"{outcome.cluster}: {words or 'no findings'}{quiet}")
         told_of = [f"{counts.get(name, 0):,} {name}" for name in ("records", "recognised")]
         told_of += [f"{counts[name]:,} {name}" for name in ("unrecognised", "drifted") if counts.get(name)]
+        told_of += [f"{counts['out_of_scope']:,} out of scope"] if counts.get("out_of_scope") else []
         lines.append("  " + "; ".join(filter(None, [_summary(counts), ", ".join(told_of)])))
     stories = harms.stories(told.findings)
     now = {outcome.cluster: outcome.now for outcome in outcomes}
@@ -343,7 +344,7 @@ def as_text(told: Told, outcomes: list[Any], tables: str, notes: Sequence[str] =
         infos = [] if over else [story[0] for story in some if story not in loud]
         # gaps of the logs matter where nothing else was found
         infos = [finding for finding in infos if finding["check_id"] != "blind_spot" or not loud]
-        lines += [_one_line(finding) for finding in infos[:SHOWN_INFOS]]
+        lines += [_one_line(one, f"{one['cluster']}: " if len(outcomes) > 1 else "") for one in infos[:SHOWN_INFOS]]
         left += max(0, len(infos) - SHOWN_INFOS)
         if left:
             lines.append(f"  and {left:,} more: kafka-audit findings --tables {shlex.quote(tables)}")
