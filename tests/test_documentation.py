@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import schemas
 from jobs.commands import documentation
 from parsers.events import Parser
 
@@ -22,6 +23,16 @@ def test_generated_parts_are_fresh(name):
     part, make = documentation.PAGES[name]
     text = documentation.page_of(name).read_text("utf-8")
     assert documentation.renewed(text, part, make()) == text, "run `make docs`"
+
+
+def test_a_check_with_a_todo_is_named(tmp_path, monkeypatch, capsys):
+    template = schemas.folder("templates").joinpath("check.sql").read_text("utf-8")
+    (tmp_path / "checks").mkdir()
+    (tmp_path / "checks" / "my_check.sql").write_text(template)
+    monkeypatch.setattr(schemas, "folder", lambda name: tmp_path / name)
+    monkeypatch.setattr(sys, "argv", ["documentation"])
+    assert documentation.main() == 1
+    assert capsys.readouterr().err == "schemas/checks/my_check.sql: fill in each TODO first; `kafka-audit lint` names them\n"
 
 
 def test_a_page_without_its_markers_is_an_error():
