@@ -1,5 +1,6 @@
 """The documents agree with the definitions, their links resolve, and the example of the README is a real line."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -38,6 +39,29 @@ def test_a_check_with_a_todo_is_named(tmp_path, monkeypatch, capsys):
 def test_a_page_without_its_markers_is_an_error():
     with pytest.raises(ValueError, match="no part"):
         documentation.renewed("# Tables\n", "dictionary", "x")
+
+
+def defined(file):
+    """Return the functions, classes and methods of a file, as `Class.method`."""
+    names = set()
+    for node in ast.parse(file.read_text("utf-8")).body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            names.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            names |= {f"{node.name}.{one.name}" for one in node.body if isinstance(one, ast.FunctionDef)}
+    return names
+
+
+def test_functions_on_the_way_of_a_record_exist():
+    page = (ROOT / "docs" / "contributing" / "architecture.md").read_text("utf-8")
+    section = page.partition("## The way of a record\n")[2].partition("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if re.search(r"`[\w/]+\.py`", line) and line[0] == "|"]
+    assert len(rows) > 30
+    for *_, file, functions in rows:
+        named = set(re.findall(r"`([\w.]+)`", functions))
+        assert named, f"{file} has no function in the table"
+        missing = named - defined(ROOT / file.strip("`"))
+        assert not missing, f"{file} has no {', '.join(sorted(missing))}"
 
 
 def test_the_readme_is_short():
