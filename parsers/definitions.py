@@ -17,12 +17,22 @@ from sqlglot.errors import SqlglotError
 
 import schemas
 from parsers import meanings, references, relations
+from parsers.envelopes import EnvelopeReader, Learner, envelope_entries
 from parsers.events import Parser
 from parsers.layouts import BUILT_IN, Layout, Wrapper
 from parsers.patterns import DefinitionError, check_dialect, compiled, group_names
 from parsers.rules import ITEMS, SAYS, Rule, RuleSet, built_in, load, logger_key
 from schemas import wording
 
+ENVELOPES = "parsers/envelopes.toml"
+# what an entry of it is recognised by
+ENVELOPE_KINDS = ("prefix", "keys", "columns")
+# log lines that are put into the samples of envelopes
+IN_ENVELOPES = tuple(
+    f"[2026-11-20 10:09:1{second},175] INFO [Controller id=4 epoch=5] Changed partition orders-{second} from NewPartition to OnlinePartition "
+    "with state LeaderAndIsr(leader=1) (state.change.logger)"
+    for second in range(3)
+)
 CHECK_HEADER = ("severity", "harm", "concludes", "needs", "identity")
 CHECK_COLUMNS = (
     "cluster", "incarnation", "severity", "topic", "partition", "replica", "node",
@@ -101,6 +111,7 @@ def problems(site: Path | None) -> list[str]:
 def _product_parts() -> list[tuple[str, Callable[[], list[str]]]]:
     """Return what is linted besides rules and layouts, by where it is."""
     return [
+        (ENVELOPES, lambda: envelope_problems(envelope_entries())),
         ("schemas/vocabulary.toml", lambda: word_problems(schemas.vocabulary())),
         ("schemas/__init__.py", lambda: version_problems(schemas.TABLES_DIGESTS, schemas.tables_digest())),
         ("schemas/machines", lambda: machine_problems(schemas.machines(), schemas.moves())),
@@ -321,6 +332,53 @@ def layout_problems(ruleset: RuleSet) -> list[str]:
                 if got[slot] != value
             ]
     return found
+
+
+def envelope_problems(entries: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Every entry has one of the keys that describe it, and a file of its sample is read under its name."""
+    found, learner = [], Learner(Parser())
+    for key, entry in entries.items():
+        where = f"{ENVELOPES} [{key}]"
+        if unknown := set(entry) - {"name", "sample", *ENVELOPE_KINDS}:
+            found.append(f"{where}: unknown key {', '.join(sorted(unknown))}")
+        if missing := [one for one in ("name", "sample") if not entry.get(one)]:
+            found.append(f"{where}: no {' and no '.join(missing)}")
+            continue
+        if len([one for one in ENVELOPE_KINDS if entry.get(one)]) != 1:
+            found.append(f"{where}: give one of {', '.join(ENVELOPE_KINDS)}")
+            continue
+        try:
+            check_dialect(entry.get("prefix", ""), f"{where} prefix")
+        except DefinitionError as error:
+            found.append(str(error))
+            continue
+        found += (f"{where}: {problem}" for problem in _of_envelope(entry, learner))
+    return found
+
+
+def _of_envelope(entry: Mapping[str, Any], learner: Learner) -> Iterator[str]:
+    """What is wrong with how a file of the sample of an entry is read."""
+    name, sample = entry["name"], entry["sample"]
+    if entry.get("prefix"):
+        if not re.fullmatch(entry["prefix"], sample):
+            yield "`prefix` does not match the whole sample"
+            return
+        lines = [sample + line for line in IN_ENVELOPES]
+    elif "LINE" not in sample:
+        yield "the sample has no LINE, which stands for a line of a log"
+        return
+    else:
+        lines = [line.replace("LINE", one) for one in IN_ENVELOPES for line in sample.split("\n")]
+    envelope = learner.learn(lines)
+    if envelope is None or not envelope.layers:
+        yield "no envelope is found in a file of its sample"
+    elif not envelope.about.startswith(name):
+        yield f"a file of its sample is read as {envelope.about}"
+    else:
+        reader = EnvelopeReader(learner.headers(envelope), envelope)
+        read = [record.log_ident + record.statement for record in (*reader.feed(lines), *reader.close())]
+        if lost := [line for line in IN_ENVELOPES if not any(one and one in line for one in read)]:
+            yield f"a file of its sample does not give the record {lost[0]!r}"
 
 
 def word_problems(words: Mapping[str, Mapping[str, str]]) -> list[str]:

@@ -113,11 +113,16 @@ class KnownForm:
 
 
 @cache
+def envelope_entries() -> dict[str, dict[str, Any]]:
+    """Return the entries of envelopes.toml."""
+    return tomllib.loads(files(__name__.split(".")[0]).joinpath("envelopes.toml").read_text("utf-8"))
+
+
+@cache
 def known_forms() -> tuple[KnownForm, ...]:
     """Return the envelopes that have a name."""
-    text = files(__name__.split(".")[0]).joinpath("envelopes.toml").read_text("utf-8")
     found = []
-    for entry in tomllib.loads(text).values():
+    for entry in envelope_entries().values():
         names = (frozenset(entry.get(kind, ())) for kind in ("keys", "columns"))
         found.append(KnownForm(entry["name"], entry["sample"], entry.get("prefix", ""), *names))
     return tuple(found)
@@ -255,11 +260,28 @@ class Column:
 Layer = Prefix | Suffix | Fence | Changed | Wrapped | JsonText | JsonString | Column
 
 
+class Contradiction(NamedTuple):
+    """A record of a node that names itself, in an envelope that names another one.
+
+    line: its number among those that the envelope was learned from. nodes: how many different ones the names in these lines give.
+    """
+
+    line: int
+    named: int
+    own: int
+    nodes: int
+
+    @property
+    def about(self) -> str:
+        """For a person."""
+        return f"only as log lines name it: line {self.line:,} is of node {self.own}, but its envelope names {self.named}"
+
+
 @dataclass(frozen=True)
 class Envelope:
     """What is around the lines of a file, from the outermost to the innermost layer; none: nothing is.
 
-    names_node: its names tell the node.  bare: its records have no time stamps, but for what the envelope says.
+    names_node: its names tell the node.  contradiction: the record because of which they do not.  bare: its records have no time stamps, but for what the envelope says.
     sources: streams that take turns in the lines that it was learned from.
     """
 
@@ -267,6 +289,7 @@ class Envelope:
     names_node: bool = False
     bare: bool = False
     sources: int = 0
+    contradiction: Contradiction | None = None
 
     @property
     def is_of_lines(self) -> bool:
@@ -746,6 +769,10 @@ class Learner:
         )
         self._head_at = compiled(heads).search
 
+    def headers(self, envelope: Envelope) -> Headers:
+        """Return what records in an envelope begin with."""
+        return self._bare if envelope.bare else self._headers
+
     def learn(self, lines: Sequence[str]) -> Envelope | None:
         """The envelope of a file that begins with these lines; None where it has none, or is no log."""
         some = [printed(line) for line in lines if line.strip()][:MOST_LINES]
@@ -767,7 +794,8 @@ class Learner:
         opener = Opener(envelope)
         sources = len({inside.source for line in lines for inside in opener(line) if headers.begins(inside.text)})
         envelope = replace(envelope, sources=sources)
-        return replace(envelope, names_node=self._names_node(envelope, lines))
+        contradiction = self._contradiction(envelope, lines)
+        return replace(envelope, names_node=contradiction is None, contradiction=contradiction)
 
     def _text(self, texts: Sequence[str], depth: int, headers: Headers) -> _Found | None:
         """What a text is that has lines of a log, besides these: blocks, characters that were changed, lines that were wrapped."""
@@ -859,12 +887,19 @@ class Learner:
         is_row = quote and "\t" not in before and before[-1:] in ("", *delimiters)
         return bool(is_row and self._headers.begins(text[len(before) + 1 :]))
 
-    def _names_node(self, envelope: Envelope, lines: Sequence[str]) -> bool:
-        """Whether names of sources tell the node: no record of a node that says who it is contradicts them."""
+    def _contradiction(self, envelope: Envelope, lines: Sequence[str]) -> Contradiction | None:
+        """Return the first record of a node that says who it is and is not the one that the envelope names.
+
+        One is enough for the whole file: pods are numbered in another way than nodes there, so a record that names no node would get a wrong one.
+        """
         reader = EnvelopeReader(self._parser.headers(envelope.bare), replace(envelope, names_node=True))
-        named = [(record, self._parser.log_ident(record.log_ident)) for record in (*reader.feed(lines), *reader.close())]
-        pairs = [(record.node, ident.node) for record, ident in named if ident is not None and ident.node is not None]
-        return all(node is None or node == own for node, own in pairs)
+        records = [*reader.feed(lines), *reader.close()]
+        nodes = len({record.node for record in records} - {None})
+        for record in records:
+            ident = self._parser.log_ident(record.log_ident)
+            if ident is not None and ident.node is not None and record.node not in (None, ident.node):
+                return Contradiction(record.line_no, record.node, ident.node, nodes)
+        return None
 
     def _begins(self, text: str, headers: Headers) -> bool:
         """Whether a record begins with the text; other data may be JSON that names a level, too."""

@@ -199,6 +199,7 @@ def layout(parser: Parser, text: str, kind: str, envelope: Envelope | None, why:
         _row("read as", visible(envelope.about) if envelope and envelope.layers else KNOWN if wrapped else PLAIN),
         *(_row("layout", visible(f"{name}   {patterns.get(name, '')}".rstrip())) for name in names),
         _row("time stamps", _stamps(records)),
+        *([_row("node", envelope.contradiction.about)] if envelope and envelope.contradiction else []),
     ]
     # records of Kafka first, whole ones first
     for record in sorted(records, key=lambda one: (not one.fits, not parser.in_scope(one)))[:SHOWN_RECORDS]:

@@ -68,15 +68,21 @@ RECORDED = recorded()
 UNCHANGED = sorted({case.recording for case in FAULTS})
 
 
-def findings(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """Return what one audit of everything finds at warning or above, by the name of the fault or the recording."""
-    logs = {}
+def findings(
+    folder: Path, cases: Iterable[Case] = FAULTS, faults_recorded: Iterable[RecordedFault] = RECORDED
+) -> dict[str, list[dict[str, Any]]]:
+    """Return what one audit finds at warning or above, by the name of the fault or the recording.
+
+    cases, faults_recorded: those that are audited, with the recordings that the cases are made of.
+    """
+    logs, cases = {}, list(cases)
+    unchanged = sorted({case.recording for case in cases})
     for number, (name, recording, faults) in enumerate(
-        [*((case.name, case.recording, case.faults) for case in FAULTS), *((name, name, ()) for name in UNCHANGED)]
+        [*((case.name, case.recording, case.faults) for case in cases), *((name, name, ()) for name in unchanged)]
     ):
         write(faulty(read(SAMPLES / recording), faults), folder / str(number))
         logs[name] = str(number)
-    logs |= {fault.name: str(fault.logs) for fault in RECORDED}
+    logs |= {fault.name: str(fault.logs) for fault in faults_recorded}
     blocks = [f"[[cluster]]\nname = {json.dumps(name)}\nlogs = [{json.dumps(path)}]\n" for name, path in logs.items()]
     (folder / "audit.toml").write_text("\n".join(blocks), "utf-8")
     out = io.StringIO()

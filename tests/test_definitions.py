@@ -14,6 +14,7 @@ from parsers.definitions import (
     column_problems,
     command_problems,
     contract_problems,
+    envelope_problems,
     machine_problems,
     problems,
     severities,
@@ -40,6 +41,32 @@ gives = { broker = 7 }
 
 def test_ours_are_sound() -> None:
     assert problems(None) == []
+
+
+KUBECTL = {"name": "kubectl logs --prefix", "prefix": r"\[pod/[\w.\-]+/[\w.\-]+\] ", "sample": "[pod/kafka-4/kafka] "}
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"prefix": r"\[pod/\w+\] "}, "does not match the whole sample"),
+        ({"prefix": r"(?:\w*)* "}, "repeated group"),
+        ({"prefix": ""}, "give one of prefix, keys, columns"),
+        ({"keys": ["log"]}, "give one of prefix, keys, columns"),
+        ({"sample": ""}, "no sample"),
+        ({"node": 4}, "unknown key node"),
+        ({"name": "pods"}, "is read as kubectl logs --prefix prefix '[pod/kafka-4/kafka] '"),
+        ({"prefix": "", "keys": ["log"], "sample": '{"log":"LIME"}'}, "has no LINE"),
+        ({"prefix": "", "keys": ["log"], "sample": "no log at all"}, "has no LINE"),
+        ({"prefix": "", "keys": ["log"], "sample": "# LINE"}, "is read as"),
+        ({"prefix": "[.]{400}", "sample": "." * 400}, "no envelope is found"),
+    ],
+)
+def test_faults_of_an_envelope(changed: dict[str, Any], named: str) -> None:
+    assert envelope_problems({"pods": KUBECTL}) == []
+    (problem,) = envelope_problems({"pods": KUBECTL | changed})
+    assert problem.startswith("parsers/envelopes.toml [pods]: ") or "prefix: " in problem
+    assert named in problem
 
 
 def test_own_rules_are_linted_with_ours(tmp_path: Path) -> None:

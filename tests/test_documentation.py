@@ -1,5 +1,6 @@
 """The documents agree with the definitions, their links resolve, and the example of the README is a real line."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import schemas
 from jobs.commands import documentation
 from parsers.events import Parser
 
@@ -24,9 +26,42 @@ def test_generated_parts_are_fresh(name):
     assert documentation.renewed(text, part, make()) == text, "run `make docs`"
 
 
+def test_a_check_with_a_todo_is_named(tmp_path, monkeypatch, capsys):
+    template = schemas.folder("templates").joinpath("check.sql").read_text("utf-8")
+    (tmp_path / "checks").mkdir()
+    (tmp_path / "checks" / "my_check.sql").write_text(template)
+    monkeypatch.setattr(schemas, "folder", lambda name: tmp_path / name)
+    monkeypatch.setattr(sys, "argv", ["documentation"])
+    assert documentation.main() == 1
+    assert capsys.readouterr().err == "schemas/checks/my_check.sql: fill in each TODO first; `kafka-audit lint` names them\n"
+
+
 def test_a_page_without_its_markers_is_an_error():
     with pytest.raises(ValueError, match="no part"):
         documentation.renewed("# Tables\n", "dictionary", "x")
+
+
+def defined(file):
+    """Return the functions, classes and methods of a file, as `Class.method`."""
+    names = set()
+    for node in ast.parse(file.read_text("utf-8")).body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            names.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            names |= {f"{node.name}.{one.name}" for one in node.body if isinstance(one, ast.FunctionDef)}
+    return names
+
+
+def test_functions_on_the_way_of_a_record_exist():
+    page = (ROOT / "docs" / "contributing" / "architecture.md").read_text("utf-8")
+    section = page.partition("## The way of a record\n")[2].partition("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if re.search(r"`[\w/]+\.py`", line) and line[0] == "|"]
+    assert len(rows) > 30
+    for *_, file, functions in rows:
+        named = set(re.findall(r"`([\w.]+)`", functions))
+        assert named, f"{file} has no function in the table"
+        missing = named - defined(ROOT / file.strip("`"))
+        assert not missing, f"{file} has no {', '.join(sorted(missing))}"
 
 
 def test_the_readme_is_short():

@@ -16,6 +16,7 @@ from jobs.landing import events
 from jobs.landing.ingest import LogFile, Sniffer, splits
 from parsers.envelopes import Envelope, Learner, node_of, reader_of
 from parsers.events import Parser
+from parsers.explanation import layout
 from parsers.records import Record
 
 PARSER = Parser()
@@ -257,6 +258,29 @@ def test_names_that_the_lines_contradict_tell_no_node() -> None:
     assert envelope is not None
     assert not envelope.names_node
     assert {record.node for record in records} == {None}
+    shown = layout(PARSER, "\n".join(lines), "log", envelope)
+    assert "  node          only as log lines name it: line 1 is of node 4, but its envelope names 0" in shown
+
+
+def test_of_several_pods_each_line_speaks_for_itself(tmp_path: Path) -> None:
+    """The only node that a line names is not the node of the other pods' lines."""
+    lines = [
+        f"kafka-{pod} kafka [2026-11-20 10:09:1{second},175] INFO {said} ({logger})"
+        for second, (pod, said, logger) in enumerate(
+            [
+                (0, "[Controller id=1001 epoch=5] Resigned", "kafka.controller.KafkaController"),
+                (1, "starting", "kafka.server.KafkaServer"),
+                (1, "shutting down", "kafka.server.KafkaServer"),
+            ]
+        )
+    ]
+    file, found = rows(tmp_path / "pods.log", "\n".join(lines) + "\n")
+    assert file.node is None
+    nodes = [dict(one).get("node") for one in sorted(found, key=lambda one: dict(one)["ts"])]
+    assert nodes == ["1001", None, None]
+    # one pod has one node, whatever its number
+    file, _ = rows(tmp_path / "pod.log", "\n".join(one.replace("kafka-1 ", "kafka-0 ") for one in lines) + "\n")
+    assert file.node == 1001
 
 
 @pytest.mark.parametrize(

@@ -75,8 +75,16 @@ def test_every_fault_of_a_scenario_is_recorded() -> None:
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
-    return faults_found.findings(tmp_path_factory.mktemp("faults"))
+def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
+    """Return the findings of the faults that the selected tests are about: all of them where a test is about all faults."""
+    folder = tmp_path_factory.mktemp("faults")
+    tests = [one for one in request.session.items if one.path == request.path and "found" in getattr(one, "fixturenames", ())]
+    if not all(hasattr(one, "callspec") for one in tests):
+        return faults_found.findings(folder)
+    params = [one.callspec.params for one in tests]
+    return faults_found.findings(
+        folder, [one["case"] for one in params if "case" in one], [one["fault"] for one in params if "fault" in one]
+    )
 
 
 @pytest.mark.parametrize("case", FAULTS, ids=lambda case: case.name)

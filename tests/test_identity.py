@@ -18,7 +18,7 @@ from jobs.alerts.delivery import finding_of, latest, plan
 from jobs.alerts.outbox import FIRING, RESOLVED, Sent, outcome
 from jobs.alerts.sinks.pagerduty import PagerDuty
 from jobs.checking import findings_life
-from jobs.landing.identity import continued, episodic, hashed, identified, known_as
+from jobs.checking.finding_identity import continued, episodic, hashed, identified, known_as
 
 T0 = datetime(2026, 11, 20, 10, tzinfo=UTC)
 NOW = T0 + timedelta(days=3)

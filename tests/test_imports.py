@@ -116,7 +116,7 @@ ROOMS = {
     "commands": {"alerts", "checking", "demo", "engine", "landing", "nightly", "operators", "reporting"},
     "demo": {"commands"},
     "reporting": {"checking", "engine", "landing"},
-    "alerts": {"checking", "engine", "landing"},
+    "alerts": {"checking", "engine"},
     "operators": {"engine", "nightly", "timelines"},
     "checking": {"engine", "landing", "nightly", "timelines"},
     "nightly": {"engine", "timelines"},

@@ -11,9 +11,9 @@ from envelopes import ENVELOPES, prefixed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reports import REPORTS, cloudwatch
-from test_envelopes import FORGED, LEARNER, PARSER, PLAIN, QUOTED, WANTED, change, read, rows, texts
+from test_envelopes import FORGED, PARSER, PLAIN, QUOTED, WANTED, change, read, rows, texts
 
-from parsers.envelopes import known_forms, reader_of
+from parsers.envelopes import reader_of
 from parsers.explanation import explain
 from parsers.records import json_header
 
@@ -56,19 +56,6 @@ def test_a_line_that_a_record_holds_begins_no_record() -> None:
     _, records = read(events)
     assert len(records) == 8
     assert all("replica 9" not in record.statement for record in records)
-
-
-@pytest.mark.parametrize("form", known_forms(), ids=lambda form: form.name)
-def test_known_forms_have_a_name(form) -> None:
-    if form.prefix:
-        lines = [form.sample + line for line in PLAIN]
-    else:
-        lines = [line.replace("LINE", LINE) for _ in range(3) for line in form.sample.split("\n")]
-    envelope = LEARNER.learn(lines)
-    assert envelope is not None
-    assert envelope.about.startswith(form.name)
-    reader = reader_of(PARSER, envelope, bare=False)
-    assert LINE in texts([*reader.feed(lines), *reader.close()])
 
 
 def test_explain_says_how_lines_are_read() -> None:

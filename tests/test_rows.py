@@ -177,7 +177,7 @@ def test_groups_are_folded(given: Callable[[pa.Table], Frame], monkeypatch: pyte
 
     names, counts = ("cluster", "text", "name"), ("rows", "others")
     schema = pa.schema([*((n, pa.string()) for n in names), *((n, pa.int32()) for n in counts)])
-    told = here(asked.fold_groups(given(SOME), KEYS, ["cluster", "text"], fold, schema))
+    told = here(asked.map_groups(given(SOME), KEYS, ["cluster", "text"], fold, schema))
     assert {row["name"]: (row["cluster"], row["text"], row["rows"], row["others"]) for row in told} == {
         "a/x": ("a", "x", 2, 1), "a/None": ("a", None, 1, 1), "b/x'y": ("b", "x'y", 1, 1), "b'/ü": ("b'", "ü", 1, 0),
         "None/x": (None, "x", 0, 1),

@@ -543,7 +543,7 @@ def test_what_deltalake_cannot_do_is_left_to_spark(spark, tmp_path, monkeypatch)
         def refused(*_: Any, **__: Any) -> None:
             raise OSError("no hard links here")
 
-        patched.setattr("jobs.engine.small_tables.DeltaTable.create_write_transaction", refused)
+        patched.setattr("jobs.engine.delta_rs.DeltaTable.create_write_transaction", refused)
         tables.replace("cluster_facts", ["c", "d"], rows.set_column(0, "cluster", pa.array(["d"])))
     assert engines()[2:] == ["Spark"]
 
@@ -556,7 +556,7 @@ def test_what_deltalake_cannot_do_is_left_to_spark(spark, tmp_path, monkeypatch)
         def panics(*_: Any, **__: Any) -> None:
             raise PanicException("Invalid object store url")
 
-        patched.setattr("jobs.engine.small_tables.DeltaTable", panics)
+        patched.setattr("jobs.engine.delta_rs.DeltaTable", panics)
         assert sorted(row.cluster for row in Store(spark, tables.root).rows_of("cluster_facts", ["c", "d"]).collect()) == ["d"]
     # what deltalake does after a commit fails
     with monkeypatch.context() as patched:
@@ -566,7 +566,7 @@ def test_what_deltalake_cannot_do_is_left_to_spark(spark, tmp_path, monkeypatch)
             commit(*given, **named)
             raise OSError("no checkpoint")
 
-        patched.setattr("jobs.engine.small_tables.DeltaTable.create_write_transaction", failed)
+        patched.setattr("jobs.engine.delta_rs.DeltaTable.create_write_transaction", failed)
         tables.append("cluster_facts", rows.set_column(0, "cluster", pa.array(["e"])))
     assert [row.cluster for row in tables.table("cluster_facts").collect()].count("e") == 1
     tables.replace("cluster_facts", ["e"], rows.slice(0, 0))

@@ -21,7 +21,7 @@ from jobs.alerts import text
 from jobs.alerts.delivery import finding_of, findings_of, harms_of, plan
 from jobs.alerts.sinks.slack import Slack
 from jobs.checking import harms
-from jobs.landing.identity import known_as
+from jobs.checking.finding_identity import known_as
 from jobs.nightly_audit import main
 
 SCENARIOS = Path(__file__).parent / "scenarios"

@@ -16,7 +16,7 @@ from tables import rows_of
 import schemas
 from jobs import errors
 from jobs.engine import upgrade
-from jobs.engine.small_tables import SmallTables
+from jobs.engine.delta_rs import DeltaRsTables
 from jobs.engine.upgrade import REBUILDING, VERSION, Plan, Present, decide
 from jobs.errors import UsageError
 from jobs.nightly_audit import main
@@ -250,7 +250,7 @@ def test_what_is_refused_is_not_touched(
 ) -> None:
     monkeypatch.chdir(ROOT)
     tables = unpacked(commit, tmp_path / "tables")
-    small = SmallTables.of(tables, 1000)
+    small = DeltaRsTables.of(tables, 1000)
     assert small is not None
     # one table of a later version among others that would be converted
     later = schemas.TABLES_VERSION + 1

@@ -18,10 +18,10 @@ from jobs.alerts.outbox import Finding, Message, Sent, due, messages, outcome
 from jobs.alerts.sink import Request, Secrets, Sink, Undelivered, deliver
 from jobs.alerts.text import LINES, Context, Line
 from jobs.checking import harms, story_harms
+from jobs.checking.finding_identity import known_as
 from jobs.config import Config
 from jobs.engine import Tables, queries, rows_of
 from jobs.engine.literals import one_of
-from jobs.landing.identity import known_as
 from parsers.explanation import counted
 from schemas import wording
 

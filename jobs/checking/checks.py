@@ -11,12 +11,12 @@ from typing import Any
 import pyarrow as pa
 
 import schemas
+from jobs.checking.finding_identity import identified
 from jobs.config import Silence, Slo, Threshold
 from jobs.engine.queries import FAILED, Queries
 from jobs.engine.rows import Frame, gathered, quoted, run_concurrently, select
 from jobs.engine.run_tables import words
 from jobs.globs import glob_pattern
-from jobs.landing.identity import identified
 from jobs.landing.tool_outputs import ToolOutput
 from jobs.nightly import fact_frames
 from jobs.nightly.partition_losses import partition_losses

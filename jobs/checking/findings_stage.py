@@ -7,11 +7,10 @@ from datetime import UTC
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from jobs.checking import causes, checks, contracts, findings_life
+from jobs.checking import causes, checks, contracts, finding_identity, findings_life
 from jobs.checking.checks import Clock
 from jobs.engine import queries
 from jobs.engine.rows import having, here, run_concurrently, select
-from jobs.landing import identity
 from jobs.nightly import nights
 from parsers.explanation import counted
 
@@ -111,7 +110,7 @@ def _find(
     found = checks.violations(over, given)
     before = here(tables.read("findings", names))
     begins = {name: at.replace(tzinfo=UTC) for name, at in made.looked_back(names).items()}
-    lives = identity.continued(found.rows, before, begins)
+    lives = finding_identity.continued(found.rows, before, begins)
     news = findings_life.news(lives.found, lives.before, begins)
     stored = here(tables.read("finding_subjects", names))
     stored = [row | {"fingerprint": lives.fingerprints.get(row["fingerprint"], row["fingerprint"])} for row in stored]

@@ -12,13 +12,13 @@ from typing import Any
 from jobs import errors, terminal
 from jobs.analysis import opened, plain, rows_where
 from jobs.arguments import add_command
+from jobs.checking.finding_identity import known_as
 from jobs.checking.ranking import is_never_hidden, worst_first
 from jobs.engine import Tables
 from jobs.engine.literals import moment as moment_literal
 from jobs.engine.literals import one_of, quoted
 from jobs.errors import UsageError
 from jobs.globs import matches
-from jobs.landing.identity import known_as
 from jobs.reporting import output
 from parsers.explanation import counted, visible
 from schemas import SEVERITIES, moments, wording

@@ -163,11 +163,11 @@ def _repair(folder: Path, found: Mapping[str, Sequence[str]]) -> list[Repaired]:
 
 def _drop_orphans(folder: Path) -> None:
     """Removes what is said of findings that are lost."""
-    from jobs.engine.small_tables import SmallTables
+    from jobs.engine.delta_rs import DeltaRsTables
 
     subjects = _plain(DeltaTable(str(folder / "finding_subjects")).to_pyarrow_table())
     left = _of_findings(folder, subjects)
-    if left.num_rows < subjects.num_rows and not SmallTables(folder, 0).overwrite("finding_subjects", left):
+    if left.num_rows < subjects.num_rows and not DeltaRsTables(folder, 0).overwrite("finding_subjects", left):
         raise UsageError(f"table finding_subjects under {folder} cannot be written; free space and run the same command again")
 
 
@@ -227,10 +227,10 @@ def _without_files(folder: Path, table: str, why: Sequence[str]) -> Repaired | N
 
 def _rewritten(folder: Path, table: str, why: Sequence[str]) -> Repaired:
     """Writes the rows that can be read to a new table, and puts it in the place of the old one."""
-    from jobs.engine.small_tables import SmallTables
+    from jobs.engine.delta_rs import DeltaRsTables
 
     left = _rows(folder / table, damage.read_log(folder / table), table)
-    new = SmallTables(folder / REPAIRED, 0)
+    new = DeltaRsTables(folder / REPAIRED, 0)
     shutil.rmtree(folder / REPAIRED / table, ignore_errors=True)
     (folder / REPAIRED).mkdir(exist_ok=True)
     is_written = new.create_as_defined(table) and (left.rows is None or not left.rows.num_rows or new.append(table, left.rows))

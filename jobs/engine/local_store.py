@@ -18,6 +18,7 @@ import schemas
 from jobs.engine import NotReadable, relation, upgrade
 from jobs.engine.choice import OnlySpark
 from jobs.engine.database import SPILL
+from jobs.engine.delta_rs import ROW_GROUP, DeltaRsTables, aligned, files_of, parts
 from jobs.engine.estimate import Estimate
 from jobs.engine.files import FOLDER, DataFile, FileWriter
 from jobs.engine.literals import moment
@@ -36,7 +37,6 @@ from jobs.engine.run_tables import (
     RunTables,
     changes_of,
 )
-from jobs.engine.small_tables import ROW_GROUP, SmallTables, aligned, files_of, parts
 from jobs.engine.types import table_schema
 from jobs.errors import UsageError
 from jobs.landing import rereading
@@ -57,7 +57,7 @@ class LocalStore(RunTables):
         """guard: as `RunTables` has it."""
         super().__init__(root, guard)
         folder = local_folder(self.root)
-        found = SmallTables.of(folder, sys.maxsize)
+        found = DeltaRsTables.of(folder, sys.maxsize)
         if found is None:
             raise OnlySpark(f"--tables {root}: the local engine does not write to folders with such a name")
         self._delta_rs = found

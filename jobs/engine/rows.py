@@ -410,7 +410,7 @@ def mapped(rows: Frame, function: Callable[[dict[str, Any]], Iterable[Mapping[st
     return by_batch(rows, made, schema)
 
 
-def fold_groups(one: Frame, other: Frame, by: Sequence[str], fold: Fold, schema: pa.Schema) -> Frame:
+def map_groups(one: Frame, other: Frame, by: Sequence[str], fold: Fold, schema: pa.Schema) -> Frame:
     """Return what a function returns for the rows of both that share the values of some columns. out: these columns and those of the schema."""
 
     def folded(key: tuple[Any, ...], some: Dicts, others: Dicts) -> Dicts:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import schemas
 from jobs.engine import upgrade
 from jobs.engine.conflicts import LANDING, Conflict, refused
+from jobs.engine.delta_rs import MOST_SCANNED, DeltaRsTables, Filters, aligned, files_of, vocabulary_ddl
 from jobs.engine.frames import by_workers, framed, of_rows, where_few
 from jobs.engine.later import errors, gateway
 from jobs.engine.later import functions as F
@@ -57,7 +58,6 @@ from jobs.engine.run_tables import (
     changes_of,
     words,
 )
-from jobs.engine.small_tables import MOST_SCANNED, Filters, SmallTables, aligned, files_of, vocabulary_ddl
 from jobs.engine.types import table_schema
 from jobs.landing import rereading
 from jobs.location import local_folder
@@ -159,7 +159,7 @@ class Store(RunTables):
         """spark: a session; guard: as `RunTables` has it."""
         super().__init__(root, guard)
         self.spark = spark
-        self._small = SmallTables.of(local_folder(self.root), MOST_HERE)
+        self._small = DeltaRsTables.of(local_folder(self.root), MOST_HERE)
         # table -> rows that this run has read or written, so that it does not read them again
         self._held: dict[str, Held] = {}
         # tables that are too large for this process: they are not tried again
@@ -468,7 +468,7 @@ class Store(RunTables):
     def _found(
         self, table: str, clusters: Collection[str], columns: Sequence[str], where: Any, most: int = MOST_SCANNED
     ) -> pa.Table | None:
-        """Of the rows of some clusters those for which something holds, as `SmallTables.rows_where` finds them."""
+        """Of the rows of some clusters those for which something holds, as `DeltaRsTables.rows_where` finds them."""
         if self._small is None:
             return None
         return self._small.rows_where(table, columns, pc.field("cluster").isin(sorted(clusters)) & where, most)

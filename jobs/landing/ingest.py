@@ -240,7 +240,9 @@ class Sniffer:
             file,
             kind=kind,
             length=length,
-            node=self._node((replace(file, path=named, inode=0) if named else file).place, self._records(text, kind, envelope)),
+            node=self._node(
+                (replace(file, path=named, inode=0) if named else file).place, self._records(text, kind, envelope), envelope
+            ),
             open_end=bool(unended) or goes_on,
             open_head=bool(unended) and _begins_like(unended, header),
             cut=is_cut,
@@ -297,13 +299,15 @@ class Sniffer:
         yield from reader.feed(split_lines(text))
         yield from reader.close()
 
-    def _node(self, path: PurePosixPath, records: Iterable[Record]) -> int | None:
+    def _node(self, path: PurePosixPath, records: Iterable[Record], envelope: Envelope | None) -> int | None:
         """Return the id that the lines show; else the folder's; else None."""
+        contradiction = envelope.contradiction if envelope else None
         idents = {record.log_ident for record in records}
         said = {ident.node for ident in map(self.parser.log_ident, idents) if ident is not None and ident.node is not None}
         folders = [m.group(1) for part in path.parts[:-1] if (m := NODE_FOLDER.fullmatch(part))]
         folder = int(folders[-1]) if folders else None
-        if len(said) == 1:
+        # of several pods one has said its id: lines of the others are not of that node
+        if len(said) == 1 and (contradiction is None or contradiction.nodes == 1):
             return said.pop()
         # several nodes write to one file: each line names its node
         return folder if not said or folder in said else None

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from jobs.engine.rows import EVERY, Fold, Frame, fold_groups, having, lacking, of_clusters, together, where
+from jobs.engine.rows import EVERY, Fold, Frame, having, lacking, map_groups, of_clusters, together, where
 from jobs.engine.run_tables import RunTables
 
 KEY = ("cluster", "incarnation", "topic")
@@ -43,4 +43,4 @@ class ToldAnew:
 
 def fold_topics(one: Frame, other: Frame, fold: Fold, schema: pa.Schema) -> Frame:
     """Folds the rows of each topic of one incarnation. in: rows with KEY. out: KEY and what the fold returns, as schema has it."""
-    return fold_groups(one, other, KEY, fold, schema)
+    return map_groups(one, other, KEY, fold, schema)

@@ -18,10 +18,10 @@ from jobs.engine.rows import (
     before,
     by_batch,
     extremes,
-    fold_groups,
     gathered,
     is_known,
     is_null,
+    map_groups,
     select,
     together,
     where,
@@ -190,4 +190,4 @@ def coverage(events: Frame, passed_over: Frame, held: Frame, schema: pa.Schema, 
         hours = spans.get(key[0])
         return of_node(key[1], some, held, (min(hours), max(hours)) if hours else None)
 
-    return fold_groups(parts, others, NODE, fold, schema)
+    return map_groups(parts, others, NODE, fold, schema)

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from jobs.checking.finding_identity import known_as
 from jobs.checking.ranking import worst_first
-from jobs.landing.identity import known_as
 from parsers.explanation import visible
 from schemas import moments
 

@@ -14,10 +14,10 @@ from markupsafe import Markup, escape
 
 import schemas
 from jobs.checking import harms
+from jobs.checking.finding_identity import known_as
 from jobs.checking.ranking import by_cause, is_never_hidden, is_over, worst_first
 from jobs.errors import UsageError
 from jobs.landing import accounting
-from jobs.landing.identity import known_as
 from jobs.reporting import pictures as drawn
 from jobs.reporting import targets
 from jobs.reporting.pictures import Pictures

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from jobs.checking import harms, story_harms
+from jobs.checking.finding_identity import known_as
 from jobs.checking.harms import Harm
 from jobs.checking.ranking import is_never_hidden, is_over, worst_first
 from jobs.checking.window import Window
@@ -15,7 +16,6 @@ from jobs.engine import queries
 from jobs.engine.queries import Queries
 from jobs.engine.rows import here, quoted
 from jobs.engine.run_tables import RunTables
-from jobs.landing.identity import known_as
 from parsers.explanation import counted
 from schemas import SEVERITIES
 from schemas.durations import two_units

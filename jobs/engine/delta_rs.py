@@ -1,4 +1,4 @@
-"""Small Delta tables in a local folder, and small parts of larger ones, read and written by this process with deltalake (delta-rs).
+"""Delta tables in a local folder, read and written by this process with deltalake (delta-rs): those of the local engine, and small ones of Spark.
 
 Spark asks three queries of its own for the files of a Delta table before the first of its rows, and as many around a commit. Over some twenty
 tables of a few rows each, that is most of the time of a small run (tests/benchmarks/small_runs.py).
@@ -89,8 +89,8 @@ def vocabulary_ddl() -> str:
     )
 
 
-class SmallTables:
-    """The tables of a folder. Whatever deltalake cannot do is None or False, and left to Spark."""
+class DeltaRsTables:
+    """The tables of a folder, read and written with delta-rs. Whatever it cannot do is None or False, and left to Spark."""
 
     def __init__(self, folder: Path, most_rows: int) -> None:
         """most_rows: that are read; sys.maxsize: all, whatever they hold."""
@@ -100,7 +100,7 @@ class SmallTables:
         self.most_scanned = sys.maxsize if most_rows == sys.maxsize else MOST_SCANNED
 
     @classmethod
-    def of(cls, folder: Path | None, most_rows: int) -> "SmallTables | None":
+    def of(cls, folder: Path | None, most_rows: int) -> "DeltaRsTables | None":
         """Return None where deltalake cannot reach the tables."""
         return cls(folder, most_rows) if folder is not None and PLAIN.fullmatch(str(folder)) else None
 
