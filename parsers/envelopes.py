@@ -98,7 +98,17 @@ _PAGE = re.compile(r"\s{0,60}(?:Page )?\d{1,4}(?: (?:of|/) \d{1,4})?\s{0,60}")
 _ENTITY = re.compile(r"&(?:gt|lt|quot|amp|apos|#39|#x27|#34);")
 _SOFT_BREAK = re.compile(r"=$")
 _IS_QUOTED_PRINTABLE = re.compile(r"Content-Transfer-Encoding:\s{0,9}quoted-printable\s{0,9}", re.IGNORECASE)
-LIGATURES, ENTITIES, QUOTED_PRINTABLE, TABS = "ligatures", "HTML entities", "quoted-printable", "tabs as #011"
+# `cat -A`: a tab, and the bytes of a letter beyond ASCII
+_CARETS = re.compile(r"\^I|M-[a-t](?:M-(?:\^[@-_]|[ -?])){1,3}")
+LIGATURES, ENTITIES, QUOTED_PRINTABLE, TABS, CARETS = (
+    "ligatures",
+    "HTML entities",
+    "quoted-printable",
+    "tabs as #011",
+    "tabs as ^I",
+)
+
+_TABS = {TABS: "#011", CARETS: "^I"}
 
 
 @dataclass(frozen=True)
@@ -172,7 +182,7 @@ class Fence:
 
 @dataclass(frozen=True)
 class Changed:
-    """Text that differs from what was written in some characters. kind: LIGATURES, ENTITIES, QUOTED_PRINTABLE, TABS."""
+    """Text that differs from what was written in some characters. kind: LIGATURES, ENTITIES, QUOTED_PRINTABLE, TABS, CARETS."""
 
     kind: str
 
@@ -350,16 +360,61 @@ _AFTER_STRING = re.compile(r"\s{0,60},?\s{0,60}|\s{1,60}[\w.\-]{1,60}=[^\n]*")
 
 
 def _object(text: str) -> Any:
-    """The JSON object, list or string that a line is; None where it is none."""
+    """The JSON object, list or string that a line is, or as Python prints one; None where it is none."""
     if text[:1] == '"':
-        return _string(text)
+        return _string(text) or _of_python(text)
+    if text[:1] in {"'", "(", "b"}:
+        return _of_python(text)
     if text[:1] not in {"{", "["}:
         return None
     try:
         value, end = _DECODER.raw_decode(text)
     except (ValueError, RecursionError):
-        return None
+        return _of_python(text)
     return value if text[end:].strip() in {"", ","} else None
+
+
+# a string, bytes, or what is around them
+_PYTHON = re.compile(
+    r"""(b?(?:'(?:[^'\\\n]|\\[^\n])*+'|"(?:[^"\\\n]|\\[^\n])*+"))|[\[\]{}(),:\s]++|-?\d++(?:\.\d++)?+|None|True|False"""
+)
+_IN_JSON = str.maketrans("()", "[]")
+_CONSTANTS = {"None": "null", "True": "true", "False": "false"}
+
+
+def _of_python(text: str) -> Any:
+    """The object, list or string that a line is as Python prints it; None where it is none."""
+    parts, at = [], 0
+    try:
+        while at < len(text):
+            if (found := _PYTHON.match(text, at)) is None:
+                return None
+            part, at = found.group(), found.end()
+            parts.append(json.dumps(_without_escapes(part)) if found.group(1) else _CONSTANTS.get(part, part.translate(_IN_JSON)))
+        return json.loads("".join(parts).strip().removesuffix(","))
+    except (ValueError, OverflowError, RecursionError):
+        return None
+
+
+_ESCAPE = re.compile(r"""\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8})|([ntr\\'"]))|\\""")
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
+
+
+def _without_escapes(literal: str) -> str:
+    """The string that Python prints like this. Raises ValueError where it is none."""
+
+    def character(found: re.Match[str]) -> str:
+        code = found.group(1) or found.group(2) or found.group(3)
+        if code:
+            return chr(int(code, 16))
+        if not found.group(4):
+            raise ValueError("no escape of Python")
+        return _ESCAPED.get(found.group(4), found.group(4))
+
+    if literal[0] == "b" and not literal.isascii():
+        raise ValueError("Python escapes these bytes")
+    text = _ESCAPE.sub(character, literal.removeprefix("b")[1:-1])
+    return text.encode("latin-1").decode("utf-8", "replace") if literal[0] == "b" else text
 
 
 def _string(text: str) -> str | None:
@@ -604,7 +659,21 @@ def _changed_back(kind: str, text: str) -> str:
         return html.unescape(text)
     if kind == LIGATURES:
         return text.translate(_LIGATURES)
+    if kind == CARETS:
+        return _CARETS.sub(_without_carets, text)
     return text.replace("#011", "\t") if kind == TABS else text
+
+
+def _without_carets(found: re.Match[str]) -> str:
+    """The letter that `cat -A` shows as these; what is none stays."""
+    shown = found.group()
+    if shown == "^I":
+        return "\t"
+    codes = [ord(one[-1]) ^ (0xC0 if one[0] == "^" else 0x80) for one in shown.split("M-")[1:]]
+    try:
+        return bytes(codes).decode("utf-8")
+    except UnicodeDecodeError:
+        return shown
 
 
 @cache
@@ -858,8 +927,8 @@ class Learner:
         if any(map(_LIGATURE.search, lines)) and not any(re.search("f[fil]", line) for line in lines):
             return Changed(LIGATURES)
         others = [text for text in texts if not self._headers.begins(text)]
-        if any(text.startswith("#011") for text in others) and not any("\t" in text for text in texts):
-            return Changed(TABS)
+        if not any("\t" in text for text in texts):
+            return next((Changed(kind) for kind, tab in _TABS.items() if any(text.startswith(tab) for text in others)), None)
         return None
 
     def _wrapped(self, texts: Sequence[str]) -> Wrapped | None:
@@ -947,7 +1016,7 @@ class Learner:
         if not objects or len(objects) < LEAST_SHARE * self._with_text(texts):
             return None
         # quotes are doubled in CSV
-        if isinstance(objects[0], str) and any(text[:1] == '"' and _string(text) is None for text in texts):
+        if isinstance(objects[0], str) and any(text[:1] == '"' and _object(text) is None for text in texts):
             return None
         values: dict[tuple[str, ...], list[str]] = {}
         for content in objects:

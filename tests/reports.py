@@ -170,6 +170,15 @@ def azure(texts: list[str]) -> object:
     return {"tables": [{"name": "PrimaryResult", "columns": [{"name": "TimeGenerated"}, {"name": "LogEntry"}], "rows": rows}]}
 
 
+def cat(line: str) -> str:
+    """cat -A."""
+    shown = ""
+    for byte in line.encode():
+        meta, low = "M-" * (byte >= 128), byte & 127
+        shown += meta + (f"^{chr(low ^ 64)}" if low < 32 or low == 127 else chr(low))
+    return shown + "$"
+
+
 PROSE = ["We saw this after the upgrade from 2.8 to 3.3, on all brokers.", "", "Steps to reproduce: restart broker 4.", ""]
 
 REPORTS: dict[str, Report] = {
@@ -231,6 +240,13 @@ REPORTS: dict[str, Report] = {
     "Heroku": each(lambda line: f"2026-11-20T10:10:00.637421+00:00 app[kafka.4]: {line}"),
     "Nomad": each(lambda line: f"alloc 5f3e (kafka-4) stdout: {line}"),
     "YAML": around(["logs: |"], each(lambda line: f"  {line}"), []),
+    "cat -A": each(cat),
+    "cat -A of CRLF": each(lambda line: cat(line + "\r")),
+    "Python, list of lines": lambda lines: [repr(list(lines))],
+    "Python, a string a line": each(repr),
+    "Python, one string": lambda lines: [repr("\n".join(lines))],
+    "Python, bytes": lambda lines: [repr("\n".join(lines).encode())],
+    "Python, a dictionary a record": lambda lines: [repr({"pod": "kafka-4", "code": None, "log": text}) for text in grouped(lines)],
     "grep -C": lambda lines: [*lines[:2], "--", *lines[2:8], "--", *lines[8:]],
     "tail of several files": lambda lines: ["==> logs/server.log <==", *lines[:2], "", "==> logs/state-change.log <==", *lines[2:]],
     "outline": each(lambda line: textwrap.indent(line, "        ") or "        "),

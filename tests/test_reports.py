@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from reports import REPORTS, cloudwatch
 from test_envelopes import FORGED, PARSER, PLAIN, QUOTED, WANTED, change, read, rows, texts
 
-from parsers.envelopes import reader_of
+from parsers.envelopes import _object, known_forms, reader_of
 from parsers.explanation import explain
 from parsers.records import json_header
 
@@ -39,6 +40,17 @@ def test_a_report_gives_the_events_of_the_log(name: str, tmp_path: Path) -> None
     assert (file.kind, file.node) == ("log", 4)
     # what separates parts of a plain log is no envelope
     assert file.read_as or name in PLAIN_ONES
+
+
+def test_the_documents_list_each_form() -> None:
+    """That each one is read is tested above, and that others are named below."""
+    page = Path(__file__).parents[1] / "docs" / "reference" / "layouts.md"
+    listed = [
+        row.strip("| ").split(" | ") for row in page.read_text("utf-8").partition("<!-- forms -->")[2].strip().split("\n")[2:]
+    ]
+    assert [name for name, _, now in listed if now == f"{len(WANTED)} of {len(WANTED)}"] == list(REPORTS)
+    assert {name for name, _, now in listed if now.startswith("named: ")} == {"RTF", "HTML in one line"}
+    assert len([before for _, before, _ in listed if before != "7 of 7"]) > 20
 
 
 @pytest.mark.parametrize("name", REPORTS)
@@ -107,6 +119,48 @@ def test_a_number_is_a_level_only_beside_the_keys_of_gelf(hostile: dict[str, obj
     layout = next(one for one in PARSER.ruleset.layouts if one.name == "gelf")
     plain = {name: value for name, value in GELF.items() if name != "_logger"}
     assert json_header(layout, json.dumps(plain | hostile)) is None
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (r"{\rtf1\ansi\deff0" + "\n" + "\\par\n".join(PLAIN) + "}", "it is RTF; save it as plain text"),
+        ("<p>" + "<br>".join(PLAIN) + "</p>", "its lines end with <br>; `sed"),
+        ("<body>\n<div>log: " + "<br />".join(PLAIN) + "</div>\n</body>", "its lines end with <br>; `sed"),
+        (repr(PLAIN * 1000), "it is one line of Python of more than 1,000,000 characters"),
+    ],
+    ids=["RTF", "HTML", "HTML with other lines", "Python"],
+)
+def test_what_has_no_lines_is_named_with_the_cure(content: str, why: str, tmp_path: Path) -> None:
+    """Nothing of it is read: most of it would be lost, or pass for another statement."""
+    file, found = rows(tmp_path / "report", content)
+    assert (file.kind, found) == ("unreadable", [])
+    assert file.why.startswith(why)
+
+
+def test_the_cure_for_html_gives_the_log(tmp_path: Path) -> None:
+    path = tmp_path / "report"
+    file, _ = rows(path, "<p>" + "<br>".join(PLAIN[:2]) + "<br />" + "<br/>".join(PLAIN[-2:]) + "</p>")
+    command = file.why.partition("`")[2].partition("`")[0].replace("FILE.log", "cured").replace("FILE", "report")
+    subprocess.run(["sh", "-c", command], cwd=tmp_path, check=True)
+    assert len(rows(tmp_path / "other", (tmp_path / "cured").read_text())[1]) == 4
+
+
+@pytest.mark.parametrize("text", ["'a' + 'b'", "['a'", "('a', b)", r"'\d'", "'\\x'", "[" * 5000 + "'a'", "'a'x", "b'é'", "{'a'}"])
+def test_what_python_does_not_print_is_no_string(text: str) -> None:
+    """Nothing is computed, and nothing is said on standard error."""
+    assert _object(text) is None
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.recursive(
+        st.text() | st.none() | st.booleans() | st.integers(), lambda some: st.lists(some) | st.dictionaries(st.text(), some)
+    )
+)
+def test_what_python_prints_is_read_as_json(content: object) -> None:
+    if isinstance(content, str | list | dict):
+        assert _object(repr(content)) == content or not content
 
 
 @settings(max_examples=60, deadline=None)

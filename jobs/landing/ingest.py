@@ -30,9 +30,16 @@ from parsers.rules import RuleSet
 
 LOOK = 256 * 1024
 LOOK_AT_MOST = 4 * 1024 * 1024
-# a JSON document; `[2026-…` begins a record
-_JSON = re.compile(r'\{\s{0,9}["}]|\[\s{0,9}[\[{"]|"')
+# a string, list or object as Python prints it
+_PYTHON = re.compile(r"b?'|[\[({]\s{0,9}b?'")
+# or of JSON; `[2026-…` begins a record
+_JSON = re.compile(rf'{_PYTHON.pattern}|\{{\s{{0,9}}["}}]|\[\s{{0,9}}[\[{{"]|"')
 _LONG_DOCUMENT = f"it is one line of JSON of more than {LONGEST_LINE:,} characters; `jq -r '.. | strings' FILE > FILE.log` writes each line of its log"
+_RTF = "it is RTF; save it as plain text"
+# before a date
+_BREAK = re.compile(r"<br ?/?>[^\w\s<>]?\d{2,4}[-/.]\d\d[-/.]")
+_BREAKS = "its lines end with <br>; `sed 's/<[^>]*>/\\n/g' FILE > FILE.log` writes each line of its log"
+_LONG_LITERAL = f"it is one line of Python of more than {LONGEST_LINE:,} characters; write each line of its log as a line"
 STAMP_LENGTH = 24
 NODE_FOLDER = re.compile(r"(?:broker|node|kafka|controller|server)[-_.]?(\d+)", re.IGNORECASE)
 # lines that show whether a collector cuts lines
@@ -212,7 +219,11 @@ class Sniffer:
     def _look_into(self, file: LogFile, stream: BinaryIO, named: Path | None) -> LogFile:
         text, kind, begun = self._beginning(stream)
         if len(text) > LONGEST_LINE and _is_one_line_of_json(text.rstrip()):
-            return replace(file, kind="unreadable", why=_LONG_DOCUMENT)
+            return replace(file, kind="unreadable", why=_LONG_LITERAL if _PYTHON.match(text) else _LONG_DOCUMENT)
+        if text.startswith("{\\rtf"):
+            return replace(file, kind="unreadable", why=_RTF)
+        if kind != "log" and any(len(_BREAK.findall(line)) > 1 for line in split_lines(text)[:MOST_HEADERS]):
+            return replace(file, kind="unreadable", why=_BREAKS)
         envelope = self._envelope(text, kind)
         if envelope and envelope.layers:
             kind = "log"

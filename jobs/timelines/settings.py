@@ -29,7 +29,11 @@ def setting_of(e: Event) -> Setting | None:
         return None
     if e.config == MIN_ISR:
         return Setting(e.ts, e.topic, _number(e.config_value))
-    if e.event_type in ("config_updated", "log_created") and e.text and (found := _IN_TEXT.search(e.text)):
+    if (
+        e.event_type in ("config_updated", "config_override_read", "log_created")
+        and e.text
+        and (found := _IN_TEXT.search(e.text))
+    ):
         return Setting(e.ts, e.topic, _number(found.group(1)))
     return None
 
