@@ -323,7 +323,7 @@ class Machines:
         return os.environ | {
             "LD_PRELOAD": str(CLOCK),
             "FAKETIME_TIMESTAMP_FILE": str(self.clock(node)),
-            "FAKETIME_NO_CACHE": "1",
+            "FAKETIME_CACHE_DURATION": "1",
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
             "NO_FAKE_STAT": "1",
         }
