@@ -17,9 +17,9 @@ from jobs.engine.rows import (
     at_or_after,
     before,
     by_batch,
+    computed,
     extremes,
     fold_groups,
-    gathered,
     is_known,
     is_null,
     select,
@@ -173,7 +173,7 @@ def coverage(events: Frame, passed_over: Frame, held: Frame, schema: pa.Schema, 
     """
     if again is not None:
         events, passed_over = where(events, again.hold("ts")), where(passed_over, again.hold("hour"))
-    parts = gathered(
+    parts = computed(
         together(
             by_batch(select(events, *EVENT_COLUMNS), count_events, PARTS),
             by_batch(select(passed_over, *NODE, "hour", "logger", "layout"), count_passed_over, PARTS),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from jobs.engine.rows import Frame, distinct, here, select
+from jobs.engine.rows import Frame, distinct, select, to_dicts
 
 # tables that are compared with what earlier runs have left in them
 COMPARED = ("findings", "finding_subjects")
@@ -30,7 +30,7 @@ def restore(store: Any, clusters: Collection[str]) -> bool:
     found = _runs_of(store.read("findings", clusters))
     if not found:
         return False
-    runs = sorted(here(store.whole("audit_runs")), key=lambda row: row["finished_at"], reverse=True)
+    runs = sorted(to_dicts(store.whole("audit_runs")), key=lambda row: row["finished_at"], reverse=True)
     completed = {row["run_id"] for row in runs}
     if all(ids <= completed for ids in found.values()):
         return False
@@ -46,7 +46,7 @@ def restore(store: Any, clusters: Collection[str]) -> bool:
             return True
     # clusters of which no run was ever completed
     never = [name for name, ids in found.items() if not ids & completed]
-    never = [name for name in never if not here(store.read("cluster_facts", [name]))]
+    never = [name for name in never if not to_dicts(store.read("cluster_facts", [name]))]
     _put_back(store, never, {table: store.table_of(table, []) for table in COMPARED})
     return bool(never)
 
@@ -54,7 +54,7 @@ def restore(store: Any, clusters: Collection[str]) -> bool:
 def _runs_of(findings: Frame) -> dict[str, set[str]]:
     """Cluster -> runs that have changed its findings last."""
     found: dict[str, set[str]] = {}
-    for row in here(distinct(select(findings, "cluster", "run_id"))):
+    for row in to_dicts(distinct(select(findings, "cluster", "run_id"))):
         found.setdefault(row["cluster"], set()).add(row["run_id"])
     return found
 

@@ -32,14 +32,12 @@ from jobs.engine.rows import (
     by_cluster,
     coalesced,
     column_names,
+    computed,
     differing,
     distinct,
     extremes,
-    fetched,
     from_day,
-    gathered,
     having,
-    here,
     is_empty,
     is_known,
     is_null,
@@ -55,6 +53,8 @@ from jobs.engine.rows import (
     select,
     span,
     starts_with,
+    to_dicts,
+    to_table,
     together,
     unpacked,
     where,
@@ -143,7 +143,7 @@ def known(store: RunTables, clusters: Iterable[str], keeps: Keeps) -> dict[str, 
             row["asked"],
             row["configured"],
         )
-        for row in here(store.read("cluster_facts", clusters, one_of("code_version", [str(SEMANTICS_VERSION)])))
+        for row in to_dicts(store.read("cluster_facts", clusters, one_of("code_version", [str(SEMANTICS_VERSION)])))
     }
 
 
@@ -164,7 +164,7 @@ def read(store: RunTables, clusters: Sequence[str], keeps: Keeps) -> Night:
         later = by_cluster({name: above(VERSION, one.events_version) for name, one in since.items()})
         came.append(where(changes.inserted, later))
         if changes.deleted is not None:
-            gone = gathered(_recognised(where(changes.deleted, later)))
+            gone = computed(_recognised(where(changes.deleted, later)))
             removed = None if is_empty(gone) else gone
     if anew:
         came.append(store.read("events", anew, EVERY, ["cluster", *EVENT_COLUMNS]))
@@ -249,7 +249,7 @@ def _update_timelines(
     folded = _fold(store, night, facts, changed, anew)
     touched = _write(store, folded, version, sorted(facts.keys() - anew), sorted(anew))
     run_concurrently(partial(_write_cluster_tables, store, facts), partial(_write_deletions, store, night, facts, anew))
-    return anew, gathered(distinct(select(touched, "cluster", "topic"))), version
+    return anew, computed(distinct(select(touched, "cluster", "topic"))), version
 
 
 def _update_coverage(store: RunTables, night: Night, facts: Mapping[str, ClusterFacts]) -> int:
@@ -268,7 +268,7 @@ def _update_coverage(store: RunTables, night: Night, facts: Mapping[str, Cluster
 
 
 def note(store: RunTables, made: Made, asked: str, configured: Mapping[str, str]) -> None:
-    """The tables are those of `events` and `passed_over` in these versions, the findings those asked for: the next night goes on from here.
+    """Note the versions of `events` and `passed_over` that the tables follow, and what findings depend on: the next run continues from them.
 
     configured: cluster -> its settings in audit.toml.
     """
@@ -306,7 +306,7 @@ def scope(store: RunTables, made: Made, clusters: Iterable[str], days: int = 0) 
         return whole | by_cluster({name: at_or_after(column, at) for name, at in moments.items()})
 
     reported = _reported(store, names)
-    folded = set() if made.topics is None else {(row["cluster"], row["topic"]) for row in here(made.topics)}
+    folded = set() if made.topics is None else {(row["cluster"], row["topic"]) for row in to_dicts(made.topics)}
     rows = [(*key, reported.get(key), key in folded) for key in sorted(reported.keys() | folded)]
     topics = (
         pa.table(
@@ -368,11 +368,11 @@ def _reported(store: RunTables, clusters: Iterable[str]) -> dict[tuple[str, str]
     """Cluster and topic of what findings are about that are not resolved -> since when the first of them is, UTC without a zone."""
     is_open = ~one_of("status", ["resolved"]) & is_known("first_seen")
     found = store.read("findings", clusters, is_open, ["cluster", "topic", "fingerprint", "first_seen"])
-    first = {row["fingerprint"]: row["first_seen"] for row in here(select(found, "fingerprint", "first_seen"))}
+    first = {row["fingerprint"]: row["first_seen"] for row in to_dicts(select(found, "fingerprint", "first_seen"))}
     subjects = having(store.read("finding_subjects", clusters), found, ["fingerprint"])
     told = together(select(found, "cluster", "fingerprint", "topic"), select(subjects, "cluster", "fingerprint", "topic"))
     reported: dict[tuple[str, str], datetime] = {}
-    for row in here(distinct(where(told, is_known("topic")))):
+    for row in to_dicts(distinct(where(told, is_known("topic")))):
         key, at = (row["cluster"], row["topic"]), first[row["fingerprint"]].replace(tzinfo=None)
         reported[key] = min(reported.get(key, at), at)
     return reported
@@ -414,7 +414,7 @@ def _lost(night: Night) -> set[str]:
     if night.removed is None:
         return set()
     gone: dict[str, set[str]] = {}
-    for row in here(distinct(select(night.removed, "cluster", "record_id"))):
+    for row in to_dicts(distinct(select(night.removed, "cluster", "record_id"))):
         gone.setdefault(row["cluster"], set()).add(row["record_id"])
     return {
         name
@@ -430,7 +430,7 @@ def _correct_incarnations(store: RunTables, night: Night, facts: Mapping[str, Cl
     if not several:
         return False
     new = _new(night, several, several.intersection(anew))
-    numbered = gathered(_incarnations(store.read("events", several, new), {name: facts[name] for name in several}))
+    numbered = computed(_incarnations(store.read("events", several, new), {name: facts[name] for name in several}))
     if is_empty(numbered):
         return False
     store.set_matching("events", new, numbered, EVENT)
@@ -527,7 +527,7 @@ def _touched_states(
     if removed is not None:
         states = marked(states, removed, PARTITION_KEY, "is_removed")
         unfit |= is_true("is_removed")
-    states = gathered(where(states, touched))
+    states = computed(where(states, touched))
     states = together(where(states, ~unfit), with_values(where(states, unfit), state=""))
     return select(
         states,
@@ -569,7 +569,7 @@ def _fold(
         stale = _partitions(where(rows, is_true("is_stale")))
         if refolded is None and removed is not None:
             stale = distinct(together(stale, removed))
-        stale = gathered(stale)
+        stale = computed(stale)
         if is_empty(stale):
             break
         refolded = stale if refolded is None else refolded
@@ -589,7 +589,7 @@ def _write(store: RunTables, folded: FoldedRows, version: int, continued: Sequen
     touched = _partitions(where(folded.rows, is_known("partition_states")))
     if folded.refolded is not None:
         touched = distinct(together(touched, folded.refolded))
-    touched = gathered(touched)
+    touched = computed(touched)
 
     def new(table: str) -> Frame:
         return unpacked(where(folded.rows, is_known(table)), table, *folding.PARTITION)
@@ -674,7 +674,7 @@ def _write_deletions(store: RunTables, night: Night, facts: Mapping[str, Cluster
     told, kept = _recognised(store.read("events", whole, signs)), None
     if by_topic:
         new = [night.events, *([] if night.removed is None else [night.removed])]
-        topics = gathered(distinct(select(where(together(*new), of_clusters(by_topic) & signs), *TOPIC)))
+        topics = computed(distinct(select(where(together(*new), of_clusters(by_topic) & signs), *TOPIC)))
         kept = store.read("topic_deletions", by_topic)
         if not is_empty(topics):
             kept = lacking(kept, topics, TOPIC)
@@ -682,7 +682,7 @@ def _write_deletions(store: RunTables, night: Night, facts: Mapping[str, Cluster
         elif not rows and not whole:
             return
     by_name: dict[tuple[str, str], list[Event]] = {}
-    for cluster, event in folding.events_of(fetched(told).to_batches(), EVENT_COLUMNS):
+    for cluster, event in folding.events_of(to_table(told).to_batches(), EVENT_COLUMNS):
         one = facts[cluster]
         if event.topic and tells_deletion(event) and not one[one.incarnation_of(event)].is_of_kraft(event):
             by_name.setdefault((cluster, event.topic), []).append(event)

@@ -14,12 +14,12 @@ from jobs.engine.rows import (
     at_or_before,
     by_cluster,
     distinct,
-    fetched,
     having,
     in_microseconds,
     is_known,
     one_of,
     select,
+    to_table,
     where,
 )
 from jobs.engine.types import schema_of
@@ -134,4 +134,4 @@ def _surroundings(
 
 def _values(rows: Frame, *columns: str) -> Iterator[tuple[Any, ...]]:
     """Columns of the rows; moments are microseconds."""
-    return rows_of(fetched(select(rows, *columns)).to_batches())
+    return rows_of(to_table(select(rows, *columns)).to_batches())

@@ -13,7 +13,7 @@ from jobs.checking.ranking import is_never_hidden, is_over, worst_first
 from jobs.checking.window import Window
 from jobs.engine import queries
 from jobs.engine.queries import Queries
-from jobs.engine.rows import here, quoted
+from jobs.engine.rows import quoted, to_dicts
 from jobs.engine.run_tables import RunTables
 from jobs.landing.identity import known_as
 from parsers.explanation import counted
@@ -77,7 +77,7 @@ def gather(store: RunTables, clusters: list[str], now: Mapping[str, datetime | N
 
 def _findings(store: RunTables, clusters: list[str]) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
     """The findings, worst first, their moments UTC without a zone; and by its id each record that proves the first of them."""
-    findings = sorted((_without_zone(row) for row in here(store.read("findings", clusters))), key=worst_first)
+    findings = sorted((_without_zone(row) for row in to_dicts(store.read("findings", clusters))), key=worst_first)
     ids = []
     so_far: Counter[tuple[str, str]] = Counter()
     for finding in findings:
