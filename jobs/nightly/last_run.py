@@ -1,6 +1,6 @@
-"""The findings as the last completed run has left them: a run that completes an interrupted one compares with these.
+"""The findings after the last completed run: a run that completes an interrupted one compares with these.
 
-A run is complete when its row is in `audit_runs`. That row is written last, and names the versions of the tables that it has left.
+A run is complete when its row is in `audit_runs`. That row is written last, and names the versions of the tables at the end of the run.
 """
 
 import json
@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from jobs.engine.rows import Frame, distinct, select, to_dicts
 
-# tables that are compared with what earlier runs have left in them
+# tables that a run compares with the result of earlier runs
 COMPARED = ("findings", "finding_subjects")
-# completed runs that are looked through for one that has left nothing but findings of completed runs
+# completed runs that are searched for one with findings of completed runs only
 MOST_RUNS = 20
 
 
@@ -23,9 +23,9 @@ def versions(store: Any) -> str:
 
 
 def restore(store: Any, clusters: Collection[str]) -> bool:
-    """Takes back what runs that did not come to their end have written into COMPARED. Returns whether there was something.
+    """Undo what interrupted runs have written into COMPARED. Return whether there was something.
 
-    Where Delta no longer has the version that the last completed run has left, the tables stay as they are.
+    Where Delta no longer has the version of the last completed run, the tables do not change.
     """
     found = _runs_of(store.read("findings", clusters))
     if not found:
@@ -40,7 +40,7 @@ def restore(store: Any, clusters: Collection[str]) -> bool:
         found_at = {table: store.rows_at(table, clusters, version) for table, version in json.loads(run["tables_at"]).items()}
         rows = {table: some for table, some in found_at.items() if some is not None}
         if len(rows) < len(found_at):
-            continue  # files of that version are gone
+            continue  # files of that version were removed
         if all(ids <= completed for ids in _runs_of(rows["findings"]).values()):
             _put_back(store, clusters, rows)
             return True
@@ -60,7 +60,7 @@ def _runs_of(findings: Frame) -> dict[str, set[str]]:
 
 
 def _put_back(store: Any, clusters: Collection[str], rows: dict[str, pa.Table]) -> None:
-    """Findings last: they tell whether there is something to take back."""
+    """Restore findings last: they show whether there is something to undo."""
     for table in reversed(COMPARED):
         if clusters:
             store.replace(table, clusters, rows[table])

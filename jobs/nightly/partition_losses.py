@@ -1,4 +1,4 @@
-"""`losses`: what partitions lost or may have lost, for checks to read. Plain Python decides it (`jobs.timelines.losses`), topic after topic."""
+"""`losses`: records that partitions lost or may have lost, for checks to read. `jobs.timelines.losses` decides it, topic by topic."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -26,7 +26,7 @@ from jobs.timelines.losses import LINES, RECOVERING, Around, Crash, Interval, Li
 from jobs.timelines.outages import CRASHED
 
 PARTITION = (*KEY, "partition")
-# events about a partition that tell of losses
+# events about a partition that show losses
 ABOUT_LOSSES = (
     (one_of("leader_recovery_state", RECOVERING) | one_of("event_type", sorted(LINES)))
     & is_known("topic")
