@@ -1,6 +1,6 @@
-"""One run, its stages in order: logs are landed, what they are about is rebuilt, that is checked.
+"""One run, its stages in order: land the logs, rebuild what they change, check the result.
 
-Each stage takes what the one before returned and returns what the next one needs. The tables (`RunTables`) are those of one engine, whichever it is.
+Each stage takes the result of the one before. The tables (`RunTables`) are those of either engine.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a run is asked for.
+    """The parameters of a run.
 
     days: only records of these, both included. now: what findings are measured against (UTC); None: the newest record. moment: by which a silence
     has expired. checks_again: also where nothing is new. data_docs: folder for Great Expectations' Data Docs.
@@ -53,7 +53,7 @@ class Asked:
 
     @property
     def silences(self) -> list[Silence]:
-        """Those that hold."""
+        """The silences that have not expired."""
         return [silence for silence in self.config.silences if silence.holds_at(self.moment)]
 
 
@@ -73,7 +73,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Landed:
-    """What `events` and `passed_over` hold more than before. files: all of the run. inputs: rows of the table of that name."""
+    """The new rows of `events` and `passed_over`. files: all of the run. inputs: rows of the table of that name."""
 
     files: Sequence[LogFile]
     read: IngestSummary
@@ -83,7 +83,7 @@ class Landed:
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """Timelines and tables made of them. audited: clusters without a problem. configured: cluster -> its settings, of which those of `reset` are new."""
+    """Timelines and tables derived from them. audited: clusters without a problem. configured: cluster -> its settings; those of `reset` have changed."""
 
     night: Night
     made: Made
@@ -97,7 +97,7 @@ class Rebuilt:
 class Checked:
     """The findings are written. failed: check -> why it could not be run. queries: over what was checked; None: nothing was.
 
-    finish: to be called when the run is recorded; the next run goes on from there.
+    finish: to be called when the run is recorded; the next run continues from there.
     """
 
     failed: Mapping[str, str] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class Checked:
 
 
 def run(tables: RunTables, asked: Asked, found: Found) -> tuple[Landed, Rebuilt, Checked]:
-    """All clusters at once: a stage costs the same for one or for many."""
+    """Run all stages for all clusters at once: a stage costs the same for one or for many."""
     landed = land(tables, asked, found)
     rebuilt = rebuild(tables, asked, landed)
     checked = check(tables, asked, landed, rebuilt)
@@ -133,7 +133,7 @@ def land(tables: RunTables, asked: Asked, found: Found) -> Landed:
 
 
 def rebuild(tables: RunTables, asked: Asked, landed: Landed) -> Rebuilt:
-    """Bring up to date what is derived from events: of what a run has landed that did not come to its end, too."""
+    """Update what is derived from events, including those of an interrupted run."""
     from jobs.engine.rows import run_concurrently
     from jobs.nightly import nights
     from jobs.operators import assignments, durability

@@ -1,4 +1,4 @@
-"""Everything that is derived from `events`, rebuilt from them without any log: after an upgrade, and by `kafka-audit repair`."""
+"""Rebuild everything that is derived from `events`, without any log: after an upgrade, and by `kafka-audit repair`."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -10,14 +10,14 @@ from parsers.rules import RuleSet
 
 
 def keeps_of(ruleset: RuleSet) -> dict[str, tuple[str, ...]]:
-    """Event type -> columns that are as they were before, by the rules."""
+    """Return event type -> columns that keep their value, by the rules."""
     return {rule.name: tuple(rule.keeps) for rule in ruleset.rules if rule.keeps}
 
 
 def rebuild(store: Any, clusters: Sequence[str], ruleset: RuleSet, config: Config) -> None:
-    """Writes timelines, coverage, assignments, durability and what is compared with checkpoints, of clusters in `events`.
+    """Write timelines, coverage, assignments, durability and comparisons with checkpoints, for clusters in `events`.
 
-    store: `Store`, in which what `cluster_facts` has of them is removed. Findings are left as they are: the next audit of a cluster looks at them again.
+    store: `Store`, in which what `cluster_facts` has of them is removed. Findings do not change: the next audit of a cluster checks them again.
     """
     from jobs.engine import upgrade
     from jobs.engine.rows import of_clusters
@@ -38,7 +38,7 @@ def rebuild(store: Any, clusters: Sequence[str], ruleset: RuleSet, config: Confi
 
 
 def rebuild_others(store: Any, clusters: Collection[str], ruleset: RuleSet, config: Config) -> None:
-    """Rebuild clusters other than those of a run, where an upgrade or other rules demand it; nothing is left to rebuild then."""
+    """Rebuild the clusters that are not of this run, where an upgrade or other rules require it; then nothing is left to rebuild."""
     if others := sorted(store.stale_clusters().difference(clusters)):
         with stage("rebuild other clusters") as doing:
             rebuild(store, others, ruleset, config)

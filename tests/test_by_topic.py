@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from jobs.engine.rows import here
+from jobs.engine.rows import to_dicts
 from jobs.nightly.by_topic import TOPICS, ToldAnew
 
 ROWS = pa.table({"cluster": ["a", "a", "b", "b", "c"], "topic": ["t", "u", "t", "u", "u"]})
@@ -13,7 +13,7 @@ TOPIC_T = pa.Table.from_pylist([{"cluster": "a", "topic": "t"}], TOPICS)
 
 
 def told(rows: pa.Table) -> list[str]:
-    return [row["cluster"] + row["topic"] for row in here(rows)]
+    return [row["cluster"] + row["topic"] for row in to_dicts(rows)]
 
 
 @pytest.mark.parametrize(("clusters", "of"), [("", ["at"]), ("b", ["at", "bt", "bu"])])

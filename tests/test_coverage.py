@@ -55,7 +55,7 @@ def passed_over(*told: tuple[int | None, int | None]) -> pa.Table:
 
 
 def told(*args: Any, **more: Any) -> list[dict[str, Any]]:
-    found = rows.here(coverage.coverage(*args, SCHEMA, **more))
+    found = rows.to_dicts(coverage.coverage(*args, SCHEMA, **more))
     return sorted(found, key=lambda row: (row["node"] or 0, row["hour"] or NOON - timedelta(days=1), row["logger"] or ""))
 
 

@@ -48,8 +48,10 @@ def test_a_private_word_is_found():
 def test_documents_use_standard_words(document):
     if document.name in ("incidents.md", "faults.md"):
         pytest.skip("generated from the definitions of checks")
-    text = _CODE.sub(" ", _GENERATED.sub(" ", document.read_text("utf-8")))
-    assert not found(text)
+    text = document.read_text("utf-8")
+    # comments of tables and columns are checked nowhere else
+    text = text if document.name == "tables.md" else _GENERATED.sub(" ", text)
+    assert not found(_CODE.sub(" ", text))
 
 
 def _parsers() -> dict[str, argparse.ArgumentParser]:

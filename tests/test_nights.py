@@ -18,7 +18,7 @@ from test_hostile import CUTS, WITH_TRACE
 
 from jobs import errors
 from jobs.engine import grouped, local_store
-from jobs.engine.rows import Frame, here
+from jobs.engine.rows import Frame, to_dicts
 from jobs.engine.run_tables import RunTables
 from jobs.nightly import nights
 from jobs.nightly_audit import main
@@ -292,7 +292,7 @@ def test_any_delivery_gives_the_tables_of_one_run(spark, capsys, tmp_path, monke
     write = nights._write
 
     def noted(store: RunTables, folded: nights.FoldedRows, version: int, goes_on: list[str], anew: list[str]) -> Frame:
-        some = set() if folded.refolded is None else {row["cluster"] for row in here(folded.refolded)}
+        some = set() if folded.refolded is None else {row["cluster"] for row in to_dicts(folded.refolded)}
         continued.update(set(goes_on) - some)
         refolded.update(some)
         return write(store, folded, version, goes_on, anew)

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from jobs.engine.database import Database
 from jobs.engine.queries import InSpark
-from jobs.engine.rows import fetched
+from jobs.engine.rows import to_table
 from jobs.reporting.pictures import (
     BINS,
     DAYS,
@@ -235,7 +235,7 @@ def test_what_tables_hold(spark: Any, engine: str) -> None:
     rows["partition_spells"] = [spell | {"since": str(at(60)), "until": str(at(120))}]
     queries = InSpark(spark) if engine == "Spark" else Database()
     for name, types in TABLES.items():
-        queries.view(name, frame(spark, types, rows[name]) if engine == "Spark" else fetched(frame(spark, types, rows[name])))
+        queries.view(name, frame(spark, types, rows[name]) if engine == "Spark" else to_table(frame(spark, types, rows[name])))
     found = {"cluster": "payments", "incarnation": 1, "fingerprint": "f", "subject": ("orders", 0), "evidence": ["e1"]}
     pictures = gather(queries, ["payments", "bare"], [found | {"first_seen": at(60), "last_seen": at(120)}])
     assert set(pictures.nights) == {"payments"}

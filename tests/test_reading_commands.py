@@ -72,14 +72,18 @@ def pager_in(folder: Path) -> tuple[Path, Path]:
     return script, kept
 
 
-@pytest.mark.parametrize("command", LONG)
+@pytest.mark.parametrize("command", [*LONG, "assignments", "durability", "reassignment"])
 def test_a_long_answer_is_shown_in_the_pager(command: str, audited: Path, tmp_path: Path) -> None:
     script, kept = pager_in(tmp_path)
-    arguments = [*LONG[command], "--tables", str(audited), "--color", "never"]
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps(PLAN))
+    given = LONG.get(command, [command, str(plan)] if command == "reassignment" else [command])
+    arguments = [*given, "--tables", str(audited), "--color", "never"]
     code, received = on_a_terminal(arguments, {"PAGER": f"{script} 'the test'"})
-    assert (code, received) == (errors.CLEAN, "paged by the test\r\n")
-    code, plain = on_a_terminal([*arguments, "--no-pager"], {"PAGER": str(script)})
-    assert (code, plain.replace("\r\n", "\n")) == (errors.CLEAN, kept.read_text())
+    assert received == "paged by the test\r\n"
+    assert code == errors.CLEAN
+    again, plain = on_a_terminal([*arguments, "--no-pager"], {"PAGER": str(script)})
+    assert (again, plain.replace("\r\n", "\n")) == (code, kept.read_text())
     assert len(kept.read_text().splitlines()) >= ROWS
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from reports import REPORTS, cloudwatch
 from test_envelopes import FORGED, PARSER, PLAIN, QUOTED, WANTED, change, read, rows, texts
 
-from parsers.envelopes import _object, known_forms, reader_of
+from parsers.envelopes import _object, reader_of
 from parsers.explanation import explain
 from parsers.records import json_header
 

@@ -15,7 +15,7 @@ import pytest
 from jobs.engine import rows as asked
 from jobs.engine.frames import by_workers
 from jobs.engine.relation import Relation
-from jobs.engine.rows import Frame, Where, here, in_spark
+from jobs.engine.rows import Frame, Where, in_spark, to_dicts
 from jobs.nightly.partition_spells import IS_WRONG
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def given(request: pytest.FixtureRequest) -> Callable[[pa.Table], Frame]:
 
 
 def numbers(rows: Frame) -> list[int | None]:
-    return sorted((row["n"] for row in here(rows)), key=str)
+    return sorted((row["n"] for row in to_dicts(rows)), key=str)
 
 
 CONDITIONS: dict[str, tuple[Where, list[int | None], list[int | None]]] = {
@@ -106,7 +106,7 @@ def test_partitions_that_are_not_as_they_should_be(given: Callable[[pa.Table], F
         [pa.array(values, kind) for values, (_, kind) in zip(zip(*rows, strict=True), kinds, strict=True)],
         schema=pa.schema(kinds),
     )
-    assert [row["wrong"] for row in here(asked.where(given(told), IS_WRONG))] == [True] * 4
+    assert [row["wrong"] for row in to_dicts(asked.where(given(told), IS_WRONG))] == [True] * 4
 
 
 def test_rows_that_others_have(given: Callable[[pa.Table], Frame]) -> None:
@@ -115,25 +115,25 @@ def test_rows_that_others_have(given: Callable[[pa.Table], Frame]) -> None:
         assert numbers(asked.having(rows, keys, on)) == [1, 3, None]
         assert numbers(asked.lacking(rows, keys, on)) == [2, 4]
         marked = asked.marked(rows, keys, on, "is_there")
-        assert {row["n"]: row["is_there"] for row in here(marked)} == {1: True, 2: False, 3: True, 4: False, None: True}
+        assert {row["n"]: row["is_there"] for row in to_dicts(marked)} == {1: True, 2: False, 3: True, 4: False, None: True}
     assert numbers(asked.having(given(SOME), KEYS.slice(0, 0), on)) == []
     assert numbers(asked.lacking(given(SOME), KEYS.slice(0, 0), on)) == [1, 2, 3, 4, None]
     known = asked.looked_up(given(SOME), KEYS.filter(KEYS["text"].is_valid()), on)
-    assert {row["n"]: row["more"] for row in here(known)} == {1: 7, 2: None, 3: 8, 4: None, None: 7}
+    assert {row["n"]: row["more"] for row in to_dicts(known)} == {1: 7, 2: None, 3: 8, 4: None, None: 7}
 
 
 def test_columns(given: Callable[[pa.Table], Frame]) -> None:
     some = given(SOME)
-    (first, *_) = here(asked.select(some, "n", "text", name="cluster"))
+    (first, *_) = to_dicts(asked.select(some, "n", "text", name="cluster"))
     assert first == {"n": 1, "text": "x", "name": "a"}
-    assert here(asked.select(asked.with_values(some, text="y", number=3, is_new=True), "n", "text", "number", "is_new"))[1] == {
+    assert to_dicts(asked.select(asked.with_values(some, text="y", number=3, is_new=True), "n", "text", "number", "is_new"))[1] == {
         "n": 2, "text": "y", "number": 3, "is_new": True
     }  # fmt: skip
     marked = asked.marked_with_any(some, "ids", {2, 9}, "has_one")
-    assert [row["has_one"] for row in here(marked)] == [True, False, False, False, True]
-    assert [row["at"] for row in here(asked.in_microseconds(some, "at"))][:3] == [1772366400000000, 1772370000000000, None]
+    assert [row["has_one"] for row in to_dicts(marked)] == [True, False, False, False, True]
+    assert [row["at"] for row in to_dicts(asked.in_microseconds(some, "at"))][:3] == [1772366400000000, 1772370000000000, None]
     packed = pa.table({"n": [1, 2], "it": [{"a": 1, "b": [1]}, {"a": 2, "b": None}]})
-    assert here(asked.unpacked(given(packed), "it", "n")) == [{"n": 1, "a": 1, "b": [1]}, {"n": 2, "a": 2, "b": None}]
+    assert to_dicts(asked.unpacked(given(packed), "it", "n")) == [{"n": 1, "a": 1, "b": [1]}, {"n": 2, "a": 2, "b": None}]
 
 
 def test_rows_of_several(given: Callable[[pa.Table], Frame]) -> None:
@@ -141,9 +141,9 @@ def test_rows_of_several(given: Callable[[pa.Table], Frame]) -> None:
     few = SOME.select(["n", "text"])
     for one, two in ((given(few), other), (few, given(other)), (given(few), given(other))):
         both = asked.together(one, two)
-        assert here(asked.where(both, asked.above("n", 3))) == [{"n": 4, "text": "ü"}, {"n": 9, "text": "z"}]
+        assert to_dicts(asked.where(both, asked.above("n", 3))) == [{"n": 4, "text": "ü"}, {"n": 9, "text": "z"}]
     doubled = asked.select(asked.together(given(few), few, few), "text")
-    assert sorted((row["text"] for row in here(asked.distinct(doubled))), key=str) == [None, "x", "x'y", "ü"]
+    assert sorted((row["text"] for row in to_dicts(asked.distinct(doubled))), key=str) == [None, "x", "x'y", "ü"]
     assert not asked.is_empty(given(few))
     assert asked.is_empty(asked.where(given(few), asked.NONE))
 
@@ -165,7 +165,7 @@ def test_the_first_and_the_last(given: Callable[[pa.Table], Frame]) -> None:
 def test_what_functions_make_of_rows(given: Callable[[pa.Table], Frame]) -> None:
     each = pa.schema([("cluster", pa.string()), ("id", pa.int32())])
     made = asked.mapped(given(SOME), lambda row: [{"cluster": row["cluster"], "id": one} for one in row["ids"] or ()], each)
-    assert [(row["cluster"], row["id"]) for row in here(made)] == [("a", 1), ("a", 2), ("b'", 3), ("a", 2)]
+    assert [(row["cluster"], row["id"]) for row in to_dicts(made)] == [("a", 1), ("a", 2), ("b'", 3), ("a", 2)]
 
 
 @pytest.mark.parametrize("most", [asked.MOST_ON_DRIVER, 1])
@@ -177,7 +177,7 @@ def test_groups_are_folded(given: Callable[[pa.Table], Frame], monkeypatch: pyte
 
     names, counts = ("cluster", "text", "name"), ("rows", "others")
     schema = pa.schema([*((n, pa.string()) for n in names), *((n, pa.int32()) for n in counts)])
-    told = here(asked.map_groups(given(SOME), KEYS, ["cluster", "text"], fold, schema))
+    told = to_dicts(asked.map_groups(given(SOME), KEYS, ["cluster", "text"], fold, schema))
     assert {row["name"]: (row["cluster"], row["text"], row["rows"], row["others"]) for row in told} == {
         "a/x": ("a", "x", 2, 1), "a/None": ("a", None, 1, 1), "b/x'y": ("b", "x'y", 1, 1), "b'/ü": ("b'", "ü", 1, 0),
         "None/x": (None, "x", 0, 1),

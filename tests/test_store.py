@@ -25,14 +25,14 @@ from jobs.engine.rows import (
     Frame,
     Where,
     above,
-    gathered,
-    here,
+    computed,
     in_spark,
     is_null,
     is_true,
     of_clusters,
     one_of,
     run_concurrently,
+    to_dicts,
 )
 from jobs.engine.run_tables import PARTITION_KEY, UNSETTLED
 from jobs.engine.store import MOST_HERE, MOST_READ, Store
@@ -102,7 +102,7 @@ def stand(tables: Store, table: str) -> list[dict[str, Any]]:
 
 
 def ids(rows: Frame | None) -> list[str]:
-    return [] if rows is None else sorted(row["record_id"] for row in here(rows))
+    return [] if rows is None else sorted(row["record_id"] for row in to_dicts(rows))
 
 
 @pytest.mark.spark
@@ -198,7 +198,7 @@ def test_few_rows_are_read_once_and_written_where_they_differ(spark, empty_table
         )
 
     def steps(store: Store, *clusters: str) -> list[tuple[str, int]]:
-        return sorted((row["cluster"], row["step"]) for row in here(store.read("partition_timeline", clusters)))
+        return sorted((row["cluster"], row["step"]) for row in to_dicts(store.read("partition_timeline", clusters)))
 
     def written(store: Store) -> int:
         version = store.version("partition_timeline")
@@ -237,7 +237,7 @@ def test_rows_that_are_read_while_others_go_are_those_that_stand(spark, tables):
     for gone in range(1, 7):
         deleted = partial(store.delete_matching, "partition_timeline", ~above("incarnation", gone), pa.table({"topic": ["t"]}))
         run_concurrently(deleted, *(partial(store.rows_of, "partition_timeline", [one]) for one in "cd"))
-        left = [row["incarnation"] for row in here(store.read("partition_timeline", ["c"]))]
+        left = [row["incarnation"] for row in to_dicts(store.read("partition_timeline", ["c"]))]
         assert sorted(left) == list(range(gone + 1, 21))
 
 
@@ -270,22 +270,22 @@ def test_tables_lie_at_any_uri(spark, tmp_path):
 
 @pytest.mark.spark
 def test_a_table_is_the_same_whoever_creates_it(spark, tmp_path, monkeypatch):
-    here, elsewhere = Store(spark, tmp_path / "here"), tmp_path / "elsewhere"
-    here.open()
+    to_dicts, elsewhere = Store(spark, tmp_path / "here"), tmp_path / "elsewhere"
+    to_dicts.open()
     monkeypatch.setattr("jobs.engine.store.local_folder", lambda _: None)
     spark_alone = Store(spark, elsewhere)
     spark_alone.open()
     for definition in schemas.statements("tables"):
         told = []
-        for store in (here, spark_alone):
+        for store in (to_dicts, spark_alone):
             (first,) = Path(store.path(definition.name), "_delta_log").glob("*.json")
             made = {key: value for line in first.read_text().splitlines() for key, value in json.loads(line).items()}
             names = ("description", "partitionColumns", "configuration")
             columns = json.loads(made["metaData"]["schemaString"])
             told.append((columns, [made["metaData"][name] for name in names], made["protocol"]["minReaderVersion"]))
         assert told[0] == told[1], definition.name
-    kinds = to_arrow_schema(here.table("events").schema)
-    assert [(one.name, one.type) for one in here.schema("events")] == [(one.name, one.type) for one in kinds]
+    kinds = to_arrow_schema(to_dicts.table("events").schema)
+    assert [(one.name, one.type) for one in to_dicts.schema("events")] == [(one.name, one.type) for one in kinds]
 
 
 def interval(cluster: str, step: int, settled: bool) -> dict[str, Any]:
@@ -308,7 +308,7 @@ def test_a_small_table_is_written_in_the_place_of_what_a_condition_holds_for(spa
             "partition_timeline", clusters, condition, pa.Table.from_pylist([interval(*row) for row in rows], schema)
         )
         told = stand(tables, "partition_timeline")
-        assert steps(told) == steps(here(tables.read("partition_timeline", ["a/../b", "ü" * 99])))
+        assert steps(told) == steps(to_dicts(tables.read("partition_timeline", ["a/../b", "ü" * 99])))
         return steps(told)
 
     def steps(rows: list[dict[str, Any]]) -> list[tuple[str, int, bool]]:
@@ -356,7 +356,7 @@ def test_rows_of_some_partitions_are_replaced_and_no_others(spark, empty_tables,
 
     def told() -> list[str]:
         rows = short(stand(tables, "partition_timeline"))
-        assert short(here(tables.read("partition_timeline", names.values()))) == rows
+        assert short(to_dicts(tables.read("partition_timeline", names.values()))) == rows
         return rows
 
     def short(rows: list[dict[str, Any]]) -> list[str]:
@@ -429,7 +429,7 @@ def test_of_many_rows_those_that_are_asked_for_are_read(spark, empty_tables, mon
     def about(*values: str) -> list[str]:
         found = tables.rows_about("events", ["c"], "record_id", pa.table({"record_id": list(values)}))
         assert in_spark(spark, found).columns == tables.rows_of("events", ["c"]).columns
-        assert {row["cluster"] for row in here(found)} <= {"c"}
+        assert {row["cluster"] for row in to_dicts(found)} <= {"c"}
         return ids(found)
 
     # of few all are read, and where more than some are wanted
@@ -484,9 +484,9 @@ def test_few_of_many_rows_are_read_here(spark, tables, monkeypatch):
     for condition, told in ((one_of("topic", ["t"]), ["c", "d"]), (is_null("step"), [])):
         rows = read(condition)
         assert isinstance(rows, pa.Table)
-        assert sorted(row["cluster"] for row in here(rows)) == told
+        assert sorted(row["cluster"] for row in to_dicts(rows)) == told
     assert not isinstance(read(one_of("topic", ["t"]), most=1), pa.Table)
-    assert sorted(row["cluster"] for row in here(read(EVERY))) == ["c", "d"]
+    assert sorted(row["cluster"] for row in to_dicts(read(EVERY))) == ["c", "d"]
 
 
 @pytest.mark.spark
@@ -496,7 +496,7 @@ def test_rows_that_have_grown_many_are_left_to_spark(spark, tmp_path, monkeypatc
     tables.open()
 
     def steps() -> list[int]:
-        found = sorted(row["step"] for row in here(tables.read("partition_timeline", ["c"])))
+        found = sorted(row["step"] for row in to_dicts(tables.read("partition_timeline", ["c"])))
         assert found == sorted(row["step"] for row in stand(tables, "partition_timeline"))
         return found
 
@@ -541,7 +541,7 @@ def test_what_deltalake_cannot_do_is_left_to_spark(spark, tmp_path, monkeypatch)
     with monkeypatch.context() as patched:
 
         def refused(*_: Any, **__: Any) -> None:
-            raise OSError("no hard links here")
+            raise OSError("no hard links to_dicts")
 
         patched.setattr("jobs.engine.delta_rs.DeltaTable.create_write_transaction", refused)
         tables.replace("cluster_facts", ["c", "d"], rows.set_column(0, "cluster", pa.array(["d"])))
@@ -662,7 +662,7 @@ def test_events_that_cannot_be_converted_are_not_added_to(spark, tables):
 @pytest.mark.parametrize("rows", [10, MOST_IN_PLAN + 1])
 def test_rows_are_computed_once_also_where_a_lambda_makes_them(spark, capsys, rows):
     made = spark.range(rows).selectExpr("id", "transform(array(id), x -> x + 1) AS more")
-    in_spark(spark, gathered(made)).createOrReplaceTempView("once")
+    in_spark(spark, computed(made)).createOrReplaceTempView("once")
     assert spark.sql("SELECT sum(more[0]) FROM once").first()[0] == rows * (rows + 1) // 2
     spark.sql("SELECT * FROM once").explain("extended")
     assert "transform" not in capsys.readouterr().out

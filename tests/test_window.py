@@ -77,7 +77,7 @@ def test_what_is_reported(window, expected):
         finding(fingerprint="late", replica=9, first_seen=at(10), last_seen=at(10)),
         finding(fingerprint="timeless", first_seen=None, last_seen=None),
     ]
-    whole = verdict.Told(rows, {}, {}, {}, subjects={"long": {"replicas": [3, 7]}})
+    whole = verdict.RunResults(rows, {}, {}, {}, subjects={"long": {"replicas": [3, 7]}})
     assert {row["fingerprint"] for row in verdict.within(whole, window, {"payments": NOW}).findings} == expected
 
 

@@ -14,7 +14,7 @@ import schemas
 from jobs.checking.finding_identity import identified
 from jobs.config import Silence, Slo, Threshold
 from jobs.engine.queries import FAILED, Queries
-from jobs.engine.rows import Frame, gathered, quoted, run_concurrently, select
+from jobs.engine.rows import Frame, computed, quoted, run_concurrently, select
 from jobs.engine.run_tables import words
 from jobs.globs import glob_pattern
 from jobs.landing.tool_outputs import ToolOutput
@@ -75,8 +75,8 @@ def register(
         told[fact.name] = queries.frame(fact.sql)
         queries.view(fact.name, told[fact.name])
     now = {clock.cluster: clock.now for clock in clocks}
-    queries.view("partition_spells", gathered(partition_spells(given, told, now, facts)))
-    queries.view("losses", gathered(partition_losses(audited, told, facts)))
+    queries.view("partition_spells", computed(partition_spells(given, told, now, facts)))
+    queries.view("losses", computed(partition_losses(audited, told, facts)))
 
 
 def _named_columns(events: Frame) -> Frame:

@@ -109,7 +109,7 @@ class Suites:
 
     def of_rows(self, queries: Any, written: Mapping[str, Any], whole: Mapping[str, Any]) -> list[Violation]:
         """Validate rows of the local engine; `queries` answers the rules that are SQL."""
-        from jobs.engine.rows import fetched, select
+        from jobs.engine.rows import select, to_table
 
         contracts.register(queries, written, whole)
         found = []
@@ -119,7 +119,7 @@ class Suites:
                 return queries.rows(contracts.as_sql(query, table))
 
             _asked.set(ask)
-            found += self._of_arrow(table, fetched(select(rows, *_columns(table))))
+            found += self._of_arrow(table, to_table(select(rows, *_columns(table))))
         return found
 
     def of_tables(self, tables: Tables, names: Sequence[str]) -> list[Violation]:

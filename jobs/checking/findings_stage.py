@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from jobs.checking import causes, checks, contracts, finding_identity, findings_life
 from jobs.checking.checks import Clock
 from jobs.engine import queries
-from jobs.engine.rows import having, here, run_concurrently, select
+from jobs.engine.rows import having, run_concurrently, select, to_dicts
 from jobs.nightly import nights
 from parsers.explanation import counted
 
@@ -43,7 +43,7 @@ def write(
     if changed:
         proofs = [{"record_id": one} for one in {one for row in changed for one in row["evidence"]}]
         wanted = tables.table_of("events", proofs).select(["record_id"])
-        there = {row["record_id"] for row in here(having(select(audited["events"], "record_id"), wanted, ["record_id"]))}
+        there = {row["record_id"] for row in to_dicts(having(select(audited["events"], "record_id"), wanted, ["record_id"]))}
         if others := set(wanted["record_id"].to_pylist()) - there:
             found = tables.records(names, others, ["record_id"], (row["first_seen"] for row in changed))
             there |= set(found["record_id"].to_pylist())
@@ -57,7 +57,7 @@ def write(
 
 def stand(tables: RunTables, asked: Asked, clocks: Sequence[Clock]) -> None:
     """Write the findings of clusters without new records: silences may have begun or ended."""
-    before = here(tables.read("findings", [clock.cluster for clock in clocks]))
+    before = to_dicts(tables.read("findings", [clock.cluster for clock in clocks]))
     _settle(tables, asked, findings_life.still(before), before, clocks)
 
 
@@ -108,11 +108,11 @@ def _find(
     given |= {"cluster_ids"} if any(len(facts[name].cluster_ids) > 1 for name in names) else set()
     given |= {"slos"} if config.slos else set()
     found = checks.violations(over, given)
-    before = here(tables.read("findings", names))
+    before = to_dicts(tables.read("findings", names))
     begins = {name: at.replace(tzinfo=UTC) for name, at in made.looked_back(names).items()}
     lives = finding_identity.continued(found.rows, before, begins)
     news = findings_life.news(lives.found, lives.before, begins)
-    stored = here(tables.read("finding_subjects", names))
+    stored = to_dicts(tables.read("finding_subjects", names))
     stored = [row | {"fingerprint": lives.fingerprints.get(row["fingerprint"], row["fingerprint"])} for row in stored]
     about = findings_life.subjects(news, stored)
     changed = _settle(tables, asked, news, lives.before, clocks, about=about)

@@ -345,15 +345,15 @@ class Audit:
         outcomes = list(rebuilt.outcomes)
         problems = [o for o in outcomes if o.problem or o.unreadable]
         gathered = verdict.gather(store, [o.cluster for o in outcomes], {o.cluster: o.now for o in outcomes})
-        told = verdict.within(gathered, self.window, {o.cluster: o.now for o in outcomes})
-        failing = verdict.at_or_above(told.findings, self.options.fail_on)
+        results = verdict.within(gathered, self.window, {o.cluster: o.now for o in outcomes})
+        failing = verdict.at_or_above(results.findings, self.options.fail_on)
         code = errors.INPUT if problems else errors.FINDINGS if failing else errors.CLEAN
         status = {errors.INPUT: "input_problem", errors.FINDINGS: "findings", errors.CLEAN: "clean"}[code]
         notes = (
             store.upgrade.sentences() + store.rules_changed.sentences() + configuration.expired_silences(self.config, self.moment)
         )
         notes += [f"check {name} could not be run: {why}" for name, why in checked.failed.items()]
-        if left_out := len(gathered.findings) - len(told.findings):
+        if left_out := len(gathered.findings) - len(results.findings):
             notes.append(
                 f"{counted(left_out, 'finding')} outside of --since, --until and --node: kafka-audit findings --tables {self.options.tables}"
             )
@@ -375,18 +375,20 @@ class Audit:
 
             with stage("report"):
                 whose = [o.cluster for o in outcomes if not o.problem]
-                shown = pictures.gather(checked.queries, whose, _with_subject(told)) if checked.queries else pictures.Pictures()
-                report.write(self.options.report, told, outcomes, self.run_id, shown)
+                shown = (
+                    pictures.gather(checked.queries, whose, _with_subject(results)) if checked.queries else pictures.Pictures()
+                )
+                report.write(self.options.report, results, outcomes, self.run_id, shown)
         form = self.options.output_format
         if form == "text":
-            _show(verdict.as_text(told, outcomes, self.options.tables, [*self._accounted(outcomes), *notes], self.run_id))
+            _show(verdict.as_text(results, outcomes, self.options.tables, [*self._accounted(outcomes), *notes], self.run_id))
         elif form == "json":
             whole = {"inputs": landed.inputs} | verdict.as_json(
-                told, outcomes, run_id=self.run_id, status=status, code=self._shown(code), notes=notes
+                results, outcomes, run_id=self.run_id, status=status, code=self._shown(code), notes=notes
             )
             _show(json.dumps(whole, default=str), styled=False)
         else:
-            _show("\n".join(output.verdict(form, told.findings, outcomes, notes)), styled=False)
+            _show("\n".join(output.verdict(form, results.findings, outcomes, notes)), styled=False)
         store.replace("inputs", [o.cluster for o in outcomes], store.table_of("inputs", landed.inputs))
         self._record(store, outcomes, status)
         # after the record: what the next run starts from is what a completed run has left
@@ -404,7 +406,7 @@ class Audit:
             name = f"{outcome.cluster}: " if len(outcomes) > 1 else ""
             yield from (name + sentence for sentence in accounting.sentences(outcome.inputs))
 
-    def _deliver(self, store: Any, told: Any, outcomes: list[Outcome]) -> list[Any]:
+    def _deliver(self, store: Any, results: Any, outcomes: list[Outcome]) -> list[Any]:
         """Sends the alerts that are due; what became of each sink that had some."""
         from jobs import engine
         from jobs.alerts import delivery
@@ -415,12 +417,12 @@ class Audit:
             tables = engine.opened(store.root, names=("alerts", "events"), store=store)
             append = partial(store.append, "alerts")
             outbox = delivery.Outbox(tables, append, self.config, [o.cluster for o in outcomes], os.environ)
-            said = harms.by_finding(told.findings, told.harms, {o.cluster: o.now for o in outcomes})
-            reports = outbox.deliver(delivery.findings_of(told.findings, said), newest)
+            said = harms.by_finding(results.findings, results.harms, {o.cluster: o.now for o in outcomes})
+            reports = outbox.deliver(delivery.findings_of(results.findings, said), newest)
             doing.note(delivery.counts(reports))
         return reports
 
-    def _measure(self, store: Any, told: Any, outcomes: list[Outcome], delivered: list[Any], code: int) -> None:
+    def _measure(self, store: Any, results: Any, outcomes: list[Outcome], delivered: list[Any], code: int) -> None:
         """Writes --metrics."""
         from jobs.engine import queries
         from jobs.reporting import metrics
@@ -436,8 +438,8 @@ class Audit:
         hours = {(row["cluster"], row["what"], row["shown"]): row["hours"] for row in asked.rows(*kinds)}
         run = metrics.Run(
             clusters=names,
-            findings=told.findings,
-            counts=told.counts,
+            findings=results.findings,
+            counts=results.counts,
             hours=hours,
             newest={outcome.cluster: outcome.now for outcome in outcomes if outcome.now is not None},
             not_audited=[outcome.cluster for outcome in outcomes if outcome.problem],
@@ -492,12 +494,12 @@ def _started(uris: list[str]) -> Any:
     return spark
 
 
-def _with_subject(told: Any) -> list[dict[str, Any]]:
+def _with_subject(results: Any) -> list[dict[str, Any]]:
     """The findings with `subject`: the (topic, partition) that stands for what each is about, or None."""
     found = []
-    for finding in told.findings:
+    for finding in results.findings:
         own = (finding["topic"], finding["partition"]) if finding["partition"] is not None else None
-        found.append(finding | {"subject": own or told.subjects.get(finding["fingerprint"], {}).get("first")})
+        found.append(finding | {"subject": own or results.subjects.get(finding["fingerprint"], {}).get("first")})
     return found
 
 

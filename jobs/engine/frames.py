@@ -21,7 +21,7 @@ MOST_IN_PLAN = 10_000
 OfBatches = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def where_few(rows: DataFrame, most: int = MOST_IN_PLAN) -> pa.Table | None:
+def small_table(rows: DataFrame, most: int = MOST_IN_PLAN) -> pa.Table | None:
     """Return the rows of a frame; None where there are more than the limit."""
     found = rows.limit(most + 1).toArrow()
     return found if found.num_rows <= most else None

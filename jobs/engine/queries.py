@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from jobs.engine import database, later
 from jobs.engine.relation import Relation, session
-from jobs.engine.rows import Frame, fetched, gathered, in_spark
+from jobs.engine.rows import Frame, computed, in_spark, to_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,10 +57,10 @@ def over(spark: SparkSession | None, frames: Iterable[Frame]) -> Queries:
 
 
 def read_often(rows: Frame) -> Frame:
-    """Rows that many queries read. Spark's are counted first, as what is fetched of many in vain takes longer."""
+    """Return rows that many queries read. Spark's rows are counted first: to fetch too many in vain takes longer."""
     if isinstance(rows, pa.Table | Relation):
         return rows
-    return rows if rows.count() > MOST_ASKED_HERE else fetched(rows)
+    return rows if rows.count() > MOST_ASKED_HERE else to_table(rows)
 
 
 class InSpark:
@@ -84,7 +84,7 @@ class InSpark:
 
     def frame(self, sql: str) -> Frame:
         """What a query tells, as a table where it is few rows."""
-        return gathered(self._sql(sql))
+        return computed(self._sql(sql))
 
     def rows(self, *queries: str) -> list[dict[str, Any]]:
         """What queries tell. One text: every frame that is put together call by call is analysed again from its leaves."""

@@ -18,7 +18,7 @@ import pyarrow.dataset as ds
 
 from jobs.engine.database import identifier
 from jobs.engine.database import text as in_duckdb
-from jobs.engine.frames import MOST_IN_PLAN, OfBatches, by_workers, framed, where_few
+from jobs.engine.frames import MOST_IN_PLAN, OfBatches, by_workers, framed, small_table
 from jobs.engine.later import arrow
 from jobs.engine.later import functions as F
 from jobs.engine.literals import moment, quoted
@@ -352,8 +352,8 @@ def extremes(rows: Frame, by: Sequence[str], column: str) -> list[dict[str, Any]
         return rows.made(sql, schema).table().to_pylist()
     if isinstance(rows, pa.Table):
         told = rows.group_by(list(by)).aggregate([(column, "min"), (column, "max")])
-        return here(select(told, *by, first=f"{column}_min", last=f"{column}_max"))
-    return here(rows.groupBy(*by).agg(F.min(column).alias("first"), F.max(column).alias("last")))
+        return to_dicts(select(told, *by, first=f"{column}_min", last=f"{column}_max"))
+    return to_dicts(rows.groupBy(*by).agg(F.min(column).alias("first"), F.max(column).alias("last")))
 
 
 def span(rows: Frame, moment: str, column: str) -> dict[str, Any]:
@@ -388,7 +388,7 @@ def differing(some: Frame, others: Frame, keys: Sequence[str]) -> Frame:
     spark = (some if not isinstance(some, pa.Table) else others).sparkSession
     one_more, one_less = in_spark(spark, some).withColumn("more", F.lit(1)), in_spark(spark, others).withColumn("more", F.lit(-1))
     counted = one_more.unionByName(one_less).groupBy(*names).agg(F.sum("more").alias("more")).filter("more <> 0")
-    return gathered(counted.select(*keys).distinct())
+    return computed(counted.select(*keys).distinct())
 
 
 def by_batch(rows: Frame, function: OfBatches, schema: pa.Schema) -> Frame:
@@ -422,7 +422,7 @@ def map_groups(one: Frame, other: Frame, by: Sequence[str], fold: Fold, schema: 
 
     if isinstance(one, Relation) or isinstance(other, Relation):
         return _folded_in_order(Relation.of(one), Relation.of(other), by, folded, schema)
-    one, other = run_concurrently(*(partial(here_if_few, frame, MOST_ON_DRIVER) for frame in (one, other)))
+    one, other = run_concurrently(*(partial(in_memory_if_few, frame, MOST_ON_DRIVER) for frame in (one, other)))
     if isinstance(one, pa.Table) and isinstance(other, pa.Table):
         some, others = (_grouped(table, by) for table in (one, other))
         rows = [row for key in {**some, **others} for row in folded(key, some.get(key, []), others.get(key, []))]
@@ -462,27 +462,27 @@ def _grouped(table: pa.Table, by: Sequence[str]) -> dict[tuple[Any, ...], Dicts]
     return found
 
 
-def gathered(rows: Frame) -> Frame:
+def computed(rows: Frame) -> Frame:
     """The rows, computed once."""
     if isinstance(rows, Relation):
         return Relation.of(rows.table())
     if isinstance(rows, pa.Table):
         return rows
-    few = where_few(rows)
+    few = small_table(rows)
     # not persist: a query over a plan with lambdas does not find its cached rows
     return rows.localCheckpoint(eager=False) if few is None else few
 
 
-def few_of(rows: Frame, most: int) -> pa.Table | None:
+def table_if_few(rows: Frame, most: int) -> pa.Table | None:
     """Return the rows in memory where they are no more than the limit, else None."""
     if not isinstance(rows, pa.Table):
-        return where_few(rows, most)
+        return small_table(rows, most)
     return rows if rows.num_rows <= most else None
 
 
-def here_if_few(rows: Frame, most: int) -> Frame:
+def in_memory_if_few(rows: Frame, most: int) -> Frame:
     """Return rows of Spark in memory where they are no more than the limit, else unchanged."""
-    few = None if isinstance(rows, pa.Table) else few_of(rows, most)
+    few = None if isinstance(rows, pa.Table) else table_if_few(rows, most)
     return rows if few is None else few
 
 
@@ -494,12 +494,12 @@ def in_spark(spark: SparkSession, rows: Frame) -> DataFrame:
     return framed(spark, rows) if rows.num_rows <= MOST_IN_PLAN else framed(spark, rows).localCheckpoint(eager=False)
 
 
-def here(rows: Frame) -> list[dict[str, Any]]:
+def to_dicts(rows: Frame) -> list[dict[str, Any]]:
     """The rows, one by one; moments with a zone."""
-    return fetched(rows).to_pylist()
+    return to_table(rows).to_pylist()
 
 
-def fetched(rows: Frame) -> pa.Table:
+def to_table(rows: Frame) -> pa.Table:
     """Return all rows in memory, whatever their number."""
     if isinstance(rows, Relation):
         return rows.table()

@@ -26,7 +26,6 @@ from jobs.engine.rows import (
     Frame,
     Where,
     distinct,
-    fetched,
     having,
     is_null,
     is_true,
@@ -34,6 +33,7 @@ from jobs.engine.rows import (
     of_clusters,
     one_of,
     select,
+    to_table,
     where,
 )
 from jobs.engine.types import table_schema
@@ -433,7 +433,7 @@ class RunTables(ABC):
         made = self._changes(where_, ruleset) if records else None
         ids, changed, whole = set[str](), set[str](), set[str]()
         if made is not None:
-            found = fetched(distinct(select(made, "cluster", "record_id", rereading.FORMER_TYPE))).to_pylist()
+            found = to_table(distinct(select(made, "cluster", "record_id", rereading.FORMER_TYPE))).to_pylist()
             ids = {row["record_id"] for row in found}
             changed = {row["cluster"] for row in found}
             # histories that depend on the former reading of a record are rebuilt as a whole
@@ -446,9 +446,9 @@ class RunTables(ABC):
         if whole:
             self.delete(upgrade.FACTS, of_clusters(whole))
         if made is not None and ids:
-            passed = rereading.passed_over(fetched(where(made, one_of(rereading.CHANGE, [rereading.PASSED]))))
+            passed = rereading.passed_over(to_table(where(made, one_of(rereading.CHANGE, [rereading.PASSED]))))
             if passed.num_rows:
-                known = fetched(self.read("passed_over", set(passed["cluster"].to_pylist()), EVERY, list(KEYS["passed_over"])))
+                known = to_table(self.read("passed_over", set(passed["cluster"].to_pylist()), EVERY, list(KEYS["passed_over"])))
                 if (new := lacking(passed, known, KEYS["passed_over"])).num_rows:
                     self.append("passed_over", new)
             self.guard()
@@ -461,11 +461,11 @@ class RunTables(ABC):
         skipped = json.loads(self._noted().get(upgrade.SKIPPED, "[]"))
         if not skipped:
             return
-        counted = fetched(self.read("passed_over", clusters, one_of("logger", skipped), list(KEYS["passed_over"])))
+        counted = to_table(self.read("passed_over", clusters, one_of("logger", skipped), list(KEYS["passed_over"])))
         if counted.num_rows:
             full = {ruleset.full_name(logger, "") for logger in skipped}.union(skipped)
             columns = ["cluster", "record_id"]
-            landed = fetched(self.read("events", clusters, is_first() & one_of("logger", full), columns))
+            landed = to_table(self.read("events", clusters, is_first() & one_of("logger", full), columns))
             numbers = [first_bytes(bytes.fromhex(one)) for one in landed["record_id"].to_pylist()]
             both = pa.table({"cluster": landed["cluster"], "record": pa.array(numbers, pa.int64())})
             gone = having(counted, both, KEYS["passed_over"])

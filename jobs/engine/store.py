@@ -19,7 +19,7 @@ import schemas
 from jobs.engine import upgrade
 from jobs.engine.conflicts import LANDING, Conflict, refused
 from jobs.engine.delta_rs import MOST_SCANNED, DeltaRsTables, Filters, aligned, files_of, vocabulary_ddl
-from jobs.engine.frames import by_workers, framed, of_rows, where_few
+from jobs.engine.frames import by_workers, framed, of_rows, small_table
 from jobs.engine.later import errors, gateway
 from jobs.engine.later import functions as F
 from jobs.engine.rows import (
@@ -29,11 +29,8 @@ from jobs.engine.rows import (
     among,
     any_of,
     distinct,
-    fetched,
-    few_of,
-    here,
-    here_if_few,
     in_clusters,
+    in_memory_if_few,
     in_spark,
     is_known,
     lacking,
@@ -42,6 +39,9 @@ from jobs.engine.rows import (
     one_of,
     quoted,
     select,
+    table_if_few,
+    to_dicts,
+    to_table,
     together,
     where,
 )  # fmt: skip
@@ -355,7 +355,7 @@ class Store(RunTables):
         """Return the rows of some clusters in an earlier version of a table; None where files of that version were removed."""
         reader = self.spark.read.format("delta").option("versionAsOf", version)
         try:
-            return self.table_of(table, here(reader.load(self.path(table)).filter(in_clusters(clusters))))
+            return self.table_of(table, to_dicts(reader.load(self.path(table)).filter(in_clusters(clusters))))
         except errors.PySparkException:
             return None
 
@@ -415,7 +415,7 @@ class Store(RunTables):
         def rows() -> DataFrame:
             return self.table(table).filter(in_clusters(names))
 
-        if table in self._many or table in LANDED or (few := where_few(rows())) is None:
+        if table in self._many or table in LANDED or (few := small_table(rows())) is None:
             self._many.add(table)
             return Held(self.spark, names, None, rows)
         return Held(self.spark, names, few)
@@ -452,7 +452,10 @@ class Store(RunTables):
     ) -> Frame:
         """Return rows of some clusters, at least those whose value of a column is among those of others."""
         names, wanted = sorted(clusters), list(columns or schemas.columns(table))
-        if not self.has_few(table, names) and (few := few_of(distinct(select(values, column)), MOST_LOOKED_FOR)) is not None:
+        if (
+            not self.has_few(table, names)
+            and (few := table_if_few(distinct(select(values, column)), MOST_LOOKED_FOR)) is not None
+        ):
             where = pc.field(column).isin(few[column].combine_chunks())
             if (found := self._found(table, names, wanted, where, MOST_READ)) is not None:
                 return found
@@ -463,7 +466,7 @@ class Store(RunTables):
         names, condition = sorted(clusters), is_known(column)
         if (found := self._found(table, names, columns, condition.arrow)) is not None:
             return found
-        return fetched(self.read(table, names, condition, columns))
+        return to_table(self.read(table, names, condition, columns))
 
     def _found(
         self, table: str, clusters: Collection[str], columns: Sequence[str], where: Any, most: int = MOST_SCANNED
@@ -507,8 +510,8 @@ class Store(RunTables):
 
     def folded(self, keyed: Frame, states: Frame, facts: Mapping[str, ClusterFacts], at_once: int | None) -> Frame:
         """Fold partitions: a few events and states in this process, more by Spark's workers."""
-        events = here_if_few(keyed, folding.MOST_ON_DRIVER)
-        few = few_of(states, folding.MOST_ON_DRIVER) if isinstance(events, pa.Table) else None
+        events = in_memory_if_few(keyed, folding.MOST_ON_DRIVER)
+        few = table_if_few(states, folding.MOST_ON_DRIVER) if isinstance(events, pa.Table) else None
         if few is not None:
             both = pa.concat_tables([aligned(some, folding.INPUT) for some in (events, few)])
             if both.num_rows <= folding.MOST_ON_DRIVER:
@@ -577,7 +580,7 @@ class Store(RunTables):
         few: Any
         if not isinstance(rows, pa.Table):
             new = _by_name(table, rows)
-            few = None if table in self._many else where_few(new)
+            few = None if table in self._many else small_table(new)
         else:
             few = aligned(rows, table_schema(table))
         goes = of_clusters(names) & condition
@@ -631,9 +634,9 @@ class Store(RunTables):
         self, table: str, clusters: frozenset[str], anew: frozenset[str], partitions: Frame, rows: Frame
     ) -> bool:
         """Do the same without Spark where these rows are few, in a table of any size. Return whether it was done."""
-        if self._small is None or (keys := few_of(partitions, MOST_WITHOUT_SPARK)) is None:
+        if self._small is None or (keys := table_if_few(partitions, MOST_WITHOUT_SPARK)) is None:
             return False
-        if (some := few_of(rows, MOST_WITHOUT_SPARK)) is None:
+        if (some := table_if_few(rows, MOST_WITHOUT_SPARK)) is None:
             return False
         new, may_settle = aligned(some, table_schema(table)), "settled" in schemas.columns(table)
         held = None if table in self._many else self._hold(table, clusters | anew)
@@ -774,7 +777,7 @@ class Store(RunTables):
         little = None if self._small is None else self._small.changes(table, after)
         if little is not None:
             told = changes_of(*little)
-            return Changes(fetched(told.inserted), None if told.deleted is None else fetched(told.deleted), told.version)
+            return Changes(to_table(told.inserted), None if told.deleted is None else to_table(told.deleted), told.version)
         feed = self._change_feed(table, after)
         if feed is None:
             return None

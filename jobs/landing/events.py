@@ -520,12 +520,12 @@ def cut_short(ends: Iterable[Last], others: Iterable[Last]) -> set[str]:
 
 def _incomplete(store: Any, clusters: Sequence[str], parsed: "Parsed") -> tuple[set[str], set[str]]:
     """Return the ids of records that were cut short and are whole in another place: (this run's, earlier runs')."""
-    from jobs.engine.rows import at_one_of, fetched, is_known, is_true
+    from jobs.engine.rows import at_one_of, is_known, is_true, to_table
 
     def held(condition: Any) -> list[Last]:
         if store.has_none("events"):
             return []
-        return firsts(fetched(store.read("events", clusters, condition & is_known("ts"), [*Last._fields, "item"])))
+        return firsts(to_table(store.read("events", clusters, condition & is_known("ts"), [*Last._fields, "item"])))
 
     ends = [block.last for block in parsed.blocks if block.last and block.last.ts]
     early = held(is_true("ends_file"))

@@ -157,7 +157,7 @@ def land(store: Any, outputs: Sequence[ToolOutput]) -> list[ToolOutput]:
 
     Raises UsageError, before anything is written, where one that was given is of another cluster.
     """
-    from jobs.engine.rows import at_or_after, at_or_before, gathered, is_empty, lacking, one_of, where
+    from jobs.engine.rows import at_or_after, at_or_before, computed, is_empty, lacking, one_of, where
 
     clusters = sorted({output.cluster for output in outputs})
     seen = store.looked_at("events")
@@ -170,7 +170,7 @@ def land(store: Any, outputs: Sequence[ToolOutput]) -> list[ToolOutput]:
         # only events of the same moments: files of other times are skipped
         moments = [row["ts"] for row in rows.values()]
         of_then = at_or_after("ts", min(moments)) & at_or_before("ts", max(moments))
-        new = gathered(lacking(new, where(events, of_then & one_of("event_type", [CHECKPOINT])), ["record_id"]))
+        new = computed(lacking(new, where(events, of_then & one_of("event_type", [CHECKPOINT])), ["record_id"]))
         if not is_empty(new):
             store.append("events", new, seen)
     return found
@@ -187,12 +187,12 @@ def write(store: Any, outputs: Sequence[ToolOutput], facts: Mapping[str, "Cluste
         by_cluster,
         distinct,
         having,
-        here,
         is_empty,
         is_null,
         lacking,
         one_of,
         select,
+        to_dicts,
         together,
     )  # fmt: skip
     from jobs.nightly.by_topic import KEY, fold_topics
@@ -206,7 +206,7 @@ def write(store: Any, outputs: Sequence[ToolOutput], facts: Mapping[str, "Cluste
     elif is_empty(told):
         return
     taken: dict[str, list[datetime]] = {}
-    for row in here(distinct(select(told, "cluster", "taken_at"))):
+    for row in to_dicts(distinct(select(told, "cluster", "taken_at"))):
         taken.setdefault(row["cluster"], []).append(row["taken_at"])
     near = by_cluster(
         {
@@ -278,13 +278,13 @@ def _of_known_topics(events: "Frame", states: "Frame", outputs: Sequence[ToolOut
 
 def _known(events: "Frame", column: str, values: set[str] | None) -> dict[str, set[str]]:
     """Cluster -> values of a column of its events. values: only these; null: all."""
-    from jobs.engine.rows import distinct, here, is_known, one_of, select, where
+    from jobs.engine.rows import distinct, is_known, one_of, select, to_dicts, where
 
     if values is not None and not values:
         return {}
     rows = where(events, is_known(column) if values is None else one_of(column, values))
     found: dict[str, set[str]] = {}
-    for row in here(distinct(select(rows, "cluster", column))):
+    for row in to_dicts(distinct(select(rows, "cluster", column))):
         found.setdefault(row["cluster"], set()).add(row[column])
     return found
 

@@ -1,4 +1,4 @@
-"""Topic after topic through a function of plain rows: on the driver where there are few rows, else by Spark's workers."""
+"""Pass the rows of each topic through a function: in this process where there are few rows, else by Spark's workers."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ TOPICS = pa.schema([(name, pa.string()) for name in TOPIC])
 
 @dataclass(frozen=True)
 class ToldAnew:
-    """Topics about which all is told anew. clusters: those of which every topic is; topics: TOPIC of others."""
+    """Topics that are rebuilt. clusters: those whose topics are all rebuilt; topics: TOPIC of others."""
 
     clusters: frozenset[str]
     topics: Frame
@@ -42,5 +42,5 @@ class ToldAnew:
 
 
 def fold_topics(one: Frame, other: Frame, fold: Fold, schema: pa.Schema) -> Frame:
-    """Folds the rows of each topic of one incarnation. in: rows with KEY. out: KEY and what the fold returns, as schema has it."""
+    """Fold the rows of each topic of one incarnation. in: rows with KEY. out: KEY and the result of the fold, with the columns of the schema."""
     return map_groups(one, other, KEY, fold, schema)

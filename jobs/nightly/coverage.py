@@ -1,4 +1,4 @@
-"""`coverage`: what the logs of each node and hour can show. Counts batch by batch, then node by node; Spark's workers do both where there are many records."""
+"""`coverage`: what the logs of each node and hour can show. Counts batch by batch, then node by node; for many records in Spark's workers."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ from jobs.engine.rows import (
     at_or_after,
     before,
     by_batch,
+    computed,
     extremes,
-    gathered,
     is_known,
     is_null,
     map_groups,
@@ -31,13 +31,13 @@ from jobs.timelines.summary import METADATA_LOG
 
 STATE_CHANGE = "state.change.logger"
 QUORUM_CONTROLLER = "org.apache.kafka.controller.QuorumController"
-# where a KRaft cluster's partitions and brokers stand: what its controllers replay, and a dump of what they replay
+# sources of the state of a KRaft cluster: lines of controllers that replay it, and a dump of the metadata log
 REPLAYED = ("org.apache.kafka.controller.ReplicationControlManager", METADATA_LOG)
 NODE = ("cluster", "node")
 HOUR = timedelta(hours=1)
 COUNTS = ("records", "recognised", "unrecognised", "drifted", "out_of_scope")
 EVENT_COLUMNS = ("ts", "item", "event_type", "level", "drifted", "layout", "logger", *NODE)
-# records of a layout, some of those of an hour; traces: those at TRACE
+# number of records of a layout in an hour; traces: those at TRACE
 PARTS = pa.schema(
     [
         ("cluster", pa.string()), ("node", pa.int32()), ("hour", pa.timestamp("us", "UTC")), ("logger", pa.string()), ("layout", pa.string()),
@@ -65,7 +65,7 @@ class Hours:
         return Hours(min(firsts, default=None), max(lasts, default=None), self.undated or other.undated)
 
     def hold(self, moment: str) -> Where:
-        """The moment in a column is of these hours. A range of its values, so that files can be skipped by it; never null."""
+        """Return the condition that the moment in a column is of these hours: a range, so that files can be skipped; never null."""
         undated = is_null(moment) if self.undated else NONE
         if self.first is None or self.last is None:
             return undated
@@ -76,7 +76,7 @@ class Hours:
 
 
 def count_events(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Batches of EVENT_COLUMNS of `events` to PARTS. What tools told is no line of a log."""
+    """Turn batches of EVENT_COLUMNS of `events` into PARTS, without outputs of tools, which are no lines of a log."""
     for batch in batches:
         is_of_log = pc.fill_null(pc.not_equal(batch["event_type"], CHECKPOINT), True)
         rows = batch.filter(pc.and_(is_of_log, pc.equal(batch["item"], 0)))
@@ -91,7 +91,7 @@ def count_events(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def count_passed_over(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Batches of `passed_over` to PARTS."""
+    """Turn batches of `passed_over` into PARTS."""
     for batch in batches:
         keys = [batch[name] for name in (*NODE, "hour", "logger", "layout")]
         yield from _summed(keys, out_of_scope=pa.array([True] * batch.num_rows, pa.bool_()))
@@ -107,7 +107,7 @@ def _summed(keys: Sequence[pa.Array], **counted: pa.Array) -> list[pa.RecordBatc
     return select(told, *names, **{name: f"{name}_sum" for name in PARTS.names[len(keys) :]}).cast(PARTS).to_batches()
 
 
-# -- what that shows -------------------------------------------------------------------------------------------
+# -- from counts to coverage -----------------------------------------------------------------------------------
 
 
 @dataclass
@@ -169,11 +169,11 @@ def coverage(events: Frame, passed_over: Frame, held: Frame, schema: pa.Schema, 
     """One row a node, hour and logger.
 
     in: events and passed_over. held: rows of `coverage` so far. schema: of `coverage`, which is what comes out. again: the hours that are
-    counted again, of others what is held stands; None: all are.
+    counted again, all others keep their stored rows; None: all are counted.
     """
     if again is not None:
         events, passed_over = where(events, again.hold("ts")), where(passed_over, again.hold("hour"))
-    parts = gathered(
+    parts = computed(
         together(
             by_batch(select(events, *EVENT_COLUMNS), count_events, PARTS),
             by_batch(select(passed_over, *NODE, "hour", "logger", "layout"), count_passed_over, PARTS),

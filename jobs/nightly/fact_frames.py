@@ -1,4 +1,4 @@
-"""What checks read of the facts of clusters: small tables, told by plain Python."""
+"""Small tables of facts of clusters that checks read, made by plain Python."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,12 +9,12 @@ from jobs.nightly import min_isr
 from jobs.timelines import CONTROLLER_LOG, SERVER_LOG, STATE_CHANGE_LOG, ClusterFacts, moment_of, quorum_terms, vacancies
 
 MOMENT = pa.timestamp("us", "UTC")
-# microseconds; FOREVER is no moment that a table can hold
+# microseconds; FOREVER is later than any moment of a table
 END_OF_TIME = 4_102_444_800_000_000
 
 
 def logs_seen(facts: Mapping[str, ClusterFacts]) -> pa.Table:
-    """Which of Kafka's logs there are of each node, of whatever age.
+    """Return which of Kafka's logs exist of each node, of any age.
 
     out: cluster, node (null: lines do not say), kraft, state_change_log, controller_log, server_log; traced: replica states are printed there.
     """
@@ -44,7 +44,7 @@ def brokers_named(facts: Mapping[str, ClusterFacts]) -> pa.Table:
 
 
 def logged_min_isr(facts: Mapping[str, ClusterFacts]) -> pa.Table:
-    """out: cluster, incarnation, topic (null: every other one), min_isr: the smallest min.insync.replicas that lines tell."""
+    """out: cluster, incarnation, topic (null: every other one), min_isr: the smallest min.insync.replicas that lines show."""
     rows = [
         (name, number, topic, value)
         for name, one in facts.items()
@@ -55,10 +55,10 @@ def logged_min_isr(facts: Mapping[str, ClusterFacts]) -> pa.Table:
 
 
 def nodes_heard(facts: Mapping[str, ClusterFacts]) -> pa.Table:
-    """What the logs of a cluster can show of it: the coverage that checks need (`jobs.checking.checks.COVERAGE`).
+    """Return what the logs of a cluster can show: the coverage that checks need (`jobs.checking.checks.COVERAGE`).
 
-    out: cluster, incarnation, every_node: there are logs of all nodes that lines name; every_controller: and of all that may be controller a
-    controller's log; heard, unheard: nodes that lines name, with and without logs; since: the first line of all; controller: spans in which
+    out: cluster, incarnation, every_node: there are logs of all nodes that lines name; every_controller: there is a controller's log of all
+    possible controllers; heard, unheard: nodes that lines name, with and without logs; since: the first line of all; controller: spans in which
     the decisions of controllers are logged.
     """
     rows = []

@@ -1,4 +1,4 @@
-"""Groups of rows through the fold: events and kept states of partitions in, rows of the tables out, both as Arrow record batches.
+"""Fold groups of rows: events and stored states of partitions in, rows of the tables out, both as Arrow record batches.
 
 No Spark in here: its workers call these functions, and so does the driver where the input is small.
 """
@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 import schemas
 from jobs.timelines import EVENT_COLUMNS, ClusterFacts, Event, Folded, PartitionKey, Summary, fold
 
-# events of a partition that are folded at once: what a hot partition needs of memory
+# events of a partition that are folded at once; they limit the memory for a busy partition
 EVENTS_AT_ONCE = 50_000
-# so many events and states are folded on the driver: workers take longer to start than to fold them (tests/benchmarks/folding.py)
+# at most this many events and states are folded in this process: workers take longer to start (tests/benchmarks/folding.py)
 MOST_ON_DRIVER = 20_000
-# rows of a table that leave in one batch
+# rows of a table in one batch of the output
 ROWS_AT_ONCE = 5_000
 
 ARROW_TYPES = {
@@ -38,7 +38,7 @@ FOLDED_TABLES = ("partition_timeline", "replica_timeline", "reassignments", "par
 
 
 def columns(table: str) -> dict[str, str]:
-    """Column -> SQL type of what the fold gives of a table: its columns but for those of PARTITION and what `made_from` the shell adds."""
+    """Return column -> SQL type of the fold's rows of a table: its columns without those of PARTITION and those that the caller adds (`made_from`)."""
     return {
         name: kind for name, kind in schemas.columns(table).items() if name not in {*PARTITION, "code_version", "events_version"}
     }
@@ -49,9 +49,9 @@ def _struct(table: str) -> pa.DataType:
 
 
 KEYS = [pa.field(name, ARROW_TYPES[kind]) for name, kind in schemas.columns("partition_states").items() if name in PARTITION]
-# what says which group of rows a row is of
+# columns that identify the group of a row
 GROUP = ("cluster", "key_topic", "key_partition")
-# of a partition, for `fold_groups`: a state that is kept of it, or an event
+# rows of a partition for `fold_groups`: a stored state of it, or an event
 INPUT = pa.schema(
     [
         ("cluster", pa.string()), ("key_topic", pa.string()), ("key_partition", pa.int32()), ("state", pa.string()),
@@ -59,7 +59,7 @@ INPUT = pa.schema(
         *((name, ARROW_TYPES[schemas.columns("events")[name]]) for name in EVENT_COLUMNS),
     ]
 )  # fmt: skip
-# each row is of one table: the struct of that name; or it says that its partition has to be folded again, with its whole history
+# each row is of one table, in the struct of that name; or it marks its partition to be folded again with its whole history
 OUTPUT = pa.schema([*KEYS, pa.field("is_stale", pa.bool_()), *(pa.field(name, _struct(name)) for name in FOLDED_TABLES)])
 OUTPUT_DDL = ", ".join(
     [
@@ -71,7 +71,7 @@ OUTPUT_DDL = ", ".join(
 
 
 class Rows:
-    """Collects rows of the tables and hands them on as batches of OUTPUT."""
+    """Collects rows of the tables and yields them as batches of OUTPUT."""
 
     def __init__(self) -> None:
         self._rows: dict[str, list[tuple[Any, ...]]] = {name: [] for name in (*FOLDED_TABLES, "is_stale")}
@@ -126,7 +126,7 @@ def events_of(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> Iterat
 
 
 def _event_maker(names: Sequence[str]) -> Any:
-    """A function of the values of these columns that gives the event. Those that are not among them are null."""
+    """Return a function that makes an event of the values of these columns. Its other fields are null."""
     if tuple(names) == Event._fields:
         return Event._make
     nulls = [None] * len(Event._fields)
@@ -152,7 +152,7 @@ def summaries(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> dict[s
 
 @dataclass
 class _Kept:
-    """What is known of a partition of one incarnation so far, and the rows that further events may change."""
+    """The state of a partition of one incarnation, and the rows that further events may change."""
 
     state: str | None = None
     brokers: set[int] = field(default_factory=set)
@@ -173,7 +173,7 @@ def fold_groups(
     facts: Mapping[str, ClusterFacts],
     at_once: int | None = EVENTS_AT_ONCE,
 ) -> Iterator[pa.RecordBatch]:
-    """Folds partition after partition.
+    """Fold the partitions one after another.
 
     batches: rows with cluster, topic, partition, state STRING, state_incarnation INT, state_brokers ARRAY<INT>, and names, which are columns
     of an event; all rows of a partition follow one another, first the states that are kept of it (one an incarnation, state not null),
@@ -205,7 +205,7 @@ def _fold_group(
         key = facts.key_of(event)
         if key is None:
             continue
-        # events of one moment stay together
+        # events of one moment are folded together
         if at_once and waiting >= at_once and event.ts != newest:
             if not _fold_piece(cluster, {key: one for key, one in kept.items() if one.events}, facts, out):
                 return False
@@ -221,7 +221,7 @@ def _fold_group(
 
 
 def _fold_piece(cluster: str, some: Mapping[PartitionKey, _Kept], facts: ClusterFacts, out: Rows) -> bool:
-    """Folds the events that wait; adds the rows that are settled now. False where one is stale."""
+    """Fold the queued events and add the rows that are settled now. Return False where one is stale."""
     for key, one in some.items():
         folded = fold(key, one.state, one.events, facts)
         if folded.is_stale:

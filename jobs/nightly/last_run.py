@@ -1,6 +1,6 @@
-"""The findings as the last completed run has left them: a run that completes an interrupted one compares with these.
+"""The findings after the last completed run: a run that completes an interrupted one compares with these.
 
-A run is complete when its row is in `audit_runs`. That row is written last, and names the versions of the tables that it has left.
+A run is complete when its row is in `audit_runs`. That row is written last, and names the versions of the tables at the end of the run.
 """
 
 import json
@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from jobs.engine.rows import Frame, distinct, here, select
+from jobs.engine.rows import Frame, distinct, select, to_dicts
 
-# tables that are compared with what earlier runs have left in them
+# tables that a run compares with the result of earlier runs
 COMPARED = ("findings", "finding_subjects")
-# completed runs that are looked through for one that has left nothing but findings of completed runs
+# completed runs that are searched for one with findings of completed runs only
 MOST_RUNS = 20
 
 
@@ -23,14 +23,14 @@ def versions(store: Any) -> str:
 
 
 def restore(store: Any, clusters: Collection[str]) -> bool:
-    """Takes back what runs that did not come to their end have written into COMPARED. Returns whether there was something.
+    """Undo what interrupted runs have written into COMPARED. Return whether there was something.
 
-    Where Delta no longer has the version that the last completed run has left, the tables stay as they are.
+    Where Delta no longer has the version of the last completed run, the tables do not change.
     """
     found = _runs_of(store.read("findings", clusters))
     if not found:
         return False
-    runs = sorted(here(store.whole("audit_runs")), key=lambda row: row["finished_at"], reverse=True)
+    runs = sorted(to_dicts(store.whole("audit_runs")), key=lambda row: row["finished_at"], reverse=True)
     completed = {row["run_id"] for row in runs}
     if all(ids <= completed for ids in found.values()):
         return False
@@ -40,13 +40,13 @@ def restore(store: Any, clusters: Collection[str]) -> bool:
         found_at = {table: store.rows_at(table, clusters, version) for table, version in json.loads(run["tables_at"]).items()}
         rows = {table: some for table, some in found_at.items() if some is not None}
         if len(rows) < len(found_at):
-            continue  # files of that version are gone
+            continue  # files of that version were removed
         if all(ids <= completed for ids in _runs_of(rows["findings"]).values()):
             _put_back(store, clusters, rows)
             return True
     # clusters of which no run was ever completed
     never = [name for name, ids in found.items() if not ids & completed]
-    never = [name for name in never if not here(store.read("cluster_facts", [name]))]
+    never = [name for name in never if not to_dicts(store.read("cluster_facts", [name]))]
     _put_back(store, never, {table: store.table_of(table, []) for table in COMPARED})
     return bool(never)
 
@@ -54,13 +54,13 @@ def restore(store: Any, clusters: Collection[str]) -> bool:
 def _runs_of(findings: Frame) -> dict[str, set[str]]:
     """Cluster -> runs that have changed its findings last."""
     found: dict[str, set[str]] = {}
-    for row in here(distinct(select(findings, "cluster", "run_id"))):
+    for row in to_dicts(distinct(select(findings, "cluster", "run_id"))):
         found.setdefault(row["cluster"], set()).add(row["run_id"])
     return found
 
 
 def _put_back(store: Any, clusters: Collection[str], rows: dict[str, pa.Table]) -> None:
-    """Findings last: they tell whether there is something to take back."""
+    """Restore findings last: they show whether there is something to undo."""
     for table in reversed(COMPARED):
         if clusters:
             store.replace(table, clusters, rows[table])

@@ -36,7 +36,7 @@ class MinIsr:
         return sorted({ts for ts, _ in (*self.topics.get(topic, ()), *self.default)})
 
     def smallest(self) -> dict[str | None, int]:
-        """Topic -> the smallest value that lines tell of it, which proves that a smaller ISR was too small; null: of every other topic."""
+        """Return topic -> the smallest value that lines show, which proves that a smaller ISR was too small; null: every other topic."""
         found = {topic: [value for _, value in told if value] for topic, told in self.topics.items()}
         others = [value for _, value in self.default if value] or ([self.of_brokers] if self.of_brokers else [])
         return {topic: min(values) for topic, values in [*found.items(), (None, others)] if values}
@@ -46,7 +46,7 @@ def _at(values: tuple[tuple[datetime, int | None], ...], moment: datetime | None
     if not values:
         return None
     known = len(values) if moment is None else bisect_right(values, moment, key=lambda value: value[0])
-    # a setting that is older than its first line is that of the line: lines are printed again when a broker starts
+    # the first line of a setting also holds before it: lines are printed again when a broker starts
     return values[max(known, 1) - 1][1]
 
 

@@ -1,11 +1,11 @@
-"""What a night changes in the timelines: its own events, the kept states of the partitions that they are about, and rows that are not settled.
+"""What a run changes in the timelines: its own events, the stored states of their partitions, and rows that are not settled.
 
-A partition's history is folded (`jobs.timelines`) from its events. What the fold keeps of a partition is a row of `partition_states`, what it
-needs to know of the whole cluster one of `cluster_facts`, which also says up to which version of `events` the timelines go. Late events
+A partition's history is folded (`jobs.timelines`) from its events. The state of the fold of a partition is a row of `partition_states`. The facts
+of the whole cluster are a row of `cluster_facts`, which also has the version of `events` that the timelines include. Late events
 make a state stale: that partition is folded again from all of its events, and no other.
 
-Rows are written in an order that bears being interrupted: the states first, with the version of `events` that they know, the facts last.
-States of a version that the facts do not know were left by a run that did not come to its end; their partitions are folded again.
+Rows are written in an order that survives an interruption: the states first, with the version of `events` that they include, the facts last.
+States of a later version than the facts were left by an interrupted run; their partitions are folded again.
 """
 
 import json
@@ -32,14 +32,12 @@ from jobs.engine.rows import (
     by_cluster,
     coalesced,
     column_names,
+    computed,
     differing,
     distinct,
     extremes,
-    fetched,
     from_day,
-    gathered,
     having,
-    here,
     is_empty,
     is_known,
     is_null,
@@ -55,6 +53,8 @@ from jobs.engine.rows import (
     select,
     span,
     starts_with,
+    to_dicts,
+    to_table,
     together,
     unpacked,
     where,
@@ -83,7 +83,7 @@ from jobs.timelines import (
 from jobs.timelines.events import EPOCH
 
 Keeps = Mapping[str, Sequence[str]]
-# so long before the first moment that something new is about checks look back
+# checks read the rows from this long before the first moment that new records are about
 LOOKED_BACK = timedelta(hours=24)
 TIMELINES = ("partition_timeline", "replica_timeline", "reassignments")
 # replica states in which a replica may stay for good
@@ -93,7 +93,7 @@ AT_REST = ("OnlineReplica", "NonExistentReplica", "KRaftOnline", "KRaftRemoved")
 @dataclass(frozen=True)
 class Known:
     """What `cluster_facts` has of a cluster: up to which versions of tables its timelines go, what all its partitions share, what its
-    findings were asked for with (`checks.asked`), and its settings in audit.toml that assignments and durability were told with.
+    findings depend on (`checks.asked`), and its settings in audit.toml that assignments and durability depend on.
     """
 
     events_version: int
@@ -105,9 +105,9 @@ class Known:
 
 @dataclass(frozen=True)
 class Night:
-    """What there is to do.
+    """The new records of a run, and what is known of their clusters.
 
-    events: new rows of `events` that a rule recognises: cluster and EVENT_COLUMNS. removed: rows that are not there any more, likewise.
+    events: new rows of `events` that a rule recognises: cluster and EVENT_COLUMNS. removed: rows that were removed, likewise.
     since: clusters whose history is continued, and what is known of them. anew: clusters all of whose events are in `events`.
     events_version: of the table, with these. count: of the new ones. hours: of all new rows.
     keeps: event type -> columns that are as they were before, by the rules.
@@ -129,12 +129,12 @@ class Night:
 
     @property
     def asked(self) -> set[str]:
-        """What the findings of its clusters were asked for with."""
+        """What the findings of its clusters depend on."""
         return {one.asked for one in self.since.values()}
 
 
 def known(store: RunTables, clusters: Iterable[str], keeps: Keeps) -> dict[str, Known]:
-    """Cluster -> what was known when its timelines were made. Those that another version of the code has made are left out."""
+    """Return cluster -> the facts that its timelines were made with, without those of another version of the code."""
     return {
         row["cluster"]: Known(
             row["events_version"],
@@ -143,7 +143,7 @@ def known(store: RunTables, clusters: Iterable[str], keeps: Keeps) -> dict[str, 
             row["asked"],
             row["configured"],
         )
-        for row in here(store.read("cluster_facts", clusters, one_of("code_version", [str(SEMANTICS_VERSION)])))
+        for row in to_dicts(store.read("cluster_facts", clusters, one_of("code_version", [str(SEMANTICS_VERSION)])))
     }
 
 
@@ -152,7 +152,7 @@ def _recognised(rows: Frame) -> Frame:
 
 
 def read(store: RunTables, clusters: Sequence[str], keeps: Keeps) -> Night:
-    """What came to clusters since their timelines were made."""
+    """Return the records that clusters have got since their timelines were made."""
     since = known(store, clusters, keeps)
     changes = store.changes("events", min(one.events_version for one in since.values())) if since else None
     if changes is None:
@@ -164,7 +164,7 @@ def read(store: RunTables, clusters: Sequence[str], keeps: Keeps) -> Night:
         later = by_cluster({name: above(VERSION, one.events_version) for name, one in since.items()})
         came.append(where(changes.inserted, later))
         if changes.deleted is not None:
-            gone = gathered(_recognised(where(changes.deleted, later)))
+            gone = computed(_recognised(where(changes.deleted, later)))
             removed = None if is_empty(gone) else gone
     if anew:
         came.append(store.read("events", anew, EVERY, ["cluster", *EVENT_COLUMNS]))
@@ -183,7 +183,7 @@ def _counted(rows: Frame, moment: str, column: str) -> tuple[int, coverage.Hours
 
 @dataclass(frozen=True)
 class Continued:
-    """What a night means for a cluster whose history it continues.
+    """The effect of a run on a cluster whose history it continues.
 
     before: what was known. since: the first moment (UTC without a zone) that anything new is about, what was the newest one or earlier.
     """
@@ -194,7 +194,7 @@ class Continued:
 
 @dataclass(frozen=True)
 class Made:
-    """What the tables are made of: what is known of each cluster that has events, and versions of tables that are in it.
+    """The facts of each cluster with events, and the versions of the tables that they include.
 
     continued: by cluster; of the others all is new. topics: cluster and topic of those of whose partitions one was folded; None: none was.
     is_new: whether that differs from what `cluster_facts` has.
@@ -208,12 +208,12 @@ class Made:
     is_new: bool
 
     def looked_back(self, clusters: Iterable[str]) -> dict[str, datetime]:
-        """Cluster -> since when checks look at all that there is, UTC without a zone; those of which everything is new are left out."""
+        """Return cluster -> the moment from which checks read all rows, UTC without a zone; clusters that are all new are left out."""
         return {name: self.continued[name].since - LOOKED_BACK for name in clusters if name in self.continued}
 
 
 def update(store: RunTables, night: Night) -> Made:
-    """Brings timelines and coverage of the clusters up to date."""
+    """Update timelines and coverage of the clusters."""
     facts = {name: one.facts for name, one in night.since.items()} if night.is_empty else _facts(store, night)
     (anew, topics, version), counted = run_concurrently(
         partial(_update_timelines, store, night, facts), partial(_update_coverage, store, night, facts)
@@ -237,7 +237,7 @@ def _continued(night: Night, clusters: Iterable[str]) -> dict[str, Continued]:
 def _update_timelines(
     store: RunTables, night: Night, facts: Mapping[str, ClusterFacts]
 ) -> tuple[frozenset[str], Frame | None, int]:
-    """out: the clusters that were folded anew, `Made.topics`, the version of `events`."""
+    """Update the timelines. out: the clusters that were rebuilt, `Made.topics`, the version of `events`."""
     if night.is_empty:
         return night.anew, None, night.events_version
     before = {name: one.facts for name, one in night.since.items()}
@@ -249,11 +249,11 @@ def _update_timelines(
     folded = _fold(store, night, facts, changed, anew)
     touched = _write(store, folded, version, sorted(facts.keys() - anew), sorted(anew))
     run_concurrently(partial(_write_cluster_tables, store, facts), partial(_write_deletions, store, night, facts, anew))
-    return anew, gathered(distinct(select(touched, "cluster", "topic"))), version
+    return anew, computed(distinct(select(touched, "cluster", "topic"))), version
 
 
 def _update_coverage(store: RunTables, night: Night, facts: Mapping[str, ClusterFacts]) -> int:
-    """Counts the hours again about which there is something new. out: the version of `passed_over` that is counted."""
+    """Count the hours with new records again. out: the version of `passed_over` that is counted."""
     known_versions = [one.passed_over_version for one in night.since.values()]
     changes = store.changes("passed_over", min(known_versions)) if known_versions else None
     hours = None
@@ -268,7 +268,7 @@ def _update_coverage(store: RunTables, night: Night, facts: Mapping[str, Cluster
 
 
 def note(store: RunTables, made: Made, asked: str, configured: Mapping[str, str]) -> None:
-    """The tables are those of `events` and `passed_over` in these versions, the findings those asked for: the next night goes on from here.
+    """Note the versions of `events` and `passed_over` that the tables follow, and what findings depend on: the next run continues from them.
 
     configured: cluster -> its settings in audit.toml.
     """
@@ -285,17 +285,17 @@ def naive(microseconds: int) -> datetime | None:
 
 
 def scope(store: RunTables, made: Made, clusters: Iterable[str], days: int = 0) -> dict[str, Frame]:
-    """What checks and contracts look at, by table: what the night has written and what is still so.
+    """Return the rows that checks and contracts read, by table: those that the run has written, and those that still hold.
 
-    Of timelines that is all rows of the time from a day before the first new event on, those that hold still and are not as they should
-    be, and of topics that were folded those that may have changed; of what findings that are not resolved are about also what holds still,
-    and all from the first of these on. Of clusters that were made anew everything. days: as many of `durability` more.
+    From timelines: all rows from a day before the first new event on, open rows that show a problem, and rows of folded topics that may have
+    changed. For subjects of unresolved findings also the open rows, and all rows since the first of these findings. For rebuilt clusters all
+    rows. days: this many more days of `durability`.
     """
     names = sorted(clusters)
     looked_at = [name for name in schemas.contracts() if name not in ("findings", "finding_subjects")]
     read = run_concurrently(*(partial(store.read, name, names) for name in looked_at))
     tables: dict[str, Frame] = dict(zip(looked_at, read, strict=True))
-    # checks are about what logs say
+    # checks are about lines of logs
     tables["events"] = where(tables["events"], OF_LOGS)
     begins = made.looked_back(names)
     if not begins:
@@ -306,7 +306,7 @@ def scope(store: RunTables, made: Made, clusters: Iterable[str], days: int = 0) 
         return whole | by_cluster({name: at_or_after(column, at) for name, at in moments.items()})
 
     reported = _reported(store, names)
-    folded = set() if made.topics is None else {(row["cluster"], row["topic"]) for row in here(made.topics)}
+    folded = set() if made.topics is None else {(row["cluster"], row["topic"]) for row in to_dicts(made.topics)}
     rows = [(*key, reported.get(key), key in folded) for key in sorted(reported.keys() | folded)]
     topics = (
         pa.table(
@@ -315,7 +315,7 @@ def scope(store: RunTables, made: Made, clusters: Iterable[str], days: int = 0) 
         if rows
         else LOOKED_AT.empty_table()
     )
-    # what is reported of partitions may have begun with one that is over
+    # a finding about partitions may have begun with one that is resolved
     first = dict(begins)
     for (name, _), at in reported.items():
         first[name] = min(first.get(name, at), at)
@@ -345,7 +345,7 @@ def scope(store: RunTables, made: Made, clusters: Iterable[str], days: int = 0) 
     return _asked_often(tables)
 
 
-# topics that are looked at: since when what is reported of them is, and whether a partition was folded
+# topics that are read: since when a finding about them lasts, and whether a partition was folded
 LOOKED_AT = pa.schema([*TOPICS, ("reported", pa.timestamp("us", "UTC")), ("folded", pa.bool_())])
 
 
@@ -355,7 +355,7 @@ def _day_from(at: datetime) -> date:
 
 
 def partitions_now(store: RunTables, made: Made, audited: Mapping[str, Frame], clusters: Collection[str]) -> Frame:
-    """What holds of every partition: the rows of `partition_timeline` that have no end.
+    """Return the state of every partition: the rows of `partition_timeline` without an end.
 
     audited: `scope`, which has them all where no cluster's history is continued.
     """
@@ -365,14 +365,14 @@ def partitions_now(store: RunTables, made: Made, audited: Mapping[str, Frame], c
 
 
 def _reported(store: RunTables, clusters: Iterable[str]) -> dict[tuple[str, str], datetime]:
-    """Cluster and topic of what findings are about that are not resolved -> since when the first of them is, UTC without a zone."""
+    """Return cluster and topic of unresolved findings -> begin of the first of them, UTC without a zone."""
     is_open = ~one_of("status", ["resolved"]) & is_known("first_seen")
     found = store.read("findings", clusters, is_open, ["cluster", "topic", "fingerprint", "first_seen"])
-    first = {row["fingerprint"]: row["first_seen"] for row in here(select(found, "fingerprint", "first_seen"))}
+    first = {row["fingerprint"]: row["first_seen"] for row in to_dicts(select(found, "fingerprint", "first_seen"))}
     subjects = having(store.read("finding_subjects", clusters), found, ["fingerprint"])
     told = together(select(found, "cluster", "fingerprint", "topic"), select(subjects, "cluster", "fingerprint", "topic"))
     reported: dict[tuple[str, str], datetime] = {}
-    for row in here(distinct(where(told, is_known("topic")))):
+    for row in to_dicts(distinct(where(told, is_known("topic")))):
         key, at = (row["cluster"], row["topic"]), first[row["fingerprint"]].replace(tzinfo=None)
         reported[key] = min(reported.get(key, at), at)
     return reported
@@ -395,7 +395,7 @@ def _table(table: str, rows: Iterable[tuple[Any, ...]]) -> pa.Table:
 
 
 def _facts(store: RunTables, night: Night) -> dict[str, ClusterFacts]:
-    """Cluster -> what is known now."""
+    """Return cluster -> its facts now."""
     told = dict(store.summed(night.events))
     lost = _lost(night)
     if lost:
@@ -410,11 +410,11 @@ def _facts(store: RunTables, night: Night) -> dict[str, ClusterFacts]:
 
 
 def _lost(night: Night) -> set[str]:
-    """Clusters whose summary rests on a record that is not there any more."""
+    """Return the clusters whose summary depends on a record that was removed."""
     if night.removed is None:
         return set()
     gone: dict[str, set[str]] = {}
-    for row in here(distinct(select(night.removed, "cluster", "record_id"))):
+    for row in to_dicts(distinct(select(night.removed, "cluster", "record_id"))):
         gone.setdefault(row["cluster"], set()).add(row["record_id"])
     return {
         name
@@ -424,13 +424,13 @@ def _lost(night: Night) -> set[str]:
 
 
 def _correct_incarnations(store: RunTables, night: Night, facts: Mapping[str, ClusterFacts], anew: Iterable[str]) -> bool:
-    """Corrects `events.incarnation`, as which 1 is landed; whether there was something to correct."""
+    """Correct `events.incarnation`, which is 1 in new rows; return whether there was something to correct."""
     before = {name: one.facts for name, one in night.since.items()}
     several = {name for name in facts if len(facts[name].numbers) > 1 or (name in before and len(before[name].numbers) > 1)}
     if not several:
         return False
     new = _new(night, several, several.intersection(anew))
-    numbered = gathered(_incarnations(store.read("events", several, new), {name: facts[name] for name in several}))
+    numbered = computed(_incarnations(store.read("events", several, new), {name: facts[name] for name in several}))
     if is_empty(numbered):
         return False
     store.set_matching("events", new, numbered, EVENT)
@@ -438,7 +438,7 @@ def _correct_incarnations(store: RunTables, night: Night, facts: Mapping[str, Cl
 
 
 def _new(night: Night, clusters: Iterable[str], anew: Collection[str]) -> Where:
-    """All rows of the time that new events are of. anew: clusters all of whose rows are new."""
+    """Return all rows of the time of new events. anew: clusters whose rows are all new."""
     continued = sorted(set(clusters) - set(anew))
     of_time = dict.fromkeys(continued, is_null("ts"))
     if continued:
@@ -507,10 +507,10 @@ def _states_about(store: RunTables, keys: Sequence[Frame], changed: Mapping[str,
 def _touched_states(
     store: RunTables, night: Night, keyed: Frame, changed: Mapping[str, Affected], removed: Frame | None
 ) -> Frame:
-    """The states of partitions that new events are about, or what has changed about their topic or one of their brokers.
+    """Return the states of partitions that new events concern, directly or by a change of their topic or of one of their brokers.
 
-    keyed: new events. removed: PARTITION_KEY. out: the columns of `folding.INPUT` that are a state's. A state is empty where it is of no use: a run
-    that did not come to its end has left it, or an event that it knows is not there any more.
+    keyed: new events. removed: PARTITION_KEY. out: the columns of `folding.INPUT` that are a state's. A state is empty where it cannot be
+    used: an interrupted run has left it, or an event that it includes was removed.
     """
     keys = [_keys(keyed), *([] if removed is None else [removed])]
     states = marked(_states_about(store, keys, changed), together(*keys), PARTITION_KEY, "is_about")
@@ -527,7 +527,7 @@ def _touched_states(
     if removed is not None:
         states = marked(states, removed, PARTITION_KEY, "is_removed")
         unfit |= is_true("is_removed")
-    states = gathered(where(states, touched))
+    states = computed(where(states, touched))
     states = together(where(states, ~unfit), with_values(where(states, unfit), state=""))
     return select(
         states,
@@ -542,7 +542,7 @@ def _touched_states(
 
 @dataclass(frozen=True)
 class FoldedRows:
-    """rows: `folding.OUTPUT` of all partitions that were folded. refolded: PARTITION_KEY of those that were so from their beginning on; None: none."""
+    """rows: `folding.OUTPUT` of all folded partitions. refolded: PARTITION_KEY of those that were folded from their beginning on; None: none."""
 
     rows: Frame
     refolded: Frame | None
@@ -551,7 +551,7 @@ class FoldedRows:
 def _fold(
     store: RunTables, night: Night, facts: Mapping[str, ClusterFacts], changed: Mapping[str, Affected], anew: frozenset[str]
 ) -> FoldedRows:
-    """Folds what a night is about."""
+    """Fold the partitions that a run concerns."""
     continued = {name: what for name, what in changed.items() if name not in anew}
     events = night.events
     if more := anew - night.anew:
@@ -564,12 +564,12 @@ def _fold(
         states = _touched_states(store, night, where(keyed, of_clusters(continued)), continued, removed)
     rows = store.folded(keyed, states, facts, folding.EVENTS_AT_ONCE)
     refolded = None
-    # in one piece only where pieces in order of time do not do
+    # in one piece only where pieces in order of time are not enough
     for at_once in (folding.EVENTS_AT_ONCE, None):
         stale = _partitions(where(rows, is_true("is_stale")))
         if refolded is None and removed is not None:
             stale = distinct(together(stale, removed))
-        stale = gathered(stale)
+        stale = computed(stale)
         if is_empty(stale):
             break
         refolded = stale if refolded is None else refolded
@@ -585,11 +585,11 @@ def _partitions(rows: Frame) -> Frame:
 
 
 def _write(store: RunTables, folded: FoldedRows, version: int, continued: Sequence[str], anew: Sequence[str]) -> Frame:
-    """Replaces what was folded. version: of `events`. continued, anew: the clusters. out: PARTITION_KEY of what was folded."""
+    """Replace the rows of folded partitions. version: of `events`. continued, anew: the clusters. out: PARTITION_KEY of the folded partitions."""
     touched = _partitions(where(folded.rows, is_known("partition_states")))
     if folded.refolded is not None:
         touched = distinct(together(touched, folded.refolded))
-    touched = gathered(touched)
+    touched = computed(touched)
 
     def new(table: str) -> Frame:
         return unpacked(where(folded.rows, is_known(table)), table, *folding.PARTITION)
@@ -597,7 +597,7 @@ def _write(store: RunTables, folded: FoldedRows, version: int, continued: Sequen
     def intervals(table: str) -> None:
         rows = new(table)
         if continued and folded.refolded is not None:
-            rows = _less_what_stands(store, table, rows, folded.refolded, continued)
+            rows = _without_stored_rows(store, table, rows, folded.refolded, continued)
         store.replace_partitions(table, continued, anew, touched, rows)
 
     made = with_values(new("partition_states"), code_version=str(SEMANTICS_VERSION), events_version=version)
@@ -606,8 +606,8 @@ def _write(store: RunTables, folded: FoldedRows, version: int, continued: Sequen
     return touched
 
 
-def _less_what_stands(store: RunTables, table: str, rows: Frame, refolded: Frame, continued: Sequence[str]) -> Frame:
-    """New rows less those of partitions folded from their beginning whose settled rows stand as they are; of the others these are removed."""
+def _without_stored_rows(store: RunTables, table: str, rows: Frame, refolded: Frame, continued: Sequence[str]) -> Frame:
+    """Return the new rows without settled ones that are stored already, of partitions folded from their beginning; remove stored ones that differ."""
     old, new = (
         select(having(where(some, is_true("settled")), refolded, PARTITION_KEY), *schemas.columns(table))
         for some in (store.read(table, continued), rows)
@@ -620,7 +620,7 @@ def _less_what_stands(store: RunTables, table: str, rows: Frame, refolded: Frame
 
 
 def _write_cluster_tables(store: RunTables, facts: Mapping[str, ClusterFacts]) -> None:
-    """Tables that are told from the facts, or from few rows of all partitions: written where they differ."""
+    """Write the tables that are made from the facts, or from few rows of all partitions, where they differ."""
     breaks: dict[str, list[tuple[PartitionKey, Break]]] = {}
     held = store.rows_that_have("partition_states", facts, "breaks", [*folding.PARTITION, "breaks"])
     for cluster, *key, text in folding.rows_of(held.to_batches()):
@@ -662,7 +662,7 @@ def _assigned_brokers(store: RunTables, facts: Mapping[str, ClusterFacts]) -> di
 
 
 def _write_deletions(store: RunTables, night: Night, facts: Mapping[str, ClusterFacts], anew: frozenset[str]) -> None:
-    """`topic_deletions`: under ZooKeeper controllers anew for topics about which something new is told, under KRaft ones from the facts."""
+    """Update `topic_deletions`: with ZooKeeper, rebuild the topics with new records; with KRaft, take all from the facts."""
     signs = is_known("topic") & (
         starts_with("event_type", "deletion_")
         | one_of("to_state", ["ReplicaDeletionIneligible"])
@@ -674,7 +674,7 @@ def _write_deletions(store: RunTables, night: Night, facts: Mapping[str, Cluster
     told, kept = _recognised(store.read("events", whole, signs)), None
     if by_topic:
         new = [night.events, *([] if night.removed is None else [night.removed])]
-        topics = gathered(distinct(select(where(together(*new), of_clusters(by_topic) & signs), *TOPIC)))
+        topics = computed(distinct(select(where(together(*new), of_clusters(by_topic) & signs), *TOPIC)))
         kept = store.read("topic_deletions", by_topic)
         if not is_empty(topics):
             kept = lacking(kept, topics, TOPIC)
@@ -682,7 +682,7 @@ def _write_deletions(store: RunTables, night: Night, facts: Mapping[str, Cluster
         elif not rows and not whole:
             return
     by_name: dict[tuple[str, str], list[Event]] = {}
-    for cluster, event in folding.events_of(fetched(told).to_batches(), EVENT_COLUMNS):
+    for cluster, event in folding.events_of(to_table(told).to_batches(), EVENT_COLUMNS):
         one = facts[cluster]
         if event.topic and tells_deletion(event) and not one[one.incarnation_of(event)].is_of_kraft(event):
             by_name.setdefault((cluster, event.topic), []).append(event)

@@ -1,4 +1,4 @@
-"""`losses`: what partitions lost or may have lost, for checks to read. Plain Python decides it (`jobs.timelines.losses`), topic after topic."""
+"""`losses`: records that partitions lost or may have lost, for checks to read. `jobs.timelines.losses` decides it, topic by topic."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -11,11 +11,11 @@ from jobs.engine.rows import (
     Where,
     distinct,
     having,
-    here,
     in_microseconds,
     is_known,
     one_of,
     select,
+    to_dicts,
     together,
     where,
 )
@@ -26,7 +26,7 @@ from jobs.timelines.losses import LINES, RECOVERING, Around, Crash, Interval, Li
 from jobs.timelines.outages import CRASHED
 
 PARTITION = (*KEY, "partition")
-# events about a partition that tell of losses
+# events about a partition that show losses
 ABOUT_LOSSES = (
     (one_of("leader_recovery_state", RECOVERING) | one_of("event_type", sorted(LINES)))
     & is_known("topic")
@@ -53,7 +53,7 @@ def partition_losses(audited: Mapping[str, Frame], told: Mapping[str, Frame], fa
     around = arounds(audited["broker_outages"], facts)
     smallest = {
         (row["cluster"], row["incarnation"], row["topic"]): row["min_isr"]
-        for row in here(select(told["min_isr"], "cluster", "incarnation", "topic", "min_isr"))
+        for row in to_dicts(select(told["min_isr"], "cluster", "incarnation", "topic", "min_isr"))
     }
 
     def fold(key: tuple[Any, ...], rows: Dicts, lines: Dicts) -> Iterable[dict[str, Any]]:
@@ -84,7 +84,7 @@ def arounds(outages: Frame, facts: Mapping[str, ClusterFacts]) -> dict[tuple[str
         "since",
         "until",
     )
-    for row in here(died):
+    for row in to_dicts(died):
         crashes.setdefault((row["cluster"], row["incarnation"]), []).append(Crash(*(row[name] for name in Crash._fields)))
     return {
         (name, number): Around(

@@ -1,4 +1,4 @@
-"""`partition_spells`: what was wrong with partitions, for checks to read. Plain Python tells it (`jobs.timelines.spells`), topic after topic."""
+"""`partition_spells`: intervals in which something was wrong with a partition, for checks to read; from `jobs.timelines.spells`, topic by topic."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -14,12 +14,12 @@ from jobs.engine.rows import (
     at_or_before,
     by_cluster,
     distinct,
-    fetched,
     having,
     in_microseconds,
     is_known,
     one_of,
     select,
+    to_table,
     where,
 )
 from jobs.engine.types import schema_of
@@ -51,7 +51,7 @@ _COLUMNS = """cluster STRING, incarnation INT, topic STRING, partition INT, kind
 def partition_spells(
     audited: Mapping[str, Frame], told: Mapping[str, Frame], now: Mapping[str, datetime | None], facts: Mapping[str, ClusterFacts]
 ) -> Frame:
-    """The spells of partitions, of the rows that checks look at.
+    """Return the intervals in which something was wrong with partitions, from the rows that checks read.
 
     audited: `nights.scope`; told: min_isr and broker_signs of `schemas/facts`; now: cluster -> what its findings are measured against (UTC without a
     zone). out: cluster, incarnation, topic, partition and the fields of `Spell`.
@@ -64,7 +64,7 @@ def partition_spells(
     timeline = audited["partition_timeline"]
     partition = ("cluster", "incarnation", "topic", "partition")
     steps = having(timeline, distinct(select(where(timeline, IS_WRONG), *partition)), partition)
-    # what a tool said after the logs had ended is a matter of the next ones
+    # the output of a tool after the end of the logs counts when later logs are read
     by_logs = one_of("source", ("logs", "metadata_log"))
     known = by_cluster({name: by_logs if at is None else by_logs | at_or_before("valid_from", at) for name, at in now.items()})
     moments = ("valid_from", "valid_to")
@@ -95,7 +95,7 @@ def _by_partition(rows: Dicts) -> dict[int, list[Step]]:
 def _surroundings(
     audited: Mapping[str, Frame], broker_signs: Frame, now: Mapping[str, datetime | None], facts: Mapping[str, ClusterFacts]
 ) -> dict[tuple[str, int], Surroundings]:
-    """What spells are judged by, by cluster and incarnation; of a cluster without a time stamp there are none."""
+    """Return the facts that decide on these intervals, by cluster and incarnation; none for a cluster without a time stamp."""
     outages: dict[tuple[str, int], list[Outage]] = {}
     for cluster, number, *outage in _values(audited["broker_outages"], "cluster", "incarnation", *Outage._fields):
         outages.setdefault((cluster, number), []).append(Outage(*outage))
@@ -134,4 +134,4 @@ def _surroundings(
 
 def _values(rows: Frame, *columns: str) -> Iterator[tuple[Any, ...]]:
     """Columns of the rows; moments are microseconds."""
-    return rows_of(fetched(select(rows, *columns)).to_batches())
+    return rows_of(to_table(select(rows, *columns)).to_batches())

@@ -79,13 +79,13 @@ def write(store: Any, made: Any, anew: Iterable[str], racks: Mapping[str, Mappin
     from jobs.engine.rows import (
         at_or_after,
         by_cluster,
+        computed,
         distinct,
-        gathered,
-        here,
         is_known,
         mapped,
         one_of,
         select,
+        to_dicts,
         together,
         where,
     )
@@ -101,7 +101,7 @@ def write(store: Any, made: Any, anew: Iterable[str], racks: Mapping[str, Mappin
     }
     others = facts.keys() - whole
     recent = by_cluster({name: at_or_after("valid_from", made.continued[name].since - LAG) for name in others})
-    as_new = here(distinct(store.read("topic_assignments", others, recent, TOPIC))) if others else []
+    as_new = to_dicts(distinct(store.read("topic_assignments", others, recent, TOPIC))) if others else []
     topics = ToldAnew.of_any(whole, made.topics, [(row["cluster"], row["topic"]) for row in as_new])
     created = topic_named(store.read("events", facts, one_of("event_type", CREATED), ["cluster", *EVENT_COLUMNS]), facts)
     told = [name for name in EVENT_COLUMNS if name != "topic"]
@@ -112,7 +112,7 @@ def write(store: Any, made: Any, anew: Iterable[str], racks: Mapping[str, Mappin
         return topic_rows(history, batches(created).get(key[2], []), shared[key[0]].get(key[1], Cluster()))
 
     schema = store.schema("topic_assignments")
-    judged = gathered(fold_topics(timelines, topics.of(created), fold, schema))
+    judged = computed(fold_topics(timelines, topics.of(created), fold, schema))
     load = mapped(judged, broker_loads, store.schema("broker_load"))
     for table, rows in (("topic_assignments", judged), ("broker_load", load)):
         store.replace(table, facts, together(rows, topics.not_of(store.read(table, others))) if others else rows)

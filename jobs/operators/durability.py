@@ -83,17 +83,17 @@ def write(store: Any, made: Any, anew: Iterable[str], config: Config) -> None:
         EVERY,
         above,
         any_of,
+        computed,
         differing,
         distinct,
-        gathered,
         having,
-        here,
         is_empty,
         is_known,
         is_null,
         of_clusters,
         run_concurrently,
         select,
+        to_dicts,
         together,
         where,
     )
@@ -104,8 +104,8 @@ def write(store: Any, made: Any, anew: Iterable[str], config: Config) -> None:
     whole, reset = _set_otherwise(made, frozenset(anew))
     since = {name: made.continued[name].since.date() for name in facts if name not in whole}
     topics = ToldAnew.of_any(whole, made.topics, reset)
-    deletions = here(where(store.read("topic_deletions", facts), is_known("requested_at")))
-    hours = here(
+    deletions = to_dicts(where(store.read("topic_deletions", facts), is_known("requested_at")))
+    hours = to_dicts(
         distinct(select(where(store.read("coverage", facts), above("records", 0) & is_known("hour")), "cluster", "hour"))
     )
     shared = _shared(facts, deletions, hours, config)
@@ -114,7 +114,7 @@ def write(store: Any, made: Any, anew: Iterable[str], config: Config) -> None:
 
     def fold_anew() -> Any:
         timeline = topics.read(store, "partition_timeline", facts, columns)
-        return gathered(fold_topics(timeline, topics.of(about), _telling(shared), schema))
+        return computed(fold_topics(timeline, topics.of(about), _telling(shared), schema))
 
     if not since:
         store.replace("durability", facts, fold_anew())
@@ -125,7 +125,7 @@ def write(store: Any, made: Any, anew: Iterable[str], config: Config) -> None:
 
     def fold_on() -> Any:
         going_on = store.read("partition_timeline", since, lasting, columns)
-        return gathered(
+        return computed(
             fold_topics(topics.not_of(going_on), topics.not_of(where(held, newest)), _going_on(shared, since), schema)
         )
 

@@ -21,7 +21,7 @@ from jobs.landing import accounting
 from jobs.reporting import pictures as drawn
 from jobs.reporting import targets
 from jobs.reporting.pictures import Pictures
-from jobs.reporting.verdict import Told, advice, harm_sentences, headline, of_each_severity, others, when, worst_of
+from jobs.reporting.verdict import RunResults, advice, harm_sentences, headline, of_each_severity, others, when, worst_of
 from parsers.explanation import counted
 from schemas import wording
 from schemas.moments import moment
@@ -52,14 +52,14 @@ TITLE, DETAIL = 160, 600
 FILTER_TOPICS = 50
 
 
-def write(path: Path, told: Told, outcomes: list[Any], run_id: str, pictures: Pictures | None = None) -> None:
+def write(path: Path, results: RunResults, outcomes: list[Any], run_id: str, pictures: Pictures | None = None) -> None:
     """Writes the report; an old one stays until the new one is complete. UsageError if it cannot be written.
 
-    told: findings (rows of `findings`), counts and not_shown by cluster, proof (record_id -> record).
+    results: findings (rows of `findings`), counts and not_shown by cluster, proof (record_id -> record).
     outcomes: cluster, records, new, out_of_scope, unreadable, problem, now, inputs.
     """
     targets.prepare(path, OPTION, makes_folder=True)
-    page = rendered(told, outcomes, run_id, pictures)
+    page = rendered(results, outcomes, run_id, pictures)
     part = targets.partial(path)
     try:
         try:
@@ -71,15 +71,17 @@ def write(path: Path, told: Told, outcomes: list[Any], run_id: str, pictures: Pi
         raise UsageError(f"--report {path} cannot be written: {error.strerror}; give another path") from None
 
 
-def rendered(told: Told, outcomes: list[Any], run_id: str, pictures: Pictures | None = None, now: datetime | None = None) -> str:
+def rendered(
+    results: RunResults, outcomes: list[Any], run_id: str, pictures: Pictures | None = None, now: datetime | None = None
+) -> str:
     """The page."""
     shown_pictures = pictures or Pictures()
-    marks = _Marks(told)
+    marks = _Marks(results)
     tones = ("problem", *severities(), "ok")
     # what has room on the page are the worst ones
-    worst_first = sorted(outcomes, key=lambda outcome: tones.index(_verdict(*_findings_of(told, outcome), outcome)[0]))
-    clusters = [_cluster(told, outcome, marks, shown_pictures, place) for place, outcome in enumerate(worst_first)]
-    current = [finding for finding in told.findings if finding["status"] != "resolved"]
+    worst_first = sorted(outcomes, key=lambda outcome: tones.index(_verdict(*_findings_of(results, outcome), outcome)[0]))
+    clusters = [_cluster(results, outcome, marks, shown_pictures, place) for place, outcome in enumerate(worst_first)]
+    current = [finding for finding in results.findings if finding["status"] != "resolved"]
     first = outcomes[0] if outcomes else None
     facts = [("Run", run_id), ("Report written", moment(now or datetime.now(UTC)))]
     if first:
@@ -154,10 +156,11 @@ def _marked_up(text: str, keep: str) -> Markup:
 class _Marks:
     """What the filter goes by: a class for each check and for each of the topics that most findings are about; and what room is left."""
 
-    def __init__(self, told: Told) -> None:
-        findings = told.findings
+    def __init__(self, results: RunResults) -> None:
+        findings = results.findings
         self._topics_of = {
-            finding["fingerprint"]: {finding["topic"], *told.subjects.get(finding["fingerprint"], {}).get("topics", ())} - {None}
+            finding["fingerprint"]: {finding["topic"], *results.subjects.get(finding["fingerprint"], {}).get("topics", ())}
+            - {None}
             for finding in findings
         }
         names = Counter(finding["check_id"] for finding in findings)
@@ -184,23 +187,25 @@ class _Marks:
         return " ".join([self.check_class[finding["check_id"]], *(topics or ["t-other"])])
 
 
-def _findings_of(told: Told, outcome: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def _findings_of(results: RunResults, outcome: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """(what is wrong with a cluster now, what is over)"""
-    mine = [finding for finding in told.findings if finding["cluster"] == outcome.cluster]
+    mine = [finding for finding in results.findings if finding["cluster"] == outcome.cluster]
     current = [finding for finding in mine if finding["status"] != "resolved"]
     return current, [finding for finding in mine if finding["status"] == "resolved"]
 
 
-def _cluster(told: Told, outcome: Any, marks: _Marks, pictures: Pictures, place: int) -> dict[str, Any]:
+def _cluster(results: RunResults, outcome: Any, marks: _Marks, pictures: Pictures, place: int) -> dict[str, Any]:
     """What the page says about one cluster."""
-    current, resolved = _findings_of(told, outcome)
-    not_shown = [text[:1].upper() + text[1:] + "." for text in told.not_shown.get(outcome.cluster, [])]
+    current, resolved = _findings_of(results, outcome)
+    not_shown = [text[:1].upper() + text[1:] + "." for text in results.not_shown.get(outcome.cluster, [])]
     tone, verdict = _verdict(current, resolved, outcome)
-    told_together = by_cause(sorted([*current, *resolved], key=worst_first))
+    stories_of_all = by_cause(sorted([*current, *resolved], key=worst_first))
     now_or_over = [
-        [one for story in told_together if is_over(story) is over for one in (story[0], *story[1])] for over in (False, True)
+        [one for story in stories_of_all if is_over(story) is over for one in (story[0], *story[1])] for over in (False, True)
     ]
-    groups = {name: _groups(some, told, marks, pictures) for name, some in zip(("current", "resolved"), now_or_over, strict=True)}
+    groups = {
+        name: _groups(some, results, marks, pictures) for name, some in zip(("current", "resolved"), now_or_over, strict=True)
+    }
     anchor = f"cluster-{place}"
     stories = harms.stories(finding | {"silenced": bool(finding.get("silence"))} for finding in (*current, *resolved))
     stories.sort(key=is_over)
@@ -214,13 +219,13 @@ def _cluster(told: Told, outcome: Any, marks: _Marks, pictures: Pictures, place:
             "over": is_over(story),
             "effects": [f"{word}: {one['title'][:TITLE]}" for word, one in others(story)[:EFFECTS_ON_TOP]],
             "effects_left": max(0, len(story[1]) - EFFECTS_ON_TOP),
-            "harms": harm_sentences(story, told, outcome.now),
+            "harms": harm_sentences(story, results, outcome.now),
             "detail": (head["detail"] or "")[:TOP_DETAIL] + (" .." if len(head["detail"] or "") > TOP_DETAIL else ""),
             "do": advice(story),
         }
         for story in stories
         for head in [headline(story)]
-        if worst_of(story)["severity"] != "info" or any(harm.lasts for harm in told.harms.get(story[0]["fingerprint"], ()))
+        if worst_of(story)["severity"] != "info" or any(harm.lasts for harm in results.harms.get(story[0]["fingerprint"], ()))
     ]
     for n, cause in enumerate(causes):
         # the first screen answers what happened and what to do; the rest is below
@@ -237,7 +242,7 @@ def _cluster(told: Told, outcome: Any, marks: _Marks, pictures: Pictures, place:
     unreadable = list(outcome.unreadable[:UNREADABLE])
     if len(outcome.unreadable) > UNREADABLE:
         unreadable.append(f"and {len(outcome.unreadable) - UNREADABLE:,} more")
-    counts = told.counts.get(outcome.cluster, {})
+    counts = results.counts.get(outcome.cluster, {})
     facts = [(name.capitalize().replace("_", " "), f"{counts[name]:,}") for name in counts if counts[name]]
     if outcome.now is not None:
         facts.append(("Durations are measured up to", moment(outcome.now)))
@@ -258,7 +263,7 @@ def _cluster(told: Told, outcome: Any, marks: _Marks, pictures: Pictures, place:
         "checks": len(schemas.statements("checks")),
         "not_shown": not_shown,
         "unreadable": unreadable,
-        "unknown": told.unknown.get(outcome.cluster, [])[:SHOWN_UNKNOWN],
+        "unknown": results.unknown.get(outcome.cluster, [])[:SHOWN_UNKNOWN],
         "facts": facts,
         "read": accounting.sentences(outcome.inputs) if outcome.inputs else [],
         "inputs": outcome.inputs[:INPUTS],
@@ -310,7 +315,7 @@ def _verdict(current: list[dict[str, Any]], resolved: list[dict[str, Any]], outc
     return worst, f"{of_each_severity(awake)}{news}.{over}"
 
 
-def _groups(findings: list[dict[str, Any]], told: Told, marks: _Marks, pictures: Pictures) -> list[dict[str, Any]]:
+def _groups(findings: list[dict[str, Any]], results: RunResults, marks: _Marks, pictures: Pictures) -> list[dict[str, Any]]:
     """Findings by severity and check, the worst first, with what the check's file says about it.
 
     Effects are below their cause; errors that have no room there are named after it.
@@ -331,15 +336,15 @@ def _groups(findings: list[dict[str, Any]], told: Told, marks: _Marks, pictures:
             shown_effects = effects[:FULL] if in_full else []
             named = [effect for effect in effects[len(shown_effects) :] if is_never_hidden(effect) and marks.has_line(effect)]
             if in_full:
-                one = _finding(finding, told, marks, pictures)
-                below = [_finding(effect, told, marks, pictures) | {"do": effect.get("advice")} for effect in shown_effects]
+                one = _finding(finding, results, marks, pictures)
+                below = [_finding(effect, results, marks, pictures) | {"do": effect.get("advice")} for effect in shown_effects]
                 one["do"] = None if common else finding.get("advice")
                 full.append(one | {"effects": below, "effects_left": len(effects) - len(shown_effects) - len(named)})
             elif (is_never_hidden(finding) or len(brief) < BRIEF) and marks.has_line(finding):
-                brief.append(_finding(finding, told, marks) | {"is_effect": False})
+                brief.append(_finding(finding, results, marks) | {"is_effect": False})
             else:
                 left += 1
-            brief += [_finding(effect, told, marks) | {"is_effect": True} for effect in named]
+            brief += [_finding(effect, results, marks) | {"is_effect": True} for effect in named]
         groups.append(
             {
                 "severity": severity,
@@ -357,14 +362,14 @@ def _groups(findings: list[dict[str, Any]], told: Told, marks: _Marks, pictures:
     return groups
 
 
-def _finding(finding: dict[str, Any], told: Told, marks: _Marks, pictures: Pictures | None = None) -> dict[str, Any]:
+def _finding(finding: dict[str, Any], results: RunResults, marks: _Marks, pictures: Pictures | None = None) -> dict[str, Any]:
     """What the page says about one finding; without pictures in brief: no records, no strip."""
     evidence = list(finding["evidence"] or [])
-    proofs = [_proof(told.proof[record]) for record in evidence if pictures and record in told.proof]
+    proofs = [_proof(results.proof[record]) for record in evidence if pictures and record in results.proof]
     title = finding["title"]
     words = wording.wordings().get(finding["check_id"])
     detail = finding["detail"] or ""
-    about = told.subjects.get(finding["fingerprint"])
+    about = results.subjects.get(finding["fingerprint"])
     strip = pictures.strips.get(finding["fingerprint"]) if pictures else None
     drawing = drawn.partition_strip(f"strip-{finding['fingerprint']}", strip) if strip else None
     if pictures:

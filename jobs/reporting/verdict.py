@@ -14,7 +14,7 @@ from jobs.checking.ranking import is_never_hidden, is_over, worst_first
 from jobs.checking.window import Window
 from jobs.engine import queries
 from jobs.engine.queries import Queries
-from jobs.engine.rows import here, quoted
+from jobs.engine.rows import quoted, to_dicts
 from jobs.engine.run_tables import RunTables
 from parsers.explanation import counted
 from schemas import SEVERITIES
@@ -49,7 +49,7 @@ Story = tuple[dict[str, Any], list[dict[str, Any]]]
 
 
 @dataclass(frozen=True)
-class Told:
+class RunResults:
     """What the tables hold after the run about the clusters of the run."""
 
     findings: list[dict[str, Any]]
@@ -64,7 +64,7 @@ class Told:
     harms: dict[str, list[Harm]] = field(default_factory=dict)
 
 
-def gather(store: RunTables, clusters: list[str], now: Mapping[str, datetime | None]) -> Told:
+def gather(store: RunTables, clusters: list[str], now: Mapping[str, datetime | None]) -> RunResults:
     """Read findings, their harm, counts and gaps of the clusters. now: cluster -> the moment that its findings are measured against."""
     tables = {name: store.read(name, clusters) for name in (*COUNTED, "coverage", "finding_subjects", "durability")}
     asked = queries.over(store.spark, tables.values())
@@ -72,12 +72,12 @@ def gather(store: RunTables, clusters: list[str], now: Mapping[str, datetime | N
         asked.view(f"told_{name}", rows)
     findings, proof = _findings(store, clusters)
     counts, not_shown, unknown = _counts(store, asked, clusters)
-    return Told(findings, counts, not_shown, proof, unknown, _subjects(asked), story_harms.of_stories(asked, findings, now))
+    return RunResults(findings, counts, not_shown, proof, unknown, _subjects(asked), story_harms.of_stories(asked, findings, now))
 
 
 def _findings(store: RunTables, clusters: list[str]) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
     """The findings, worst first, their moments UTC without a zone; and by its id each record that proves the first of them."""
-    findings = sorted((_without_zone(row) for row in here(store.read("findings", clusters))), key=worst_first)
+    findings = sorted((_without_zone(row) for row in to_dicts(store.read("findings", clusters))), key=worst_first)
     ids = []
     so_far: Counter[tuple[str, str]] = Counter()
     for finding in findings:
@@ -103,9 +103,9 @@ def _counts(
     counts: dict[str, dict[str, int]] = {name: {} for name in clusters}
     not_shown: dict[str, list[str]] = {name: [] for name in clusters}
     some = [
-        f"SELECT cluster, {quoted(name)} AS name, {told} AS things FROM told_{table} GROUP BY cluster"
+        f"SELECT cluster, {quoted(name)} AS name, {aggregate} AS things FROM told_{table} GROUP BY cluster"
         for table, things in COUNTED.items()
-        for name, told in things.items()
+        for name, aggregate in things.items()
     ]
     for row in asked.rows(*some):
         counts[row["cluster"]][row["name"]] = row["things"]
@@ -157,13 +157,13 @@ def _subjects(asked: Queries) -> dict[str, dict[str, Any]]:
     }
 
 
-def within(told: Told, window: Window, now: Mapping[str, datetime | None]) -> Told:
+def within(results: RunResults, window: Window, now: Mapping[str, datetime | None]) -> RunResults:
     """What is reported of it. now: cluster -> the moment that its findings are measured against."""
     if not window:
-        return told
-    replicas = {fingerprint: one["replicas"] for fingerprint, one in told.subjects.items()}
-    kept = [f for f in told.findings if window.has(f, now.get(f["cluster"]), replicas.get(f["fingerprint"], ()))]
-    return replace(told, findings=kept)
+        return results
+    replicas = {fingerprint: one["replicas"] for fingerprint, one in results.subjects.items()}
+    kept = [f for f in results.findings if window.has(f, now.get(f["cluster"]), replicas.get(f["fingerprint"], ()))]
+    return replace(results, findings=kept)
 
 
 def at_or_above(findings: list[dict[str, Any]], severity: str) -> list[dict[str, Any]]:
@@ -222,9 +222,9 @@ def _naive(at: datetime) -> datetime:
     return at.astimezone(UTC).replace(tzinfo=None) if at.tzinfo is not None else at
 
 
-def harm_sentences(story: Story, told: Told, now: datetime | None) -> list[str]:
+def harm_sentences(story: Story, results: RunResults, now: datetime | None) -> list[str]:
     """Return what a story did to producers and consumers; of an error without any harm that lines show, that none do."""
-    return harms.of_story((story[0], *story[1]), told.harms, now and _naive(now))
+    return harms.of_story((story[0], *story[1]), results.harms, now and _naive(now))
 
 
 def worst_of(story: Story) -> dict[str, Any]:
@@ -256,17 +256,17 @@ def advice(story: Story) -> list[str]:
     return list(dict.fromkeys(printable(text, 600) for text in texts if text))
 
 
-def _story_lines(story: Story, told: Told, now: datetime | None, *, cluster: str, tables: str) -> list[str]:
+def _story_lines(story: Story, results: RunResults, now: datetime | None, *, cluster: str, tables: str) -> list[str]:
     """cluster: what is written before the title, where there are several. The first line has the severity of the worst of the story."""
     finding, around = headline(story), others(story)
     first = f"  {_tag(worst_of(story))} {cluster}{printable(finding['title'], 200)}"
     lines = [first, f"      {when(story, now)}"]
-    lines += [f"      {printable(text, 300)}" for text in harm_sentences(story, told, now)]
+    lines += [f"      {printable(text, 300)}" for text in harm_sentences(story, results, now)]
     # nothing is left to do about a resolved warning: `findings` has the rest
     is_brief = is_over(story) and not any(is_never_hidden(one) for one in (story[0], *story[1]))
     if not is_brief:
         lines.append(f"      {printable(finding['detail'] or '', 400)}")
-    proof = None if is_brief else told.proof.get(finding["evidence"][0])
+    proof = None if is_brief else results.proof.get(finding["evidence"][0])
     if proof:
         lines.append(f"      {printable(proof['raw'], 150)}")
         lines.append(f"      ({printable(proof['file'], 200)}, line {proof['record_no']})")
@@ -303,28 +303,28 @@ def _is_past(finding: dict[str, Any], outcomes: Sequence[Any], run_id: str | Non
     return bool(ended < now.replace(tzinfo=None) - RECENT)
 
 
-def as_text(told: Told, outcomes: list[Any], tables: str, notes: Sequence[str] = (), run_id: str | None = None) -> str:
+def as_text(results: RunResults, outcomes: list[Any], tables: str, notes: Sequence[str] = (), run_id: str | None = None) -> str:
     """The verdict as lines; notes are its last ones.
 
     Findings are in the order of `ranking`: the first SHOWN with their proof, each further error in a line of its own, the rest counted.
     run_id: of this run; what it resolved is listed however long ago it ended.
     """
     lines = []
-    current = [f for f in told.findings if f["status"] != "resolved" and not f.get("silenced")]
-    silenced = Counter(f["cluster"] for f in told.findings if f["status"] != "resolved" and f.get("silenced"))
+    current = [f for f in results.findings if f["status"] != "resolved" and not f.get("silenced")]
+    silenced = Counter(f["cluster"] for f in results.findings if f["status"] != "resolved" and f.get("silenced"))
     for outcome in outcomes:
-        counts = told.counts[outcome.cluster]
+        counts = results.counts[outcome.cluster]
         if outcome.problem:
             lines.append(f"{outcome.cluster}: not audited. {outcome.problem}")
             continue
         words = of_each_severity([f for f in current if f["cluster"] == outcome.cluster])
         quiet = f"; {silenced[outcome.cluster]} silenced" if silenced[outcome.cluster] else ""
         lines.append(f"{outcome.cluster}: {words or 'no findings'}{quiet}")
-        told_of = [f"{counts.get(name, 0):,} {name}" for name in ("records", "recognised")]
-        told_of += [f"{counts[name]:,} {name}" for name in ("unrecognised", "drifted") if counts.get(name)]
-        told_of += [f"{counts['out_of_scope']:,} out of scope"] if counts.get("out_of_scope") else []
-        lines.append("  " + "; ".join(filter(None, [_summary(counts), ", ".join(told_of)])))
-    stories = harms.stories(told.findings)
+        read = [f"{counts.get(name, 0):,} {name}" for name in ("records", "recognised")]
+        read += [f"{counts[name]:,} {name}" for name in ("unrecognised", "drifted") if counts.get(name)]
+        read += [f"{counts['out_of_scope']:,} out of scope"] if counts.get("out_of_scope") else []
+        lines.append("  " + "; ".join(filter(None, [_summary(counts), ", ".join(read)])))
+    stories = harms.stories(results.findings)
     now = {outcome.cluster: outcome.now for outcome in outcomes}
     for heading, over in (("", False), ("Resolved:", True)):
         some = [story for story in stories if is_over(story) is over]
@@ -336,7 +336,7 @@ def as_text(told: Told, outcomes: list[Any], tables: str, notes: Sequence[str] =
             errors = [one for one in (finding, *effects) if is_never_hidden(one)]
             if number < SHOWN:
                 of_cluster = now.get(finding["cluster"])
-                lines += _story_lines((finding, effects), told, of_cluster, cluster=name, tables=shlex.quote(tables))
+                lines += _story_lines((finding, effects), results, of_cluster, cluster=name, tables=shlex.quote(tables))
             elif errors and not (over and all(_is_past(one, outcomes, run_id) for one in errors)):
                 lines += [_one_line(one, name) for one in (errors if finding in errors else [finding, *errors])]
             else:
@@ -351,9 +351,9 @@ def as_text(told: Told, outcomes: list[Any], tables: str, notes: Sequence[str] =
     for outcome in outcomes:
         mine = [f for f in current if f["cluster"] == outcome.cluster]
         is_known = any(is_never_hidden(f) or f["check_id"] == "blind_spot" for f in mine)
-        for text in [] if is_known else told.not_shown.get(outcome.cluster, []):
+        for text in [] if is_known else results.not_shown.get(outcome.cluster, []):
             lines.append(f"These logs cannot show everything about {outcome.cluster}: {text}.")
-        unknown = told.unknown.get(outcome.cluster, [])
+        unknown = results.unknown.get(outcome.cluster, [])
         if unknown:
             lines.append(
                 f"Text of {outcome.cluster} that no rule reads, the most frequent (view unknown_statements has all of it):"
@@ -374,7 +374,9 @@ def _records_of(outcome: Any, clusters: int) -> int:
     )
 
 
-def as_json(told: Told, outcomes: list[Any], *, run_id: str, status: str, code: int, notes: Sequence[str] = ()) -> dict[str, Any]:
+def as_json(
+    results: RunResults, outcomes: list[Any], *, run_id: str, status: str, code: int, notes: Sequence[str] = ()
+) -> dict[str, Any]:
     """The verdict as one object."""
     return {
         "run_id": run_id,
@@ -391,11 +393,11 @@ def as_json(told: Told, outcomes: list[Any], *, run_id: str, status: str, code: 
                 "now": outcome.now,
                 "problem": outcome.problem,
                 "unreadable": list(outcome.unreadable),
-                "counts": told.counts[outcome.cluster],
-                "not_shown": told.not_shown[outcome.cluster],
+                "counts": results.counts[outcome.cluster],
+                "not_shown": results.not_shown[outcome.cluster],
                 "unknown_statements": [
                     {name: value for name, value in row.items() if name != "cluster"}
-                    for row in told.unknown.get(outcome.cluster, [])
+                    for row in results.unknown.get(outcome.cluster, [])
                 ],
             }
             for outcome in outcomes
@@ -406,10 +408,10 @@ def as_json(told: Told, outcomes: list[Any], *, run_id: str, status: str, code: 
                 "cause": cause["fingerprint"],
                 "effects": [effect["fingerprint"] for effect in effects],
                 "over": is_over((cause, effects)),
-                "harms": [vars(harm) for harm in told.harms.get(cause["fingerprint"], ())],
+                "harms": [vars(harm) for harm in results.harms.get(cause["fingerprint"], ())],
             }
-            for cause, effects in harms.stories(told.findings)
+            for cause, effects in harms.stories(results.findings)
         ],
-        "findings": told.findings,
+        "findings": results.findings,
         "notes": list(notes),
     }

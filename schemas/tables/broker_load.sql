@@ -1,4 +1,4 @@
--- about: what one broker holds of one topic, from one reassignment to the next
+-- about: the replicas of one topic on one broker, from one reassignment to the next
 -- derived: yes
 CREATE TABLE IF NOT EXISTS {table} (
   cluster STRING NOT NULL COMMENT 'Cluster',

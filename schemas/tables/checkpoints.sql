@@ -1,7 +1,7 @@
--- about: a partition at one moment, as a tool outside of the logs told it
+-- about: a partition at one moment, as one of Kafka's tools printed it
 CREATE TABLE IF NOT EXISTS {table} (
   cluster STRING NOT NULL COMMENT 'Cluster',
-  incarnation INT NOT NULL COMMENT 'Incarnation of the cluster that the moment lies in',
+  incarnation INT NOT NULL COMMENT 'Incarnation of the cluster at that moment',
   taken_at TIMESTAMP NOT NULL COMMENT 'When the tool was run: --at, or what the name of the file or zookeeper-shell says',
   source STRING NOT NULL COMMENT 'describe (kafka-topics), zookeeper (zookeeper-shell), metadata_shell, reassign (kafka-reassign-partitions) or quorum (kafka-metadata-quorum)',
   file STRING NOT NULL COMMENT 'File with the output of the tool',

@@ -7,7 +7,7 @@ CREATE TABLE IF NOT EXISTS {table} (
   events_version BIGINT NOT NULL COMMENT 'Version of the table events up to which the timelines go',
   passed_over_version BIGINT NOT NULL COMMENT 'Version of the table passed_over up to which coverage goes',
   asked STRING NOT NULL COMMENT 'Hash of the checks, thresholds, silences and the moment that its findings were made with',
-  configured STRING NOT NULL COMMENT 'Its racks and topics in audit.toml with which assignments and durability were told, JSON'
+  configured STRING NOT NULL COMMENT 'Its racks and topics in audit.toml that assignments and durability were computed with, JSON'
 ) USING delta
 LOCATION '{location}'
-COMMENT 'What a night starts from; may be deleted, and is made anew'
+COMMENT 'What the next run continues from; may be deleted, and is rebuilt'

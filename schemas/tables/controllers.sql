@@ -1,4 +1,4 @@
--- about: one reign of one controller
+-- about: one term of one controller
 -- derived: yes
 CREATE TABLE IF NOT EXISTS {table} (
   cluster STRING NOT NULL COMMENT 'Cluster',
@@ -6,8 +6,8 @@ CREATE TABLE IF NOT EXISTS {table} (
   node INT COMMENT 'Broker id of the controller',
   controller_epoch INT COMMENT 'Controller epoch',
   elected_at TIMESTAMP COMMENT 'When it was elected, by its own line (KRaft: that it leads the quorum, or became active); null: no log has that line, or no time stamps',
-  resigned_at TIMESTAMP COMMENT 'When it said that it resigned (KRaft: renounced, or left the state Leader); null: it did not say so (killed, still controller, or no log)',
-  inferred BOOLEAN NOT NULL COMMENT 'The election is in no log; the reign is known from lines written in its epoch',
+  resigned_at TIMESTAMP COMMENT 'When it logged that it resigned (KRaft: renounced, or left the state Leader); null: it did not (killed, still controller, or no log)',
+  inferred BOOLEAN NOT NULL COMMENT 'The election is in no log; the term is known from lines written in its epoch',
   record_id STRING COMMENT 'Record of the election, or the first one of that epoch',
   overruled BIGINT COMMENT 'Lines about partitions and replicas that it printed after a successor had been elected; the timelines leave them out'
 ) USING delta

@@ -12,7 +12,7 @@ CREATE TABLE IF NOT EXISTS {table} (
   held_state STRING NOT NULL COMMENT 'State that the newest line before it left; of a duplicate, the line that it repeats',
   held_since TIMESTAMP COMMENT 'Moment of that line',
   found_state STRING NOT NULL COMMENT 'State that the line names to begin with',
-  cause STRING NOT NULL COMMENT 'duplicate: the same change from another copy, or told once more by the same controller within a second; wiped_cluster: set up anew, and no line told when; other_controller: a new controller began with what it found; level: what was between is not printed at the level of that log; hours_without_file: hours between of which there is no state-change log of that node; file_missing: part of its log is missing, an hour or less',
+  cause STRING NOT NULL COMMENT 'duplicate: the same change from another copy, or logged again by the same controller within a second; wiped_cluster: set up again, and no line shows when; other_controller: a new controller began with what it found; level: what was between is not printed at the level of that log; hours_without_file: hours between of which there is no state-change log of that node; file_missing: part of its log is missing, an hour or less',
   record_id STRING NOT NULL COMMENT 'Record of the line',
   held_record_id STRING NOT NULL COMMENT 'Record of the line before it'
 ) USING delta

@@ -16,11 +16,11 @@ CREATE TABLE IF NOT EXISTS {table} (
   detail STRING COMMENT 'What the logs show about it',
   advice STRING COMMENT 'What to do about it, and what not; the commands are those of the version and mode of the cluster',
   fingerprint STRING NOT NULL COMMENT 'Identity of the finding across runs',
-  thing STRING COMMENT 'What the check tells its findings apart by, without a time',
+  thing STRING COMMENT 'What distinguishes two findings of the check, without a time',
   known_as STRING COMMENT 'Fingerprint under which it was reported first, where late records have changed it since; alerts keep it. Null: it has not changed',
   evidence ARRAY<STRING> NOT NULL COMMENT 'record_id of the records that prove it',
   caused_by STRING COMMENT 'Fingerprint of the finding that this one follows from; null: none is known',
-  silenced BOOLEAN COMMENT 'A silence of audit.toml matches: nobody is told of it, and it does not count for --fail-on',
+  silenced BOOLEAN COMMENT 'A silence of audit.toml matches: no sink is notified, and it does not count for --fail-on',
   silence STRING COMMENT 'Why, until when and by whom it is silenced'
 ) USING delta
 LOCATION '{location}'

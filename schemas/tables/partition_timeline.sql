@@ -16,11 +16,11 @@ CREATE TABLE IF NOT EXISTS {table} (
   adding_replicas ARRAY<INT> COMMENT 'Replicas that a running reassignment adds (AR)',
   removing_replicas ARRAY<INT> COMMENT 'Replicas that a running reassignment removes (RR)',
   state STRING COMMENT 'NewPartition, OnlinePartition, OfflinePartition or NonExistentPartition',
-  reassignment_phase STRING COMMENT 'U: assignment updated; A: replicas catch up; B: caught up, roles change hands; null: no reassignment, or a tool told of it',
-  inferred BOOLEAN NOT NULL COMMENT 'A value of the row is derived; false: every value stands in a log line, or a tool told it',
+  reassignment_phase STRING COMMENT 'U: assignment updated; A: replicas catch up; B: caught up, roles change hands; null: no reassignment, or one that only a tool printed',
+  inferred BOOLEAN NOT NULL COMMENT 'A value of the row is derived; false: every value is in a log line or in the output of a tool',
   record_id STRING COMMENT 'Record that began the interval',
-  source STRING COMMENT 'logs: put together from text logs; metadata_log: from a dump of the KRaft metadata log, which is exact; describe, zookeeper, metadata_shell, reassign: a tool told it (checkpoints) before the logs tell anything of the partition',
-  settled BOOLEAN NOT NULL COMMENT 'Nothing that comes in time changes the row any more: it is appended once; false: the next night replaces it'
+  source STRING COMMENT 'logs: put together from text logs; metadata_log: from a dump of the KRaft metadata log, which is exact; describe, zookeeper, metadata_shell, reassign: the output of a tool (checkpoints), before the first log line about the partition',
+  settled BOOLEAN NOT NULL COMMENT 'Final: no record in the order of time changes the row; false: the next run replaces it'
 ) USING delta
 PARTITIONED BY (cluster, settled)
 TBLPROPERTIES ('delta.dataSkippingStatsColumns' = 'topic,valid_to', 'delta.randomizeFilePrefixes' = 'true')
