@@ -322,3 +322,8 @@ def test_what_was_read_is_accounted_for() -> None:
     assert "a.tar.gz!/server.log" in page.text
     assert "and 2 more like it" in page.text
     assert "script" not in page.tags
+
+
+def test_commands_are_code() -> None:
+    assert report.with_commands("Run `ls <x>` twice.") == "Run <code>ls &lt;x&gt;</code> twice."
+    assert report.with_commands("Run `ls") == "Run `ls"

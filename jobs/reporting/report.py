@@ -103,6 +103,7 @@ def _template() -> Template:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=False)
     environment.filters["shown"] = shown
     environment.filters["shown_lines"] = shown_lines
+    environment.filters["with_commands"] = with_commands
     environment.filters["counted"] = counted
     return environment.from_string(files("jobs.reporting").joinpath("report.html.j2").read_text("utf-8"))
 
@@ -118,6 +119,14 @@ def shown(text: Any) -> Markup:
     if len(text) > SHOWN_CHARACTERS:
         text = text[:SHOWN_CHARACTERS] + " .."
     return _marked_up(text, keep="")
+
+
+def with_commands(text: Any) -> Markup:
+    """Text of one line as HTML, and what stands between backticks as code."""
+    parts = str(shown(text)).split("`")
+    if len(parts) % 2 == 0:
+        return shown(text)
+    return Markup("").join(Markup(f"<code>{part}</code>" if place % 2 else part) for place, part in enumerate(parts))
 
 
 def shown_lines(text: str) -> Markup:
