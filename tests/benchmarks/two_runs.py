@@ -109,7 +109,8 @@ def main() -> int:
             extra: dict[str, Any] = endpoint.settings
             extra["spark.driver.extraClassPath"] = os.pathsep.join(map(str, jars))
             options = environment = endpoint.environment
-            environment = environment | {"TWO_RUNS_SETTINGS": json.dumps(extra)}
+            # it tells the audit that the jars are elsewhere than in Spark's own folder
+            environment = environment | {"TWO_RUNS_SETTINGS": json.dumps(extra), "CLASSPATH": extra["spark.driver.extraClassPath"]}
             base = f"s3a://{endpoint.bucket}"
         alone = begun(given.logs, f"{base}/alone", 0, environment)
         said, _ = alone.communicate()
