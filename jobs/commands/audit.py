@@ -272,7 +272,8 @@ class Audit:
             doing.note(f"{sum(f.usable for f in files):,} logs among {sum(f.alike for f in files):,} files")
             if outputs:
                 doing.note(f"{len(outputs):,} checkpoints")
-        warn_of(files)
+        # the error about the only one says the same
+        warn_of(files if len(files) > 1 or any(file.usable for file in files) else ())
         for file in files:
             read = accounting.read_as(file) or file.why or file.kind
             progress.detail(f"{visible(file.name)}: {read}{'' if file.node is None else f', node {file.node}'}")

@@ -249,12 +249,13 @@ def run(arguments: list[str] | None = None) -> int:
 def _measure_end(path: Path, started_at: datetime, code: int) -> None:
     """Write how a run ended into the file of --metrics, where it can be written."""
     try:
-        from jobs.reporting import metrics
+        from jobs.reporting import metrics, targets
 
+        targets.prepare(path, "--metrics", makes_folder=False)
         metrics.write_end(path, code, started_at)
-    except (OSError, ImportError) as error:
-        # that there is no such folder was an error of its own
-        if path.parent.is_dir():
+    except (AuditError, OSError, ImportError) as error:
+        # an error of usage has named the path already
+        if code != errors.USAGE:
             progress.warn(f"--metrics {path} could not be written: {_first_line(error)}")
 
 
