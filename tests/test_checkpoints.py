@@ -388,14 +388,6 @@ def _of(recording: Path, runs: list, files: list[Path]) -> list[tuple[Path, date
 
 # partitions of which tool and timelines differ, by output, each held against the truth of its recording
 DIFFER = {
-    # the logs are silent: where the last replica is on a dead broker, no broker prints that the leader is gone (KRaft)
-    "3.3.2-default/broker-failure/describe-02-fenced.txt": {("audit.trail_v2", 1)},
-    "3.6.2-default/broker-failure/describe-02-fenced.txt": {("audit.trail_v2", 1)},
-    "4.0.0-default/broker-failure/describe-02-fenced.txt": {("audit.trail_v2", 1)},
-    "4.1.2-default/broker-failure/describe-02-fenced.txt": {("audit.trail_v2", 1)},
-    "4.1.2-default/unclean/describe-03-both-down.txt": {
-        ("orders", 0), ("orders", 1), ("payments", 0), ("payments", 1), ("audit.trail_v2", 0),
-    },
     # the logs are late: a topic that waits for its deletion lost its leader 22 s before a line says so
     "0.11.0.3-default/delete-topic-dead-broker/describe-03-deletion-stuck.txt": {("audit", 0)},
     # the tool mixes two answers: old replicas beside the adding and removing ones of a reassignment that had just begun

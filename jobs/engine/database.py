@@ -17,7 +17,7 @@ from duckdb import DuckDBPyConnection
 from duckdb.func import PythonUDFType
 from sqlglot.errors import SqlglotError
 
-from jobs.engine import MOMENT, dialect, limits
+from jobs.engine import MOMENT, dialect, limits, rows_of
 
 # errors of files that cannot be read
 UNREADABLE = (OSError, duckdb.IOException, duckdb.InvalidInputException, duckdb.SerializationException)
@@ -121,7 +121,7 @@ class Database:
 
     def rows(self, *queries: str) -> list[dict[str, Any]]:
         """Return the rows of queries that have the same columns."""
-        return self._answer("\nUNION ALL\n".join(map(dialect.translated, queries))).to_pylist()
+        return rows_of(self._answer("\nUNION ALL\n".join(map(dialect.translated, queries))))
 
     def close(self) -> None:
         """Close it; rows that it has returned stay valid."""

@@ -136,19 +136,18 @@ class _Processes:
     def __init__(self) -> None:
         self.started: dict[Place, int] = {}
         self.elected: dict[Place, int] = {}
-        self.starts: dict[Place, list[int]] = {}
 
     def see(self, marker: Marker) -> None:
         if marker.started:
             self.started[marker.place] = marker.ts
-            self.starts.setdefault(marker.place, []).append(marker.ts)
         if marker.is_election:
             self.elected[marker.place] = marker.ts
 
     def started_by(self, marker: Marker, after: int | None) -> int:
         """When the process started that names its cluster: it logs lines before it does."""
         earliest = max(marker.ts - NAMED_AT_START, after or 0)
-        return min((at for at in self.starts.get(marker.place, ()) if at > earliest), default=marker.ts)
+        started = self.started.get(marker.place)
+        return started if started is not None and started > earliest else marker.ts
 
     def begun_by(self, marker: Marker, not_before: int) -> int:
         """When the process started that is elected, or registers; of a controller that reads who is registered, when it was elected, too."""

@@ -110,7 +110,10 @@ def main() -> int:
             extra["spark.driver.extraClassPath"] = os.pathsep.join(map(str, jars))
             options = environment = endpoint.environment
             # it tells the audit that the jars are elsewhere than in Spark's own folder
-            environment = environment | {"TWO_RUNS_SETTINGS": json.dumps(extra), "CLASSPATH": extra["spark.driver.extraClassPath"]}
+            environment = environment | {
+                "TWO_RUNS_SETTINGS": json.dumps(extra),
+                "CLASSPATH": extra["spark.driver.extraClassPath"],
+            }
             base = f"s3a://{endpoint.bucket}"
         alone = begun(given.logs, f"{base}/alone", 0, environment)
         said, _ = alone.communicate()
