@@ -11,7 +11,7 @@
 -- only: broker_registration_failed, broker_registration_refused, znode_create_failed, raft_request_failed, broker_start_failed, controller_event_failed,
 --   controller_event_failed_up_to_3_5
 -- thresholds: registration_refused_seconds
--- candidates: refusals
+-- candidates: refused
 WITH refusals AS (
   -- KRaft, in the broker's log
   SELECT cluster, incarnation, coalesce(broker, node) AS node, ts, record_id, error_code AS reason FROM audited_events
