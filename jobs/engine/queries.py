@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from jobs.engine import database, later
+from jobs.engine import database, later, rows_of
 from jobs.engine.relation import Relation, session
 from jobs.engine.rows import Frame, computed, in_spark, to_table
 
@@ -89,7 +89,7 @@ class InSpark:
     def rows(self, *queries: str) -> list[dict[str, Any]]:
         """What queries tell. One text: every frame that is put together call by call is analysed again from its leaves."""
         try:
-            return self._sql("\nUNION ALL\n".join(queries)).toArrow().to_pylist()
+            return rows_of(self._sql("\nUNION ALL\n".join(queries)).toArrow())
         except later.errors.PySparkException as error:
             raise SparkFailed(str(error)) from error
 
