@@ -93,21 +93,21 @@ def findings_of(rows: Iterable[Mapping[str, Any]], said: Mapping[str, tuple[str,
 
 def harms_of(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
     """Return what the tables show of the harm of each finding, as `harms.by_finding`; rows: all of `findings`."""
-    told = [
+    findings = [
         dict(row) | {name: row[name] and row[name].replace(tzinfo=None) for name in ("first_seen", "last_seen")} for row in rows
     ]
-    # what lasts is last seen at the end of the logs
-    now: dict[str, datetime | None] = {row["cluster"]: None for row in told}
-    for row in told:
+    # a finding that is not over was last seen at the end of the logs
+    now: dict[str, datetime | None] = {row["cluster"]: None for row in findings}
+    for row in findings:
         if row["last_seen"] is not None:
             now[row["cluster"]] = max(now[row["cluster"]] or row["last_seen"], row["last_seen"])
     read = {name: tables.read(name) for name in ("finding_subjects", "durability") if tables.has(name)}
     if len(read) < 2:
-        return harms.by_finding(told, {}, now)
+        return harms.by_finding(findings, {}, now)
     asked = queries.over(None, read.values())
     for name, table in read.items():
         asked.view(f"told_{name}", table)
-    return harms.by_finding(told, story_harms.of_stories(asked, told, now), now)
+    return harms.by_finding(findings, story_harms.of_stories(asked, findings, now), now)
 
 
 def in_utc(moment: datetime | None) -> datetime | None:

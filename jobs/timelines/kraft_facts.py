@@ -273,9 +273,9 @@ def _fencings(brokers: Mapping[int, Sequence[Standing]], events: Iterable[Event]
     registered = {e.record_id for e in events if e.event_type in REGISTERED}
     return {
         broker: [
-            (ts, ts + AT_ONCE)
-            for state, ts in ((one.state, one.ts) for one in standings if one.record_id not in registered)
-            if state == FENCED and ts is not None
+            (one.ts, one.ts + AT_ONCE)
+            for one in standings
+            if one.state == FENCED and one.ts is not None and one.record_id not in registered
         ]
         for broker, standings in brokers.items()
     }
