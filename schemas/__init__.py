@@ -207,6 +207,13 @@ def properties(table: str) -> dict[str, str]:
     return dict(re.findall(r"'([^']*)' = '([^']*)'", found.group(1))) if found else {}
 
 
+def constraints(table: str) -> dict[str, str]:
+    """Name -> condition of Delta's CHECK constraints: the values that a column may have. Blanks are as Delta's SQL stores them."""
+    values = contracts()[table].values if table in contracts() else {}
+    listed = {column: " , ".join(f"'{one}'" for one in allowed) for column, allowed in values.items()}
+    return {f"{column}_values": f"{column} IS NULL OR {column} IN ( {some} )" for column, some in listed.items()}
+
+
 def comment(table: str) -> str:
     """What a table is about, as its definition says it."""
     return re.search(r"^COMMENT '(.*)'$", _table(table).sql, re.MULTILINE).group(1)  # type: ignore[union-attr]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import subprocess
@@ -11,13 +12,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaError
 
 import schemas
 from jobs import errors
 from jobs.checking import contracts
 from jobs.checking.contracts import Violation, rules_of, sample_of
 from jobs.engine.database import Database
+from jobs.engine.delta_rs import DeltaRsTables
 from jobs.engine.types import table_schema
 from jobs.nightly import nights
 from jobs.nightly_audit import main
@@ -122,6 +125,25 @@ def plants() -> tuple[dict[str, pa.Table], set[Any]]:
 def test_every_rule_over_rows_has_a_plant() -> None:
     over_rows = {table: {rule.words for rule in contract.rules} for table, contract in schemas.contracts().items()}
     assert {table: words for table, words in over_rows.items() if words} == {table: set(one) for table, one in PLANTS.items()}
+
+
+VALUES = [(table, column) for table, contract in schemas.contracts().items() for column in contract.values]
+
+
+@pytest.mark.parametrize(("table", "column"), VALUES)
+def test_delta_refuses_a_value_that_is_not_allowed(table: str, column: str, tmp_path: Path) -> None:
+    tables = DeltaRsTables(tmp_path, sys.maxsize)
+    assert tables.create_as_defined(table)
+    is_null_allowed = column not in schemas.required(table)
+    for value, is_allowed in [
+        *((one, True) for one in schemas.contracts()[table].values[column]),
+        (None, is_null_allowed),
+        ("odd", False),
+    ]:
+        row = valid(table, 1) | {column: value}
+        rows = pa.table([_column([row[one.name]], one.type) for one in table_schema(table)], schema=table_schema(table))
+        with contextlib.nullcontext() if is_allowed else pytest.raises((DeltaError, pa.ArrowInvalid)):
+            write_deltalake(tmp_path / table, rows, mode="append")
 
 
 def test_the_local_engine_names_every_violation(plants) -> None:

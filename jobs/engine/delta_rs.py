@@ -37,7 +37,11 @@ MOST_BYTES = 64 * 1024 * 1024
 # rows that this process searches; Spark's workers search larger tables
 MOST_SCANNED = 20_000_000
 # features of tables that are written here: of others deltalake refuses some (clustering), and some would need more than files and rows
-WRITTEN = {"appendOnly", "invariants", "changeDataFeed"}
+WRITTEN = {"appendOnly", "invariants", "changeDataFeed", "checkConstraints"}
+# properties of tables, and Delta's first writer version that enforces CHECK constraints
+CHANGE_DATA_FEED = "delta.enableChangeDataFeed"
+WRITER_VERSION = "delta.minWriterVersion"
+CONSTRAINTS_SINCE = 3
 # a property of tables, and the number of files from which on they are made one, as Spark does it
 AUTO_COMPACT = "delta.autoOptimize.autoCompact"
 COMPACTED_FROM = 50
@@ -140,7 +144,8 @@ class DeltaRsTables:
         if opened is None or not _is_written(opened):
             return False
         with _left_to_spark():
-            opened.alter.set_table_properties(dict(properties), raise_if_not_exists=False)
+            protocol = _with_protocol(properties) if opened.protocol().min_writer_version < CONSTRAINTS_SINCE else properties
+            opened.alter.set_table_properties(dict(protocol), raise_if_not_exists=False)
             return True
         return False
 
@@ -164,7 +169,7 @@ class DeltaRsTables:
                 path,
                 schema,
                 partition_by=list(by),
-                configuration=dict(properties),
+                configuration=_with_protocol(properties),
                 description=about,
                 raise_if_key_not_exists=False,
             )
@@ -379,6 +384,13 @@ class DeltaRsTables:
         for batch in batches:
             file.add(batch)
         return file.close()
+
+
+def _with_protocol(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties with the writer version that CHECK constraints need; delta-rs raises it by itself for a change data feed only."""
+    if not any(name.startswith(upgrade.CONSTRAINT) for name in properties) or properties.get(CHANGE_DATA_FEED) == "true":
+        return dict(properties)
+    return {**properties, WRITER_VERSION: str(CONSTRAINTS_SINCE)}
 
 
 def _added(file: DataFile) -> AddAction:

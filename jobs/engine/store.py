@@ -224,7 +224,11 @@ class Store(RunTables):
 
     def _set_properties(self, name: str, properties: Mapping[str, str]) -> None:
         if self._small is None or not self._small.set_properties(name, properties):
-            self.spark.sql(f"ALTER TABLE {self._identifier(name)} SET TBLPROPERTIES ({upgrade.settings(properties)})")
+            # the version of the tables is among the others, so that an interrupted upgrade adds the constraints again
+            for statement in upgrade.constraint_statements(self._identifier(name), properties):
+                self.spark.sql(statement)
+            if others := upgrade.without_constraints(properties):
+                self.spark.sql(f"ALTER TABLE {self._identifier(name)} SET TBLPROPERTIES ({upgrade.settings(others)})")
 
     def _reread(self, name: str, ruleset: RuleSet) -> None:
         """Read the records of a table again from their text, in one commit. Before that, findings get the new ids of their evidence."""

@@ -14,6 +14,8 @@ from jobs.landing.rereading import OF_RECORD
 
 # property of a table: the version of the tables that wrote it
 VERSION = "kafka_audit.tables_version"
+# prefix of the properties in which Delta keeps the conditions of CHECK constraints
+CONSTRAINT = "delta.constraints."
 # property of `cluster_facts`: derived tables were emptied, and the run that rebuilds them has not ended yet
 REBUILDING = "kafka_audit.rebuilding"
 # properties of `cluster_facts`: hashes of the rules that `events` was read with; loggers that these rules brought into scope
@@ -62,8 +64,9 @@ def _plain(kind: str) -> str:
 
 
 def properties(table: str) -> dict[str, str]:
-    """Properties of a table of this version."""
-    return schemas.properties(table) | {VERSION: str(schemas.TABLES_VERSION)}
+    """Properties of a table of this version, CHECK constraints among them."""
+    constraints = {CONSTRAINT + name: condition for name, condition in schemas.constraints(table).items()}
+    return schemas.properties(table) | {VERSION: str(schemas.TABLES_VERSION)} | constraints
 
 
 @dataclass(frozen=True)
@@ -169,5 +172,20 @@ def decide(there: Mapping[str, Present], root: str) -> Plan:
 
 
 def settings(properties: Mapping[str, str]) -> str:
-    """Properties as SQL has them."""
+    """Properties as SQL's TBLPROPERTIES lists them."""
     return ", ".join(f"{quoted(key)} = {quoted(value)}" for key, value in properties.items())
+
+
+def without_constraints(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties that SQL may set for a table that is there: Delta adds CHECK constraints to it by statements of their own."""
+    return {key: value for key, value in properties.items() if not key.startswith(CONSTRAINT)}
+
+
+def constraint_statements(identifier: str, properties: Mapping[str, str]) -> list[str]:
+    """Return the statements that give a table the CHECK constraints among some properties; a constraint of the same name is replaced."""
+    conditions = {key.removeprefix(CONSTRAINT): value for key, value in properties.items() if key.startswith(CONSTRAINT)}
+    return [
+        f"ALTER TABLE {identifier} {change}"
+        for name, condition in conditions.items()
+        for change in (f"DROP CONSTRAINT IF EXISTS {name}", f"ADD CONSTRAINT {name} CHECK ({condition})")
+    ]
