@@ -165,7 +165,7 @@ def test_hours() -> None:
 
 @pytest.mark.spark
 def test_spark_counts_the_same(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "MOST_ON_DRIVER", 1)
+    monkeypatch.setenv("KAFKA_AUDIT_IN_PROCESS_ROWS", "1")
     every = events(
         *((node, at, logger, "INFO", "x") for node in (None, 1, 2) for at in (None, 0, 2) for logger in (STATE_CHANGE, OTHER))
     )

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from jobs.engine import rows as asked
-from jobs.engine.frames import by_workers
+from jobs.engine.frames import IN_PROCESS, IN_PROCESS_ROWS, by_workers
 from jobs.engine.relation import Relation
 from jobs.engine.rows import Frame, Where, in_spark, to_dicts
 from jobs.nightly.partition_spells import IS_WRONG
@@ -168,9 +168,9 @@ def test_what_functions_make_of_rows(given: Callable[[pa.Table], Frame]) -> None
     assert [(row["cluster"], row["id"]) for row in to_dicts(made)] == [("a", 1), ("a", 2), ("b'", 3), ("a", 2)]
 
 
-@pytest.mark.parametrize("most", [asked.MOST_ON_DRIVER, 1])
+@pytest.mark.parametrize("most", [IN_PROCESS_ROWS, 1])
 def test_groups_are_folded(given: Callable[[pa.Table], Frame], monkeypatch: pytest.MonkeyPatch, most: int) -> None:
-    monkeypatch.setattr(asked, "MOST_ON_DRIVER", most)
+    monkeypatch.setenv(IN_PROCESS, str(most))
 
     def fold(key: tuple[Any, ...], some: list[dict[str, Any]], others: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [{"name": "/".join(map(str, key)), "rows": len(some), "others": len(others)}]

@@ -19,7 +19,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from tables import rows_of
 
 import schemas
-from jobs.engine.frames import MOST_IN_PLAN, of_rows
+from jobs.engine.frames import IN_PROCESS, IN_PROCESS_ROWS, ROWS_IN_PLAN, in_process_rows, of_rows
 from jobs.engine.rows import (
     EVERY,
     Frame,
@@ -35,7 +35,7 @@ from jobs.engine.rows import (
     to_dicts,
 )
 from jobs.engine.run_tables import PARTITION_KEY, UNSETTLED
-from jobs.engine.store import MOST_HERE, MOST_READ, Store
+from jobs.engine.store import Store
 from jobs.errors import UsageError
 from jobs.location import delta_rs_uri, local_folder, root_of
 
@@ -340,9 +340,9 @@ def test_a_small_table_is_written_in_the_place_of_what_a_condition_holds_for(spa
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("most_here", [MOST_HERE, 2])
-def test_rows_of_some_partitions_are_replaced_and_no_others(spark, empty_tables, monkeypatch, most_here):
-    monkeypatch.setattr("jobs.engine.store.MOST_HERE", most_here)
+@pytest.mark.parametrize("most_rows", [IN_PROCESS_ROWS, 3])
+def test_rows_of_some_partitions_are_replaced_and_no_others(spark, empty_tables, monkeypatch, most_rows):
+    monkeypatch.setenv(IN_PROCESS, str(most_rows))
     # it does not know yet what is there
     tables = Store(spark, empty_tables("cluster_facts", "partition_timeline", "partition_states").root)
     # no name of a cluster is a part of a path or of a query
@@ -423,13 +423,12 @@ def test_rows_of_some_partitions_are_replaced_and_no_others(spark, empty_tables,
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    ("empty_tables", "most_here", "most_read"),
-    [("in a folder", most_here, most) for most_here in (MOST_HERE, 1) for most in (MOST_READ, 1)] + [("elsewhere", 1, 1)],
+    ("empty_tables", "most_rows"),
+    [("in a folder", IN_PROCESS_ROWS), ("in a folder", 2), ("elsewhere", 2)],
     indirect=["empty_tables"],
 )
-def test_of_many_rows_those_that_are_asked_for_are_read(spark, empty_tables, monkeypatch, most_here, most_read):
-    monkeypatch.setattr("jobs.engine.store.MOST_HERE", most_here)
-    monkeypatch.setattr("jobs.engine.store.MOST_READ", most_read)
+def test_of_many_rows_those_that_are_asked_for_are_read(spark, empty_tables, monkeypatch, most_rows):
+    monkeypatch.setenv(IN_PROCESS, str(most_rows))
     told = [f"SELECT '{cluster}' AS cluster, '{n}' AS record_id, {EVENT}" for cluster in "cd" for n in (1, 2, 3)]
     written = empty_tables("events")
     written.append("events", spark.sql(" UNION ALL ".join(told)))
@@ -442,9 +441,10 @@ def test_of_many_rows_those_that_are_asked_for_are_read(spark, empty_tables, mon
         return ids(found)
 
     # of few all are read, and where more than some are wanted
-    is_many = tables._small is not None and most_here == 1
+    is_many = tables._small is not None and most_rows == 2
     assert about("2", "5") == (["2"] if is_many else ["1", "2", "3"])
-    assert about("1", "2") == (["1", "2"] if is_many and most_read > 1 else ["1", "2", "3"])
+    assert about("1", "2") == (["1", "2"] if is_many else ["1", "2", "3"])
+    assert about("1", "2", "3") == ["1", "2", "3"]
     assert about("5") == ([] if is_many else ["1", "2", "3"])
     assert ids(tables.read("events", "cd", one_of("record_id", ("2", "5")))) == ["2", "2"]
     assert ids(tables.read("events", [])) == ids(tables.read("events", ["e"])) == []
@@ -478,17 +478,15 @@ def test_what_proves_something_is_found_however_old_it_is(spark, empty_tables, m
 
 @pytest.mark.spark
 def test_few_of_many_rows_are_read_here(spark, tables, monkeypatch):
-    monkeypatch.setattr("jobs.engine.store.MOST_HERE", 1)
     rows = spark.createDataFrame(
         [interval(cluster, 1, True) for cluster in "cde"], from_arrow_schema(tables.schema("partition_timeline"))
     )
     tables.append("partition_timeline", rows)
-    tables = Store(spark, tables.root)
     columns = ["cluster", "topic", "step"]
 
     def read(condition: Where, most: int = 2) -> Frame:
-        monkeypatch.setattr("jobs.engine.store.MOST_READ", most)
-        return tables.read("partition_timeline", ["c", "d"], condition, columns)
+        monkeypatch.setenv(IN_PROCESS, str(most))
+        return Store(spark, tables.root).read("partition_timeline", ["c", "d"], condition, columns)
 
     for condition, told in ((one_of("topic", ["t"]), ["c", "d"]), (is_null("step"), [])):
         rows = read(condition)
@@ -500,7 +498,7 @@ def test_few_of_many_rows_are_read_here(spark, tables, monkeypatch):
 
 @pytest.mark.spark
 def test_rows_that_have_grown_many_are_left_to_spark(spark, tmp_path, monkeypatch):
-    monkeypatch.setattr("jobs.engine.store.MOST_HERE", 3)
+    monkeypatch.setenv(IN_PROCESS, "3")
     tables = Store(spark, tmp_path / "tables")
     tables.open()
 
@@ -517,6 +515,18 @@ def test_rows_that_have_grown_many_are_left_to_spark(spark, tmp_path, monkeypatc
     for given, settled in (((1, 2, 3), (1, 2)), ((3, 4, 5, 6), (1, 2)), ((7,), (1, 2)), ((), (1, 2))):
         tables.replace_where("partition_timeline", ["c"], UNSETTLED, rows(*given) if given else rows(1).limit(0))
         assert steps() == sorted({*settled, *given})
+
+
+@pytest.mark.parametrize(
+    ("given", "rows"), [(None, IN_PROCESS_ROWS), ("0", 0), ("12", 12), ("many", None), ("-1", None), ("", None)]
+)
+def test_the_environment_limits_the_rows_in_process(given, rows, monkeypatch):
+    monkeypatch.delenv(IN_PROCESS, raising=False) if given is None else monkeypatch.setenv(IN_PROCESS, given)
+    if rows is None:
+        with pytest.raises(UsageError, match=f"{IN_PROCESS}='{given}' is no number of rows"):
+            in_process_rows()
+    else:
+        assert in_process_rows() == rows
 
 
 @pytest.mark.spark
@@ -668,7 +678,7 @@ def test_events_that_cannot_be_converted_are_not_added_to(spark, tables):
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("rows", [10, MOST_IN_PLAN + 1])
+@pytest.mark.parametrize("rows", [10, ROWS_IN_PLAN + 1])
 def test_rows_are_computed_once_also_where_a_lambda_makes_them(spark, capsys, rows):
     made = spark.range(rows).selectExpr("id", "transform(array(id), x -> x + 1) AS more")
     in_spark(spark, computed(made)).createOrReplaceTempView("once")

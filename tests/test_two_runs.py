@@ -145,14 +145,14 @@ def contents(tables: Path) -> dict[str, list[str]]:
     return {name: sorted(json.dumps(row, default=str) for row in rows_of(tables, name)) for name in names}
 
 
-@pytest.mark.parametrize("most_here", [None, 0])
+@pytest.mark.parametrize("most_rows", [None, 0])
 def test_rows_that_were_doubled_are_removed_by_the_next_run(
-    audited: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], most_here: int | None
+    audited: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], most_rows: int | None
 ) -> None:
     tables = tmp_path / "tables"
     shutil.copytree(audited, tables)
-    if most_here is not None:
-        monkeypatch.setattr("jobs.engine.store.MOST_HERE", most_here)
+    if most_rows is not None:
+        monkeypatch.setenv("KAFKA_AUDIT_IN_PROCESS_ROWS", str(most_rows))
     before = contents(tables)
     for table in KEYS:
         # as two runs left them that knew nothing of each other

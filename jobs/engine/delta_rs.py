@@ -96,15 +96,16 @@ def vocabulary_ddl() -> str:
 class DeltaRsTables:
     """The tables of a folder, read and written with delta-rs. Whatever it cannot do is None or False, and left to Spark."""
 
-    def __init__(self, folder: Path, most_rows: int) -> None:
-        """most_rows: that are read; sys.maxsize: all, whatever they hold."""
+    def __init__(self, folder: Path, most_rows: int = sys.maxsize) -> None:
+        """most_rows: number of rows that are read; more are left to Spark."""
         self.folder = folder
         self.most_rows = most_rows
-        self.most_bytes = sys.maxsize if most_rows == sys.maxsize else MOST_BYTES
-        self.most_scanned = sys.maxsize if most_rows == sys.maxsize else MOST_SCANNED
+        is_alone = most_rows == sys.maxsize
+        self.most_bytes = sys.maxsize if is_alone else MOST_BYTES
+        self.most_scanned = sys.maxsize if is_alone else MOST_SCANNED
 
     @classmethod
-    def of(cls, folder: Path | None, most_rows: int) -> "DeltaRsTables | None":
+    def of(cls, folder: Path | None, most_rows: int = sys.maxsize) -> "DeltaRsTables | None":
         """Return None where deltalake cannot reach the tables."""
         return cls(folder, most_rows) if folder is not None and PLAIN.fullmatch(str(folder)) else None
 
@@ -202,16 +203,16 @@ class DeltaRsTables:
             return self._dataset(table, DeltaTable(str(self.folder / table), version=version)).to_table()
         return None
 
-    def rows_where(self, table: str, columns: Sequence[str], where: Any, most: int = MOST_SCANNED) -> pa.Table | None:
+    def rows_where(self, table: str, columns: Sequence[str], where: Any) -> pa.Table | None:
         """Return columns of the rows that meet a condition, a `pyarrow.compute.Expression`.
 
-        None where deltalake does not read the table, there is too much to search, or more than `most` rows meet it.
+        None where deltalake does not read the table, there is too much to search, or too many rows meet it.
         """
         with _left_to_spark():
             if (opened := self._opened(table)) is not None:
                 every = self._dataset(table, opened)
                 if every.count_rows() <= self.most_scanned:
-                    return _few(every, columns, where, most)
+                    return _few(every, columns, where, self.most_rows)
         return None
 
     def changes(self, table: str, after: int) -> tuple[pa.Table, int] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -11,18 +12,32 @@ from zipimport import zipimporter
 import pyarrow as pa
 
 from jobs.engine.later import arrow, types
+from jobs.errors import UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# rows that a plan may contain as literals
-MOST_IN_PLAN = 10_000
+# a run on Spark reads, compares and folds at most this many rows in its own process: Spark takes longer to start on fewer.
+# This variable of the environment gives another number; 0: Spark does all of it
+IN_PROCESS_ROWS = 250_000
+IN_PROCESS = "KAFKA_AUDIT_IN_PROCESS_ROWS"
+# rows that a plan contains as literals, which each query over it processes again
+ROWS_IN_PLAN = 10_000
 
 OfBatches = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def small_table(rows: DataFrame, most: int = MOST_IN_PLAN) -> pa.Table | None:
-    """Return the rows of a frame; None where there are more than the limit."""
+def in_process_rows() -> int:
+    """Return how many rows a run on Spark may handle in its own process. Raises UsageError where the environment has no such number."""
+    given = os.environ.get(IN_PROCESS, str(IN_PROCESS_ROWS))
+    if not given.isdecimal():
+        raise UsageError(f"{IN_PROCESS}={given!r} is no number of rows")
+    return int(given)
+
+
+def small_table(rows: DataFrame) -> pa.Table | None:
+    """Return the rows of a frame; None where there are more than this process handles."""
+    most = in_process_rows()
     found = rows.limit(most + 1).toArrow()
     return found if found.num_rows <= most else None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 import threading
 import uuid
 from collections import defaultdict
@@ -57,7 +56,7 @@ class LocalStore(RunTables):
         """guard: as `RunTables` has it."""
         super().__init__(root, guard)
         folder = local_folder(self.root)
-        found = DeltaRsTables.of(folder, sys.maxsize)
+        found = DeltaRsTables.of(folder)
         if found is None:
             raise OnlySpark(f"--tables {root}: the local engine does not write to folders with such a name")
         self._delta_rs = found

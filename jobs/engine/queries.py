@@ -12,15 +12,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from jobs.engine import database, later, rows_of
+from jobs.engine.frames import in_process_rows
 from jobs.engine.relation import Relation, session
-from jobs.engine.rows import Frame, computed, in_spark, to_table
+from jobs.engine.rows import Frame, computed, in_memory_if_few, in_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-
-# rows that are asked in this process, up to 400 bytes each; where there are more Spark is asked
-MOST_ASKED_HERE = 250_000
 
 
 class SparkFailed(Exception):
@@ -52,15 +49,13 @@ def over(spark: SparkSession | None, frames: Iterable[Frame]) -> Queries:
     if spark is None:
         folder = next((one.folder for one in frames if isinstance(one, Relation) and one.folder), None)
         return database.Database() if folder is None else session(folder)
-    are_few = all(isinstance(one, pa.Table) and one.num_rows <= MOST_ASKED_HERE for one in frames)
+    are_few = all(isinstance(one, pa.Table) and one.num_rows <= in_process_rows() for one in frames)
     return database.Database() if are_few else InSpark(spark)
 
 
 def read_often(rows: Frame) -> Frame:
-    """Return rows that many queries read. Spark's rows are counted first: to fetch too many in vain takes longer."""
-    if isinstance(rows, pa.Table | Relation):
-        return rows
-    return rows if rows.count() > MOST_ASKED_HERE else to_table(rows)
+    """Return rows that many queries read, in memory where this process handles that many."""
+    return rows if isinstance(rows, Relation) else in_memory_if_few(rows)
 
 
 class InSpark:

@@ -18,7 +18,7 @@ import pyarrow.dataset as ds
 
 from jobs.engine.database import identifier
 from jobs.engine.database import text as in_duckdb
-from jobs.engine.frames import MOST_IN_PLAN, OfBatches, by_workers, framed, small_table
+from jobs.engine.frames import ROWS_IN_PLAN, OfBatches, by_workers, framed, in_process_rows, small_table
 from jobs.engine.later import arrow
 from jobs.engine.later import functions as F
 from jobs.engine.literals import moment, quoted
@@ -32,8 +32,6 @@ Frame: TypeAlias = Any
 Dicts: TypeAlias = list[dict[str, Any]]
 # (the values of some columns, rows of the one frame, rows of the other) -> rows without these columns
 Fold: TypeAlias = Callable[[tuple[Any, ...], Dicts, Dicts], Iterable[Mapping[str, Any]]]
-# a row takes some 20 microseconds and 1 KB in this process; workers need seconds before the first one
-MOST_ON_DRIVER = 100_000
 # rows that a fold returns before they are turned into columns
 BATCH = 20_000
 
@@ -422,7 +420,7 @@ def map_groups(one: Frame, other: Frame, by: Sequence[str], fold: Fold, schema: 
 
     if isinstance(one, Relation) or isinstance(other, Relation):
         return _folded_in_order(Relation.of(one), Relation.of(other), by, folded, schema)
-    one, other = run_concurrently(*(partial(in_memory_if_few, frame, MOST_ON_DRIVER) for frame in (one, other)))
+    one, other = run_concurrently(*(partial(in_memory_if_few, frame) for frame in (one, other)))
     if isinstance(one, pa.Table) and isinstance(other, pa.Table):
         some, others = (_grouped(table, by) for table in (one, other))
         rows = [row for key in {**some, **others} for row in folded(key, some.get(key, []), others.get(key, []))]
@@ -473,16 +471,16 @@ def computed(rows: Frame) -> Frame:
     return rows.localCheckpoint(eager=False) if few is None else few
 
 
-def table_if_few(rows: Frame, most: int) -> pa.Table | None:
-    """Return the rows in memory where they are no more than the limit, else None."""
+def table_if_few(rows: Frame) -> pa.Table | None:
+    """Return the rows in memory where this process handles that many, else None."""
     if not isinstance(rows, pa.Table):
-        return small_table(rows, most)
-    return rows if rows.num_rows <= most else None
+        return small_table(rows)
+    return rows if rows.num_rows <= in_process_rows() else None
 
 
-def in_memory_if_few(rows: Frame, most: int) -> Frame:
-    """Return rows of Spark in memory where they are no more than the limit, else unchanged."""
-    few = None if isinstance(rows, pa.Table) else table_if_few(rows, most)
+def in_memory_if_few(rows: Frame) -> Frame:
+    """Return rows of Spark in memory where this process handles that many, else unchanged."""
+    few = None if isinstance(rows, pa.Table) else small_table(rows)
     return rows if few is None else few
 
 
@@ -490,8 +488,7 @@ def in_spark(spark: SparkSession, rows: Frame) -> DataFrame:
     """The rows as a frame."""
     if not isinstance(rows, pa.Table):
         return rows
-    # every query processes the literals of its plan again
-    return framed(spark, rows) if rows.num_rows <= MOST_IN_PLAN else framed(spark, rows).localCheckpoint(eager=False)
+    return framed(spark, rows) if rows.num_rows <= ROWS_IN_PLAN else framed(spark, rows).localCheckpoint(eager=False)
 
 
 def to_dicts(rows: Frame) -> list[dict[str, Any]]:

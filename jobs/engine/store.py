@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 import schemas
 from jobs.engine import upgrade
 from jobs.engine.conflicts import LANDING, Conflict, refused
-from jobs.engine.delta_rs import MOST_SCANNED, DeltaRsTables, Filters, aligned, files_of, vocabulary_ddl
-from jobs.engine.frames import by_workers, framed, of_rows, small_table
+from jobs.engine.delta_rs import DeltaRsTables, Filters, aligned, files_of, vocabulary_ddl
+from jobs.engine.frames import by_workers, framed, in_process_rows, of_rows, small_table
 from jobs.engine.later import errors, gateway
 from jobs.engine.later import functions as F
 from jobs.engine.rows import (
@@ -69,16 +69,8 @@ from parsers.rules import RuleSet
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# at most this many rows of a table are all read into this process
-MOST_HERE = 50_000
-# at most this many rows are compared with the stored ones before they are written
-MOST_COMPARED = 10_000
-# at most this many rows are read from a large table, or written into it, without Spark
-MOST_WITHOUT_SPARK = 100_000
-# at most this many rows of a large table are read and folded in this process, which is faster than Spark's workers
-MOST_READ = 250_000
-# at most this many values are searched for
-MOST_LOOKED_FOR = 10_000
+# to write more rows takes no longer than to compare them with the stored ones
+ROWS_COMPARED = 10_000
 # newest commits among which a run looks for its own
 NEWEST_COMMITS = 20
 # Delta's error of a place that holds no table
@@ -106,7 +98,7 @@ def _by_name(table: str, rows: DataFrame) -> DataFrame:
 
 def _are_same(some: pa.Table, others: pa.Table) -> bool:
     """Return whether rows are the same, in any order. More than a limit are not compared and count as different."""
-    if some.num_rows != others.num_rows or some.num_rows > MOST_COMPARED:
+    if some.num_rows != others.num_rows or some.num_rows > ROWS_COMPARED:
         return False
     return Counter(map(repr, some.to_pylist())) == Counter(map(repr, others.to_pylist()))
 
@@ -159,7 +151,8 @@ class Store(RunTables):
         """spark: a session; guard: as `RunTables` has it."""
         super().__init__(root, guard)
         self.spark = spark
-        self._small = DeltaRsTables.of(local_folder(self.root), MOST_HERE)
+        self._most_rows = in_process_rows()
+        self._small = DeltaRsTables.of(local_folder(self.root), self._most_rows)
         # table -> rows that this run has read or written, so that it does not read them again
         self._held: dict[str, Held] = {}
         # tables that are too large for this process: they are not tried again
@@ -390,7 +383,7 @@ class Store(RunTables):
         else:
             # Spark reads only the columns that are used later, and finds a few kinds among ten years of events faster
             some = columns is not None and condition != EVERY and table not in LANDED
-            known = self._found(table, names, columns or (), condition.arrow, MOST_READ) if some else None
+            known = self._found(table, names, columns or (), condition.arrow) if some else None
             found = where(self.rows_of(table, names), condition) if known is None else known
         return found if columns is None else select(found, *columns)
 
@@ -456,12 +449,9 @@ class Store(RunTables):
     ) -> Frame:
         """Return rows of some clusters, at least those whose value of a column is among those of others."""
         names, wanted = sorted(clusters), list(columns or schemas.columns(table))
-        if (
-            not self.has_few(table, names)
-            and (few := table_if_few(distinct(select(values, column)), MOST_LOOKED_FOR)) is not None
-        ):
+        if not self.has_few(table, names) and (few := table_if_few(distinct(select(values, column)))) is not None:
             where = pc.field(column).isin(few[column].combine_chunks())
-            if (found := self._found(table, names, wanted, where, MOST_READ)) is not None:
+            if (found := self._found(table, names, wanted, where)) is not None:
                 return found
         return self.read(table, names, EVERY, columns)
 
@@ -472,13 +462,11 @@ class Store(RunTables):
             return found
         return to_table(self.read(table, names, condition, columns))
 
-    def _found(
-        self, table: str, clusters: Collection[str], columns: Sequence[str], where: Any, most: int = MOST_SCANNED
-    ) -> pa.Table | None:
+    def _found(self, table: str, clusters: Collection[str], columns: Sequence[str], where: Any) -> pa.Table | None:
         """Of the rows of some clusters those for which something holds, as `DeltaRsTables.rows_where` finds them."""
         if self._small is None:
             return None
-        return self._small.rows_where(table, columns, pc.field("cluster").isin(sorted(clusters)) & where, most)
+        return self._small.rows_where(table, columns, pc.field("cluster").isin(sorted(clusters)) & where)
 
     def has_few(self, table: str, clusters: Iterable[str]) -> bool:
         """Return whether the rows of at least these clusters are in memory."""
@@ -514,11 +502,11 @@ class Store(RunTables):
 
     def folded(self, keyed: Frame, states: Frame, facts: Mapping[str, ClusterFacts], at_once: int | None) -> Frame:
         """Fold partitions: a few events and states in this process, more by Spark's workers."""
-        events = in_memory_if_few(keyed, folding.MOST_ON_DRIVER)
-        few = table_if_few(states, folding.MOST_ON_DRIVER) if isinstance(events, pa.Table) else None
+        events = in_memory_if_few(keyed)
+        few = table_if_few(states) if isinstance(events, pa.Table) else None
         if few is not None:
             both = pa.concat_tables([aligned(some, folding.INPUT) for some in (events, few)])
-            if both.num_rows <= folding.MOST_ON_DRIVER:
+            if both.num_rows <= self._most_rows:
                 batches = folding.fold_groups(folding.in_groups(both, folding.GROUP), EVENT_COLUMNS, facts, at_once)
                 return pa.Table.from_batches(batches, folding.OUTPUT)
         rows = in_spark(self.spark, events).unionByName(in_spark(self.spark, states), allowMissingColumns=True)
@@ -540,7 +528,7 @@ class Store(RunTables):
         if isinstance(rows, pa.Table):
             if table not in LANDED:  # only filled columns are written
                 rows = aligned(rows, table_schema(table))
-            if self._small is not None and rows.num_rows <= MOST_HERE and self._small.append(table, rows, after):
+            if self._small is not None and rows.num_rows <= self._most_rows and self._small.append(table, rows, after):
                 self._is_written(table)
                 return
             rows = framed(self.spark, rows)
@@ -588,7 +576,7 @@ class Store(RunTables):
         else:
             few = aligned(rows, table_schema(table))
         goes = of_clusters(names) & condition
-        if before is not None and before.is_small_table and few is not None and few.num_rows <= MOST_HERE:
+        if before is not None and before.is_small_table and few is not None and few.num_rows <= self._most_rows:
             replaced = met(before.few, goes)
             if self._is_replaced_small(table, before, names, replaced, few, keeps_settled=condition == UNSETTLED):
                 return
@@ -605,13 +593,13 @@ class Store(RunTables):
             with refused(table):
                 new.write.format("delta").mode("overwrite").option("replaceWhere", goes.sql).save(self.path(table))
         self._is_written(table)
-        if few is None or few.num_rows > MOST_HERE:
+        if few is None or few.num_rows > self._most_rows:
             self._many.add(table)
         elif before is None or is_new or condition == EVERY:
             self._held[table] = Held(self.spark, names, few)
         elif before.few is not None:
             stay = before.few.filter(pc.invert(met(before.few, goes)))
-            if stay.num_rows + few.num_rows <= MOST_HERE:
+            if stay.num_rows + few.num_rows <= self._most_rows:
                 self._held[table] = Held(self.spark, before.clusters, pa.concat_tables([aligned(stay, few.schema), few]))
 
     def replace_partitions(
@@ -638,13 +626,13 @@ class Store(RunTables):
         self, table: str, clusters: frozenset[str], anew: frozenset[str], partitions: Frame, rows: Frame
     ) -> bool:
         """Do the same without Spark where these rows are few, in a table of any size. Return whether it was done."""
-        if self._small is None or (keys := table_if_few(partitions, MOST_WITHOUT_SPARK)) is None:
+        if self._small is None or (keys := table_if_few(partitions)) is None:
             return False
-        if (some := table_if_few(rows, MOST_WITHOUT_SPARK)) is None:
+        if (some := table_if_few(rows)) is None:
             return False
         new, may_settle = aligned(some, table_schema(table)), "settled" in schemas.columns(table)
         held = None if table in self._many else self._hold(table, clusters | anew)
-        if held is not None and held.few is not None and held.is_small_table and new.num_rows <= MOST_HERE:
+        if held is not None and held.few is not None and held.is_small_table and new.num_rows <= self._most_rows:
             replaced = pc.and_(met(held.few, of_clusters(clusters)), among(held.few, keys, PARTITION_KEY))
             if may_settle:
                 replaced = pc.and_(replaced, pc.invert(held.few["settled"]))
@@ -655,7 +643,7 @@ class Store(RunTables):
         # topic by topic: most are passed on unchanged
         is_touched = pc.field("topic").isin(keys["topic"].unique())
         open_ones = ~pc.field("settled") if may_settle else pc.scalar(True)
-        touched = self._found(table, clusters, new.column_names, is_touched & open_ones, MOST_WITHOUT_SPARK)
+        touched = self._found(table, clusters, new.column_names, is_touched & open_ones)
         if touched is None:
             return False
         rewritten = pa.concat_tables([aligned(lacking(touched, keys, PARTITION_KEY), new.schema), new])

@@ -17,8 +17,6 @@ from jobs.timelines import EVENT_COLUMNS, ClusterFacts, Event, Folded, Partition
 
 # events of a partition that are folded at once; they limit the memory for a busy partition
 EVENTS_AT_ONCE = 50_000
-# at most this many events and states are folded in this process: workers take longer to start (tests/benchmarks/folding.py)
-MOST_ON_DRIVER = 20_000
 # rows of a table in one batch of the output
 ROWS_AT_ONCE = 5_000
 

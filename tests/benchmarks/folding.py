@@ -111,6 +111,7 @@ def main() -> None:
     import pyarrow as pa
 
     from jobs.engine import session
+    from jobs.engine.frames import IN_PROCESS
     from jobs.engine.rows import is_empty, is_true, where
     from jobs.engine.store import Store
     from jobs.nightly import folding, nights
@@ -130,8 +131,8 @@ def main() -> None:
             for is_small in (True, False) if not options.partitions else (False,):
                 with Watch() as spent:
                     keyed = nights._keyed(events, facts)
-                    folding.MOST_ON_DRIVER = count if is_small else -1
-                    rows = store.folded(keyed, folding.INPUT.empty_table(), facts, folding.EVENTS_AT_ONCE)
+                    os.environ[IN_PROCESS] = str(count if is_small else 0)
+                    rows = Store(spark, store.root).folded(keyed, folding.INPUT.empty_table(), facts, folding.EVENTS_AT_ONCE)
                     made = rows.num_rows if isinstance(rows, pa.Table) else rows.count()
                 worked = spent.python + spent.jvm
                 cells = [
