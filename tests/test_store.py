@@ -131,7 +131,7 @@ def test_what_came_and_went_since_a_version(spark, empty_tables):
     assert changed() == (["2", "4"], ["1", "2"], then + 3)
     set_incarnations({"3": 3})
     # in a folder of this machine Spark has appended a frame twice, and nothing else
-    assert engines_of(tables, "events").count("Spark") == (2 if tables._small is not None else 6)
+    assert engines_of(tables, "events").count("Spark") == (2 if tables._delta_rs is not None else 6)
     assert changed() == (["2", "3", "4"], ["1", "2", "3"], then + 4)
     assert {row["record_id"]: row["incarnation"] for row in stand(tables, "events")} == {"2": 2, "3": 3, "4": 2}
     # files that are gone, as VACUUM leaves it: it cannot be told any more
@@ -143,7 +143,7 @@ def test_what_came_and_went_since_a_version(spark, empty_tables):
 @pytest.mark.spark
 def test_what_a_merge_has_written_is_looked_up_here(spark, tables):
     def found(table: str, condition: Any) -> list[dict[str, Any]]:
-        rows = tables._small.rows_where(table, ["record_id" if table == "events" else "step", "cluster"], condition)
+        rows = tables._delta_rs.rows_where(table, ["record_id" if table == "events" else "step", "cluster"], condition)
         return rows.to_pylist()
 
     tables.append("events", events(spark, "1", "2", "3"))
@@ -158,7 +158,7 @@ def test_what_a_merge_has_written_is_looked_up_here(spark, tables):
     rows = " UNION ALL ".join(f"SELECT {names}, {step} AS step, {step < 3} AS settled" for step in (1, 2, 3))
     tables.replace_where("partition_timeline", ["c"], UNSETTLED, spark.sql(rows))
     gone = pa.table({"cluster": ["c"], "step": pa.array([1], pa.int32())})
-    assert tables._small.delete_matching("partition_timeline", gone, ["cluster", "step"])
+    assert tables._delta_rs.delete_matching("partition_timeline", gone, ["cluster", "step"])
     some = (pc.field("topic") == "t") & pc.field("settled")
     assert found("partition_timeline", some) == [{"step": 2, "cluster": "c"}]
     assert len(found("partition_timeline", pc.field("topic") == "t")) == 2
@@ -389,7 +389,7 @@ def test_rows_of_some_partitions_are_replaced_and_no_others(spark, empty_tables,
     assert tables.version("partition_timeline") == then + 1
     # nothing that is settled was written again
     assert settled_of_removed(tables, "partition_timeline", then) == {"false"}
-    assert engines_of(tables, "partition_timeline")[-1] == ("Spark" if tables._small is None else "deltalake")
+    assert engines_of(tables, "partition_timeline")[-1] == ("Spark" if tables._delta_rs is None else "deltalake")
     # rows may go, and no other cluster's do
     replace(["c"], [], keys("c v 0", "d t 0"), intervals())
     assert told() == ["c t 0 1", "c t 0 2", "c t 0 3*", "c t 1 1", "c t 1 2*", "c u 1 1*", "d t 0 1", "d t 0 2*"]
@@ -441,7 +441,7 @@ def test_of_many_rows_those_that_are_asked_for_are_read(spark, empty_tables, mon
         return ids(found)
 
     # of few all are read, and where more than some are wanted
-    is_many = tables._small is not None and most_rows == 2
+    is_many = tables._delta_rs is not None and most_rows == 2
     assert about("2", "5") == (["2"] if is_many else ["1", "2", "3"])
     assert about("1", "2") == (["1", "2"] if is_many else ["1", "2", "3"])
     assert about("1", "2", "3") == ["1", "2", "3"]

@@ -257,7 +257,7 @@ def _rows(path: Path, log: Log, table: str) -> Left:
     unnamed: set[str] = set()
     if path.is_dir():
         there = {str(file.relative_to(path)) for file in path.rglob("*.parquet") if LOG not in file.parts}
-        unnamed = {name for name in there - named.keys() - log.gone if not name.startswith("_")}
+        unnamed = {name for name in there - named.keys() - log.removed if not name.startswith("_")}
     lost_files, tables = 0, []
     for name in sorted([*named, *unnamed], key=lambda one: _written_at(path / one), reverse=True):
         try:

@@ -40,12 +40,12 @@ class DamageError(AuditError):
 class Log:
     """What the log of a table says as far as it can be read.
 
-    files: path -> (bytes, rows; None: not known) of the files with its rows. gone: paths that it has removed. version: of the last commit;
+    files: path -> (bytes, rows; None: not known) of the files with its rows. removed: paths that it has removed. version: of the last commit;
     -1: none. problems: what cannot be read of it. properties: of the table.
     """
 
     files: dict[str, tuple[int | None, int | None]] = field(default_factory=dict)
-    gone: set[str] = field(default_factory=set)
+    removed: set[str] = field(default_factory=set)
     version: int = -1
     problems: list[str] = field(default_factory=list)
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -56,13 +56,13 @@ class Log:
             path = unquote(add["path"])
             stats = json.loads(add.get("stats") or "{}")
             self.files[path] = (add.get("size"), stats.get("numRecords"))
-            self.gone.discard(path)
+            self.removed.discard(path)
         elif remove := action.get("remove"):
             path = unquote(remove["path"])
             self.files.pop(path, None)
-            self.gone.add(path)
-        elif told := action.get("metaData"):
-            self.properties = dict(told.get("configuration") or {})
+            self.removed.add(path)
+        elif metadata := action.get("metaData"):
+            self.properties = dict(metadata.get("configuration") or {})
 
 
 def read_log(table: Path) -> Log:
@@ -184,11 +184,11 @@ def refuse(
     place = root_of(root)
     if found := examined(place, names, versions=versions, thorough=thorough):
         raise DamageError(
-            f"{told(found)}. Run `kafka-audit repair --tables {root}`: it rebuilds what can be rebuilt, and says what was lost"
+            f"{described(found)}. Run `kafka-audit repair --tables {root}`: it rebuilds what can be rebuilt, and says what was lost"
         )
 
 
-def told(found: Mapping[str, Collection[str]]) -> str:
+def described(found: Mapping[str, Collection[str]]) -> str:
     """Damages, for people."""
     one_by_one = []
     for name, some in sorted(found.items()):

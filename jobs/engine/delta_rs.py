@@ -42,7 +42,7 @@ WRITTEN = {"appendOnly", "invariants", "changeDataFeed", "checkConstraints"}
 CHANGE_DATA_FEED = "delta.enableChangeDataFeed"
 WRITER_VERSION = "delta.minWriterVersion"
 CONSTRAINTS_SINCE = 3
-# a property of tables, and the number of files from which on they are made one, as Spark does it
+# a property of tables, and the number of files from which on they are merged into one, as Spark does it
 AUTO_COMPACT = "delta.autoOptimize.autoCompact"
 COMPACTED_FROM = 50
 # rows that Spark reads as a whole: it shares out a file of several such groups
@@ -55,7 +55,7 @@ CHANGE_FEED = pa.schema(
 LEFT_TO_SPARK = (DeltaError, OSError, pa.ArrowException)
 # which files of a table are replaced: column, comparison, value
 Filters = Sequence[tuple[str, str, Any]]
-# values of the columns that a table is partitioned by, and what holds for the rows with them, a `pyarrow.compute.Expression`
+# values of the columns that a table is partitioned by, and the condition for the rows with them, a `pyarrow.compute.Expression`
 Staying = Sequence[tuple[Mapping[str, Any], Any]]
 
 
@@ -127,8 +127,8 @@ class DeltaRsTables:
         """Its columns, as `schema` gives them, its properties, and the columns that it is partitioned by."""
         with _left_to_spark():
             if (opened := self._opened(table)) is not None:
-                told = opened.metadata()
-                return json.loads(opened.schema().to_json()), told.configuration, tuple(told.partition_columns)
+                metadata = opened.metadata()
+                return json.loads(opened.schema().to_json()), metadata.configuration, tuple(metadata.partition_columns)
         return None
 
     def present(self, table: str) -> upgrade.Present | None:
@@ -256,25 +256,25 @@ class DeltaRsTables:
     def set_matching(self, table: str, values: pa.Table, keys: Sequence[str], others: Sequence[str]) -> bool:
         """Update rows from those with the same keys; return whether that was done."""
         same = " AND ".join(f't."{name}" = v."{name}"' for name in keys)
-        told = {f'"{name}"': f'v."{name}"' for name in others}
+        assignments = {f'"{name}"': f'v."{name}"' for name in others}
         return self._changed(
             table,
             lambda opened, properties: (
-                opened.merge(values, same, "v", "t", commit_properties=properties).when_matched_update(told).execute()
+                opened.merge(values, same, "v", "t", commit_properties=properties).when_matched_update(assignments).execute()
             ),
         )
 
-    def merge(self, table: str, values: pa.Table, keys: Sequence[str], columns: Sequence[str], gone: str) -> bool:
-        """Replace rows with the same keys and add the others; return whether that was done. gone: those that are removed instead."""
+    def merge(self, table: str, values: pa.Table, keys: Sequence[str], columns: Sequence[str], removed: str) -> bool:
+        """Replace rows with the same keys and add the others; return whether that was done. removed: condition for those that are removed instead."""
         same = " AND ".join(f't."{name}" = v."{name}"' for name in keys)
-        told = {f'"{name}"': f'v."{name}"' for name in columns}
+        assignments = {f'"{name}"': f'v."{name}"' for name in columns}
         return self._changed(
             table,
             lambda opened, properties: (
                 opened.merge(values, same, "v", "t", commit_properties=properties)
-                .when_matched_delete(gone)
-                .when_matched_update(told)
-                .when_not_matched_insert(told, f"NOT ({gone})")
+                .when_matched_delete(removed)
+                .when_matched_update(assignments)
+                .when_not_matched_insert(assignments, f"NOT ({removed})")
                 .execute()
             ),
         )
@@ -302,7 +302,7 @@ class DeltaRsTables:
         now = self._opened(table)
         if now is None or now.version() == version:
             return False
-        if any(told.get("userMetadata") == key for told in now.history(now.version() - version)):
+        if any(commit.get("userMetadata") == key for commit in now.history(now.version() - version)):
             return True
         if is_conflict:
             raise Conflict.on(table)
@@ -326,7 +326,7 @@ class DeltaRsTables:
             for values, which in staying:
                 schema = pa.schema([one for one in every.schema if one.name not in by])
                 mine = reduce(operator.and_, (pc.field(name) == value for name, value in values.items()), which)
-                files.append(self._file(table, schema, _that_hold(every, schema.names, mine), values))
+                files.append(self._file(table, schema, _matching(every, schema.names, mine), values))
         return files is not None and self._are_committed(table, opened, mode, files, of, after=after)
 
     def add_files(self, table: str, files: Sequence[DataFile], after: int | None = None) -> bool:
@@ -400,8 +400,8 @@ def _added(file: DataFile) -> AddAction:
     return AddAction(file.path.name, file.size, values, written, True, json.dumps({"numRecords": file.rows}))
 
 
-def _that_hold(every: ds.FileSystemDataset, columns: Sequence[str], where: Any) -> Iterator[pa.RecordBatch]:
-    """Columns of the rows for which something holds."""
+def _matching(every: ds.FileSystemDataset, columns: Sequence[str], where: Any) -> Iterator[pa.RecordBatch]:
+    """Yield columns of the rows that meet a condition."""
     others = []
     for fragment in every.get_fragments():
         # deltalake's MERGE writes texts as string_view, which pyarrow cannot compare; such a table is small
@@ -416,7 +416,7 @@ def _that_hold(every: ds.FileSystemDataset, columns: Sequence[str], where: Any) 
 def _few(every: ds.FileSystemDataset, columns: Sequence[str], where: Any, most: int) -> pa.Table | None:
     """Return the same; None where there are more rows than the limit."""
     found, count = [], 0
-    for batch in _that_hold(every, columns, where):
+    for batch in _matching(every, columns, where):
         found.append(batch)
         if (count := count + batch.num_rows) > most:
             return None

@@ -137,10 +137,10 @@ class State:
     def of(cls, text: str) -> "State":
         """Of the text of a commit; a lease that cannot be read is free."""
         try:
-            told = json.loads(text)
-            holder = Holder(**told["holder"]) if told["holder"] else None
-            versions = {str(name): int(version) for name, version in told.get("versions", {}).items()}
-            return cls(holder, float(told["renewed_at"]), float(told["expires"]), versions)
+            content = json.loads(text)
+            holder = Holder(**content["holder"]) if content["holder"] else None
+            versions = {str(name): int(version) for name, version in content.get("versions", {}).items()}
+            return cls(holder, float(content["renewed_at"]), float(content["expires"]), versions)
         except (ValueError, TypeError, KeyError, AttributeError):
             return cls(None, 0, 0)
 
@@ -211,7 +211,7 @@ class Lease:
 
 
 def _acquired(commits: Commits, root: str, holder: Holder, wait: float) -> Lease:
-    ends, told = time.monotonic() + wait, False
+    ends, is_reported = time.monotonic() + wait, False
     while True:
         version, text = commits.last()
         state = State.of(text)
@@ -226,9 +226,9 @@ def _acquired(commits: Commits, root: str, holder: Holder, wait: float) -> Lease
             raise LeaseError(
                 f"Another run is writing to {root}: {state.holder}. Wait for it with --wait SECONDS, or give --tables another folder"
             )
-        if not told:
+        if not is_reported:
             warn(f"waiting for another run: {state.holder}")
-            told = True
+            is_reported = True
         time.sleep(min(LOOKS_EVERY, left))
 
 
@@ -313,7 +313,7 @@ class ByDeltaRs:
     def last(self) -> tuple[int, str]:
         """Number and text of the last commit."""
         # the history also has the commits of others since then
-        newest = max(self._opened().history(1), key=lambda told: told["version"])
+        newest = max(self._opened().history(1), key=lambda commit: commit["version"])
         return newest["version"], str(newest.get("userMetadata", ""))
 
     def commit(self, after: int, text: str) -> bool:
@@ -347,9 +347,9 @@ class BySpark:
     def __init__(self, spark: Any, path: str) -> None:
         self._spark, self._path = spark, path
         self._nothing = spark.createDataFrame([], f"{COLUMN} STRING")
-        told = ", ".join(f"'{key}' = '{value}'" for key, value in PROPERTIES.items())
+        properties = ", ".join(f"'{key}' = '{value}'" for key, value in PROPERTIES.items())
         self._identifier = f"delta.`{path.replace('`', '``')}`"
-        spark.sql(f"CREATE TABLE IF NOT EXISTS {self._identifier} ({COLUMN} STRING) USING delta TBLPROPERTIES ({told})")
+        spark.sql(f"CREATE TABLE IF NOT EXISTS {self._identifier} ({COLUMN} STRING) USING delta TBLPROPERTIES ({properties})")
 
     def last(self) -> tuple[int, str]:
         """Number and text of the last commit."""

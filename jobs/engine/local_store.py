@@ -320,7 +320,7 @@ class LocalStore(RunTables):
         self._is_written(table)
 
     def replace_where(self, table: str, clusters: Iterable[str], condition: Where, rows: Any) -> None:
-        """Puts rows in the place of those of some clusters for which a condition holds, in one commit; in none where they are the same."""
+        """Replace the rows of some clusters for which a condition holds, in one commit; write nothing where they are the same."""
         self.guard()
         names = frozenset(clusters)
         mine = self._stored(table, of_clusters(names))
@@ -329,20 +329,20 @@ class LocalStore(RunTables):
         self._replace(table, names, goes, None if is_whole else stays, rows, keeps_settled=condition == UNSETTLED)
 
     def replace_partitions(
-        self, table: str, clusters: Collection[str], anew: Collection[str], partitions: Any, rows: Any
+        self, table: str, clusters: Collection[str], rebuilt: Collection[str], partitions: Any, rows: Any
     ) -> None:
         """As `RunTables.replace_partitions`."""
         self.guard()
-        names, may_settle = frozenset([*clusters, *anew]), "settled" in schemas.columns(table)
-        keeps_settled = may_settle and not anew
+        names, may_settle = frozenset([*clusters, *rebuilt]), "settled" in schemas.columns(table)
+        keeps_settled = may_settle and not rebuilt
         mine = self._stored(table, of_clusters(clusters))
         unsettled = mine.filter(UNSETTLED.sql) if may_settle else mine
         keys = Relation.of(partitions)
         goes, stays = (unsettled.matched(keys, PARTITION_KEY, how) for how in ("SEMI", "ANTI"))
         if may_settle and not keeps_settled:
             stays = stays.union(mine.failing(UNSETTLED.sql))
-        if anew:
-            goes = goes.union(self._stored(table, of_clusters(anew)))
+        if rebuilt:
+            goes = goes.union(self._stored(table, of_clusters(rebuilt)))
         self._replace(table, names, goes, stays if clusters else None, rows, keeps_settled=keeps_settled)
 
     def _stored(self, table: str, condition: Where) -> Relation:
@@ -403,16 +403,16 @@ class LocalStore(RunTables):
         self.guard()
         wanted, every = Relation.of(keys), self._stored(table, EVERY)
         mine = every.filter(condition.sql)
-        gone = mine.matched(wanted, wanted.column_names, "SEMI")
+        removed = mine.matched(wanted, wanted.column_names, "SEMI")
         if table in LANDED:
-            self._delete_landed(table, gone, wanted.column_names)
+            self._delete_landed(table, removed, wanted.column_names)
         else:
-            self._keep(table, gone, mine.matched(wanted, wanted.column_names, "ANTI").union(every.failing(condition.sql)))
+            self._keep(table, removed, mine.matched(wanted, wanted.column_names, "ANTI").union(every.failing(condition.sql)))
 
     def _delete_landed(self, table: str, rows: Relation, keys: Sequence[str]) -> None:
         """Remove rows by their keys instead of replacing files: the change data feed then names the removed rows only."""
-        gone = rows.select(*keys).distinct().table()
-        if gone.num_rows and not self._delta_rs.delete_matching(table, gone, keys):
+        removed = rows.select(*keys).distinct().table()
+        if removed.num_rows and not self._delta_rs.delete_matching(table, removed, keys):
             raise self._not_written(table)
         self._is_written(table)
 

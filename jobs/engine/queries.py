@@ -14,7 +14,7 @@ import pyarrow as pa
 from jobs.engine import database, later, rows_of
 from jobs.engine.frames import in_process_rows
 from jobs.engine.relation import Relation, session
-from jobs.engine.rows import Frame, computed, in_memory_if_few, in_spark
+from jobs.engine.rows import Frame, computed, in_memory_if_small, in_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,14 +38,14 @@ class Queries(Protocol):
         """Makes a function: `CREATE OR REPLACE TEMPORARY FUNCTION name(argument TYPE, ..) RETURNS TYPE RETURN expression`."""
 
     def frame(self, sql: str) -> Frame:
-        """What a query tells. Raises one of FAILED."""
+        """Return the result of a query. Raises one of FAILED."""
 
     def rows(self, *queries: str) -> list[dict[str, Any]]:
         """What queries with the same columns tell, in one piece; moments have a zone. Raises one of FAILED."""
 
 
 def over(spark: SparkSession | None, frames: Iterable[Frame]) -> Queries:
-    """For queries over these and what is told of them; threads may share it. spark: None: this machine computes."""
+    """Return what runs queries over these rows and over their results; threads may share it. spark: None: the local engine."""
     if spark is None:
         folder = next((one.folder for one in frames if isinstance(one, Relation) and one.folder), None)
         return database.Database() if folder is None else session(folder)
@@ -55,7 +55,7 @@ def over(spark: SparkSession | None, frames: Iterable[Frame]) -> Queries:
 
 def read_often(rows: Frame) -> Frame:
     """Return rows that many queries read, in memory where this process handles that many."""
-    return rows if isinstance(rows, Relation) else in_memory_if_few(rows)
+    return rows if isinstance(rows, Relation) else in_memory_if_small(rows)
 
 
 class InSpark:
@@ -78,7 +78,7 @@ class InSpark:
         self._sql(sql)
 
     def frame(self, sql: str) -> Frame:
-        """What a query tells, as a table where it is few rows."""
+        """Return the result of a query, as a table where this process handles that many rows."""
         return computed(self._sql(sql))
 
     def rows(self, *queries: str) -> list[dict[str, Any]]:

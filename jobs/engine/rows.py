@@ -166,10 +166,10 @@ def by_cluster(conditions: Mapping[str, Where]) -> Where:
 
 def met(rows: pa.Table, condition: Where) -> pa.ChunkedArray:
     """Return, row by row, whether it holds."""
-    told = (
+    are_met = (
         ds.dataset(rows).to_table(columns={"met": condition.arrow})["met"] if rows.num_rows else pa.chunked_array([], pa.bool_())
     )
-    return pc.fill_null(told, False)
+    return pc.fill_null(are_met, False)
 
 
 # -- operations ------------------------------------------------------------------------------------------------
@@ -349,8 +349,8 @@ def extremes(rows: Frame, by: Sequence[str], column: str) -> list[dict[str, Any]
         sql = f"SELECT {names}, min({identifier(column)}) AS first, max({identifier(column)}) AS last FROM ({rows.sql}) GROUP BY {names}"
         return rows.made(sql, schema).table().to_pylist()
     if isinstance(rows, pa.Table):
-        told = rows.group_by(list(by)).aggregate([(column, "min"), (column, "max")])
-        return to_dicts(select(told, *by, first=f"{column}_min", last=f"{column}_max"))
+        ends = rows.group_by(list(by)).aggregate([(column, "min"), (column, "max")])
+        return to_dicts(select(ends, *by, first=f"{column}_min", last=f"{column}_max"))
     return to_dicts(rows.groupBy(*by).agg(F.min(column).alias("first"), F.max(column).alias("last")))
 
 
@@ -401,11 +401,11 @@ def by_batch(rows: Frame, function: OfBatches, schema: pa.Schema) -> Frame:
 def mapped(rows: Frame, function: Callable[[dict[str, Any]], Iterable[Mapping[str, Any]]], schema: pa.Schema) -> Frame:
     """Return the rows that a function returns for each row."""
 
-    def made(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def results(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             yield pa.RecordBatch.from_pylist([one for row in batch.to_pylist() for one in function(row)], schema)
 
-    return by_batch(rows, made, schema)
+    return by_batch(rows, results, schema)
 
 
 def map_groups(one: Frame, other: Frame, by: Sequence[str], fold: Fold, schema: pa.Schema) -> Frame:
@@ -420,7 +420,7 @@ def map_groups(one: Frame, other: Frame, by: Sequence[str], fold: Fold, schema: 
 
     if isinstance(one, Relation) or isinstance(other, Relation):
         return _folded_in_order(Relation.of(one), Relation.of(other), by, folded, schema)
-    one, other = run_concurrently(*(partial(in_memory_if_few, frame) for frame in (one, other)))
+    one, other = run_concurrently(*(partial(in_memory_if_small, frame) for frame in (one, other)))
     if isinstance(one, pa.Table) and isinstance(other, pa.Table):
         some, others = (_grouped(table, by) for table in (one, other))
         rows = [row for key in {**some, **others} for row in folded(key, some.get(key, []), others.get(key, []))]
@@ -437,7 +437,7 @@ def _folded_in_order(
     """Yield what a function returns for the groups of both. Groups are read in order, so that one of each is in memory."""
     sides = [one.groups(by), other.groups(by)]
     heads = [next(side, None) for side in sides]
-    made, rows = [schema.empty_table()], []
+    folded_rows, rows = [schema.empty_table()], []
     while any(head is not None for head in heads):
         key = min((head[0] for head in heads if head is not None), key=sorted_key)
         some: list[Dicts] = []
@@ -448,9 +448,9 @@ def _folded_in_order(
                 heads[number] = next(sides[number], None)
         rows += folded(key, some[0], some[1])
         if len(rows) >= BATCH:
-            made.append(pa.Table.from_pylist(rows, schema=schema))
+            folded_rows.append(pa.Table.from_pylist(rows, schema=schema))
             rows = []
-    return pa.concat_tables([*made, pa.Table.from_pylist(rows, schema=schema)])
+    return pa.concat_tables([*folded_rows, pa.Table.from_pylist(rows, schema=schema)])
 
 
 def _grouped(table: pa.Table, by: Sequence[str]) -> dict[tuple[Any, ...], Dicts]:
@@ -471,14 +471,14 @@ def computed(rows: Frame) -> Frame:
     return rows.localCheckpoint(eager=False) if few is None else few
 
 
-def table_if_few(rows: Frame) -> pa.Table | None:
+def table_if_small(rows: Frame) -> pa.Table | None:
     """Return the rows in memory where this process handles that many, else None."""
     if not isinstance(rows, pa.Table):
         return small_table(rows)
     return rows if rows.num_rows <= in_process_rows() else None
 
 
-def in_memory_if_few(rows: Frame) -> Frame:
+def in_memory_if_small(rows: Frame) -> Frame:
     """Return rows of Spark in memory where this process handles that many, else unchanged."""
     few = None if isinstance(rows, pa.Table) else small_table(rows)
     return rows if few is None else few

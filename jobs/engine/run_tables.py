@@ -106,8 +106,8 @@ def changes_of(rows: pa.Table, version: int) -> Changes:
     if deleted.is_empty():
         return Changes(inserted, None, version)
     # without rows that were added and removed in between
-    came = inserted.outlasting(deleted, EVENT, f"o.{VERSION} > r.{VERSION}")
-    return Changes(came, deleted.outlasting(inserted, EVENT, f"o.{VERSION} < r.{VERSION}"), version)
+    added = inserted.outlasting(deleted, EVENT, f"o.{VERSION} > r.{VERSION}")
+    return Changes(added, deleted.outlasting(inserted, EVENT, f"o.{VERSION} < r.{VERSION}"), version)
 
 
 class RunTables(ABC):
@@ -217,7 +217,7 @@ class RunTables(ABC):
 
     @abstractmethod
     def replace_partitions(
-        self, table: str, clusters: Collection[str], anew: Collection[str], partitions: Frame, rows: Frame
+        self, table: str, clusters: Collection[str], rebuilt: Collection[str], partitions: Frame, rows: Frame
     ) -> None:
         """Replace the rows of some partitions that are not settled, and all rows of clusters that are rebuilt, in one commit.
 
@@ -430,10 +430,10 @@ class RunTables(ABC):
             strange = one_of("logger", rereading.in_scope(self._loggers("events"), ruleset, are=False))
             where_ &= is_null("event_type") | concerned | strange
         records = self._count_where("events", where_ & is_first())
-        made = self._changes(where_, ruleset) if records else None
+        changes = self._changes(where_, ruleset) if records else None
         ids, changed, whole = set[str](), set[str](), set[str]()
-        if made is not None:
-            found = to_table(distinct(select(made, "cluster", "record_id", rereading.FORMER_TYPE))).to_pylist()
+        if changes is not None:
+            found = to_table(distinct(select(changes, "cluster", "record_id", rereading.FORMER_TYPE))).to_pylist()
             ids = {row["record_id"] for row in found}
             changed = {row["cluster"] for row in found}
             # histories that depend on the former reading of a record are rebuilt as a whole
@@ -445,14 +445,14 @@ class RunTables(ABC):
             self._set_properties(upgrade.FACTS, {upgrade.STALE: json.dumps(sorted(stale))})
         if whole:
             self.delete(upgrade.FACTS, of_clusters(whole))
-        if made is not None and ids:
-            passed = rereading.passed_over(to_table(where(made, one_of(rereading.CHANGE, [rereading.PASSED]))))
+        if changes is not None and ids:
+            passed = rereading.passed_over(to_table(where(changes, one_of(rereading.CHANGE, [rereading.PASSED]))))
             if passed.num_rows:
                 known = to_table(self.read("passed_over", set(passed["cluster"].to_pylist()), EVERY, list(KEYS["passed_over"])))
                 if (new := lacking(passed, known, KEYS["passed_over"])).num_rows:
                     self.append("passed_over", new)
             self.guard()
-            self._merge_changes(where(made, ~one_of(rereading.CHANGE, [rereading.PASSED])))
+            self._merge_changes(where(changes, ~one_of(rereading.CHANGE, [rereading.PASSED])))
             self._is_written("events")
         return records, len(ids)
 
@@ -468,11 +468,11 @@ class RunTables(ABC):
             landed = to_table(self.read("events", clusters, is_first() & one_of("logger", full), columns))
             numbers = [first_bytes(bytes.fromhex(one)) for one in landed["record_id"].to_pylist()]
             both = pa.table({"cluster": landed["cluster"], "record": pa.array(numbers, pa.int64())})
-            gone = having(counted, both, KEYS["passed_over"])
-            if gone.num_rows:
+            both_tables = having(counted, both, KEYS["passed_over"])
+            if both_tables.num_rows:
                 # their hours are counted again
-                self.delete(upgrade.FACTS, of_clusters(set(gone["cluster"].to_pylist())))
-                self.delete_matching("passed_over", one_of("logger", skipped), gone)
+                self.delete(upgrade.FACTS, of_clusters(set(both_tables["cluster"].to_pylist())))
+                self.delete_matching("passed_over", one_of("logger", skipped), both_tables)
         if not self._count_where("passed_over", one_of("logger", skipped)):
             self._set_properties(upgrade.FACTS, {upgrade.SKIPPED: "[]"})
 

@@ -30,7 +30,7 @@ from jobs.engine.rows import (
     any_of,
     distinct,
     in_clusters,
-    in_memory_if_few,
+    in_memory_if_small,
     in_spark,
     is_known,
     lacking,
@@ -39,7 +39,7 @@ from jobs.engine.rows import (
     one_of,
     quoted,
     select,
-    table_if_few,
+    table_if_small,
     to_dicts,
     to_table,
     together,
@@ -104,12 +104,12 @@ def _are_same(some: pa.Table, others: pa.Table) -> bool:
 
 
 @dataclass(frozen=True)
-class Held:
-    """All rows of some clusters (None: of all). few: the rows themselves, if they are in memory; else how Spark reads them."""
+class Cached:
+    """All rows of some clusters (None: of all). in_memory: the rows themselves, if they are in memory; else how Spark reads them."""
 
     spark: Any
     clusters: frozenset[str] | None
-    few: pa.Table | None
+    in_memory: pa.Table | None
     read: Callable[[], DataFrame] | None = None
     # rows of some clusters: a plan that many queries use is built once
     parts: dict[frozenset[str], DataFrame] = field(default_factory=dict)
@@ -117,15 +117,15 @@ class Held:
     @cached_property
     def rows(self) -> DataFrame:
         """The same, for Spark."""
-        if self.few is not None:
-            return in_spark(self.spark, self.few)
+        if self.in_memory is not None:
+            return in_spark(self.spark, self.in_memory)
         assert self.read is not None
         return self.read()
 
     @property
-    def is_small_table(self) -> bool:
+    def is_whole(self) -> bool:
         """Return whether they are all rows, and in memory."""
-        return self.clusters is None and self.few is not None
+        return self.clusters is None and self.in_memory is not None
 
     def has(self, clusters: frozenset[str]) -> bool:
         """Return whether the rows of these clusters are among them."""
@@ -135,11 +135,11 @@ class Held:
         """The rows of some of them."""
         if self.clusters == clusters:
             return self.rows
-        if self.few is None:
+        if self.in_memory is None:
             return self.rows.filter(in_clusters(clusters))
         if clusters not in self.parts:
-            found = where(self.few, of_clusters(clusters))
-            is_all = found.num_rows == self.few.num_rows
+            found = where(self.in_memory, of_clusters(clusters))
+            is_all = found.num_rows == self.in_memory.num_rows
             self.parts[clusters] = self.rows if is_all else in_spark(self.spark, found)
         return self.parts[clusters]
 
@@ -152,16 +152,16 @@ class Store(RunTables):
         super().__init__(root, guard)
         self.spark = spark
         self._most_rows = in_process_rows()
-        self._small = DeltaRsTables.of(local_folder(self.root), self._most_rows)
+        self._delta_rs = DeltaRsTables.of(local_folder(self.root), self._most_rows)
         # table -> rows that this run has read or written, so that it does not read them again
-        self._held: dict[str, Held] = {}
+        self._cached: dict[str, Cached] = {}
         # tables that are too large for this process: they are not tried again
-        self._many: set[str] = set()
+        self._too_large: set[str] = set()
         self._reading: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     def exists(self, table: str) -> bool:
         """Whether the table has been created."""
-        if self._small is not None and self._small.version(table) is not None:
+        if self._delta_rs is not None and self._delta_rs.version(table) is not None:
             return True
         try:
             self.spark.sql(f"DESCRIBE DETAIL {self._identifier(table)}").collect()
@@ -188,7 +188,7 @@ class Store(RunTables):
 
     def _count_doubled(self, table: str) -> int:
         keys = list(KEYS[table])
-        small = None if self._small is None else self._small.rows(table)
+        small = None if self._delta_rs is None else self._delta_rs.rows(table)
         if small is not None and small.rows is not None:
             return small.rows.num_rows - small.rows.select(keys).group_by(keys).aggregate([]).num_rows
         counted = self.table(table).groupBy(*keys).count().filter("count > 1")
@@ -201,22 +201,22 @@ class Store(RunTables):
 
     def versions(self) -> dict[str, int]:
         """Table -> number of its last commit, where that is known without Spark."""
-        if self._small is None:
+        if self._delta_rs is None:
             return {}
-        found = {one.name: self._small.version(one.name) for one in schemas.statements("tables")}
+        found = {one.name: self._delta_rs.version(one.name) for one in schemas.statements("tables")}
         return {name: version for name, version in found.items() if version is not None}
 
     def _present(self, name: str) -> upgrade.Present | None:
         """Return the definition of a stored table; None where there is none."""
-        if self._small is not None and (known := self._small.present(name)) is not None:
+        if self._delta_rs is not None and (known := self._delta_rs.present(name)) is not None:
             return known
         if not self.exists(name):
             return None
-        told = self.spark.sql(f"SHOW TBLPROPERTIES {self._identifier(name)}").collect()
-        return upgrade.Present(_kinds(self.table(name).schema), {row.key: row.value for row in told})
+        properties = self.spark.sql(f"SHOW TBLPROPERTIES {self._identifier(name)}").collect()
+        return upgrade.Present(_kinds(self.table(name).schema), {row.key: row.value for row in properties})
 
     def _set_properties(self, name: str, properties: Mapping[str, str]) -> None:
-        if self._small is None or not self._small.set_properties(name, properties):
+        if self._delta_rs is None or not self._delta_rs.set_properties(name, properties):
             # the version of the tables is among the others, so that an interrupted upgrade adds the constraints again
             for statement in upgrade.constraint_statements(self._identifier(name), properties):
                 self.spark.sql(statement)
@@ -231,15 +231,15 @@ class Store(RunTables):
         records = rows.filter(OF_LOGS.sql).filter("item = 0").select(*columns)
         place = ("cluster", "file")
         sorted_ = records.repartition(*place).sortWithinPartitions(*place, "record_no")
-        made = by_workers(sorted_, partial(rereading.reread, ruleset=ruleset), rereading.REREAD).persist()
+        records_again = by_workers(sorted_, partial(rereading.reread, ruleset=ruleset), rereading.REREAD).persist()
         try:
-            self._rename_evidence(made.filter("item = 0").select("record_id", rereading.FORMER))
-            new = made.drop(rereading.FORMER)
+            self._rename_evidence(records_again.filter("item = 0").select("record_id", rereading.FORMER))
+            new = records_again.drop(rereading.FORMER)
             others = rows.filter(f"NOT ({OF_LOGS.sql})")
             new = new.unionByName(others, allowMissingColumns=True) if not others.isEmpty() else new
             new.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(self.path(name))
         finally:
-            made.unpersist()
+            records_again.unpersist()
 
     # -- rules that have changed
 
@@ -258,12 +258,12 @@ class Store(RunTables):
 
     def _merge_changes(self, changes: Frame) -> None:
         """Writes rows with the columns of `rereading.CHANGES` in one commit."""
-        gone = f"new_{rereading.CHANGE} = '{rereading.GONE}'"
+        removed = f"new_{rereading.CHANGE} = '{rereading.GONE}'"
         names, values = (", ".join(f"{prefix}{name}" for name in EVENTS.names) for prefix in ("", "new_"))
         clauses = (
-            f"WHEN MATCHED AND {gone} THEN DELETE",
+            f"WHEN MATCHED AND {removed} THEN DELETE",
             f"WHEN MATCHED THEN UPDATE SET {', '.join(f'{name} = new_{name}' for name in EVENTS.names)}",
-            f"WHEN NOT MATCHED AND NOT ({gone}) THEN INSERT ({names}) VALUES ({values})",
+            f"WHEN NOT MATCHED AND NOT ({removed}) THEN INSERT ({names}) VALUES ({values})",
         )
         self._merge("events", changes, EVENT, EVERY, *clauses)
 
@@ -274,25 +274,25 @@ class Store(RunTables):
         findings = self.table("findings")
         wanted = findings.select(F.explode("evidence").alias(rereading.FORMER)).distinct()
         names = {row[rereading.FORMER]: row.record_id for row in ids.join(F.broadcast(wanted), rereading.FORMER).collect()}
-        held = findings.toArrow()
-        place = held.column_names.index("evidence")
-        renamed = rereading.renamed(held["evidence"], names)
-        if renamed.equals(held["evidence"].combine_chunks()):
+        cached = findings.toArrow()
+        place = cached.column_names.index("evidence")
+        renamed = rereading.renamed(cached["evidence"], names)
+        if renamed.equals(cached["evidence"].combine_chunks()):
             return
-        new = held.set_column(place, held.schema.field(place), renamed)
+        new = cached.set_column(place, cached.schema.field(place), renamed)
         framed(self.spark, new).write.format("delta").mode("overwrite").save(self.path("findings"))
 
     def _create(self, definition: schemas.Statement) -> None:
-        if not self._is_created_small(definition.name):
+        if not self._is_created_by_delta_rs(definition.name):
             sql = definition.sql.replace("{table}", self._identifier(definition.name))
             sql = sql.replace("'{location}'", quoted(self.path(definition.name))).replace("{vocabulary}", vocabulary_ddl())
             self.spark.sql(_with_properties(sql, upgrade.properties(definition.name)))
         self._created.add(definition.name)
 
-    def _is_created_small(self, name: str) -> bool:
-        if self._small is None:
+    def _is_created_by_delta_rs(self, name: str) -> bool:
+        if self._delta_rs is None:
             return False
-        return self._small.create_as_defined(name)
+        return self._delta_rs.create_as_defined(name)
 
     def _empty(self, definition: schemas.Statement) -> None:
         """Empties a table and gives it the columns of this version. CREATE OR REPLACE does not, where the table is named by its path."""
@@ -319,7 +319,7 @@ class Store(RunTables):
                 continue
             # from another folder, in the same session
             self.spark.catalog.dropTempView(name)
-            found = None if self._small is None else self._small.rows(name)
+            found = None if self._delta_rs is None else self._delta_rs.rows(name)
             if found is not None and found.rows is not None:
                 framed(self.spark, found.rows).createOrReplaceTempView(name)
                 continue
@@ -366,7 +366,7 @@ class Store(RunTables):
         if table in self._created:
             nulls = ", ".join(f"CAST(NULL AS {kind}) AS `{name}`" for name, kind in schemas.columns(table).items())
             return self.spark.sql(f"SELECT {nulls} WHERE false")
-        return self._hold(table, names).of(names)
+        return self._rows_in_cache(table, names).of(names)
 
     def read(
         self,
@@ -377,9 +377,9 @@ class Store(RunTables):
     ) -> Frame:
         """Return the rows of some clusters for which a condition holds, as an Arrow table where they are few. columns: None: all."""
         names = frozenset(clusters)
-        few = table_schema(table).empty_table() if table in self._created else self._hold(table, names).few
-        if few is not None:
-            found: Frame = where(few, of_clusters(names) & condition)
+        small = table_schema(table).empty_table() if table in self._created else self._rows_in_cache(table, names).in_memory
+        if small is not None:
+            found: Frame = where(small, of_clusters(names) & condition)
         else:
             # Spark reads only the columns that are used later, and finds a few kinds among ten years of events faster
             some = columns is not None and condition != EVERY and table not in LANDED
@@ -389,33 +389,33 @@ class Store(RunTables):
 
     def whole(self, table: str) -> Frame:
         """Return all rows of a small table."""
-        held = self._hold(table, frozenset())
-        return held.few if held.is_small_table and held.few is not None else self.table(table)
+        cached = self._rows_in_cache(table, frozenset())
+        return cached.in_memory if cached.is_whole and cached.in_memory is not None else self.table(table)
 
-    def _hold(self, table: str, names: frozenset[str]) -> Held:
+    def _rows_in_cache(self, table: str, names: frozenset[str]) -> Cached:
         """Return the rows of at least these clusters."""
         with self._reading[table]:
-            held = self._held.get(table)
-            if held is None or not held.has(names):
-                held = self._held[table] = self._read(table, names)
-        return held
+            cached = self._cached.get(table)
+            if cached is None or not cached.has(names):
+                cached = self._cached[table] = self._read(table, names)
+        return cached
 
-    def _read(self, table: str, names: frozenset[str]) -> Held:
-        if self._small is not None and table not in self._many:
+    def _read(self, table: str, names: frozenset[str]) -> Cached:
+        if self._delta_rs is not None and table not in self._too_large:
             # events hold texts of any length: either all of them fit in memory or none is read
-            found = self._small.rows(table, () if table in LANDED else names)
+            found = self._delta_rs.rows(table, () if table in LANDED else names)
             if found is not None and found.rows is not None:
-                return Held(self.spark, None if found.is_whole else names, found.rows)
+                return Cached(self.spark, None if found.is_whole else names, found.rows)
             if found is not None:
-                self._many.add(table)
+                self._too_large.add(table)
 
         def rows() -> DataFrame:
             return self.table(table).filter(in_clusters(names))
 
-        if table in self._many or table in LANDED or (few := small_table(rows())) is None:
-            self._many.add(table)
-            return Held(self.spark, names, None, rows)
-        return Held(self.spark, names, few)
+        if table in self._too_large or table in LANDED or (small := small_table(rows())) is None:
+            self._too_large.add(table)
+            return Cached(self.spark, names, None, rows)
+        return Cached(self.spark, names, small)
 
     def rows_with(
         self,
@@ -449,8 +449,8 @@ class Store(RunTables):
     ) -> Frame:
         """Return rows of some clusters, at least those whose value of a column is among those of others."""
         names, wanted = sorted(clusters), list(columns or schemas.columns(table))
-        if not self.has_few(table, names) and (few := table_if_few(distinct(select(values, column)))) is not None:
-            where = pc.field(column).isin(few[column].combine_chunks())
+        if not self.is_in_memory(table, names) and (small := table_if_small(distinct(select(values, column)))) is not None:
+            where = pc.field(column).isin(small[column].combine_chunks())
             if (found := self._found(table, names, wanted, where)) is not None:
                 return found
         return self.read(table, names, EVERY, columns)
@@ -463,15 +463,15 @@ class Store(RunTables):
         return to_table(self.read(table, names, condition, columns))
 
     def _found(self, table: str, clusters: Collection[str], columns: Sequence[str], where: Any) -> pa.Table | None:
-        """Of the rows of some clusters those for which something holds, as `DeltaRsTables.rows_where` finds them."""
-        if self._small is None:
+        """Return the rows of some clusters that meet a condition, as `DeltaRsTables.rows_where` does."""
+        if self._delta_rs is None:
             return None
-        return self._small.rows_where(table, columns, pc.field("cluster").isin(sorted(clusters)) & where)
+        return self._delta_rs.rows_where(table, columns, pc.field("cluster").isin(sorted(clusters)) & where)
 
-    def has_few(self, table: str, clusters: Iterable[str]) -> bool:
+    def is_in_memory(self, table: str, clusters: Iterable[str]) -> bool:
         """Return whether the rows of at least these clusters are in memory."""
         names = frozenset(clusters)
-        return table in self._created or self._hold(table, names).few is not None
+        return table in self._created or self._rows_in_cache(table, names).in_memory is not None
 
     def parsed(self, files: Sequence[Any], ruleset: RuleSet | None, days: Any, remote: Sequence[Any] = ()) -> Any:
         """Return what logs say (`events.Parsed`). files: `ingest.LogFile`; days, remote: as `events.land` has them."""
@@ -486,7 +486,7 @@ class Store(RunTables):
         return events.OnWorkers(self.spark, ingest.splits(usable, parser, size), parser, days, remote)
 
     def summed(self, events: Frame) -> dict[str, Summary]:
-        """Return, by cluster, the summary of its events: a few in this process, more by Spark's workers."""
+        """Return, by cluster, the summary of its events: in this process where they are few, else by Spark's workers."""
         if isinstance(events, pa.Table):
             return folding.summaries(events.to_batches(), EVENT_COLUMNS)
 
@@ -501,11 +501,11 @@ class Store(RunTables):
         return found
 
     def folded(self, keyed: Frame, states: Frame, facts: Mapping[str, ClusterFacts], at_once: int | None) -> Frame:
-        """Fold partitions: a few events and states in this process, more by Spark's workers."""
-        events = in_memory_if_few(keyed)
-        few = table_if_few(states) if isinstance(events, pa.Table) else None
-        if few is not None:
-            both = pa.concat_tables([aligned(some, folding.INPUT) for some in (events, few)])
+        """Fold partitions: in this process where they are few, else by Spark's workers."""
+        events = in_memory_if_small(keyed)
+        small = table_if_small(states) if isinstance(events, pa.Table) else None
+        if small is not None:
+            both = pa.concat_tables([aligned(some, folding.INPUT) for some in (events, small)])
             if both.num_rows <= self._most_rows:
                 batches = folding.fold_groups(folding.in_groups(both, folding.GROUP), EVENT_COLUMNS, facts, at_once)
                 return pa.Table.from_batches(batches, folding.OUTPUT)
@@ -528,7 +528,7 @@ class Store(RunTables):
         if isinstance(rows, pa.Table):
             if table not in LANDED:  # only filled columns are written
                 rows = aligned(rows, table_schema(table))
-            if self._small is not None and rows.num_rows <= self._most_rows and self._small.append(table, rows, after):
+            if self._delta_rs is not None and rows.num_rows <= self._most_rows and self._delta_rs.append(table, rows, after):
                 self._is_written(table)
                 return
             rows = framed(self.spark, rows)
@@ -555,55 +555,55 @@ class Store(RunTables):
             self._remove_doubled(table)
 
     def _is_empty_now(self, table: str) -> bool:
-        found = None if self._small is None else self._small.rows(table)
+        found = None if self._delta_rs is None else self._delta_rs.rows(table)
         if found is not None:
             return found.rows is not None and not found.rows.num_rows
         return self.table(table).isEmpty()
 
     def replace_where(self, table: str, clusters: Iterable[str], condition: Where, rows: Frame) -> None:
-        """Replace the rows of some clusters for which a condition holds, in one commit; write nothing where a few rows are the same.
+        """Replace the rows of some clusters for which a condition holds, in one commit; write nothing where the rows are the same.
 
         The condition need not hold for the new rows. Columns are matched by name; missing ones are null.
         """
         self.guard()
         names = frozenset(clusters)
         is_new = table in self._created
-        before = None if is_new and self._small is None else self._hold(table, names)
-        few: Any
+        before = None if is_new and self._delta_rs is None else self._rows_in_cache(table, names)
+        small: Any
         if not isinstance(rows, pa.Table):
             new = _by_name(table, rows)
-            few = None if table in self._many else small_table(new)
+            small = None if table in self._too_large else small_table(new)
         else:
-            few = aligned(rows, table_schema(table))
+            small = aligned(rows, table_schema(table))
         goes = of_clusters(names) & condition
-        if before is not None and before.is_small_table and few is not None and few.num_rows <= self._most_rows:
-            replaced = met(before.few, goes)
-            if self._is_replaced_small(table, before, names, replaced, few, keeps_settled=condition == UNSETTLED):
+        if before is not None and before.is_whole and small is not None and small.num_rows <= self._most_rows:
+            replaced = met(before.in_memory, goes)
+            if self._is_replaced_by_delta_rs(table, before, names, replaced, small, keeps_settled=condition == UNSETTLED):
                 return
-        if few is not None:
-            new = framed(self.spark, few)
+        if small is not None:
+            new = framed(self.spark, small)
         if before is None or is_new:
-            if few is not None and not few.num_rows:
+            if small is not None and not small.num_rows:
                 return
             with refused(table):
                 new.write.format("delta").mode("append").save(self.path(table))
         else:
-            if few is not None and before.few is not None and _are_same(few, where(before.few, goes)):
+            if small is not None and before.in_memory is not None and _are_same(small, where(before.in_memory, goes)):
                 return
             with refused(table):
                 new.write.format("delta").mode("overwrite").option("replaceWhere", goes.sql).save(self.path(table))
         self._is_written(table)
-        if few is None or few.num_rows > self._most_rows:
-            self._many.add(table)
+        if small is None or small.num_rows > self._most_rows:
+            self._too_large.add(table)
         elif before is None or is_new or condition == EVERY:
-            self._held[table] = Held(self.spark, names, few)
-        elif before.few is not None:
-            stay = before.few.filter(pc.invert(met(before.few, goes)))
-            if stay.num_rows + few.num_rows <= self._most_rows:
-                self._held[table] = Held(self.spark, before.clusters, pa.concat_tables([aligned(stay, few.schema), few]))
+            self._cached[table] = Cached(self.spark, names, small)
+        elif before.in_memory is not None:
+            stay = before.in_memory.filter(pc.invert(met(before.in_memory, goes)))
+            if stay.num_rows + small.num_rows <= self._most_rows:
+                self._cached[table] = Cached(self.spark, before.clusters, pa.concat_tables([aligned(stay, small.schema), small]))
 
     def replace_partitions(
-        self, table: str, clusters: Collection[str], anew: Collection[str], partitions: Frame, rows: Frame
+        self, table: str, clusters: Collection[str], rebuilt: Collection[str], partitions: Frame, rows: Frame
     ) -> None:
         """Replace the rows of some partitions that are not settled, and all rows of clusters that are rebuilt, in one commit.
 
@@ -611,34 +611,36 @@ class Store(RunTables):
         """
         self.guard()
         if not clusters:
-            self.replace(table, anew, rows)
+            self.replace(table, rebuilt, rows)
             return
-        if self._are_partitions_replaced(table, frozenset(clusters), frozenset(anew), partitions, rows):
+        if self._are_partitions_replaced(table, frozenset(clusters), frozenset(rebuilt), partitions, rows):
             return
         condition = UNSETTLED if "settled" in schemas.columns(table) else EVERY
         kept = lacking(self.read(table, clusters, condition), partitions, PARTITION_KEY)
         new = _by_name(table, in_spark(self.spark, rows))
         self.replace_where(
-            table, [*clusters, *anew], any_of([condition, *([of_clusters(anew)] if anew else [])]), together(new, kept)
+            table, [*clusters, *rebuilt], any_of([condition, *([of_clusters(rebuilt)] if rebuilt else [])]), together(new, kept)
         )
 
     def _are_partitions_replaced(
-        self, table: str, clusters: frozenset[str], anew: frozenset[str], partitions: Frame, rows: Frame
+        self, table: str, clusters: frozenset[str], rebuilt: frozenset[str], partitions: Frame, rows: Frame
     ) -> bool:
-        """Do the same without Spark where these rows are few, in a table of any size. Return whether it was done."""
-        if self._small is None or (keys := table_if_few(partitions)) is None:
+        """Do the same without Spark where these rows are small, in a table of any size. Return whether it was done."""
+        if self._delta_rs is None or (keys := table_if_small(partitions)) is None:
             return False
-        if (some := table_if_few(rows)) is None:
+        if (some := table_if_small(rows)) is None:
             return False
         new, may_settle = aligned(some, table_schema(table)), "settled" in schemas.columns(table)
-        held = None if table in self._many else self._hold(table, clusters | anew)
-        if held is not None and held.few is not None and held.is_small_table and new.num_rows <= self._most_rows:
-            replaced = pc.and_(met(held.few, of_clusters(clusters)), among(held.few, keys, PARTITION_KEY))
+        cached = None if table in self._too_large else self._rows_in_cache(table, clusters | rebuilt)
+        if cached is not None and cached.in_memory is not None and cached.is_whole and new.num_rows <= self._most_rows:
+            replaced = pc.and_(met(cached.in_memory, of_clusters(clusters)), among(cached.in_memory, keys, PARTITION_KEY))
             if may_settle:
-                replaced = pc.and_(replaced, pc.invert(held.few["settled"]))
-            replaced = pc.or_(replaced, met(held.few, of_clusters(anew)))
-            return self._is_replaced_small(table, held, clusters | anew, replaced, new, keeps_settled=may_settle and not anew)
-        if anew:
+                replaced = pc.and_(replaced, pc.invert(cached.in_memory["settled"]))
+            replaced = pc.or_(replaced, met(cached.in_memory, of_clusters(rebuilt)))
+            return self._is_replaced_by_delta_rs(
+                table, cached, clusters | rebuilt, replaced, new, keeps_settled=may_settle and not rebuilt
+            )
+        if rebuilt:
             return False
         # topic by topic: most are passed on unchanged
         is_touched = pc.field("topic").isin(keys["topic"].unique())
@@ -649,20 +651,20 @@ class Store(RunTables):
         rewritten = pa.concat_tables([aligned(lacking(touched, keys, PARTITION_KEY), new.schema), new])
         settled = {"settled": False} if may_settle else {}
         staying = [({"cluster": name, **settled}, ~is_touched) for name in sorted(clusters)]
-        if not self._small.overwrite(table, rewritten, files_of(clusters, keeps_settled=may_settle), staying):
+        if not self._delta_rs.overwrite(table, rewritten, files_of(clusters, keeps_settled=may_settle), staying):
             return False
         self._is_written(table)
         return True
 
-    def _is_replaced_small(
-        self, table: str, held: Any, names: frozenset[str], replaced: Any, rows: pa.Table, *, keeps_settled: bool
+    def _is_replaced_by_delta_rs(
+        self, table: str, cached: Any, names: frozenset[str], replaced: Any, rows: pa.Table, *, keeps_settled: bool
     ) -> bool:
         """Replace rows of a small table; return whether it was done.
 
-        held: `Held`, all of its rows. replaced: those that are replaced, all of names. keeps_settled: none of them is settled.
+        cached: `Cached`, all of its rows. replaced: those that are replaced, all of names. keeps_settled: none of them is settled.
         """
-        assert self._small is not None
-        before, new = held.few, aligned(rows, held.few.schema)
+        assert self._delta_rs is not None
+        before, new = cached.in_memory, aligned(rows, cached.in_memory.schema)
         if _are_same(new, before.filter(replaced)):
             return True
         stay = before.filter(pc.invert(replaced))
@@ -673,23 +675,23 @@ class Store(RunTables):
             again = where(stay, of_clusters(names))
             if keeps_settled:
                 again = again.filter(pc.invert(again["settled"]))
-        if not self._small.overwrite(table, pa.concat_tables([again, new]), of):
+        if not self._delta_rs.overwrite(table, pa.concat_tables([again, new]), of):
             return False
         self._is_written(table)
-        self._held[table] = Held(self.spark, None, pa.concat_tables([stay, new]))
+        self._cached[table] = Cached(self.spark, None, pa.concat_tables([stay, new]))
         return True
 
     def _is_written(self, table: str) -> None:
         # a reader may have read the rows from before this commit
         with self._reading[table]:
             self._created.discard(table)
-            self._held.pop(table, None)
+            self._cached.pop(table, None)
 
     def delete(self, table: str, condition: Where) -> None:
         """Removes the rows for which a condition holds."""
         self.guard()
-        held = self._small_table(table)
-        if held is None or not self._is_deleted_small(table, held, met(held.few, condition)):
+        cached = self._whole_in_cache(table)
+        if cached is None or not self._is_deleted_by_delta_rs(table, cached, met(cached.in_memory, condition)):
             with refused(table):
                 self.spark.sql(f"DELETE FROM {self._identifier(table)} WHERE {condition.sql}").collect()
             self._is_written(table)
@@ -698,10 +700,10 @@ class Store(RunTables):
         """Removes the rows for which a condition holds and whose values are among those of keys."""
         self.guard()
         names = keys.column_names if isinstance(keys, pa.Table) else keys.columns
-        held = self._small_table(table)
-        if held is not None and isinstance(keys, pa.Table):
-            gone = pc.and_(met(held.few, condition), among(held.few, keys, names))
-            if self._is_deleted_small(table, held, gone):
+        cached = self._whole_in_cache(table)
+        if cached is not None and isinstance(keys, pa.Table):
+            removed = pc.and_(met(cached.in_memory, condition), among(cached.in_memory, keys, names))
+            if self._is_deleted_by_delta_rs(table, cached, removed):
                 return
         self._merge(table, F.broadcast(in_spark(self.spark, keys)), names, condition, "WHEN MATCHED THEN DELETE")
         self._is_written(table)
@@ -711,10 +713,10 @@ class Store(RunTables):
         self.guard()
         names = values.column_names if isinstance(values, pa.Table) else values.columns
         others = [name for name in names if name not in keys]
-        is_small = isinstance(values, pa.Table) and self._small_table(table) is not None
-        if not is_small or self._small is None or not self._small.set_matching(table, values, keys, others):
-            told = ", ".join(f"{name} = new_{name}" for name in others)
-            self._merge(table, values, keys, condition, f"WHEN MATCHED THEN UPDATE SET {told}")
+        is_small = isinstance(values, pa.Table) and self._whole_in_cache(table) is not None
+        if not is_small or self._delta_rs is None or not self._delta_rs.set_matching(table, values, keys, others):
+            assignments = ", ".join(f"{name} = new_{name}" for name in others)
+            self._merge(table, values, keys, condition, f"WHEN MATCHED THEN UPDATE SET {assignments}")
         self._is_written(table)
 
     def _merge(self, table: str, rows: Frame, keys: Sequence[str], condition: Where, *clauses: str) -> None:
@@ -729,26 +731,28 @@ class Store(RunTables):
         finally:
             self.spark.catalog.dropTempView(view)
 
-    def _is_deleted_small(self, table: str, held: Held, gone: Any) -> bool:
-        """Remove rows of a small table; return whether it was done. gone: the condition."""
-        assert self._small is not None
-        assert held.few is not None
+    def _is_deleted_by_delta_rs(self, table: str, cached: Cached, removed: Any) -> bool:
+        """Remove rows of a small table; return whether it was done. removed: row by row, whether it is."""
+        assert self._delta_rs is not None
+        assert cached.in_memory is not None
         if table not in LANDED:
-            clusters = frozenset(held.few.filter(gone)["cluster"].to_pylist())
-            return self._is_replaced_small(table, held, clusters, gone, held.few.slice(0, 0), keeps_settled=False)
+            clusters = frozenset(cached.in_memory.filter(removed)["cluster"].to_pylist())
+            return self._is_replaced_by_delta_rs(
+                table, cached, clusters, removed, cached.in_memory.slice(0, 0), keeps_settled=False
+            )
         # as deleted rows, not as replaced files: the change data feed then names the removed rows only
         keys = list(KEYS[table])
-        if not self._small.delete_matching(table, distinct(held.few.filter(gone).select(keys)), keys):
+        if not self._delta_rs.delete_matching(table, distinct(cached.in_memory.filter(removed).select(keys)), keys):
             return False
         self._is_written(table)
         return True
 
-    def _small_table(self, table: str) -> Held | None:
-        """Return all rows of a table, where they are few and in a local folder; else None."""
-        if self._small is None or table in self._many:
+    def _whole_in_cache(self, table: str) -> Cached | None:
+        """Return all rows of a table, where they are small and in a local folder; else None."""
+        if self._delta_rs is None or table in self._too_large:
             return None
-        held = self._hold(table, frozenset())
-        return held if held.is_small_table else None
+        cached = self._rows_in_cache(table, frozenset())
+        return cached if cached.is_whole else None
 
     def _history(self, table: str, newest: int) -> DataFrame:
         """The newest commits of a table."""
@@ -756,7 +760,7 @@ class Store(RunTables):
 
     def version(self, table: str) -> int:
         """Number of the table's last commit."""
-        if self._small is not None and (version := self._small.version(table)) is not None:
+        if self._delta_rs is not None and (version := self._delta_rs.version(table)) is not None:
             return version
         (last,) = self._history(table, 1).select("version").collect()
         return last.version
@@ -766,10 +770,10 @@ class Store(RunTables):
 
         None where it is unknown: commits or files were removed (Delta keeps them for some days), or the feed was not on then.
         """
-        little = None if self._small is None else self._small.changes(table, after)
+        little = None if self._delta_rs is None else self._delta_rs.changes(table, after)
         if little is not None:
-            told = changes_of(*little)
-            return Changes(to_table(told.inserted), None if told.deleted is None else to_table(told.deleted), told.version)
+            found = changes_of(*little)
+            return Changes(to_table(found.inserted), None if found.deleted is None else to_table(found.deleted), found.version)
         feed = self._change_feed(table, after)
         if feed is None:
             return None

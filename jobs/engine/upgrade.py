@@ -135,9 +135,9 @@ def decide(there: Mapping[str, Present], root: str) -> Plan:
             if missing or other or one.by not in (None, tuple(schemas.partition_columns(name))):
                 emptied.append(name)
         elif other and name not in emptied:
-            told = ", ".join(f"{column} {kind} instead of {wanted}" for column, (kind, wanted) in other.items())
+            others = ", ".join(f"{column} {kind} instead of {wanted}" for column, (kind, wanted) in other.items())
             raise UsageError(
-                f"Table {name} under {root} has {told}. Nothing was changed. Give --tables another folder, or convert the column"
+                f"Table {name} under {root} has {others}. Nothing was changed. Give --tables another folder, or convert the column"
             )
         elif missing and name != EVENTS:
             added[name] = missing
