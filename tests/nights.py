@@ -9,7 +9,7 @@ from typing import Any
 
 from timelines import KEEPS
 
-from jobs.timelines import ClusterFacts, Event, PartitionKey, Summary, affected, fold
+from jobs.timelines import ClusterEvidence, ClusterFacts, Event, PartitionKey, affected, fold
 
 Row = tuple[Any, ...]
 
@@ -31,7 +31,7 @@ class Nights:
     """What a night leaves to the next one. counts: of folds, and of those from the beginning."""
 
     def __init__(self) -> None:
-        self.summary = Summary()
+        self.evidence = ClusterEvidence()
         self.facts: ClusterFacts | None = None
         self.events: list[Event] = []
         self.of_partition: dict[PartitionKey, list[Event]] = defaultdict(list)
@@ -43,8 +43,8 @@ class Nights:
         """Events that came, in any order."""
         new = list(new)
         self.events += new
-        self.summary = Summary.from_json((self.summary + Summary.of(new)).to_json())
-        before, self.facts = self.facts, ClusterFacts.of(self.summary, KEEPS)
+        self.evidence = ClusterEvidence.from_json((self.evidence + ClusterEvidence.of(new)).to_json())
+        before, self.facts = self.facts, ClusterFacts.of(self.evidence, KEEPS)
         scope = affected(before, self.facts)
         if scope.whole:
             self.counts["whole"] += before is not None

@@ -3,7 +3,7 @@
 import pytest
 from test_outages import SECOND, told
 
-from jobs.timelines import ClusterFacts, Event, Summary, is_cluster_event, zone_error
+from jobs.timelines import ClusterEvidence, ClusterFacts, Event, is_cluster_event, zone_error
 
 HOUR = 3600
 
@@ -30,7 +30,7 @@ def test_logs_in_another_zone(later: float) -> None:
     assert hours(*records, *lines) == later
     # known of all nights: these lines are kept
     assert all(map(is_cluster_event, [*records, *lines]))
-    assert hours(*ClusterFacts.of(Summary.of([*records, *lines])).ordered_events) == later
+    assert hours(*ClusterFacts.of(ClusterEvidence.of([*records, *lines])).ordered_events) == later
 
 
 def test_what_a_controller_prints_tells_it_too() -> None:

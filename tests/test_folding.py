@@ -14,7 +14,7 @@ from timelines import KEEPS, by_partition, facts_of
 
 import schemas
 from jobs.nightly import folding
-from jobs.timelines import EVENT_COLUMNS, ClusterFacts, Event, PartitionKey, Summary, fold
+from jobs.timelines import EVENT_COLUMNS, ClusterEvidence, ClusterFacts, Event, PartitionKey, fold
 
 SAMPLES = Path(__file__).parents[1] / "sample_logs"
 RECORDINGS = ("3.3.2-trace/cancel-reassignment", "2.5.1-default/delete-topic", "3.9.1-kraft/controller-failover")
@@ -150,6 +150,6 @@ def test_a_summary_is_the_same_whatever_parts_it_is_made_of(events):
     columns = list(zip(*parts, strict=True))
     kinds = {"cluster": pa.string()} | {name: folding.ARROW_TYPES[KINDS[name]] for name in EVENT_COLUMNS}
     table = pa.table([folding.array(v, kind) for v, kind in zip(columns, kinds.values(), strict=True)], names=list(kinds))
-    (found,) = folding.summaries(table.to_batches(max_chunksize=11), EVENT_COLUMNS).values()
-    assert found.to_json() == Summary.of(events).to_json()
+    (found,) = folding.evidence_by_cluster(table.to_batches(max_chunksize=11), EVENT_COLUMNS).values()
+    assert found.to_json() == ClusterEvidence.of(events).to_json()
     assert ClusterFacts.of(found, KEEPS).numbers == facts_of(events).numbers

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from logs import recorded
 
-from jobs.timelines import ClusterFacts, Event, Summary, outages
+from jobs.timelines import ClusterEvidence, ClusterFacts, Event, outages
 from jobs.timelines.outages import Outage
 
 SECOND = 1_000_000
@@ -124,7 +124,7 @@ def test_a_connection_does_not_make_a_broker() -> None:
     broken = told(40, "node_disconnected", 1, by="org.apache.kafka.clients.NetworkClient", broker=101)
 
     def is_broker(*events: Event) -> bool:
-        return ClusterFacts.of(Summary.of([kraft, *events])).named_by_number[1][101].is_broker
+        return ClusterFacts.of(ClusterEvidence.of([kraft, *events])).named_by_number[1][101].is_broker
 
     assert not is_broker(broken)
     assert is_broker(broken, told(41, "registration_changed", 1, broker=101))
@@ -136,10 +136,10 @@ def test_the_order_of_delivery_does_not_matter() -> None:
 
 
 def test_what_is_kept_of_all_events_tells_the_same() -> None:
-    """Night after night outages are told from the summary alone."""
+    """Night after night outages are told from the evidence alone."""
     recording = Path(__file__).parents[1] / "sample_logs" / "3.3.2-trace" / "delete-topic-dead-broker"
     events = recorded(recording)
-    parts = [Summary.of(events[n::3]) for n in range(3)]
+    parts = [ClusterEvidence.of(events[n::3]) for n in range(3)]
     facts = ClusterFacts.of(parts[0] + parts[1] + parts[2])
     found = outages(events)
     assert found
@@ -204,7 +204,7 @@ def test_a_broker_that_works_is_back() -> None:
     gone = [*started(1), *started(2), sent(10, 1, 5), sent(10, 2, 5), told(60, "broker_failed", 2, broker=1)]
 
     def of_facts(*more: Event) -> list[tuple]:
-        return brief(ClusterFacts.of(Summary.of([*gone, *more])).outages(1))
+        return brief(ClusterFacts.of(ClusterEvidence.of([*gone, *more])).outages(1))
 
     assert of_facts() == [(1, 60, None, "session_lost")]
     assert of_facts(sent(500, 2, 6), sent(501, 1, 6)) == [(1, 60, 501, "session_lost")]
@@ -221,9 +221,9 @@ def test_a_broker_whose_replicas_are_moved_to_online_again() -> None:
     )  # fmt: skip
 
     def of_facts(event: Event) -> list[tuple]:
-        summary = Summary.of([*gone, event])
-        assert Summary.from_json(summary.to_json()) == summary
-        return brief(ClusterFacts.of(Summary.of(gone) + Summary.of([event])).outages(1))
+        evidence = ClusterEvidence.of([*gone, event])
+        assert ClusterEvidence.from_json(evidence.to_json()) == evidence
+        return brief(ClusterFacts.of(ClusterEvidence.of(gone) + ClusterEvidence.of([event])).outages(1))
 
     assert of_facts(online) == [(1, 60, 500, "session_lost")]
     # replicas of a new partition are moved to it wherever they are; it fails; another broker's
@@ -234,7 +234,9 @@ def test_a_broker_whose_replicas_are_moved_to_online_again() -> None:
 def test_what_a_controller_sends_to_itself_needs_no_session() -> None:
     def of_facts(*more: Event) -> list[tuple]:
         return brief(
-            ClusterFacts.of(Summary.of([*started(1), *started(2), told(60, "broker_failed", 1, broker=2), *more])).outages(1)
+            ClusterFacts.of(
+                ClusterEvidence.of([*started(1), *started(2), told(60, "broker_failed", 1, broker=2), *more])
+            ).outages(1)
         )
 
     own = [sent(at, 2, 5) for at in (50, 500, 900)]
@@ -260,12 +262,14 @@ def test_a_term_of_a_cluster_that_is_set_up_anew() -> None:
     day = 86_400
     up = [told(at, "cluster_id_told", node, cluster_id=name) for at, name in ((0, "A"), (day, "B")) for node in (1, 2)]
     lives = [*started(1), *started(2), sent(10, 2, 2), *started(1, day + 1), *started(2, day + 1)]
-    facts = ClusterFacts.of(Summary.of([*up, *lives, told(day + 60, "broker_failed", 1, broker=2), sent(day + 500, 2, 2)]))
+    facts = ClusterFacts.of(
+        ClusterEvidence.of([*up, *lives, told(day + 60, "broker_failed", 1, broker=2), sent(day + 500, 2, 2)])
+    )
     assert facts.numbers == [1, 2]
     assert brief(facts.outages(2)) == [(2, day + 60, day + 500, "session_lost")]
     # the epoch that an election finds is of the one before
     read = told(1400, "controller_epoch_read", 2, by=CONTROLLER, controller=2, controller_epoch=2)
-    assert (2, 2) not in Summary.of([read]).terms
+    assert (2, 2) not in ClusterEvidence.of([read]).terms
 
 
 def test_the_logs_that_a_process_closed() -> None:
@@ -317,7 +321,7 @@ def test_what_a_standby_controller_prints() -> None:
     )
 
     def of_facts(*events: Event) -> list[Outage]:
-        return [o for o in ClusterFacts.of(Summary.of([mode, *events])).outages(1) if o.broker is not None]
+        return [o for o in ClusterFacts.of(ClusterEvidence.of([mode, *events])).outages(1) if o.broker is not None]
 
     assert brief(of_facts(registered, unfenced, fenced)) == [(1, 60, None, "session_lost")]
     assert brief(of_facts(registered, unfenced, fenced, *again)) == [(1, 60, 95, "session_lost")]
@@ -404,9 +408,9 @@ def test_a_broker_that_stops_its_fetchers() -> None:
 
 def test_what_is_kept_of_work_is_the_first_and_the_last_line_of_an_hour() -> None:
     some = [sent(at, 1, 5) for at in (10, 500, 900, 3700)]
-    kept = Summary.of(some[:2]) + Summary.of(some[2:])
-    assert kept == Summary.of(some)
-    assert Summary.from_json(kept.to_json()) == kept
+    kept = ClusterEvidence.of(some[:2]) + ClusterEvidence.of(some[2:])
+    assert kept == ClusterEvidence.of(some)
+    assert ClusterEvidence.from_json(kept.to_json()) == kept
     (hours,) = kept.worked.values()
     assert {hour: (first[0] // SECOND, last[0] // SECOND) for hour, (first, last) in hours.items()} == {
         0: (10, 900),
@@ -472,7 +476,7 @@ def test_a_broker_that_is_elected_before_it_registers() -> None:
         sent(93, 1, 7)._replace(controller=1),
     ]
     new = told(94, "broker_started", 1, broker=1)
-    facts = ClusterFacts.of(Summary.of([*started(1), *started(2), *stop, *elected, new]))
+    facts = ClusterFacts.of(ClusterEvidence.of([*started(1), *started(2), *stop, *elected, new]))
     found = brief(facts.outages(1))
     assert found == [(1, 60, 94, "shut_down"), (2, 61, None, "shut_down"), (None, 61, 94, "shut_down")]
     # where no line tells of the registration, the others show that it came back
@@ -522,7 +526,7 @@ def test_a_registration_that_the_controller_fails_to_add() -> None:
         assert len(brief(outages([*up, *again, other]))) == 2
     back = told(900, "broker_change", 2, brokers=[1, 2], text=added)
     assert brief(outages([*up, *again, failed, back])) == [(1, 60, 900, "crashed")]
-    facts = ClusterFacts.of(Summary.of([*up, *again, failed]))
+    facts = ClusterFacts.of(ClusterEvidence.of([*up, *again, failed]))
     assert brief(facts.outages(1)) == [(1, 60, None, "crashed")]
     forged = told(90, "broker_change", 2, brokers=[2], text=f"Newly added brokers: {'1' * 9999}, deleted brokers: ")
     assert brief(outages([*up, forged, failed])) == [(1, 60, None, "session_lost")]
@@ -548,7 +552,7 @@ def test_a_cluster_is_down_only_where_all_of_it_is_heard() -> None:
     gone = [told(second, "broker_stopped", node) for second, node in ((60, 1), (61, 2))]
 
     def is_down(*more: Event) -> bool:
-        return None in [outage.broker for outage in ClusterFacts.of(Summary.of([*both, *gone, *more])).outages(1)]
+        return None in [outage.broker for outage in ClusterFacts.of(ClusterEvidence.of([*both, *gone, *more])).outages(1)]
 
     assert is_down()
     assert not is_down(told(40, "isr_updated", 1, topic="a", partition=0, isr=[1, 2, 3]))
@@ -558,7 +562,9 @@ def test_a_cluster_is_down_only_where_all_of_it_is_heard() -> None:
     assert not is_down(told(40, "isr_updated", 1, isr=[1, 2, 3]), *started(3, 20))
     # no line lists brokers: there may be others
     alone = [*started(1), told(60, "broker_stopped", 1)]
-    assert [outage.broker for outage in ClusterFacts.of(Summary.of(alone)).outages(1) if outage.how != "first_start"] == [1]
+    assert [outage.broker for outage in ClusterFacts.of(ClusterEvidence.of(alone)).outages(1) if outage.how != "first_start"] == [
+        1
+    ]
 
 
 def test_a_connection_to_a_controller_makes_it_no_broker() -> None:
@@ -571,7 +577,7 @@ def test_a_connection_to_a_controller_makes_it_no_broker() -> None:
 
     def whole(event_type: str, of: int) -> list[int | None]:
         lines = [told(40, event_type, of, by=client, broker=101), told(50, "raft_state_changed", 101, controller=101)]
-        facts = ClusterFacts.of(Summary.of([mode, *both, *gone, *lines]))
+        facts = ClusterFacts.of(ClusterEvidence.of([mode, *both, *gone, *lines]))
         assert {node: one.is_broker for node, one in facts.named_by_number[1].items()}[101] is False
         return [outage.since for outage in facts.outages(1) if outage.broker is None]
 
@@ -587,11 +593,11 @@ def test_kraft_controllers_log_isrs_at_debug_only() -> None:
         told(20, "partition_registered", 101, by=control, controller=101, topic="t", partition=0),
         told(90, "partition_registered", 101, by=control, controller=101, topic="t", partition=1),
     ]
-    facts = ClusterFacts.of(Summary.of(lines))
+    facts = ClusterFacts.of(ClusterEvidence.of(lines))
     assert facts.controller_heard[1]
     assert facts.changes_heard[1] == []
     at_debug = [*lines, told(30, "partition_changed", 101, by=control, controller=101)._replace(level="DEBUG")]
-    facts = ClusterFacts.of(Summary.from_json(Summary.of(at_debug).to_json()))
+    facts = ClusterFacts.of(ClusterEvidence.from_json(ClusterEvidence.of(at_debug).to_json()))
     assert facts.changes_heard[1] == facts.controller_heard[1]
 
 
@@ -604,7 +610,7 @@ def test_a_controller_is_heard_up_to_the_end_of_its_term() -> None:
     ]
 
     def heard(*more: Event) -> list[tuple[float, float, float]]:
-        spans = ClusterFacts.of(Summary.of([*started(1), *term, *more])).controller_heard[1]
+        spans = ClusterFacts.of(ClusterEvidence.of([*started(1), *term, *more])).controller_heard[1]
         return [(one.since / SECOND, one.until / SECOND, (one.quiet_until - one.until) / SECOND) for one in spans]
 
     assert heard(told(90, "broker_running", 1)) == [(0, 90, quiet / SECOND)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from test_outages import told
 
-from jobs.timelines import ClusterFacts, Event, Summary
+from jobs.timelines import ClusterEvidence, ClusterFacts, Event
 from jobs.timelines.settings import MIN_ISR, Setting, setting_of
 
 
@@ -38,8 +38,8 @@ def test_folders_are_remembered_by_what_they_were_created_with() -> None:
         told(at, "log_created", node, text=f"min.insync.replicas={value}", topic="a", partition=at)
         for at, node, value in ((5, 1, 2), (3, 1, 2), (4, 2, 2), (9, 1, 1))
     ]
-    halves = Summary.of(created[:2]) + Summary.of(created[2:])
-    assert halves == Summary.of(created) == Summary.from_json(halves.to_json())
+    halves = ClusterEvidence.of(created[:2]) + ClusterEvidence.of(created[2:])
+    assert halves == ClusterEvidence.of(created) == ClusterEvidence.from_json(halves.to_json())
     facts = ClusterFacts.of(halves)
     assert [(one.ts // 1_000_000, one.value) for one in facts.settings_by_number[1]] == [(3, 2), (4, 2), (9, 1)]
     assert not halves.cluster_events

@@ -15,7 +15,7 @@ from logs import LOGS, recorded, recordings
 from nights import Kept, Nights, Row
 from timelines import by_partition, facts_of
 
-from jobs.timelines import CHECKPOINT, ClusterFacts, Event, PartitionKey, Summary, fold, kraft, zookeeper
+from jobs.timelines import CHECKPOINT, ClusterEvidence, ClusterFacts, Event, PartitionKey, fold, kraft, zookeeper
 
 SAMPLES = sorted((Path(__file__).parents[1] / "sample_logs").glob("*/*"))
 DUMP = "metadata-log*.txt"
@@ -172,12 +172,12 @@ def rows_told(nights: Nights) -> dict[PartitionKey, list[list[Row]]]:
 @given(source=st.sampled_from(SOURCES), parts=st.integers(2, 5), seed=SEEDS)
 def test_a_summary_is_a_sum(*, source, parts, seed) -> None:  # type: ignore[no-untyped-def]
     events = list(recorded(*source))
-    expected = Summary.of(events).to_json()
+    expected = ClusterEvidence.of(events).to_json()
     Random(seed).shuffle(events)
-    summary = Summary()
+    evidence = ClusterEvidence()
     for n in range(parts):
-        summary += Summary.from_json(Summary.of(events[n::parts]).to_json())
-    assert summary.to_json() == expected
+        evidence += ClusterEvidence.from_json(ClusterEvidence.of(events[n::parts]).to_json())
+    assert evidence.to_json() == expected
 
 
 @pytest.mark.shared

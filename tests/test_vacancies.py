@@ -2,7 +2,7 @@
 
 from test_outages import SECOND, told
 
-from jobs.timelines import ClusterFacts, Event, Summary, vacancies
+from jobs.timelines import ClusterEvidence, ClusterFacts, Event, vacancies
 
 
 def elected(second: float, node: int, epoch: int) -> Event:
@@ -12,7 +12,7 @@ def elected(second: float, node: int, epoch: int) -> Event:
 
 def brief(*events: Event) -> list[tuple]:
     """(whose term ended, since, until) in seconds."""
-    found = vacancies(ClusterFacts.of(Summary.of(events)))
+    found = vacancies(ClusterFacts.of(ClusterEvidence.of(events)))
     return [(one.node, one.since / SECOND, one.until and one.until / SECOND) for one in found]
 
 
@@ -22,12 +22,12 @@ def test_a_term_ends_and_another_begins() -> None:
     assert brief(elected(10, 1, 1), resigned) == [(1, 60, None)]
     # the one that has it again
     assert brief(elected(10, 1, 1), resigned, elected(95, 1, 2)) == [(1, 60, 95)]
-    (one,) = vacancies(ClusterFacts.of(Summary.of([elected(10, 1, 1), resigned, elected(90, 2, 2)])))
+    (one,) = vacancies(ClusterFacts.of(ClusterEvidence.of([elected(10, 1, 1), resigned, elected(90, 2, 2)])))
     assert one.evidence == [resigned.record_id, elected(90, 2, 2).record_id]
     assert one.is_end_seen
     # its election is not there, but a line of its term
     line = told(90, "partition_online", 2, controller=2, controller_epoch=2, topic="a", partition=0)
-    (one,) = vacancies(ClusterFacts.of(Summary.of([elected(10, 1, 1), resigned, line])))
+    (one,) = vacancies(ClusterFacts.of(ClusterEvidence.of([elected(10, 1, 1), resigned, line])))
     assert (one.until, one.is_end_seen) == (90 * SECOND, False)
 
 
@@ -38,8 +38,8 @@ def test_one_that_goes_on_is_missed_by_nobody() -> None:
     # another one, or one that says it while its term ends
     assert brief(*ended, told(90_000, "rebalance_checking", 2)) == [(1, 60, None)]
     assert brief(*ended, told(60.5, "rebalance_checking", 1)) == [(1, 60, None)]
-    kept = Summary.of([*ended, told(90_000, "rebalance_checking", 1)])
-    assert Summary.from_json(kept.to_json()) == kept
+    kept = ClusterEvidence.of([*ended, told(90_000, "rebalance_checking", 1)])
+    assert ClusterEvidence.from_json(kept.to_json()) == kept
 
 
 def test_every_broker_says_that_it_resigns() -> None:

@@ -13,11 +13,11 @@ import truth
 from logs import LOGS, keeps, moment, recorded
 
 from jobs.timelines import (
+    ClusterEvidence,
     ClusterFacts,
     Event,
     Folded,
     PartitionKey,
-    Summary,
     discontinuities,
     fold,
     kraft_topic_deletions,
@@ -58,7 +58,7 @@ class Told:
 
 def facts_of(events: Iterable[Event]) -> ClusterFacts:
     """With what the rules say."""
-    return ClusterFacts.of(Summary.of(events), KEEPS)
+    return ClusterFacts.of(ClusterEvidence.of(events), KEEPS)
 
 
 def by_partition(events: Iterable[Event], facts: ClusterFacts) -> dict[PartitionKey, list[Event]]:

@@ -26,8 +26,8 @@ from jobs.engine.rows import (
     together,
     where,
 )
+from jobs.timelines.cluster_evidence import METADATA_LOG
 from jobs.timelines.events import CHECKPOINT
-from jobs.timelines.summary import METADATA_LOG
 
 STATE_CHANGE = "state.change.logger"
 QUORUM_CONTROLLER = "org.apache.kafka.controller.QuorumController"

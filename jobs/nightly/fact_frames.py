@@ -21,8 +21,8 @@ def logs_seen(facts: Mapping[str, ClusterFacts]) -> pa.Table:
     rows = [
         (name, node, one.kraft_since is not None, *(bool(logs & log) for log in (STATE_CHANGE_LOG, CONTROLLER_LOG, SERVER_LOG)), node in traced)
         for name, one in facts.items()
-        for traced in [{node for _, node in one.summary.tracers}]
-        for node, logs in one.summary.logs_of_nodes().items()
+        for traced in [{node for _, node in one.evidence.tracers}]
+        for node, logs in one.evidence.logs_of_nodes().items()
     ]  # fmt: skip
     kinds = {"cluster": pa.string(), "node": pa.int32()}
     flags = dict.fromkeys(("kraft", "state_change_log", "controller_log", "server_log", "traced"), pa.bool_())
@@ -63,7 +63,7 @@ def nodes_heard(facts: Mapping[str, ClusterFacts]) -> pa.Table:
     """
     rows = []
     for name, one in facts.items():
-        begins = [span.first for span in one.summary.files.values() if span.first is not None]
+        begins = [span.first for span in one.evidence.files.values() if span.first is not None]
         for number in one.numbers:
             named = one.named_by_number.get(number, {})
             rows.append(

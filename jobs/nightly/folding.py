@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import schemas
-from jobs.timelines import EVENT_COLUMNS, ClusterFacts, Event, Folded, PartitionKey, Summary, fold
+from jobs.timelines import EVENT_COLUMNS, ClusterEvidence, ClusterFacts, Event, Folded, PartitionKey, fold
 
 # events of a partition that are folded at once; they limit the memory for a busy partition
 EVENTS_AT_ONCE = 50_000
@@ -141,11 +141,11 @@ def _event_maker(names: Sequence[str]) -> Any:
     return make
 
 
-def summaries(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> dict[str, Summary]:
-    """Cluster -> the summary of its events. batches: as `events_of` takes them."""
-    found: dict[str, Summary] = {}
+def evidence_by_cluster(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> dict[str, ClusterEvidence]:
+    """Cluster -> the evidence of its events. batches: as `events_of` takes them."""
+    found: dict[str, ClusterEvidence] = {}
     for cluster, some in groupby(events_of(batches, names), key=lambda one: one[0]):
-        told = Summary.of(event for _, event in some)
+        told = ClusterEvidence.of(event for _, event in some)
         found[cluster] = found[cluster] + told if cluster in found else told
     return found
 

@@ -69,10 +69,10 @@ from jobs.timelines import (
     SEMANTICS_VERSION,
     Affected,
     Break,
+    ClusterEvidence,
     ClusterFacts,
     Event,
     PartitionKey,
-    Summary,
     affected,
     controllers,
     discontinuities,
@@ -228,7 +228,7 @@ def _continued(night: Night, clusters: Iterable[str]) -> dict[str, Continued]:
     found = {}
     for name in clusters:
         before = night.since[name].facts
-        moments = [at for at in (naive(before.summary.newest), night.hours.first) if at is not None]
+        moments = [at for at in (naive(before.evidence.newest), night.hours.first) if at is not None]
         if moments:
             found[name] = Continued(before, min(moments))
     return found
@@ -402,15 +402,15 @@ def _facts(store: RunTables, night: Night) -> dict[str, ClusterFacts]:
         told |= store.summed(_recognised(store.read("events", lost)))
     found = {}
     for name in sorted(night.anew | night.since.keys()):
-        new = told.get(name, Summary())
+        new = told.get(name, ClusterEvidence())
         if name in night.anew and name not in told:
             continue  # nothing was recognised in its logs
-        found[name] = ClusterFacts.of(new if name in night.anew | lost else night.since[name].facts.summary + new, night.keeps)
+        found[name] = ClusterFacts.of(new if name in night.anew | lost else night.since[name].facts.evidence + new, night.keeps)
     return found
 
 
 def _lost(night: Night) -> set[str]:
-    """Return the clusters whose summary depends on a record that was removed."""
+    """Return the clusters whose evidence depends on a record that was removed."""
     if night.removed is None:
         return set()
     gone: dict[str, set[str]] = {}

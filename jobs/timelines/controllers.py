@@ -4,9 +4,9 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from jobs.timelines.cluster_evidence import TERM_ENDED, Line, Term, in_files, log_of
 from jobs.timelines.events import Event, with_next
 from jobs.timelines.facts import ClusterFacts
-from jobs.timelines.summary import TERM_ENDED, Line, Term, in_files, log_of
 from parsers.meanings import event_types
 
 # with these a controller says itself that its term begins, and that it ends
@@ -95,4 +95,4 @@ def _overruled(facts: ClusterFacts, key: TermKey) -> int:
     if since is None:
         return 0
     end = facts[number].end
-    return sum(since < at and (end is None or at < end) for at in facts.summary.from_memory.get(term, ()))
+    return sum(since < at and (end is None or at < end) for at in facts.evidence.from_memory.get(term, ()))

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from jobs.timelines.cluster_evidence import TOPIC_GONE
 from jobs.timelines.events import Event
 from jobs.timelines.facts import ClusterFacts
-from jobs.timelines.summary import TOPIC_GONE
 from parsers.meanings import event_types
 
 # a controller prints these about a topic whose deletion is asked for, running, waiting or found pending at its start

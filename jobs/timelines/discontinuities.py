@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from jobs.timelines.cluster_evidence import ELECTED, HOUR
 from jobs.timelines.events import Event, PartitionKey
 from jobs.timelines.facts import ClusterFacts
-from jobs.timelines.summary import ELECTED, HOUR
 
 NOWHERE = ("NonExistentPartition", "NonExistentReplica")
 # in one batch of a controller all partitions of a new cluster are created (microseconds)
@@ -148,7 +148,7 @@ def discontinuities(breaks: Iterable[tuple[PartitionKey, Break]], facts: Cluster
         (*key, one.replica, one.at, one.node, one.controller_epoch, one.held.state, one.held.ts, one.from_state,
          _cause(key.topic, one, facts, elections[key.incarnation]), one.record_id, one.held.record_id)
         for key, one in breaks
-        if not (facts.summary.hides_state_before and _tells_new_state_twice(one))
+        if not (facts.evidence.hides_state_before and _tells_new_state_twice(one))
     ]  # fmt: skip
     return wiped(found, wipes)
 
@@ -199,8 +199,8 @@ def _cause(topic: str, one: Break, facts: ClusterFacts, elections: Iterable[int]
     if held.controller_epoch is None and at is not None and held.ts is not None and any(held.ts < e <= at for e in elections):
         return "other_controller"
     between = set() if at is None or held.ts is None else set(range(held.ts // HOUR + 1, at // HOUR))
-    logged = facts.summary.logged_hours.get(one.node)
+    logged = facts.evidence.logged_hours.get(one.node)
     # at INFO neither a partition that goes offline nor one that goes away is printed, nor any change of a replica
-    if one.level != "TRACE" or (logged and (between & logged) - facts.summary.traced_hours.get(one.node, set())):
+    if one.level != "TRACE" or (logged and (between & logged) - facts.evidence.traced_hours.get(one.node, set())):
         return "level"
     return "hours_without_file" if logged is not None and between - logged else "file_missing"

@@ -78,9 +78,9 @@ _OF_PARTITIONS = ("leader_epoch",)
 MEMBER_LISTS = (
     "isr", "replicas", "adding_replicas", "removing_replicas", "target_replicas", "previous_isr", "elr", "last_known_elr",
 )  # fmt: skip
-# the others may be null in events that a partition is folded from, and in those that a summary is made of
+# the others may be null in events that a partition is folded from, and in those that cluster evidence is built from
 PARTITION_COLUMNS = tuple(name for name in EVENT_COLUMNS if name not in _OF_CLUSTERS)
-SUMMARY_COLUMNS = tuple(name for name in EVENT_COLUMNS if name not in _OF_PARTITIONS)
+EVIDENCE_COLUMNS = tuple(name for name in EVENT_COLUMNS if name not in _OF_PARTITIONS)
 
 
 def moment_of(microseconds: int) -> datetime:

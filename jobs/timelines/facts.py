@@ -1,4 +1,4 @@
-"""What the partitions of a cluster share, made from the `Summary` of its events: incarnations, mode, controllers, brokers, topic ids, files."""
+"""What the partitions of a cluster share, made from the `ClusterEvidence` of its events: incarnations, mode, controllers, brokers, topic ids, files."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -6,12 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
-from jobs.timelines.events import Event, PartitionKey, with_next
-from jobs.timelines.incarnations import Lineage, Marker, folder_of, incarnation, incarnation_ends, lineages
-from jobs.timelines.kraft_facts import FOREVER, KRaftFacts, Span, kraft_facts, registration_signs
-from jobs.timelines.outages import RUNNING, WORKING, Outage, Sign, is_start, left_out, outages
-from jobs.timelines.settings import Setting, setting_of
-from jobs.timelines.summary import (
+from jobs.timelines.cluster_evidence import (
     AS_BROKER,
     AS_CONTROLLER,
     CONTROLLER_LOG,
@@ -26,9 +21,9 @@ from jobs.timelines.summary import (
     STATE_CHANGE_LOG,
     TERM_ENDED,
     ZOOKEEPER_CONTROLLER,
+    ClusterEvidence,
     Line,
     Named,
-    Summary,
     begins_metadata_log,
     earlier,
     in_files,
@@ -38,6 +33,11 @@ from jobs.timelines.summary import (
     log_of,
     mentions,
 )
+from jobs.timelines.events import Event, PartitionKey, with_next
+from jobs.timelines.incarnations import Lineage, Marker, folder_of, incarnation, incarnation_ends, lineages
+from jobs.timelines.kraft_facts import FOREVER, KRaftFacts, Span, kraft_facts, registration_signs
+from jobs.timelines.outages import RUNNING, WORKING, Outage, Sign, is_start, left_out, outages
+from jobs.timelines.settings import Setting, setting_of
 
 Position = tuple[int, int, int, int, int]
 # a node may write nothing for so long though its log goes on: brokers and controllers have tasks that log every few minutes
@@ -132,59 +132,59 @@ class Heard(NamedTuple):
 class ClusterFacts:
     """Of one cluster. of_name: the clusters that logged under its name. by_number: incarnation -> what its partitions share."""
 
-    def __init__(self, summary: Summary, keeps: Mapping[str, Sequence[str]]) -> None:
-        self.summary = summary
+    def __init__(self, evidence: ClusterEvidence, keeps: Mapping[str, Sequence[str]]) -> None:
+        self.evidence = evidence
         self.keeps = keeps
-        self.of_name: list[Lineage] = lineages(self._markers(), summary.newest_of_places())
+        self.of_name: list[Lineage] = lineages(self._markers(), evidence.newest_of_places())
         self.kraft_since = _kraft_since(self._signs())
-        self.places = file_ranks(summary)
+        self.places = file_ranks(evidence)
 
     @classmethod
-    def of(cls, summary: Summary, keeps: Mapping[str, Sequence[str]] | None = None) -> Self:
-        """The facts that a summary tells. keeps: event type -> fields that are as they were before (`keeps` of the rules)."""
-        return cls(summary, keeps or {})
+    def of(cls, evidence: ClusterEvidence, keeps: Mapping[str, Sequence[str]] | None = None) -> Self:
+        """Return the facts that follow from the evidence. keeps: event type -> fields that are as they were before (`keeps` of the rules)."""
+        return cls(evidence, keeps or {})
 
     def to_json(self) -> str:
-        """The summary that they are made of."""
-        return self.summary.to_json()
+        """Return the evidence from which they are derived, as JSON."""
+        return self.evidence.to_json()
 
     @classmethod
     def from_json(cls, text: str, keeps: Mapping[str, Sequence[str]] | None = None) -> Self:
         """Of what `to_json` gives."""
-        return cls.of(Summary.from_json(text), keeps)
+        return cls.of(ClusterEvidence.from_json(text), keeps)
 
     def _markers(self) -> list[Marker]:
         heard = [
             Marker(ts, epoch, folder=folder, node=node, heard=True)
-            for (epoch, _), places in self.summary.sent.items()
+            for (epoch, _), places in self.evidence.sent.items()
             for (folder, node), (ts, _) in sorted(places.items(), key=lambda one: one[1])[:1]
         ]
         going_on = [
             Marker(line.ts, epoch, folder=folder_of(line.file), node=node, goes_on=True)
-            for (epoch, node), days in self.summary.terms.items()
+            for (epoch, node), days in self.evidence.terms.items()
             for line in days.values()
             if line.ts is not None
         ]
         of_kraft = [
             Marker(ts, kraft=True)
-            for name, days in self.summary.mode_signs.items()
+            for name, days in self.evidence.mode_signs.items()
             for ts, _ in days.values()
             if name in KRAFT_BROKER | KRAFT_CONTROLLER and ts is not None
         ]
         begun = [
             Marker(e.ts, folder=folder_of(e.file), node=e.node, started=True)
-            for e in self.summary.cluster_events.values()
+            for e in self.evidence.cluster_events.values()
             if e.ts is not None and is_start(e)
         ]
         registered = [
             Marker(e.ts, folder=folder_of(e.file), node=e.node, registered=(e.broker, e.broker_epoch))
-            for e in self.summary.cluster_events.values()
+            for e in self.evidence.cluster_events.values()
             # KRaft counts them anew
             if e.ts is not None and e.broker is not None and e.broker_epoch is not None and is_registered_by_zookeeper(e)
         ]
         return heard + going_on + of_kraft + begun + registered + [
             Marker(e.ts, e.controller_epoch if e.event_type in ELECTED else None, self._joined(e), begins_metadata_log(e), folder_of(e.file), e.node)
-            for e in self.summary.cluster_events.values()
+            for e in self.evidence.cluster_events.values()
             if e.ts is not None and (e.event_type in ELECTED or e.cluster_id is not None or begins_metadata_log(e))
         ]  # fmt: skip
 
@@ -192,7 +192,7 @@ class ClusterFacts:
         """The cluster id that a line names; none where its node was refused for it, because then the cluster is still the one before."""
         if e.cluster_id is None or e.ts is None:
             return None
-        refused = self.summary.foreign.get((folder_of(e.file), e.node), {}).values()
+        refused = self.evidence.foreign.get((folder_of(e.file), e.node), {}).values()
         is_refused = any(first[0] < e.ts + REFUSED_WITHIN and e.ts <= last[0] for first, last in refused)
         return None if is_refused else e.cluster_id
 
@@ -219,7 +219,7 @@ class ClusterFacts:
 
     def hears_of(self, e: Event) -> bool:
         """Whether the logs have begun when a checkpoint was taken: what changed before they did is in none of them."""
-        since = self.summary.changes_since
+        since = self.evidence.changes_since
         return e.ts is not None and since is not None and since <= e.ts
 
     def incarnation_of(self, e: Event) -> int:
@@ -229,12 +229,12 @@ class ClusterFacts:
     def _signs(self, number: int | None = None) -> dict[str, Named]:
         """Event types that tell the mode -> when they were seen first and last, in one incarnation or at all."""
         found: dict[str, Named] = {}
-        for name, days in self.summary.mode_signs.items():
+        for name, days in self.evidence.mode_signs.items():
             every = [ts for span in days.values() for ts in span if number is None or self.of_name[0].number_at(ts) == number]
             if every:
                 some = [ts for ts in every if ts is not None]
                 found[name] = min(some, default=None), max(some, default=None)
-        for e in self.summary.cluster_events.values():
+        for e in self.evidence.cluster_events.values():
             if is_registered_by_zookeeper(e) and (number is None or self.of_name[0].number_at(e.ts) == number):
                 first, last = found.get(e.event_type, (e.ts, e.ts))
                 found[e.event_type] = earlier(first, e.ts), later(last, e.ts)
@@ -279,13 +279,13 @@ class ClusterFacts:
     @cached_property
     def ordered_events(self) -> list[Event]:
         """The cluster events, in order."""
-        return sorted(self.summary.cluster_events.values(), key=self.order)
+        return sorted(self.evidence.cluster_events.values(), key=self.order)
 
     @cached_property
     def settings_by_number(self) -> dict[int, list[Setting]]:
         """Incarnation -> what lines tell of min.insync.replicas, in order of time."""
         found: dict[int, list[Setting]] = {}
-        for (topic, value, (folder, node)), (ts, _) in self.summary.created.items():
+        for (topic, value, (folder, node)), (ts, _) in self.evidence.created.items():
             number = incarnation(self.of_name, f"{folder}/", node, ts)
             found.setdefault(number, []).append(Setting(ts, topic, value))
         for number, events in self.events_by_number.items():
@@ -348,9 +348,9 @@ class ClusterFacts:
     @cached_property
     def named_by_number(self) -> dict[int, dict[int, NamedNode]]:
         """Incarnation -> every node that any line names, and those that wrote one."""
-        heard = self.summary.logs_of_nodes()
+        heard = self.evidence.logs_of_nodes()
         found: dict[int, dict[int, NamedNode]] = {}
-        for (folder, of_node), nodes in self.summary.named.items():
+        for (folder, of_node), nodes in self.evidence.named.items():
             for (node, role), (first, last) in nodes.items():
                 for number in self._numbers_of(folder, of_node, first, last):
                     # every ZooKeeper broker may be controller
@@ -383,7 +383,7 @@ class ClusterFacts:
     def newest_of_nodes(self) -> dict[int, int]:
         """Node -> the time stamp of its last line."""
         found: dict[int, int] = {}
-        for (node, _), span in self.summary.files.items():
+        for (node, _), span in self.evidence.files.items():
             if node is not None and span.last is not None:
                 found[node] = max(found.get(node, span.last), span.last)
         return found
@@ -399,13 +399,13 @@ class ClusterFacts:
     @cached_property
     def changes_heard(self) -> dict[int, list[Heard]]:
         """Incarnation -> when controllers log leaders and ISRs of partitions, in order: of KRaft controllers only those at DEBUG, and dumps."""
-        printers = self.summary.change_printers
+        printers = self.evidence.change_printers
         return self._controllers_heard(lambda folder, node, logs: bool(logs & METADATA_DUMP) or (folder, node) in printers)
 
     def _controllers_heard(self, of_kraft: Callable[[str, int | None, int], bool]) -> dict[int, list[Heard]]:
         """Incarnation -> when controllers are heard. of_kraft: whether the files of a folder and node with these logs count."""
         spans: dict[int, list[Heard]] = {}
-        for (node, file), span in self.summary.files.items():
+        for (node, file), span in self.evidence.files.items():
             if of_kraft(folder_of(file), node, span.logs) and span.first is not None and span.last is not None:
                 for number in self._numbers_of(folder_of(file), node, span.first, span.last):
                     spans.setdefault(number, []).append(Heard(span.first, span.last, span.last + QUIET))
@@ -421,7 +421,7 @@ class ClusterFacts:
     @cached_property
     def dumped_in(self) -> frozenset[int]:
         """Incarnations of which there is a dump of the metadata log."""
-        dumps = [(node, file, span) for (node, file), span in self.summary.files.items() if span.logs & METADATA_DUMP]
+        dumps = [(node, file, span) for (node, file), span in self.evidence.files.items() if span.logs & METADATA_DUMP]
         return frozenset(
             number for node, file, span in dumps for number in self._numbers_of(folder_of(file), node, span.first, span.last)
         )
@@ -429,7 +429,7 @@ class ClusterFacts:
     @cached_property
     def listed_in(self) -> frozenset[int]:
         """Incarnations of which a line lists brokers: the live ones, the replicas or the ISR of a partition."""
-        spans = self.summary.listed.items()
+        spans = self.evidence.listed.items()
         return frozenset(number for place, span in spans for number in self._numbers_of(*place, *span))
 
     def _numbers_of(self, folder: str, node: int | None, first: int | None, last: int | None) -> range:
@@ -441,7 +441,7 @@ class ClusterFacts:
     def first_lines(self) -> dict[tuple[int, int, int | None], Line]:
         """Incarnation, controller epoch, node -> the first line that the node printed in that term of its own."""
         found: dict[tuple[int, int, int | None], Line] = {}
-        for (epoch, node), days in self.summary.terms.items():
+        for (epoch, node), days in self.evidence.terms.items():
             for line in days.values():
                 key = incarnation(self.of_name, line.file, node, line.ts), epoch, node
                 found[key] = min(found.get(key, line), line, key=in_files)
@@ -455,7 +455,7 @@ class ClusterFacts:
         may say without a session, and so does the request that it sends to itself.
         """
         begun = self._begun(of_kraft=False)
-        return self._by_number([*mentions(self.summary.worked), *mentions(self.summary.taken_back), *begun])
+        return self._by_number([*mentions(self.evidence.worked), *mentions(self.evidence.taken_back), *begun])
 
     @cached_property
     def runs_by_number(self) -> dict[int, dict[int, list[Sign]]]:
@@ -475,12 +475,12 @@ class ClusterFacts:
     @cached_property
     def alive_by_number(self) -> dict[int, dict[int, list[Sign]]]:
         """Incarnation -> broker -> lines that its process wrote, as `work_by_number`, with all hours of its terms."""
-        return self._by_number([*mentions(self.summary.worked), *mentions(self.summary.spoke)])
+        return self._by_number([*mentions(self.evidence.worked), *mentions(self.evidence.spoke)])
 
     @cached_property
     def led_by_number(self) -> dict[int, dict[int, list[Sign]]]:
         """Incarnation -> broker -> lines that only who is controller prints, the first and the last of an hour."""
-        return self._by_number(mentions(self.summary.led))
+        return self._by_number(mentions(self.evidence.led))
 
     def _by_number(
         self, told: Iterable[tuple[str, int | None, int | None, str]], said: str = WORKING
@@ -505,7 +505,7 @@ class ClusterFacts:
     def newest_by_number(self) -> dict[int, int]:
         """Incarnation -> when it ended, or the newest time stamp of its files."""
         found: dict[int, int] = {}
-        for (node, file), span in self.summary.files.items():
+        for (node, file), span in self.evidence.files.items():
             if span.last is not None:
                 number = incarnation(self.of_name, file, node, span.last)
                 found[number] = max(found.get(number, span.last), span.last)
@@ -520,7 +520,7 @@ class ClusterFacts:
 
     def _tracers(self, number: int) -> frozenset[int | None]:
         """Nodes of the cluster of one incarnation that print replica states."""
-        return frozenset(node for folder, node in self.summary.tracers if self._is_of(number, f"{folder}/", node))
+        return frozenset(node for folder, node in self.evidence.tracers if self._is_of(number, f"{folder}/", node))
 
     def _heard(self, number: int) -> list[Span]:
         """When the controller.log of the controller in charge is here, in one incarnation: as far as the files of that node go.
@@ -548,18 +548,18 @@ class ClusterFacts:
 
     def _in_charge(self, number: int) -> list[tuple[Span, int | None, int]]:
         """(`_heard`, the node whose controller.log it is, its first line as the one in charge)"""
-        logs_undated = (span.logs for span in self.summary.files.values() if span.first is None)
+        logs_undated = (span.logs for span in self.evidence.files.values() if span.first is None)
         undated: list[tuple[Span, int | None, int]] = []
         if any(logs & CONTROLLER_LOG for logs in logs_undated):
             undated = [(UNDATED, None, -1)]
         files: dict[int | None, list[int]] = defaultdict(list)
-        for (node, file), span in self.summary.files.items():
+        for (node, file), span in self.evidence.files.items():
             is_told = bool(span.logs & CONTROLLER_LOG) and self._is_of(number, file, node)
             if is_told and span.first is not None and span.last is not None:
                 files[node] += [span.first, span.last]
         end = incarnation_ends(self.of_name).get(number, FOREVER)
         begun: dict[tuple[int, int | None], int] = {}
-        for term, places in self.summary.sent.items():
+        for term, places in self.evidence.sent.items():
             for (folder, node), (ts, _) in places.items():
                 if incarnation(self.of_name, f"{folder}/", node, ts) == number:
                     begun[term] = min(begun.get(term, ts), ts)
@@ -587,7 +587,7 @@ class ClusterFacts:
             return {}
         found: dict[int, dict[str, dict[str, Named]]] = defaultdict(dict)
         deleted = {e.topic: e.ts or 0 for some in events.values() for e in some if e.event_type == "deletion_completed"}
-        for topic, ids in self.summary.topic_ids.items():
+        for topic, ids in self.evidence.topic_ids.items():
             # named last before they took over, and not deleted since
             newest = max(((last or 0, which) for which, (_, last) in ids.items() if (last or 0) < self.kraft_since), default=None)
             kept = newest[1] if newest and newest[0] > deleted.get(topic, -1) else None
@@ -657,15 +657,15 @@ def _kraft_since(signs: Mapping[str, Named]) -> int | None:
     return max([first, *(at + 1 for name in of_zookeeper if (at := signs[name][1]) is not None)])
 
 
-def file_ranks(summary: Summary) -> dict[tuple[int | None, str, int], int]:
+def file_ranks(evidence: ClusterEvidence) -> dict[tuple[int | None, str, int], int]:
     """(node, file, log) -> rank. Rotated files of one log follow one another; logs that share files on a node count as one, the lowest of
     them, so that a cut does not change the order.
     """
     merged: dict[int | None, int] = defaultdict(int)
-    for (node, _), span in summary.files.items():
+    for (node, _), span in evidence.files.items():
         merged[node] |= span.logs if span.logs.bit_count() > 1 else 0
     keys = {}
-    for (node, file), span in summary.files.items():
+    for (node, file), span in evidence.files.items():
         for log in (STATE_CHANGE_LOG, CONTROLLER_LOG, SERVER_LOG, METADATA_DUMP):
             lowest = merged[node] & -merged[node] if merged[node] & log else log
             keys[node, file, log] = (node is not None, node or 0, lowest, span.first is not None, span.first or 0, file)
@@ -697,7 +697,7 @@ def affected(before: ClusterFacts | None, now: ClusterFacts) -> Affected:
     | its ELRs cleared                                                         |                                   |
     | start or registration of a broker                                        | those with a replica on it        |
     """
-    if before is None or _of_all(before, before.summary.newest) != _of_all(now, before.summary.newest, before):
+    if before is None or _of_all(before, before.evidence.newest) != _of_all(now, before.evidence.newest, before):
         return Affected(whole=True)
     topics: set[str] = set()
     brokers: set[int] = set()
@@ -721,7 +721,7 @@ def _differing(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> set[Any]:
 
 def _of_all(facts: ClusterFacts, ts: int, known: ClusterFacts | None = None) -> tuple[object, ...]:
     """What facts say about all partitions and the time up to a moment. known: facts whose files and nodes alone count."""
-    of = (known or facts).summary
+    of = (known or facts).evidence
     files = sorted((key for key in facts.places if key[:2] in of.files), key=lambda key: facts.places[key])
     nodes = {node for node, _ in of.files}
     by_number = {
@@ -738,6 +738,6 @@ def _of_all(facts: ClusterFacts, ts: int, known: ClusterFacts | None = None) -> 
         for number in (known or facts).numbers
     }
     starts = [(one.starts, one.numbers) if one.starts or len(facts.of_name) > 1 else () for one in facts.of_name]
-    since = facts.summary.changes_since
+    since = facts.evidence.changes_since
     heard = {at for at in of.checkpoints if since is not None and since <= at}
     return starts, facts.kraft_since, heard, files, by_number

@@ -8,10 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from jobs.timelines.events import Event, with_next
-from jobs.timelines.outages import ABSENT, KNOWN, PRESENT, RENOUNCED, RENOUNCED_AT_ONCE, SERVED, SERVING, Sign
-from jobs.timelines.outages import FENCED as SAID_FENCED
-from jobs.timelines.summary import (
+from jobs.timelines.cluster_evidence import (
     ACTING,
     CONTROLLER_RUNS,
     REGISTRATION_DECIDED,
@@ -19,6 +16,9 @@ from jobs.timelines.summary import (
     REGISTRATION_REPLAYED,
     Named,
 )
+from jobs.timelines.events import Event, with_next
+from jobs.timelines.outages import ABSENT, KNOWN, PRESENT, RENOUNCED, RENOUNCED_AT_ONCE, SERVED, SERVING, Sign
+from jobs.timelines.outages import FENCED as SAID_FENCED
 from parsers.meanings import event_types
 
 FENCED, ONLINE, LEAVING, UNREGISTERED = "KRaftFenced", "KRaftOnline", "KRaftControlledShutdown", "KRaftUnregistered"

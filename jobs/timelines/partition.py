@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jobs.timelines import kraft, metadata_log, state, zookeeper
+from jobs.timelines.cluster_evidence import PARTITION_RECORDS
 from jobs.timelines.discontinuities import Break, Lines
 from jobs.timelines.events import CHECKPOINT, Event, PartitionKey
 from jobs.timelines.facts import ClusterFacts, IncarnationFacts
 from jobs.timelines.rows import Final, ReplicaRow, Row, Rows
-from jobs.timelines.summary import PARTITION_RECORDS
 
 # what the fold makes of events, and the form of what it keeps: raise it when either changes, and every timeline is rebuilt once.
 # tests/test_semantics_version.py fails when a golden case changes and this does not. 1 stands for the hashes of source text before it

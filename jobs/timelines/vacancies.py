@@ -5,13 +5,13 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import NamedTuple
 
+from jobs.timelines.cluster_evidence import ELECTION_HEARD, TERM_BEGUN, TERM_ENDED
 from jobs.timelines.controllers import terms
 from jobs.timelines.events import Event
 from jobs.timelines.facts import ClusterFacts
 from jobs.timelines.incarnations import CLOCK_SKEW, incarnation
 from jobs.timelines.kraft_facts import FOREVER
 from jobs.timelines.outages import FIRST_START, SHUT_DOWN, Outage
-from jobs.timelines.summary import ELECTION_HEARD, TERM_BEGUN, TERM_ENDED
 
 # what a controller still prints while its term ends, or the next one while it begins
 AT_ONCE = 1_000_000
@@ -54,7 +54,7 @@ def vacancies(facts: ClusterFacts) -> list[Vacancy]:
     for number, epoch, node, ts, record_id in terms(facts):
         if node is not None and ts is not None:
             begun.setdefault(number, []).append(_Begin(ts, node, record_id, True, epoch))
-    for (epoch, node), places in facts.summary.sent.items():
+    for (epoch, node), places in facts.evidence.sent.items():
         if node is not None:
             for (folder, of_node), (ts, record_id) in places.items():
                 number = incarnation(facts.of_name, f"{folder}/", of_node, ts)

@@ -114,10 +114,10 @@ def main() -> None:
     from jobs.engine.rows import is_empty, is_true, where
     from jobs.engine.store import Store
     from jobs.nightly import folding, nights
-    from jobs.timelines import ClusterFacts, Summary
+    from jobs.timelines import ClusterEvidence, ClusterFacts
 
     spark = session.start()
-    facts = {"c": ClusterFacts.of(Summary.of(recorded(RECORDING)), keeps())}
+    facts = {"c": ClusterFacts.of(ClusterEvidence.of(recorded(RECORDING)), keeps())}
     print(f"{'events':>10} {'where':>8} {'clock s':>8} {'cpu s':>8} {'python s':>8} {'µs/event':>8} {'worker MB':>9} {'rows':>9}")
     sizes = [options.partitions] if options.partitions else [10, 30, 100, 300, 1000, 3000]
     with tempfile.TemporaryDirectory(prefix="folding-") as folder:

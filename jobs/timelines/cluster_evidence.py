@@ -155,7 +155,7 @@ Hours = dict[Place, dict[int, tuple[Mention, Mention]]]
 
 
 @dataclass
-class Summary:
+class ClusterEvidence:
     """What partitions share, of some events. Hours are since 1970; of each the first and the last line, with their records.
 
     cluster_events       by record and item
@@ -205,13 +205,13 @@ class Summary:
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> Self:
-        """The summary of some events of one cluster."""
-        summary = cls()
+        """The evidence of some events of one cluster."""
+        evidence = cls()
         for e in events:
-            summary._add(e)
-        for times in summary.from_memory.values():
+            evidence._add(e)
+        for times in evidence.from_memory.values():
             times[:] = sorted(times)[-MOST_FROM_MEMORY:]
-        return summary
+        return evidence
 
     def _add(self, e: Event) -> None:
         kind, ts, log = e.event_type, e.ts, log_of(e.logger)
@@ -305,9 +305,9 @@ class Summary:
         if e.ts is not None and is_from_memory(e):
             self.from_memory.setdefault(term, []).append(e.ts)
 
-    def __add__(self, other: "Summary") -> "Summary":
-        """The summary of the events of both. No event may be in both."""
-        both = Summary(
+    def __add__(self, other: "ClusterEvidence") -> "ClusterEvidence":
+        """The evidence of the events of both. No event may be in both."""
+        both = ClusterEvidence(
             cluster_events=self.cluster_events | other.cluster_events,
             files=_merged(self.files, other.files, _joined),
             traced_hours=_merged(self.traced_hours, other.traced_hours, set.union),
@@ -359,7 +359,7 @@ class Summary:
         return found
 
     def to_json(self) -> str:
-        """The same for equal summaries."""
+        """Return JSON, which is the same for equal evidence."""
         defaults = Event._field_defaults
         events = [
             {name: value for name, value in e._asdict().items() if value is not None or name not in defaults}
