@@ -20,7 +20,7 @@ from jobs import errors
 from jobs.engine import grouped, local_store
 from jobs.engine.rows import Frame, to_dicts
 from jobs.engine.run_tables import RunTables
-from jobs.nightly import nights
+from jobs.nightly import updates
 from jobs.nightly_audit import main
 
 SAMPLES = Path(__file__).parents[1] / "sample_logs"
@@ -289,15 +289,15 @@ def test_any_delivery_gives_the_tables_of_one_run(spark, capsys, tmp_path, monke
         all_by_the_pool(monkeypatch)
     continued: set[str] = set()
     refolded: set[str] = set()
-    write = nights._write
+    write = updates._write
 
-    def noted(store: RunTables, folded: nights.FoldedRows, version: int, goes_on: list[str], anew: list[str]) -> Frame:
+    def noted(store: RunTables, folded: updates.FoldedRows, version: int, goes_on: list[str], anew: list[str]) -> Frame:
         some = set() if folded.refolded is None else {row["cluster"] for row in to_dicts(folded.refolded)}
         continued.update(set(goes_on) - some)
         refolded.update(some)
         return write(store, folded, version, goes_on, anew)
 
-    monkeypatch.setattr(nights, "_write", noted)
+    monkeypatch.setattr(updates, "_write", noted)
     chosen = [*cases(), *[(name, *given()) for name, given in LITTLE.items()]]
     for folder in ("nights", "once"):
         (tmp_path / folder).mkdir()
@@ -306,7 +306,7 @@ def test_any_delivery_gives_the_tables_of_one_run(spark, capsys, tmp_path, monke
         delivered = {name: given[number] for name, _, given in chosen}
         if number == 1:
             with monkeypatch.context() as patched:
-                patched.setattr(nights, "_write", power_cut)
+                patched.setattr(updates, "_write", power_cut)
                 assert (
                     audit(tmp_path / "nights", tmp_path / "tables", {ABORTED: delivered[ABORTED]}, engines[number])
                     == errors.INTERNAL

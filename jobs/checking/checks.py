@@ -59,7 +59,7 @@ def register(
 ) -> None:
     """The frames and functions (`schemas/functions`) that checks read.
 
-    audited_<table> (`nights.scope`), audited_partitions_now (`nights.partitions_now`), clocks, slos, legal_moves, leading, those of `fact_frames`
+    audited_<table> (`updates.scope`), audited_partitions_now (`updates.partitions_now`), clocks, slos, legal_moves, leading, those of `fact_frames`
     and of `schemas/facts`, partition_spells, losses.
     """
     given = {table: audited[table] if table != "events" else _named_columns(audited[table]) for table in AUDITED}

@@ -296,7 +296,7 @@ class LocalStore(RunTables):
         return grouped.summed(self.pool, Relation.of(events))
 
     def folded(self, keyed: Any, states: Any, facts: Mapping[str, ClusterFacts], at_once: int | None) -> Relation:
-        """Fold partitions in the processes of the pool. in, out: as `nights` has them; the files of the relation stay until `close`."""
+        """Fold partitions in the processes of the pool. in, out: as `updates` has them; the files of the relation stay until `close`."""
         from jobs.engine import grouped
 
         self._has_folded = True

@@ -41,7 +41,7 @@ _COLUMNS = """cluster STRING, incarnation INT, topic STRING, partition INT, kind
 def partition_losses(audited: Mapping[str, Frame], told: Mapping[str, Frame], facts: Mapping[str, ClusterFacts]) -> Frame:
     """The losses of the partitions that checks look at.
 
-    audited: `nights.scope`; told: min_isr of `schemas/facts`. out: cluster, incarnation, topic, partition and the fields of `Loss`.
+    audited: `updates.scope`; told: min_isr of `schemas/facts`. out: cluster, incarnation, topic, partition and the fields of `Loss`.
     """
     events = where(audited["events"], ABOUT_LOSSES & is_known("ts"))
     timeline = audited["partition_timeline"]

@@ -53,7 +53,7 @@ def partition_spells(
 ) -> Frame:
     """Return the intervals in which something was wrong with partitions, from the rows that checks read.
 
-    audited: `nights.scope`; told: min_isr and broker_signs of `schemas/facts`; now: cluster -> what its findings are measured against (UTC without a
+    audited: `updates.scope`; told: min_isr and broker_signs of `schemas/facts`; now: cluster -> what its findings are measured against (UTC without a
     zone). out: cluster, incarnation, topic, partition and the fields of `Spell`.
     """
     around = _surroundings(audited, told["broker_signs"], now, facts)

@@ -73,7 +73,7 @@ def add_arguments(commands: Any) -> None:
 def write(store: Any, made: Any, anew: Iterable[str], racks: Mapping[str, Mapping[int, str]]) -> None:
     """Brings `topic_assignments` and `broker_load` up to date.
 
-    made: `nights.Made`. anew: clusters all of whose topics are judged again; of the others those about which there is something new are, and
+    made: `updates.Updated`. anew: clusters all of whose topics are judged again; of the others those about which there is something new are, and
     those whose assignment is as new as lines of this night. racks: cluster -> broker -> rack, of audit.toml.
     """
     from jobs.engine.rows import (
@@ -90,7 +90,7 @@ def write(store: Any, made: Any, anew: Iterable[str], racks: Mapping[str, Mappin
         where,
     )
     from jobs.nightly.by_topic import KEY, TOPIC, ToldAnew, fold_topics
-    from jobs.nightly.nights import topic_named
+    from jobs.nightly.updates import topic_named
 
     facts, whole = made.facts, set(anew)
     shared = {name: _shared(one, racks.get(name)) for name, one in facts.items()}

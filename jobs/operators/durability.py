@@ -76,7 +76,7 @@ def add_arguments(commands: Any) -> None:
 def write(store: Any, made: Any, anew: Iterable[str], config: Config) -> None:
     """Brings `durability` up to date: every night counts once, late logs correct it.
 
-    made: `nights.Made`. anew: clusters all of whose topics are rebuilt. Of the others, those about which there is something new are; of the rest
+    made: `updates.Updated`. anew: clusters all of whose topics are rebuilt. Of the others, those about which there is something new are; of the rest
     only the days are that time has gone on in.
     """
     from jobs.engine.rows import (

@@ -113,7 +113,7 @@ def main() -> None:
     from jobs.engine import session
     from jobs.engine.rows import is_empty, is_true, where
     from jobs.engine.store import Store
-    from jobs.nightly import folding, nights
+    from jobs.nightly import folding, updates
     from jobs.timelines import ClusterEvidence, ClusterFacts
 
     spark = session.start()
@@ -129,7 +129,7 @@ def main() -> None:
             count = events.count()
             for is_small in (True, False) if not options.partitions else (False,):
                 with Watch() as spent:
-                    keyed = nights._keyed(events, facts)
+                    keyed = updates._keyed(events, facts)
                     folding.MOST_ON_DRIVER = count if is_small else -1
                     rows = store.folded(keyed, folding.INPUT.empty_table(), facts, folding.EVENTS_AT_ONCE)
                     made = rows.num_rows if isinstance(rows, pa.Table) else rows.count()

@@ -91,7 +91,7 @@ AT_REST = ("OnlineReplica", "NonExistentReplica", "KRaftOnline", "KRaftRemoved")
 
 
 @dataclass(frozen=True)
-class Known:
+class StoredFacts:
     """What `cluster_facts` has of a cluster: up to which versions of tables its timelines go, what all its partitions share, what its
     findings depend on (`checks.asked`), and its settings in audit.toml that assignments and durability depend on.
     """
@@ -104,7 +104,7 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Night:
+class NewRecords:
     """The new records of a run, and what is known of their clusters.
 
     events: new rows of `events` that a rule recognises: cluster and EVENT_COLUMNS. removed: rows that were removed, likewise.
@@ -115,7 +115,7 @@ class Night:
 
     events: Frame
     removed: Frame | None
-    since: Mapping[str, Known]
+    since: Mapping[str, StoredFacts]
     anew: frozenset[str]
     events_version: int
     count: int
@@ -133,10 +133,10 @@ class Night:
         return {one.asked for one in self.since.values()}
 
 
-def known(store: RunTables, clusters: Iterable[str], keeps: Keeps) -> dict[str, Known]:
+def known(store: RunTables, clusters: Iterable[str], keeps: Keeps) -> dict[str, StoredFacts]:
     """Return cluster -> the facts that its timelines were made with, without those of another version of the code."""
     return {
-        row["cluster"]: Known(
+        row["cluster"]: StoredFacts(
             row["events_version"],
             row["passed_over_version"],
             ClusterFacts.from_json(row["facts"], keeps),
@@ -151,7 +151,7 @@ def _recognised(rows: Frame) -> Frame:
     return select(where(rows, is_known("event_type")), "cluster", *EVENT_COLUMNS)
 
 
-def read(store: RunTables, clusters: Sequence[str], keeps: Keeps) -> Night:
+def read(store: RunTables, clusters: Sequence[str], keeps: Keeps) -> NewRecords:
     """Return the records that clusters have got since their timelines were made."""
     since = known(store, clusters, keeps)
     changes = store.changes("events", min(one.events_version for one in since.values())) if since else None
@@ -172,7 +172,7 @@ def read(store: RunTables, clusters: Sequence[str], keeps: Keeps) -> Night:
     count, hours = _counted(rows, "ts", "event_type")
     events = read_often(_recognised(rows))
     version = store.version("events") if changes is None else changes.version
-    return Night(events, removed, since, anew, version, count, hours, keeps)
+    return NewRecords(events, removed, since, anew, version, count, hours, keeps)
 
 
 def _counted(rows: Frame, moment: str, column: str) -> tuple[int, coverage.Hours]:
@@ -182,7 +182,7 @@ def _counted(rows: Frame, moment: str, column: str) -> tuple[int, coverage.Hours
 
 
 @dataclass(frozen=True)
-class Continued:
+class Resumed:
     """The effect of a run on a cluster whose history it continues.
 
     before: what was known. since: the first moment (UTC without a zone) that anything new is about, what was the newest one or earlier.
@@ -193,7 +193,7 @@ class Continued:
 
 
 @dataclass(frozen=True)
-class Made:
+class Updated:
     """The facts of each cluster with events, and the versions of the tables that they include.
 
     continued: by cluster; of the others all is new. topics: cluster and topic of those of whose partitions one was folded; None: none was.
@@ -201,7 +201,7 @@ class Made:
     """
 
     facts: Mapping[str, ClusterFacts]
-    continued: Mapping[str, Continued]
+    continued: Mapping[str, Resumed]
     topics: Frame | None
     events_version: int
     passed_over_version: int
@@ -212,7 +212,7 @@ class Made:
         return {name: self.continued[name].since - LOOKED_BACK for name in clusters if name in self.continued}
 
 
-def update(store: RunTables, night: Night) -> Made:
+def update(store: RunTables, night: NewRecords) -> Updated:
     """Update timelines and coverage of the clusters."""
     facts = {name: one.facts for name, one in night.since.items()} if night.is_empty else _facts(store, night)
     (anew, topics, version), counted = run_concurrently(
@@ -221,23 +221,23 @@ def update(store: RunTables, night: Night) -> Made:
     is_new = bool(night.anew) or any(
         (version, counted) != (one.events_version, one.passed_over_version) for one in night.since.values()
     )
-    return Made(facts, _continued(night, facts.keys() - anew), topics, version, counted, is_new)
+    return Updated(facts, _continued(night, facts.keys() - anew), topics, version, counted, is_new)
 
 
-def _continued(night: Night, clusters: Iterable[str]) -> dict[str, Continued]:
+def _continued(night: NewRecords, clusters: Iterable[str]) -> dict[str, Resumed]:
     found = {}
     for name in clusters:
         before = night.since[name].facts
         moments = [at for at in (naive(before.evidence.newest), night.hours.first) if at is not None]
         if moments:
-            found[name] = Continued(before, min(moments))
+            found[name] = Resumed(before, min(moments))
     return found
 
 
 def _update_timelines(
-    store: RunTables, night: Night, facts: Mapping[str, ClusterFacts]
+    store: RunTables, night: NewRecords, facts: Mapping[str, ClusterFacts]
 ) -> tuple[frozenset[str], Frame | None, int]:
-    """Update the timelines. out: the clusters that were rebuilt, `Made.topics`, the version of `events`."""
+    """Update the timelines. out: the clusters that were rebuilt, `Updated.topics`, the version of `events`."""
     if night.is_empty:
         return night.anew, None, night.events_version
     before = {name: one.facts for name, one in night.since.items()}
@@ -252,7 +252,7 @@ def _update_timelines(
     return anew, computed(distinct(select(touched, "cluster", "topic"))), version
 
 
-def _update_coverage(store: RunTables, night: Night, facts: Mapping[str, ClusterFacts]) -> int:
+def _update_coverage(store: RunTables, night: NewRecords, facts: Mapping[str, ClusterFacts]) -> int:
     """Count the hours with new records again. out: the version of `passed_over` that is counted."""
     known_versions = [one.passed_over_version for one in night.since.values()]
     changes = store.changes("passed_over", min(known_versions)) if known_versions else None
@@ -267,7 +267,7 @@ def _update_coverage(store: RunTables, night: Night, facts: Mapping[str, Cluster
     return store.version("passed_over") if changes is None else changes.version
 
 
-def note(store: RunTables, made: Made, asked: str, configured: Mapping[str, str]) -> None:
+def note(store: RunTables, made: Updated, asked: str, configured: Mapping[str, str]) -> None:
     """Note the versions of `events` and `passed_over` that the tables follow, and what findings depend on: the next run continues from them.
 
     configured: cluster -> its settings in audit.toml.
@@ -284,7 +284,7 @@ def naive(microseconds: int) -> datetime | None:
     return None if microseconds < 0 else datetime(1970, 1, 1) + timedelta(microseconds=microseconds)
 
 
-def scope(store: RunTables, made: Made, clusters: Iterable[str], days: int = 0) -> dict[str, Frame]:
+def scope(store: RunTables, made: Updated, clusters: Iterable[str], days: int = 0) -> dict[str, Frame]:
     """Return the rows that checks and contracts read, by table: those that the run has written, and those that still hold.
 
     From timelines: all rows from a day before the first new event on, open rows that show a problem, and rows of folded topics that may have
@@ -354,7 +354,7 @@ def _day_from(at: datetime) -> date:
     return (at + timedelta(1) - timedelta(microseconds=1)).date()
 
 
-def partitions_now(store: RunTables, made: Made, audited: Mapping[str, Frame], clusters: Collection[str]) -> Frame:
+def partitions_now(store: RunTables, made: Updated, audited: Mapping[str, Frame], clusters: Collection[str]) -> Frame:
     """Return the state of every partition: the rows of `partition_timeline` without an end.
 
     audited: `scope`, which has them all where no cluster's history is continued.
@@ -394,7 +394,7 @@ def _table(table: str, rows: Iterable[tuple[Any, ...]]) -> pa.Table:
 # -- what all partitions of a cluster share ------------------------------------------------------------------
 
 
-def _facts(store: RunTables, night: Night) -> dict[str, ClusterFacts]:
+def _facts(store: RunTables, night: NewRecords) -> dict[str, ClusterFacts]:
     """Return cluster -> its facts now."""
     told = dict(store.summed(night.events))
     lost = _lost(night)
@@ -409,7 +409,7 @@ def _facts(store: RunTables, night: Night) -> dict[str, ClusterFacts]:
     return found
 
 
-def _lost(night: Night) -> set[str]:
+def _lost(night: NewRecords) -> set[str]:
     """Return the clusters whose evidence depends on a record that was removed."""
     if night.removed is None:
         return set()
@@ -423,7 +423,7 @@ def _lost(night: Night) -> set[str]:
     }
 
 
-def _correct_incarnations(store: RunTables, night: Night, facts: Mapping[str, ClusterFacts], anew: Iterable[str]) -> bool:
+def _correct_incarnations(store: RunTables, night: NewRecords, facts: Mapping[str, ClusterFacts], anew: Iterable[str]) -> bool:
     """Correct `events.incarnation`, which is 1 in new rows; return whether there was something to correct."""
     before = {name: one.facts for name, one in night.since.items()}
     several = {name for name in facts if len(facts[name].numbers) > 1 or (name in before and len(before[name].numbers) > 1)}
@@ -437,7 +437,7 @@ def _correct_incarnations(store: RunTables, night: Night, facts: Mapping[str, Cl
     return True
 
 
-def _new(night: Night, clusters: Iterable[str], anew: Collection[str]) -> Where:
+def _new(night: NewRecords, clusters: Iterable[str], anew: Collection[str]) -> Where:
     """Return all rows of the time of new events. anew: clusters whose rows are all new."""
     continued = sorted(set(clusters) - set(anew))
     of_time = dict.fromkeys(continued, is_null("ts"))
@@ -505,7 +505,7 @@ def _states_about(store: RunTables, keys: Sequence[Frame], changed: Mapping[str,
 
 
 def _touched_states(
-    store: RunTables, night: Night, keyed: Frame, changed: Mapping[str, Affected], removed: Frame | None
+    store: RunTables, night: NewRecords, keyed: Frame, changed: Mapping[str, Affected], removed: Frame | None
 ) -> Frame:
     """Return the states of partitions that new events concern, directly or by a change of their topic or of one of their brokers.
 
@@ -549,7 +549,7 @@ class FoldedRows:
 
 
 def _fold(
-    store: RunTables, night: Night, facts: Mapping[str, ClusterFacts], changed: Mapping[str, Affected], anew: frozenset[str]
+    store: RunTables, night: NewRecords, facts: Mapping[str, ClusterFacts], changed: Mapping[str, Affected], anew: frozenset[str]
 ) -> FoldedRows:
     """Fold the partitions that a run concerns."""
     continued = {name: what for name, what in changed.items() if name not in anew}
@@ -661,7 +661,7 @@ def _assigned_brokers(store: RunTables, facts: Mapping[str, ClusterFacts]) -> di
     return found
 
 
-def _write_deletions(store: RunTables, night: Night, facts: Mapping[str, ClusterFacts], anew: frozenset[str]) -> None:
+def _write_deletions(store: RunTables, night: NewRecords, facts: Mapping[str, ClusterFacts], anew: frozenset[str]) -> None:
     """Update `topic_deletions`: with ZooKeeper, rebuild the topics with new records; with KRaft, take all from the facts."""
     signs = is_known("topic") & (
         starts_with("event_type", "deletion_")
