@@ -148,9 +148,9 @@ def rebuild(tables: RunTables, asked: Asked, landed: Landed) -> Rebuilt:
     ]
     audited = [one.cluster for one in outcomes if one.problem is None]
     configured = {one.name: _configured(asked.config, one) for one in clusters}
-    reset = [name for name, one in night.since.items() if one.configured != configured[name]]
+    reset = [name for name, one in night.stored.items() if one.configured != configured[name]]
     if audited and (reset or not night.is_empty):
-        anew = (made.facts.keys() - made.continued.keys()).union(reset)
+        anew = (made.facts.keys() - made.resumed.keys()).union(reset)
         with stage("assignments, durability"):
             run_concurrently(
                 partial(assignments.write, tables, made, anew, {one.name: one.racks for one in clusters}),

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from jobs.engine.rows import to_dicts
-from jobs.nightly.by_topic import TOPICS, ToldAnew
+from jobs.nightly.by_topic import TOPICS, RebuiltTopics
 
 ROWS = pa.table({"cluster": ["a", "a", "b", "b", "c"], "topic": ["t", "u", "t", "u", "u"]})
 TOPIC_T = pa.Table.from_pylist([{"cluster": "a", "topic": "t"}], TOPICS)
@@ -18,6 +18,6 @@ def told(rows: pa.Table) -> list[str]:
 
 @pytest.mark.parametrize(("clusters", "of"), [("", ["at"]), ("b", ["at", "bt", "bu"])])
 def test_rows_of_some_topics(clusters: str, of: list[str]) -> None:
-    anew = ToldAnew.of_any(clusters, TOPIC_T)
+    anew = RebuiltTopics.of_any(clusters, TOPIC_T)
     assert sorted(told(anew.of(ROWS))) == of
     assert sorted(told(anew.of(ROWS)) + told(anew.not_of(ROWS))) == sorted(told(ROWS))

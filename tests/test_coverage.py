@@ -158,9 +158,9 @@ def test_hours() -> None:
     assert none.is_none
     assert not Hours(None, None, undated=True).is_none
     at = pa.table({"at": pa.array([hour(-1), NOON, hour(2) + timedelta(minutes=59), hour(3), None], pa.timestamp("us", "UTC"))})
-    assert rows.met(at, one.hold("at")).to_pylist() == [False, True, True, False, False]
-    assert rows.met(at, ~one.hold("at")).to_pylist() == [True, False, False, True, True]
-    assert rows.met(at, Hours(None, None, undated=True).hold("at")).to_pylist() == [False, False, False, False, True]
+    assert rows.met(at, one.contain("at")).to_pylist() == [False, True, True, False, False]
+    assert rows.met(at, ~one.contain("at")).to_pylist() == [True, False, False, True, True]
+    assert rows.met(at, Hours(None, None, undated=True).contain("at")).to_pylist() == [False, False, False, False, True]
 
 
 @pytest.mark.spark

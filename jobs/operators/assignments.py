@@ -89,7 +89,7 @@ def write(store: Any, made: Any, anew: Iterable[str], racks: Mapping[str, Mappin
         together,
         where,
     )
-    from jobs.nightly.by_topic import KEY, TOPIC, ToldAnew, fold_topics
+    from jobs.nightly.by_topic import KEY, TOPIC, RebuiltTopics, fold_topics
     from jobs.nightly.updates import topic_named
 
     facts, whole = made.facts, set(anew)
@@ -97,12 +97,12 @@ def write(store: Any, made: Any, anew: Iterable[str], racks: Mapping[str, Mappin
     whole |= {
         name
         for name in facts.keys() - whole
-        if _racks(_shared(made.continued[name].before, racks.get(name))) != _racks(shared[name])
+        if _racks(_shared(made.resumed[name].before, racks.get(name))) != _racks(shared[name])
     }
     others = facts.keys() - whole
-    recent = by_cluster({name: at_or_after("valid_from", made.continued[name].since - LAG) for name in others})
+    recent = by_cluster({name: at_or_after("valid_from", made.resumed[name].since - LAG) for name in others})
     as_new = to_dicts(distinct(store.read("topic_assignments", others, recent, TOPIC))) if others else []
-    topics = ToldAnew.of_any(whole, made.topics, [(row["cluster"], row["topic"]) for row in as_new])
+    topics = RebuiltTopics.of_any(whole, made.topics, [(row["cluster"], row["topic"]) for row in as_new])
     created = topic_named(store.read("events", facts, one_of("event_type", CREATED), ["cluster", *EVENT_COLUMNS]), facts)
     told = [name for name in EVENT_COLUMNS if name != "topic"]
     created = select(where(created, is_known("key_topic")), "cluster", *told, topic="key_topic")
