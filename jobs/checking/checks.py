@@ -19,8 +19,8 @@ from jobs.engine.run_tables import words
 from jobs.globs import glob_pattern
 from jobs.landing.tool_outputs import ToolOutput
 from jobs.nightly import fact_frames
+from jobs.nightly.partition_episodes import partition_episodes
 from jobs.nightly.partition_losses import partition_losses
-from jobs.nightly.partition_spells import partition_spells
 from jobs.timelines import LEADING, ClusterFacts
 from parsers.definitions import INPUT_FACTS, INPUT_TABLES
 from schemas import wording
@@ -75,7 +75,7 @@ def register(
         told[fact.name] = queries.frame(fact.sql)
         queries.view(fact.name, told[fact.name])
     now = {clock.cluster: clock.now for clock in clocks}
-    queries.view("partition_spells", computed(partition_spells(given, told, now, facts)))
+    queries.view("partition_spells", computed(partition_episodes(given, told, now, facts)))
     queries.view("losses", computed(partition_losses(audited, told, facts)))
 
 

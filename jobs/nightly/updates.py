@@ -63,7 +63,7 @@ from jobs.engine.rows import (
 from jobs.engine.run_tables import EVENT, OF_LOGS, PARTITION_KEY, UNSETTLED, VERSION, RunTables
 from jobs.nightly import coverage, folding
 from jobs.nightly.by_topic import TOPIC, TOPICS
-from jobs.nightly.partition_spells import IS_WRONG
+from jobs.nightly.partition_episodes import IS_WRONG
 from jobs.timelines import (
     EVENT_COLUMNS,
     SEMANTICS_VERSION,
