@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from jobs.nightly import min_isr
-from jobs.timelines import CONTROLLER_LOG, SERVER_LOG, STATE_CHANGE_LOG, ClusterFacts, moment_of, quorum_terms, vacancies
+from jobs.timelines import CONTROLLER_LOG, SERVER_LOG, STATE_CHANGE_LOG, ClusterFacts, controller_gaps, moment_of, quorum_terms
 
 MOMENT = pa.timestamp("us", "UTC")
 # microseconds; FOREVER is later than any moment of a table
@@ -96,7 +96,7 @@ def controller_vacancies(facts: Mapping[str, ClusterFacts]) -> pa.Table:
     rows = [
         (name, number, node, moment_of(since), None if until is None else moment_of(until), *rest)
         for name, one in facts.items()
-        for number, node, since, until, *rest in vacancies(one)
+        for number, node, since, until, *rest in controller_gaps(one)
     ]
     kinds = {"cluster": pa.string(), "incarnation": pa.int32(), "node": pa.int32(), "since": MOMENT, "until": MOMENT}
     return _table(rows, kinds | {"is_end_seen": pa.bool_(), "evidence": pa.list_(pa.string())})

@@ -14,6 +14,7 @@ from jobs.timelines.cluster_evidence import (
     ClusterEvidence,
     is_cluster_event,
 )
+from jobs.timelines.controller_gaps import ControllerGap, controller_gaps
 from jobs.timelines.controllers import controllers, quorum_terms
 from jobs.timelines.deletions import kraft_topic_deletions, tells_deletion, topic_deletions
 from jobs.timelines.discontinuities import Break, discontinuities, wiped
@@ -22,7 +23,6 @@ from jobs.timelines.facts import Affected, ClusterFacts, affected
 from jobs.timelines.outages import outages
 from jobs.timelines.partition import SEMANTICS_VERSION, Folded, fold
 from jobs.timelines.settings import Setting
-from jobs.timelines.vacancies import Vacancy, vacancies
 
 __all__ = [
     "CHECKPOINT",
@@ -38,12 +38,13 @@ __all__ = [
     "Break",
     "ClusterEvidence",
     "ClusterFacts",
+    "ControllerGap",
     "Event",
     "Folded",
     "PartitionKey",
     "Setting",
-    "Vacancy",
     "affected",
+    "controller_gaps",
     "controllers",
     "discontinuities",
     "fold",
@@ -54,7 +55,6 @@ __all__ = [
     "quorum_terms",
     "tells_deletion",
     "topic_deletions",
-    "vacancies",
     "wiped",
     "zone_error",
 ]

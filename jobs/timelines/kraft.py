@@ -12,9 +12,9 @@ from zlib import crc32
 
 from jobs.timelines.events import Event, Ids, with_next, without
 from jobs.timelines.facts import IncarnationFacts
+from jobs.timelines.generation_evidence import STARTED, Start
 from jobs.timelines.kraft_assignments import Change, Version, assign, lay_along, place
 from jobs.timelines.kraft_facts import FENCED, LEAVING, NEAR, ONLINE, UNREGISTERED, KRaftFacts, Standing
-from jobs.timelines.life_signs import STARTED, Start
 from jobs.timelines.rows import Assigned, Final, Reassignment, Row, Rows, is_target, less_repeated, phase, reassignment
 from parsers.meanings import event_types
 

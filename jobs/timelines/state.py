@@ -5,14 +5,14 @@ from typing import Any
 
 from jobs.timelines import kraft, metadata_log, zookeeper
 from jobs.timelines.discontinuities import Break, Lines, StateLine
+from jobs.timelines.generation_evidence import GenerationEvidence, Start
 from jobs.timelines.kraft_assignments import Change, Version
 from jobs.timelines.kraft_facts import Standing
-from jobs.timelines.life_signs import LifeSigns, Start
 from jobs.timelines.replica_states import ReplicaState
 from jobs.timelines.rows import Assigned, Final, Row
-from jobs.timelines.znode_assignments import Requested
-from jobs.timelines.znode_versions import ProposedIsr
-from jobs.timelines.znode_versions import Version as ZnodeVersion
+from jobs.timelines.zookeeper_assignments import Requested
+from jobs.timelines.zookeeper_versions import ProposedIsr
+from jobs.timelines.zookeeper_versions import Version as ZookeeperVersion
 
 Plain = list[Any]
 
@@ -69,7 +69,7 @@ def zookeeper_of(held: Plain) -> zookeeper.History:
         replica_states,
         (requested, is_written, target, created_with, at_rest, values, gaps, leader_epoch, signs),
     ) = asserted
-    made = [ZnodeVersion(*v) for v in versions]
+    made = [ZookeeperVersion(*v) for v in versions]
     for version in made:
         version.keeps = tuple(version.keeps)
     life = zookeeper.Life(
@@ -87,7 +87,7 @@ def zookeeper_of(held: Plain) -> zookeeper.History:
         {(leader, epoch, tuple(isr)) for leader, epoch, isr in values},
         set(gaps),
         leader_epoch,
-        LifeSigns.of_plain(signs),
+        GenerationEvidence.of_plain(signs),
     )
     return zookeeper.History(newest, count, is_first, since, life, final_of(final), set(brokers), shared, since_ts)
 

@@ -13,12 +13,12 @@ from zlib import crc32
 import schemas
 from jobs.timelines.events import Event, Ids, same_set, with_next, without
 from jobs.timelines.facts import IncarnationFacts
+from jobs.timelines.generation_evidence import GenerationEvidence, Told
 from jobs.timelines.kraft_facts import Standing
-from jobs.timelines.life_signs import LifeSigns, Told
 from jobs.timelines.replica_states import ReplicaState, inferred_states, printed_state, states_by_replica
 from jobs.timelines.rows import Assigned, Final, Reassignment, Row, Rows, is_target, phase, reassignment
-from jobs.timelines.znode_assignments import Requested, add_request, assignments
-from jobs.timelines.znode_versions import ProposedIsr, Values, Version, before_all, in_order
+from jobs.timelines.zookeeper_assignments import Requested, add_request, assignments
+from jobs.timelines.zookeeper_versions import ProposedIsr, Values, Version, before_all, in_order
 from parsers.meanings import event_types
 
 LEADER_DURING_DELETE = -2
@@ -68,7 +68,7 @@ class Life:
     printed_values: set[Values] = field(default_factory=set)
     gaps: set[int] = field(default_factory=set)
     leader_epoch: int = -1
-    signs: LifeSigns = field(default_factory=LifeSigns)
+    signs: GenerationEvidence = field(default_factory=GenerationEvidence)
 
     @property
     def is_gone(self) -> bool:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from jobs.timelines.events import Event, Ids
 from jobs.timelines.facts import IncarnationFacts
 from jobs.timelines.rows import Assigned
-from jobs.timelines.znode_versions import Version
+from jobs.timelines.zookeeper_versions import Version
 
 
 class Requested(NamedTuple):

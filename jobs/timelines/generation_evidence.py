@@ -58,7 +58,7 @@ NOTHING_TOLD = Told(-1, -1)
 
 
 @dataclass
-class LifeSigns:
+class GenerationEvidence:
     """What is known of one life. told: what the newest controller told of the newest version. topic_id: as leaders name it; a broker that
     finds a folder may name one of the past. started: broker -> its last start.
     """
