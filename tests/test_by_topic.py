@@ -1,4 +1,4 @@
-"""Topics about which all is told anew: which rows are theirs."""
+"""The rows of topics that are rebuilt."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ def told(rows: pa.Table) -> list[str]:
 
 @pytest.mark.parametrize(("clusters", "of"), [("", ["at"]), ("b", ["at", "bt", "bu"])])
 def test_rows_of_some_topics(clusters: str, of: list[str]) -> None:
-    anew = RebuiltTopics.of_any(clusters, TOPIC_T)
-    assert sorted(told(anew.of(ROWS))) == of
-    assert sorted(told(anew.of(ROWS)) + told(anew.not_of(ROWS))) == sorted(told(ROWS))
+    rebuilt = RebuiltTopics.of_any(clusters, TOPIC_T)
+    assert sorted(told(rebuilt.of(ROWS))) == of
+    assert sorted(told(rebuilt.of(ROWS)) + told(rebuilt.not_of(ROWS))) == sorted(told(ROWS))

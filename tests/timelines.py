@@ -20,8 +20,8 @@ from jobs.timelines import (
     PartitionKey,
     discontinuities,
     fold,
+    is_about_deletion,
     kraft_topic_deletions,
-    tells_deletion,
     topic_deletions,
 )
 
@@ -79,7 +79,7 @@ def tell(events: Iterable[Event]) -> Told:
         told.folded[key] = fold(key, None, own, told.facts)
     by_topic: dict[str, list[Event]] = defaultdict(list)
     for e in events:
-        if e.topic is not None and tells_deletion(e):
+        if e.topic is not None and is_about_deletion(e):
             by_topic[e.topic].append(e)
     told.deletions = [row for some in by_topic.values() for row in topic_deletions(some, told.facts)] + kraft_topic_deletions(
         told.facts

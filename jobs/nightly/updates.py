@@ -76,8 +76,8 @@ from jobs.timelines import (
     affected,
     controllers,
     discontinuities,
+    is_about_deletion,
     kraft_topic_deletions,
-    tells_deletion,
     topic_deletions,
 )
 from jobs.timelines.events import EPOCH
@@ -673,7 +673,7 @@ def _assigned_brokers(store: RunTables, facts: Mapping[str, ClusterFacts]) -> di
 
 def _write_deletions(store: RunTables, records: NewRecords, facts: Mapping[str, ClusterFacts], rebuilt: frozenset[str]) -> None:
     """Update `topic_deletions`: under ZooKeeper, rebuild the topics with new records; under KRaft, take all from the facts."""
-    is_about_deletion = is_known("topic") & (
+    of_deletions = is_known("topic") & (
         starts_with("event_type", "deletion_")
         | one_of("to_state", ["ReplicaDeletionIneligible"])
         | one_of("event_type", ["replica_state_change_failed"])
@@ -681,20 +681,20 @@ def _write_deletions(store: RunTables, records: NewRecords, facts: Mapping[str, 
     whole = rebuilt | {name for name, one in facts.items() if one.kraft_since is not None and one.kraft_since >= 0}
     rows = [(name, *row) for name, one in facts.items() for row in kraft_topic_deletions(one)]
     by_topic = [name for name, one in facts.items() if name not in whole and one.kraft_since is None]
-    events, others = _recognised(store.read("events", whole, is_about_deletion)), None
+    events, others = _recognised(store.read("events", whole, of_deletions)), None
     if by_topic:
         new = [records.events, *([] if records.removed is None else [records.removed])]
-        topics = computed(distinct(select(where(together(*new), of_clusters(by_topic) & is_about_deletion), *TOPIC)))
+        topics = computed(distinct(select(where(together(*new), of_clusters(by_topic) & of_deletions), *TOPIC)))
         others = store.read("topic_deletions", by_topic)
         if not is_empty(topics):
             others = lacking(others, topics, TOPIC)
-            events = together(events, _recognised(having(store.read("events", by_topic, is_about_deletion), topics, TOPIC)))
+            events = together(events, _recognised(having(store.read("events", by_topic, of_deletions), topics, TOPIC)))
         elif not rows and not whole:
             return
     by_name: dict[tuple[str, str], list[Event]] = {}
     for cluster, event in folding.events_of(to_table(events).to_batches(), EVENT_COLUMNS):
         one = facts[cluster]
-        if event.topic and tells_deletion(event) and not one[one.incarnation_of(event)].is_of_kraft(event):
+        if event.topic and is_about_deletion(event) and not one[one.incarnation_of(event)].is_of_kraft(event):
             by_name.setdefault((cluster, event.topic), []).append(event)
     rows += [(cluster, *row) for (cluster, _), events in by_name.items() for row in topic_deletions(events, facts[cluster])]
     rebuilt_rows = _table("topic_deletions", rows)

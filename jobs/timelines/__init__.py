@@ -16,7 +16,7 @@ from jobs.timelines.cluster_evidence import (
 )
 from jobs.timelines.controller_gaps import ControllerGap, controller_gaps
 from jobs.timelines.controllers import controllers, quorum_terms
-from jobs.timelines.deletions import kraft_topic_deletions, tells_deletion, topic_deletions
+from jobs.timelines.deletions import is_about_deletion, kraft_topic_deletions, topic_deletions
 from jobs.timelines.discontinuities import Break, discontinuities, wiped
 from jobs.timelines.events import CHECKPOINT, EVENT_COLUMNS, EVIDENCE_COLUMNS, PARTITION_COLUMNS, Event, PartitionKey, moment_of
 from jobs.timelines.facts import Affected, ClusterFacts, affected
@@ -48,12 +48,12 @@ __all__ = [
     "controllers",
     "discontinuities",
     "fold",
+    "is_about_deletion",
     "is_cluster_event",
     "kraft_topic_deletions",
     "moment_of",
     "outages",
     "quorum_terms",
-    "tells_deletion",
     "topic_deletions",
     "wiped",
     "zone_error",

@@ -92,7 +92,7 @@ def fold(history: History, topic: str, events: Iterable[Event], facts: Incarnati
     history.is_stale |= history.is_unsure and len(ids) > len(history.ids)
     history.ids = ids
     history.is_stale |= history.count > 0 and history.shared != shared_by(history.final, newest, topic, facts.kraft)
-    in_order = sorted(events, key=facts.position)
+    in_order = sorted(events, key=facts.sort_key)
     created = _created(in_order, facts.kraft)
     history.is_stale |= any(history.tells_before(which, ts) for which, ts in created.items())
     for e in in_order:
@@ -120,7 +120,7 @@ def fold(history: History, topic: str, events: Iterable[Event], facts: Incarnati
 def shared_by(final: Final, newest: int, topic: str, facts: KRaftFacts) -> int:
     """What tells whether the facts that final rows rest on are as they were."""
     every = facts.topic_ids.get(topic, ())
-    ids = [which for which in every if facts.gone_at(which) <= newest]
+    ids = [which for which in every if facts.removed_at(which) <= newest]
     named = [facts.named_since[which] for which in every if facts.named_since[which] <= newest]
     until = -1 if final.last is None or final.is_foreign else final.last.ts or 0
     of_brokers = [s.record_id for broker in sorted(final.standing) for s in facts.brokers.get(broker, ()) if (s.ts or 0) < until]
@@ -158,16 +158,16 @@ def _named(history: History, ids: Sequence[str], e: Event, facts: KRaftFacts, cr
     """
     ts = e.ts or 0
     if e.topic_id:
-        if e.event_type not in CONTROLLER_LINES and facts.gone_at(e.topic_id) >= ts:
+        if e.event_type not in CONTROLLER_LINES and facts.removed_at(e.topic_id) >= ts:
             history.named[e.node] = history.named[None] = e.topic_id
         return e.topic_id
     possible = [which for which in ids if which not in history.over and created.get(which, 0) <= ts + NEAR]
     if len(ids) == 1:
         return possible[0] if possible else None
     for named in (history.named.get(e.node), history.named.get(None)):
-        if named in possible and facts.gone_at(named) + NEAR >= ts:
+        if named in possible and facts.removed_at(named) + NEAR >= ts:
             return named
-    since = {which: facts.named_since[which] for which in possible if facts.gone_at(which) >= ts}
+    since = {which: facts.named_since[which] for which in possible if facts.removed_at(which) >= ts}
     if not since and ids[-1] in possible:
         return ids[-1]
     if not since:

@@ -179,7 +179,7 @@ def _hear_states(before: Held, topic: str, lines: Sequence[Event], facts: Incarn
     own = [e for e in lines if e.to_state is not None or e.from_state is not None]
     if own or before.lines.last:
         deletions = (e for e in facts.deletions.get(topic, ()) if (e.ts or 0) > before.newest)
-        before.lines.hear(sorted([*own, *deletions], key=facts.position))
+        before.lines.hear(sorted([*own, *deletions], key=facts.sort_key))
 
 
 def _check_closed(before: Held, topic: str, of_zookeeper: Sequence[Event], facts: IncarnationFacts) -> None:

@@ -141,7 +141,7 @@ def in_order_of_events(history: History, topic: str, events: Iterable[Event], fa
     history.brokers.update(replica for e in own for replica in e.replicas or ())
     starts = (e for broker in history.brokers & facts.starts.keys() for e in facts.starts[broker] if e.node not in facts.tracers)
     shared = [e for e in (*facts.deletions.get(topic, ()), *starts) if (e.ts or 0) > newest and not facts.is_of_kraft(e)]
-    return sorted(own + shared, key=lambda e: facts.position(e, tiebreak(e)))
+    return sorted(own + shared, key=lambda e: facts.sort_key(e, tiebreak(e)))
 
 
 def _shared(history: History, topic: str, facts: IncarnationFacts) -> int:
