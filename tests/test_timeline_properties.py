@@ -27,13 +27,13 @@ SEEDS = st.integers(0, 2**32)
 @contextmanager
 def settling(kept: int, unsettled: int) -> Iterator[None]:
     """Histories are settled as soon as they have so many versions, up to what is so many seconds old."""
-    before = zookeeper.KEPT, zookeeper.UNSETTLED, kraft.KEPT, kraft.UNSETTLED
+    before = zookeeper.KEPT, zookeeper.FINAL_AFTER, kraft.KEPT, kraft.FINAL_AFTER
     zookeeper.KEPT = kraft.KEPT = kept
-    zookeeper.UNSETTLED = kraft.UNSETTLED = unsettled * 1_000_000
+    zookeeper.FINAL_AFTER = kraft.FINAL_AFTER = unsettled * 1_000_000
     try:
         yield
     finally:
-        zookeeper.KEPT, zookeeper.UNSETTLED, kraft.KEPT, kraft.UNSETTLED = before
+        zookeeper.KEPT, zookeeper.FINAL_AFTER, kraft.KEPT, kraft.FINAL_AFTER = before
 
 
 @cache

@@ -1,6 +1,6 @@
-"""ZooKeeper mode: what tells that a topic is another one than before, where no line shows that it was deleted and created anew.
+"""ZooKeeper mode: find a new generation of a topic without a line that it was deleted and created again.
 
-Partition epochs and leader epochs begin again with a topic and only grow till its end, and no topic id is used twice (KIP-516, from 2.8 on).
+Partition epochs and leader epochs start again with a topic and only grow until its end. No topic id is used twice (KIP-516, from 2.8 on).
 """
 
 from dataclasses import dataclass, field
@@ -13,19 +13,19 @@ from jobs.timelines.facts import IncarnationFacts
 from parsers.meanings import event_types
 
 LEADER_STARTED = "leader_started"
-# what a broker does on the word of a controller, in later leader epochs alone
+# a broker does this on request of a controller, and only in later leader epochs
 STARTED = event_types("starts_replica")
 
 
-class Told(NamedTuple):
-    """What a controller writes or sends. Once elected it reads what was written before, so a later one never tells of an earlier partition epoch."""
+class WrittenEpochs(NamedTuple):
+    """Epochs that a controller writes or sends. An elected controller reads them first, so partition epochs never fall."""
 
     controller_epoch: int
     partition_epoch: int
 
     @classmethod
     def by(cls, e: Event, facts: IncarnationFacts) -> Self | None:
-        """Null where it is no word of a controller, or names no partition epoch."""
+        """Return the epochs of an event; None: no controller wrote it, or it names no partition epoch."""
         if e.partition_epoch is None or not e.is_present:
             return None
         epoch = e.controller_epoch
@@ -35,7 +35,7 @@ class Told(NamedTuple):
 
 
 class Start(NamedTuple):
-    """When a broker began to lead or to follow, in which leader epoch. file: a checksum of its name."""
+    """When a broker began to lead or to follow, and in which leader epoch. file: checksum of the file's name."""
 
     leader_epoch: int
     ts: int
@@ -44,34 +44,36 @@ class Start(NamedTuple):
 
     @classmethod
     def by(cls, e: Event) -> Self | None:
-        """Null where it names no leader epoch."""
+        """Return the start of an event; None: it names no leader epoch."""
         if e.leader_epoch is None:
             return None
         return cls(e.leader_epoch, e.ts or 0, crc32(e.file.encode()), e.record_no)
 
     def is_later_than(self, other: Self) -> bool:
-        """Whether it was written later; within one file the order of lines tells, whatever the clock did."""
+        """Return whether it was written later; within one file the order of lines decides, not the clock."""
         return self.ts > other.ts and (self.file != other.file or self.record_no > other.record_no)
 
 
-NOTHING_TOLD = Told(-1, -1)
+NONE_WRITTEN = WrittenEpochs(-1, -1)
 
 
 @dataclass
 class GenerationEvidence:
-    """What is known of one life. told: what the newest controller told of the newest version. topic_id: as leaders name it; a broker that
-    finds a folder may name one of the past. started: broker -> its last start.
+    """What identifies one generation of a topic.
+
+    written: the newest partition epoch of the newest controller. topic_id: as leaders name it; a broker that finds a folder may name an old
+    one. started: broker -> its last start.
     """
 
-    told: Told = NOTHING_TOLD
+    written: WrittenEpochs = NONE_WRITTEN
     topic_id: str | None = None
     started: dict[int | None, Start] = field(default_factory=dict)
 
-    def shows_another(self, e: Event, told: Told | None, *, is_gone: bool) -> bool:
-        """Whether an event is about another life. told: what it is as a controller's word. is_gone: this one's end was seen."""
-        if told is not None:
-            is_later = told.controller_epoch > self.told.controller_epoch
-            return is_later and (is_gone or told.partition_epoch < self.told.partition_epoch)
+    def shows_another(self, e: Event, written: WrittenEpochs | None, *, is_deleted: bool) -> bool:
+        """Return whether an event is of another generation. written: its epochs. is_deleted: whether this one's end was seen."""
+        if written is not None:
+            is_later = written.controller_epoch > self.written.controller_epoch
+            return is_later and (is_deleted or written.partition_epoch < self.written.partition_epoch)
         if e.event_type not in STARTED:
             return False
         start, before = Start.by(e), self.started.get(e.node)
@@ -79,10 +81,10 @@ class GenerationEvidence:
             return start.is_later_than(before)
         return e.event_type == LEADER_STARTED and None not in (self.topic_id, e.topic_id) and self.topic_id != e.topic_id
 
-    def add(self, e: Event, told: Told | None) -> None:
-        """Adds what an event of this life shows."""
-        if told is not None:
-            self.told = max(self.told, told)
+    def add(self, e: Event, written: WrittenEpochs | None) -> None:
+        """Add what an event of this generation shows."""
+        if written is not None:
+            self.written = max(self.written, written)
         elif e.event_type in STARTED:
             if start := Start.by(e):
                 self.started[e.node] = max(self.started.get(e.node, start), start)
@@ -90,15 +92,15 @@ class GenerationEvidence:
                 self.topic_id = e.topic_id
 
     def led_since(self, node: int | None) -> int | None:
-        """The leader epoch in which a broker began to lead or to follow last."""
+        """Return the leader epoch in which a broker last began to lead or to follow."""
         return self.started[node].leader_epoch if node in self.started else None
 
     def to_plain(self) -> list[Any]:
-        """As `of_plain` takes it."""
-        return [self.told, self.topic_id, [(broker, *one) for broker, one in self.started.items()]]
+        """Return plain values for `of_plain`."""
+        return [self.written, self.topic_id, [(broker, *one) for broker, one in self.started.items()]]
 
     @classmethod
-    def of_plain(cls, held: list[Any]) -> Self:
-        """Of what `to_plain` gives."""
-        told, topic_id, started = held
-        return cls(Told(*told), topic_id, {broker: Start(*one) for broker, *one in started})
+    def of_plain(cls, plain: list[Any]) -> Self:
+        """Build from the plain values of `to_plain`."""
+        written, topic_id, started = plain
+        return cls(WrittenEpochs(*written), topic_id, {broker: Start(*one) for broker, *one in started})
