@@ -38,7 +38,7 @@ FOLDED_TABLES = ("partition_timeline", "replica_timeline", "reassignments", "par
 
 
 def columns(table: str) -> dict[str, str]:
-    """Return column -> SQL type of the fold's rows of a table: its columns without those of PARTITION and those that the caller adds (`made_from`)."""
+    """Return column -> SQL type of the fold's rows of a table: its columns without those of PARTITION and those that the caller adds (`updates._write`)."""
     return {
         name: kind for name, kind in schemas.columns(table).items() if name not in {*PARTITION, "code_version", "events_version"}
     }

@@ -1,8 +1,8 @@
-"""Who was leader, in sync, assigned, being added or removed, and in which state, at every moment: plain Python on plain values.
+"""Derive leader, ISR, assignment and states of each partition over time: plain Python on plain values.
 
 evidence = ClusterEvidence.of(events)           mergeable; of all events of one cluster
 facts = ClusterFacts.of(evidence, keeps)        what its partitions share
-told = fold(facts.key_of(event), state, events of that partition, facts)
+folded = fold(facts.key_of(event), state, events of that partition, facts)
 """
 
 from jobs.timelines.clocks import zone_error

@@ -44,7 +44,7 @@ CLUSTER_EVENTS = frozenset().union(
     BROKER_EVENTS, BROKERS_NAMED, REGISTERED_BY_ZOOKEEPER, event_types("renounces_term", "kept_with_cluster"),
 )  # fmt: skip
 HOUR, DAY = 3_600_000_000, 86_400_000_000
-# for each controller term this many of its newest lines from memory are stored, to count those of a deposed controller
+# number of the newest lines from memory that are stored of each controller term, to count those of a deposed controller
 MOST_FROM_MEMORY = 1000
 STATE_CHANGE_LOG, CONTROLLER_LOG, SERVER_LOG, METADATA_DUMP = 1, 2, 4, 8
 # logger of the records of a dumped metadata log

@@ -268,7 +268,7 @@ def build_rows(history: History, topic: str, facts: IncarnationFacts) -> Rows:
         ]
         if versions and removed:
             rows.append(builder.end(versions[-1].pos + 1, *removed))
-        # lines about a topic that come after a new topic has its name are about the time before
+        # lines about an old topic after a new one has its name are about the time before
         begun = rows[0].ts if rows else None
         generations = [
             [row._replace(ts=min(row.ts, begun)) if begun and row.ts else row for row in one] for one in generations
@@ -422,10 +422,10 @@ def standings(final: Final, rows: Iterable[Row], brokers: Mapping[int, Sequence[
     In KRaft a replica has no state of its own: it has that of its broker's registration as long as it is one of the replicas.
     """
     own = list(rows)[1 if final.is_foreign else 0 :]
-    telling = [row for row in own if row.replicas is not None or row.state == "NonExistentPartition"]
+    changing = [row for row in own if row.replicas is not None or row.state == "NonExistentPartition"]
     found = {}
-    for replica in sorted({*final.standing, *(one for row in telling for one in row.replicas or ())}):
-        changes: list[tuple[int, int, int, Row | Standing]] = [(row.ts or 0, 0, n, row) for n, row in enumerate(telling)]
+    for replica in sorted({*final.standing, *(one for row in changing for one in row.replicas or ())}):
+        changes: list[tuple[int, int, int, Row | Standing]] = [(row.ts or 0, 0, n, row) for n, row in enumerate(changing)]
         changes += [(one.ts or 0, 1, n, one) for n, one in enumerate(brokers.get(replica, ()))]
         states = [final.standing[replica][1]] if replica in final.standing else []
         is_member, was_member, broker = False, bool(states) and states[0].state in STATES, None

@@ -224,10 +224,10 @@ def _folded(stored: StoredState, parts: Sequence[tuple[str, Rows]]) -> Folded:
         result.reassignments += [(*one[1:], _is_up_to(one.started_at, since)) for one in rows.reassignments]
     result.partitions = list(partitions.values())
     for one in replicas.values():
-        is_settled = one.replica in final.standing and one.step < final.standing[one.replica][0]
+        is_final = one.replica in final.standing and one.step < final.standing[one.replica][0]
         begun = one.begun
         result.replicas.append(
-            (one.replica, one.step, begun.ts, one.until, begun.state, one.in_isr, begun.inferred, begun.record_id, is_settled)
+            (one.replica, one.step, begun.ts, one.until, begun.state, one.in_isr, begun.inferred, begun.record_id, is_final)
         )
     return result
 

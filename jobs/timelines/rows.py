@@ -75,7 +75,7 @@ class Reassignment(NamedTuple):
 class Rows:
     """Rows of one partition after the final ones.
 
-    partitions: step, row and end, after `steps` final rows. replicas: replace the rows of a replica from its first step in here on.
+    partitions: step, row and end, after `steps` final rows. replicas: replace the stored rows of a replica from their first step on.
     reassignments: replace those that began after `since` (microseconds; None: all).
     """
 

@@ -380,8 +380,8 @@ def _never_started(marks: Iterable[Mark], assigned: Sequence[Assigned]) -> Itera
         if isinstance(one, Assigned):
             current, before = one, None
             continue
-        said_before = one.what == REFUSED[1] and before is not None and before.what == REFUSED[0]
-        if one.what in REFUSED and not said_before and not (current and current.is_moving):
+        is_repeated = one.what == REFUSED[1] and before is not None and before.what == REFUSED[0]
+        if one.what in REFUSED and not is_repeated and not (current and current.is_moving):
             target = one.target if one.target is not None else before.target if before and before.what == "requested" else None
             yield Reassignment(
                 one.pos, one.ts, None, None, current and current.replicas, target, [], [], "never_started", one.record_id
