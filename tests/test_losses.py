@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import truth
 from logs import LOGS, NODE_FOLDER, PARSER, microseconds, recordings, records
-from timelines import COLUMNS, told_of, truth_of
+from timelines import COLUMNS, recorded_timelines, truth_of
 
 from jobs.timelines.losses import ALL, LINES, SOME, TAIL, UNCLEAN, Around, Crash, Interval, Line, Loss, losses
 
@@ -184,11 +184,11 @@ def unclean(life: truth.Life) -> list[int]:
 )
 def test_unclean_elections_are_those_of_the_truth(recording: Path) -> None:
     """Findings and durability read all unclean elections and no others, with the number of lost records."""
-    told, lines = told_of(recording), lines_of(recording)
-    facts = told.facts
+    timelines, lines = recorded_timelines(recording), lines_of(recording)
+    facts = timelines.facts
     around = Around(1, facts.may_elect_last_leader(1))
     found = []
-    for key, folded in sorted(told.folded.items()):
+    for key, folded in sorted(timelines.folded.items()):
         history = [Interval(*(row[COLUMNS.index(name)] for name in Interval._fields)) for row in folded.partitions]
         for loss in losses(history, lines[key.topic, key.partition], around):
             assert loss.kind == UNCLEAN

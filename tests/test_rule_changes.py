@@ -15,7 +15,7 @@ from envelopes import ENVELOPES as WRAPPED
 from logs import configuration
 from tables import rows_of
 from test_envelopes import PLAIN
-from test_nights import rows as rows_by_table
+from test_updates import rows as rows_by_table
 
 from jobs import errors
 from jobs.commands import audit

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import truth
 from logs import recorded, recordings
-from timelines import tell, told_of, truth_of, verdict
+from timelines import recorded_timelines, timelines_of, truth_of, verdict
 
 from jobs.timelines import Event
 
@@ -47,7 +47,7 @@ def test_nothing_is_wrong_whatever_is_missing(recording: Path) -> None:
     for missing, some in parts(events):
         if missing.startswith("all before") and not is_one:
             continue
-        found = truth.compare_with(known, tell(some).rows(), missing)
+        found = truth.compare_with(known, timelines_of(some).rows(), missing)
         assert found.precise, f"without {missing}: {truth.details(found)}"
 
 
@@ -95,7 +95,7 @@ COURSES = [
 def test_courses_of_kafkas_own_tests(course: tuple[str, str, str, int, list[tuple[int, int]]], shared: Path) -> None:
     scenario, recording, topic, partition, steps = course
     told: list[tuple[int, int]] = []
-    for row in told_of(shared / "recordings" / recording).rows():
+    for row in recorded_timelines(shared / "recordings" / recording).rows():
         now = row["leader"], row["leader_epoch"]
         if (row["topic"], row["partition"]) == (topic, partition) and row["leader"] is not None and now not in told[-1:]:
             told.append(now)
