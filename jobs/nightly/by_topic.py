@@ -42,5 +42,8 @@ class RebuiltTopics:
 
 
 def fold_topics(one: Frame, other: Frame, fold: Fold, schema: pa.Schema) -> Frame:
-    """Fold the rows of each topic of one incarnation. in: rows with KEY. out: KEY and the result of the fold, with the columns of the schema."""
+    """Fold the rows of each topic of one incarnation.
+
+    in: rows with KEY. out: KEY and the result of the fold, with the columns of the schema.
+    """
     return map_groups(one, other, KEY, fold, schema)

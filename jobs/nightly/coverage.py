@@ -48,7 +48,10 @@ PARTS = pa.schema(
 
 @dataclass(frozen=True)
 class Hours:
-    """From the first to the last hour of some records, UTC without a zone. undated: there are some without a time stamp."""
+    """From the first to the last hour of some records, UTC without a zone.
+
+    undated: there are some without a time stamp.
+    """
 
     first: datetime | None
     last: datetime | None
@@ -65,7 +68,10 @@ class Hours:
         return Hours(min(firsts, default=None), max(lasts, default=None), self.undated or other.undated)
 
     def contain(self, moment: str) -> Where:
-        """Return the condition that the moment in a column is in these hours: a range, so that files can be skipped; never null."""
+        """Return the condition that the moment in a column is in these hours; never null.
+
+        It is a range, so that files can be skipped.
+        """
         undated = is_null(moment) if self.undated else NONE
         if self.first is None or self.last is None:
             return undated
@@ -76,7 +82,10 @@ class Hours:
 
 
 def count_events(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Turn batches of EVENT_COLUMNS of `events` into PARTS. Outputs of tools do not count: they are no lines of a log."""
+    """Turn batches of EVENT_COLUMNS of `events` into PARTS.
+
+    Outputs of tools do not count: they are no lines of a log.
+    """
     for batch in batches:
         is_of_log = pc.fill_null(pc.not_equal(batch["event_type"], CHECKPOINT), True)
         rows = batch.filter(pc.and_(is_of_log, pc.equal(batch["item"], 0)))

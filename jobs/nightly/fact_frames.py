@@ -30,7 +30,10 @@ def logs_seen(facts: Mapping[str, ClusterFacts]) -> pa.Table:
 
 
 def brokers_named(facts: Mapping[str, ClusterFacts]) -> pa.Table:
-    """Return the brokers that a controller has named as started or alive. out: cluster, incarnation, broker, since: the first time."""
+    """Return the brokers that a controller has named as started or alive.
+
+    out: cluster, incarnation, broker, since: the first time.
+    """
     first: dict[tuple[str, int, int], int] = {}
     for name, one in facts.items():
         for number, events in one.events_by_number.items():
@@ -44,7 +47,10 @@ def brokers_named(facts: Mapping[str, ClusterFacts]) -> pa.Table:
 
 
 def logged_min_isr(facts: Mapping[str, ClusterFacts]) -> pa.Table:
-    """Return the smallest logged min.insync.replicas. out: cluster, incarnation, topic (null: every other topic), min_isr."""
+    """Return the smallest logged min.insync.replicas.
+
+    out: cluster, incarnation, topic (null: every other topic), min_isr.
+    """
     rows = [
         (name, number, topic, value)
         for name, one in facts.items()
@@ -55,8 +61,9 @@ def logged_min_isr(facts: Mapping[str, ClusterFacts]) -> pa.Table:
 
 
 def nodes_heard(facts: Mapping[str, ClusterFacts]) -> pa.Table:
-    """Return what the logs of a cluster can show: the coverage that checks need (`jobs.checking.checks.COVERAGE`).
+    """Return what the logs of a cluster can show.
 
+    Checks need it for their coverage (`jobs.checking.checks.COVERAGE`).
     out: cluster, incarnation, every_node: there are logs of all nodes that lines name; every_controller: there is a controller's log of all
     possible controllers; heard, unheard: nodes that lines name, with and without logs; since: the first line of all; controller: spans in which
     the decisions of controllers are logged.
@@ -103,7 +110,10 @@ def controller_vacancies(facts: Mapping[str, ClusterFacts]) -> pa.Table:
 
 
 def terms_of_quorum(facts: Mapping[str, ClusterFacts]) -> pa.Table:
-    """Return the terms in `controllers` whose epoch is one of the KRaft quorum. out: cluster, incarnation, node, controller_epoch."""
+    """Return the terms in `controllers` whose epoch is one of the KRaft quorum.
+
+    out: cluster, incarnation, node, controller_epoch.
+    """
     rows = [(name, number, node, epoch) for name, one in facts.items() for number, epoch, node in quorum_terms(one)]
     kinds = {"cluster": pa.string(), "incarnation": pa.int32(), "node": pa.int32(), "controller_epoch": pa.int32()}
     return _table(rows, kinds)

@@ -1,5 +1,6 @@
-"""Fold groups of rows: events and stored states of partitions in, rows of the tables out, both as Arrow record batches.
+"""Fold groups of rows of partitions, as Arrow record batches.
 
+in: events and stored states. out: rows of the tables.
 This module does not import Spark: Spark's workers call these functions, and the driver calls them for small inputs.
 """
 
@@ -38,7 +39,10 @@ FOLDED_TABLES = ("partition_timeline", "replica_timeline", "reassignments", "par
 
 
 def columns(table: str) -> dict[str, str]:
-    """Return column -> SQL type of the fold's rows of a table: its columns without those of PARTITION and those that the caller adds (`updates._write`)."""
+    """Return column -> SQL type of the fold's rows of a table.
+
+    Columns of PARTITION and those that the caller adds (`updates._write`) are left out.
+    """
     return {
         name: kind for name, kind in schemas.columns(table).items() if name not in {*PARTITION, "code_version", "events_version"}
     }

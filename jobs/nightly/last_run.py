@@ -1,5 +1,6 @@
-"""The findings after the last completed run: a run that completes an interrupted one compares with these.
+"""Restore the findings of the last completed run.
 
+A run that completes an interrupted one compares with these.
 A run is complete when its row is in `audit_runs`. That row is written last, and names the versions of the tables at the end of the run.
 """
 

@@ -13,8 +13,9 @@ DEFAULT = 1  # Kafka's own
 
 @dataclass(frozen=True)
 class MinIsr:
-    """Logged settings, in order of time; null: removed. default: of the cluster. of_brokers: the smallest that brokers were started with.
+    """Logged settings, in order of time; null: removed.
 
+    default: of the cluster. of_brokers: the smallest that brokers were started with.
     configured: globs of audit.toml; the first that matches counts if no line sets the topic.
     """
 
@@ -24,7 +25,10 @@ class MinIsr:
     configured: tuple[tuple[str, int], ...] = ()
 
     def of(self, topic: str, moment: datetime | None = None) -> int:
-        """Return the setting of a topic at a moment (None: the last): its own, audit.toml's, the cluster's, the brokers', Kafka's default."""
+        """Return the setting of a topic at a moment (None: the last).
+
+        The order is: its own lines, audit.toml, the cluster's lines, the brokers' lines, Kafka's default.
+        """
         own = _at(self.topics.get(topic, ()), moment)
         if own is not None:
             return own
@@ -36,7 +40,10 @@ class MinIsr:
         return sorted({ts for ts, _ in (*self.topics.get(topic, ()), *self.default)})
 
     def smallest(self) -> dict[str | None, int]:
-        """Return topic -> the smallest value that lines show, which proves that a smaller ISR was too small; null: every other topic."""
+        """Return topic -> the smallest value that lines show, which proves that a smaller ISR was too small.
+
+        null: every other topic.
+        """
         found = {topic: [value for _, value in changes if value] for topic, changes in self.topics.items()}
         others = [value for _, value in self.default if value] or ([self.of_brokers] if self.of_brokers else [])
         return {topic: min(values) for topic, values in [*found.items(), (None, others)] if values}

@@ -1,4 +1,7 @@
-"""View `partition_spells`: episodes in which something was wrong with a partition, from `jobs.timelines.episodes`, topic by topic."""
+"""Build the view `partition_spells`: episodes in which something was wrong with a partition.
+
+`jobs.timelines.episodes` finds them, topic by topic.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta

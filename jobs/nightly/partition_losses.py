@@ -1,4 +1,7 @@
-"""View `losses`: records that partitions lost or may have lost, from `jobs.timelines.losses`, topic by topic."""
+"""Build the view `losses`: records that partitions lost or may have lost.
+
+`jobs.timelines.losses` finds them, topic by topic.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

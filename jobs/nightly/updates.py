@@ -126,7 +126,7 @@ class NewRecords:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to do."""
+        """Return whether there is nothing to do."""
         return not self.count and self.removed is None
 
     @property
@@ -210,7 +210,10 @@ class Updated:
     is_new: bool
 
     def looked_back(self, clusters: Iterable[str]) -> dict[str, datetime]:
-        """Return cluster -> the moment from which checks read all rows (UTC without a zone), without rebuilt clusters."""
+        """Return cluster -> the moment from which checks read all rows, without rebuilt clusters.
+
+        Moments are in UTC without a zone.
+        """
         return {name: self.resumed[name].since - LOOKED_BACK for name in clusters if name in self.resumed}
 
 
@@ -239,7 +242,10 @@ def _resumed(records: NewRecords, clusters: Iterable[str]) -> dict[str, Resumed]
 def _update_timelines(
     store: RunTables, records: NewRecords, facts: Mapping[str, ClusterFacts]
 ) -> tuple[frozenset[str], Frame | None, int]:
-    """Update the timelines. out: the clusters that were rebuilt, `Updated.topics`, the version of `events`."""
+    """Update the timelines.
+
+    out: the clusters that were rebuilt, `Updated.topics`, the version of `events`.
+    """
     if records.is_empty:
         return records.rebuilt, None, records.events_version
     before = {name: one.facts for name, one in records.stored.items()}
@@ -270,8 +276,9 @@ def _update_coverage(store: RunTables, records: NewRecords, facts: Mapping[str, 
 
 
 def note(store: RunTables, updated: Updated, asked: str, configured: Mapping[str, str]) -> None:
-    """Store the versions of `events` and `passed_over` that the tables include, and what findings depend on, for the next run.
+    """Store for the next run which versions the tables include and what findings depend on.
 
+    The versions are those of `events` and `passed_over`.
     configured: cluster -> its settings in audit.toml.
     """
     if not updated.facts:
@@ -287,8 +294,9 @@ def naive(microseconds: int) -> datetime | None:
 
 
 def scope(store: RunTables, updated: Updated, clusters: Iterable[str], days: int = 0) -> dict[str, Frame]:
-    """Return the rows that checks and contracts read, by table: those that the run has written, and those that are still valid.
+    """Return the rows that checks and contracts read, by table.
 
+    They are the rows that the run has written and those that are still valid.
     From timelines: all rows from a day before the first new event on, open rows that show a problem, and rows of folded topics that may have
     changed. For subjects of unresolved findings also the open rows, and all rows since the first of these findings. For rebuilt clusters all
     rows. days: number of further days of `durability`.
@@ -430,7 +438,10 @@ def _lost(records: NewRecords) -> set[str]:
 def _correct_incarnations(
     store: RunTables, records: NewRecords, facts: Mapping[str, ClusterFacts], rebuilt: Iterable[str]
 ) -> bool:
-    """Correct `events.incarnation`, which is 1 in new rows; return whether there was something to correct."""
+    """Correct `events.incarnation`, which is 1 in new rows.
+
+    Return whether there was something to correct.
+    """
     before = {name: one.facts for name, one in records.stored.items()}
     several = {name for name in facts if len(facts[name].numbers) > 1 or (name in before and len(before[name].numbers) > 1)}
     if not several:
@@ -444,7 +455,10 @@ def _correct_incarnations(
 
 
 def _new(records: NewRecords, clusters: Iterable[str], rebuilt: Collection[str]) -> Where:
-    """Return the condition for all rows of the time of new events. rebuilt: clusters whose rows are all new."""
+    """Return the condition for all rows of the time of new events.
+
+    rebuilt: clusters whose rows are all new.
+    """
     resumed = sorted(set(clusters) - set(rebuilt))
     of_time = dict.fromkeys(resumed, is_null("ts"))
     if resumed:
@@ -476,7 +490,10 @@ NUMBERED = pa.schema([("record_id", pa.string()), ("item", pa.int32()), ("incarn
 
 
 def topic_named(events: Frame, facts: Mapping[str, ClusterFacts]) -> Frame:
-    """Return events with key_topic, the topic of each; records of a metadata log name the topic by its id."""
+    """Return events with key_topic, the topic of each.
+
+    Records of a metadata log name the topic by its id.
+    """
     names = {
         (cluster, topic_id): topic
         for cluster, one in facts.items()
@@ -503,7 +520,7 @@ def _keys(keyed: Frame) -> Frame:
 
 
 def _states_about(store: RunTables, keys: Sequence[Frame], changed: Mapping[str, Affected]) -> Frame:
-    """Return rows of `partition_states`: at least those of changed topics, or all rows if a change may concern other topics."""
+    """Return rows of `partition_states`: at least those that changes may affect."""
     if any(what.brokers for what in changed.values()):
         return store.read("partition_states", changed)
     others = pa.table({"topic": pa.array(sorted({topic for what in changed.values() for topic in what.topics}), pa.string())})
@@ -513,8 +530,9 @@ def _states_about(store: RunTables, keys: Sequence[Frame], changed: Mapping[str,
 def _touched_states(
     store: RunTables, records: NewRecords, keyed: Frame, changed: Mapping[str, Affected], removed: Frame | None
 ) -> Frame:
-    """Return the states of partitions that new events concern, directly or by a change of their topic or of one of their brokers.
+    """Return the states of partitions that new events affect.
 
+    Events may affect them directly or by a change of their topic or of one of their brokers.
     keyed: new events. removed: PARTITION_KEY. out: the columns of `folding.INPUT` that are a state's. An unusable state is empty:
     an interrupted run has left it, or an event that it includes was removed.
     """
@@ -548,7 +566,10 @@ def _touched_states(
 
 @dataclass(frozen=True)
 class FoldedRows:
-    """rows: `folding.OUTPUT` of all folded partitions. refolded: PARTITION_KEY of those folded from all their events; None: none."""
+    """rows: `folding.OUTPUT` of all folded partitions.
+
+    refolded: PARTITION_KEY of those folded from all their events; None: none.
+    """
 
     rows: Frame
     refolded: Frame | None
@@ -595,7 +616,10 @@ def _partitions(rows: Frame) -> Frame:
 
 
 def _write(store: RunTables, folded: FoldedRows, version: int, resumed: Sequence[str], rebuilt: Sequence[str]) -> Frame:
-    """Replace the rows of folded partitions. version: of `events`. resumed, rebuilt: clusters. out: PARTITION_KEY of these partitions."""
+    """Replace the rows of folded partitions.
+
+    version: of `events`. resumed, rebuilt: clusters. out: PARTITION_KEY of these partitions.
+    """
     touched = _partitions(where(folded.rows, is_known("partition_states")))
     if folded.refolded is not None:
         touched = distinct(together(touched, folded.refolded))
@@ -617,7 +641,10 @@ def _write(store: RunTables, folded: FoldedRows, version: int, resumed: Sequence
 
 
 def _without_stored_rows(store: RunTables, table: str, rows: Frame, refolded: Frame, resumed: Sequence[str]) -> Frame:
-    """Return the new rows of refolded partitions without settled rows that are stored already; remove stored ones that differ."""
+    """Return the new rows of refolded partitions without settled rows that are stored already.
+
+    Remove stored ones that differ.
+    """
     old, new = (
         select(having(where(some, is_true("settled")), refolded, PARTITION_KEY), *schemas.columns(table))
         for some in (store.read(table, resumed), rows)
@@ -630,7 +657,7 @@ def _without_stored_rows(store: RunTables, table: str, rows: Frame, refolded: Fr
 
 
 def _write_cluster_tables(store: RunTables, facts: Mapping[str, ClusterFacts]) -> None:
-    """Write the tables that are derived from the facts, and from the breaks and brokers in `partition_states`."""
+    """Write the tables that follow from the facts and from breaks and brokers in `partition_states`."""
     breaks: dict[str, list[tuple[PartitionKey, Break]]] = {}
     rows = store.rows_that_have("partition_states", facts, "breaks", [*folding.PARTITION, "breaks"])
     for cluster, *key, text in folding.rows_of(rows.to_batches()):
@@ -649,7 +676,7 @@ def _write_cluster_tables(store: RunTables, facts: Mapping[str, ClusterFacts]) -
 
 
 def _assigned_brokers(store: RunTables, facts: Mapping[str, ClusterFacts]) -> dict[tuple[str, int], dict[int, int | None]]:
-    """Return cluster and incarnation -> the brokers with replicas, and since when (microseconds) where that matters."""
+    """Return cluster and incarnation -> broker with replicas -> since when, where needed (microseconds)."""
     found: dict[tuple[str, int], dict[int, int | None]] = {}
     for batch in store.rows_that_have("partition_states", facts, "brokers", ["cluster", "incarnation", "brokers"]).to_batches():
         of_row = batch.select(["cluster", "incarnation"]).take(pc.list_parent_indices(batch["brokers"]))
@@ -672,7 +699,10 @@ def _assigned_brokers(store: RunTables, facts: Mapping[str, ClusterFacts]) -> di
 
 
 def _write_deletions(store: RunTables, records: NewRecords, facts: Mapping[str, ClusterFacts], rebuilt: frozenset[str]) -> None:
-    """Update `topic_deletions`: under ZooKeeper, rebuild the topics with new records; under KRaft, take all from the facts."""
+    """Update `topic_deletions`: under ZooKeeper, rebuild the topics with new records.
+
+    Under KRaft, take all from the facts.
+    """
     of_deletions = is_known("topic") & (
         starts_with("event_type", "deletion_")
         | one_of("to_state", ["ReplicaDeletionIneligible"])

@@ -1,4 +1,4 @@
-"""Derive leader, ISR, assignment and states of each partition over time: plain Python on plain values.
+"""Derive leader, ISR, assignment and states of each partition over time, in plain Python.
 
 evidence = ClusterEvidence.of(events)           mergeable; of all events of one cluster
 facts = ClusterFacts.of(evidence, keeps)        what its partitions share

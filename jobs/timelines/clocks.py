@@ -14,7 +14,10 @@ REGISTRATIONS = 2
 
 
 class ZoneError(NamedTuple):
-    """How much later logs have the same registrations than the metadata log (microseconds), and both records of one registration."""
+    """By how many microseconds logs are later than the metadata log.
+
+    record_id, metadata_record_id: the records of one registration in both.
+    """
 
     later: int
     broker: int
@@ -24,8 +27,9 @@ class ZoneError(NamedTuple):
 
 
 def zone_error(events: Iterable[Event]) -> ZoneError | None:
-    """Return the error if logs were read with another time zone than they were printed in; None: no registration shows one.
+    """Return the error if logs were read with another time zone than they were printed in.
 
+    None: no registration shows one.
     events: of one cluster. A broker prints that it has registered (kafka.server.BrokerLifecycleManager), the active controller that it accepts
     the broker (ClusterControlManager, from 3.7.1 on). Both print the broker epoch: the offset of the record in the metadata log, whose time is
     in UTC. Replayed lines do not count: a controller may replay records at any later time. All distances have to be the same.
@@ -49,7 +53,7 @@ def _ts(e: Event) -> int:
 
 
 def _by_registration(events: Iterable[Event]) -> Iterator[dict[tuple[int, int], Event]]:
-    """Yield (broker, broker epoch) -> line, and -> record, for registrations that are logged at one moment only."""
+    """Yield (broker, broker epoch) -> line, then -> record, of registrations with a single moment."""
     found: tuple[dict[tuple[int, int], list[Event]], ...] = ({}, {})
     for e in events:
         if e.ts is None or e.broker is None or e.broker_epoch is None:

@@ -84,7 +84,10 @@ def begins_metadata_log(e: Event) -> bool:
 
 
 def is_of_other_cluster(e: Event) -> bool:
-    """Return whether a node is refused for its cluster id (KafkaRaftClient), or refuses its ZooKeeper (KafkaServer.startup, 2.4 to 3.9)."""
+    """Return whether a node is refused for its cluster id, or refuses its ZooKeeper.
+
+    Source: KafkaRaftClient; KafkaServer.startup, 2.4 to 3.9.
+    """
     return e.error_code == "INCONSISTENT_CLUSTER_ID" or (e.error_class or "").endswith("InconsistentClusterIdException")
 
 
@@ -94,14 +97,17 @@ def is_registered_by_zookeeper(e: Event) -> bool:
 
 
 def prints_replica_state(e: Event) -> bool:
-    """Return whether a line names a replica's state and the state before: nodes that print all states do so."""
+    """Return whether a line names a replica's state and the state before.
+
+    Nodes that print all states do so.
+    """
     if e.replica is None or e.from_state is None or e.partition is None:
         return False
     return (e.event_type == "replica_state_changed" and e.says == "happened") or (e.says == "is" and e.to_state is not None)
 
 
 def takes_back(e: Event) -> bool:
-    """Return whether a controller moves a replica from OfflineReplica to OnlineReplica: its broker has registered.
+    """Return whether a controller moves a replica online again: its broker has registered.
 
     Source: KafkaController.onBrokerStartup, 0.8.2 to 3.9. Replicas of a new partition, also on dead brokers, are NewReplica before.
     """
@@ -115,7 +121,10 @@ def takes_back(e: Event) -> bool:
 
 
 def is_from_memory(e: Event) -> bool:
-    """Return whether a controller prints a state from memory; its writes have an epoch, which shows their order, or are refused."""
+    """Return whether a controller prints a state from memory.
+
+    Its writes have an epoch, which shows their order, or are refused.
+    """
     if e.controller is None or e.controller != e.node or e.topic is None:
         return False
     return e.partition_epoch is None and (e.says == "is" or e.to_state is not None or e.from_state is not None)

@@ -74,7 +74,10 @@ def controller_gaps(facts: ClusterFacts) -> list[ControllerGap]:
 
 
 def _led_on(gap: ControllerGap, led: Iterable[int]) -> bool:
-    """Return whether the node of the ended term was still controller. led: times of its lines that only a controller prints."""
+    """Return whether the node of the ended term was still controller.
+
+    led: times of its lines that only a controller prints.
+    """
     until = FOREVER if gap.until is None else gap.until
     return any(gap.since + AT_ONCE < ts < until - AT_ONCE for ts in led)
 

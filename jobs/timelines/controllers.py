@@ -18,8 +18,9 @@ TermKey = tuple[int, int, int | None]
 
 
 def controllers(facts: ClusterFacts) -> list[tuple[Any, ...]]:
-    """Return rows of `controllers`: incarnation, node, controller_epoch, elected_at, resigned_at, inferred, record_id, overruled.
+    """Return rows of `controllers`.
 
+    out: incarnation, node, controller_epoch, elected_at, resigned_at, inferred, record_id, overruled.
     Times are microseconds. A ZooKeeper controller's term begins with `.. successfully elected as the controller. Epoch incremented to ..`
     (up to 2.0: `Epoch incremented to ..`) and ends with `Resigned`. Every broker prints that when it stops; it ends a term only of the
     broker that had one. A KRaft controller's term begins when its node has become the leader of the quorum (`Completed transition to Leader(..`,
@@ -46,7 +47,7 @@ def controllers(facts: ClusterFacts) -> list[tuple[Any, ...]]:
 
 
 def terms(facts: ClusterFacts) -> list[tuple[int, int, int | None, int | None, str]]:
-    """Return incarnation, controller epoch, node, time and record of the first line of each term, in any log."""
+    """Return incarnation, controller epoch, node, time and record of the first line of each term."""
     found = _begun(facts, _elections(facts))
     return [(*key, line.ts, line.record_id) for key, line in sorted(found.items(), key=lambda one: (one[0][0], one[0][1]))]
 
@@ -58,7 +59,10 @@ def _begun(facts: ClusterFacts, elections: Mapping[TermKey, Line]) -> dict[TermK
 
 
 def quorum_terms(facts: ClusterFacts) -> list[TermKey]:
-    """Return the terms of leaders of the KRaft quorum. Their epochs are those of the quorum, not those of ZooKeeper."""
+    """Return the terms of leaders of the KRaft quorum.
+
+    Their epochs are those of the quorum, not those of ZooKeeper.
+    """
     return sorted(_elections(facts, QUORUM_BEGINS))
 
 
@@ -88,7 +92,10 @@ def _resigned(facts: ClusterFacts) -> dict[tuple[int, int | None], list[int]]:
 
 
 def _lines_when_deposed(facts: ClusterFacts, key: TermKey) -> int:
-    """Return the number of lines from memory that it printed after a successor was elected; timelines leave them out."""
+    """Return the number of lines from memory that it printed after a successor was elected.
+
+    Timelines leave them out.
+    """
     number, epoch, node = key
     since = facts[number].deposed.get(epoch)
     term: Term = epoch, node

@@ -1,4 +1,4 @@
-"""`topic_deletions`: deletions of topics from the request to the completion, with the replicas that block them."""
+"""`topic_deletions`: find deletions of topics, and the replicas that block them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -45,7 +45,10 @@ class Deletion:
     blocking: list[Event] = field(default_factory=list)
 
     def row(self) -> tuple[Any, ...]:
-        """Return requested_at, completed_at, blocked_by, blocked_since, outcome, record_id, evidence. Times are microseconds."""
+        """Return requested_at, completed_at, blocked_by, blocked_since, outcome, record_id, evidence.
+
+        Times are microseconds.
+        """
         begun = self.first or self.completed
         assert begun is not None
         blocked_by = sorted({(e.partition, e.replica) for e in self.blocking}, key=lambda one: (one[0] or 0, one[1]))
@@ -88,8 +91,9 @@ def topic_deletions(events: Iterable[Event], facts: ClusterFacts) -> list[tuple[
 
 
 def kraft_topic_deletions(facts: ClusterFacts) -> list[tuple[Any, ...]]:
-    """Return rows of `topic_deletions` under KRaft controllers: one record removes a topic, and nothing blocks that in the metadata.
+    """Return rows of `topic_deletions` under KRaft controllers.
 
+    One record removes a topic, and nothing blocks that in the metadata.
     The record does not name its topic. From 4.0 on the active controller prints its answer to the request.
     """
     by_id: dict[tuple[int, str, str], list[Event]] = {}

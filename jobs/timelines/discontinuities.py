@@ -1,4 +1,4 @@
-"""`discontinuities`: find lines whose first state is not the state that the line before left, and the cause.
+"""`discontinuities`: find lines that do not begin with the last logged state, and the cause.
 
 The state machines print every change at TRACE, so a break means that something is missing: a new controller begins with the state in
 ZooKeeper, a wiped cluster without one, and every other break is caused by missing lines.
@@ -123,7 +123,7 @@ def _shortly_before(line: StateLine, previous: StateLine) -> list[StateLine]:
 
 
 def _is_duplicate(line: StateLine, other: StateLine) -> bool:
-    """Return whether it is the same change, printed by the same controller at the same time or right afterwards."""
+    """Return whether the same controller prints the same change again, at once."""
     if line.ts is None or other.ts is None or (line.from_state, line.state) != (other.from_state, other.state):
         return False
     same = (line.node, line.controller_epoch) == (other.node, other.controller_epoch)
@@ -172,7 +172,10 @@ def _prints_new_state_twice(one: Break) -> bool:
 
 
 def wiped(rows: Iterable[tuple[Any, ...]], wipes: Mapping[int, Iterable[int]]) -> list[tuple[Any, ...]]:
-    """Return rows of `discontinuities`, some with the cause of a wipe that another partition shows. wipes: incarnation -> moments."""
+    """Return rows of `discontinuities`, some with the cause of a wipe that another partition shows.
+
+    wipes: incarnation -> moments.
+    """
     found = []
     for row in rows:
         number, at, held_since, found_state, cause = row[0], row[4], row[8], row[9], row[10]

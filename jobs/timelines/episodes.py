@@ -1,4 +1,7 @@
-"""Find the episodes in which something was wrong with a partition, and the outages that explain them. Times are microseconds."""
+"""Find the episodes in which something was wrong with a partition, and the outages that explain them.
+
+Times are microseconds.
+"""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -142,7 +145,10 @@ class Surroundings:
     quiet: int = 0
 
     def logged_until(self, nodes: Iterable[int], since: int) -> tuple[int, int]:
-        """Return up to when the logs of nodes or of the active controller would show a change: (their last line, that plus `quiet`)."""
+        """Return up to when the logs of nodes or of the active controller would show a change.
+
+        out: (their last line, that plus `quiet`).
+        """
         if self.written_until is None:
             return self.now, self.now
         lasts = [self.written_until[node] for node in nodes if node in self.written_until]
@@ -164,7 +170,10 @@ class Deletion(NamedTuple):
     completed_at: int | None
 
     def explains(self, episode: Episode) -> bool:
-        """Return whether the deletion explains an episode. A waiting deletion may be logged long after it has removed the leader."""
+        """Return whether the deletion explains an episode.
+
+        A waiting deletion may be logged long after it has removed the leader.
+        """
         until = episode.until if episode.kind == LEADERLESS else episode.since + DELETION_LOGGED_LATE
         begun = self.requested_at is None or self.requested_at <= until
         return begun and (self.completed_at is None or episode.since <= self.completed_at)
@@ -178,7 +187,10 @@ def episodes(
     min_isr: int | None = None,
     deletions: Iterable[Deletion] = (),
 ) -> Iterator[Episode]:
-    """Yield the episodes of one partition of one incarnation that no deletion explains. min_isr: its min.insync.replicas."""
+    """Yield the episodes of one partition of one incarnation that no deletion explains.
+
+    min_isr: its min.insync.replicas.
+    """
     unlisted_at = [at for at, topics in around.topics_listed if topic not in topics]
     shown = [step for step in steps if step.leader is not None or step.isr is not None or step.state == "NonExistentPartition"]
     known_deletions = list(deletions)
@@ -212,7 +224,7 @@ def _ends(outage: Outage, before: Step, after: Step) -> bool:
 
 
 def _silences(outage: Outage, leaders: Iterable[int]) -> bool:
-    """Return whether nobody is left who logs the ISR: the outage is of a possible leader, or of all brokers."""
+    """Return whether nobody is left who logs the ISR: a possible leader is down, or all brokers."""
     return outage.broker is None or (outage.broker in leaders and outage.how != FIRST_START)
 
 
@@ -247,7 +259,10 @@ def _conditions(step: Step, min_isr: int | None) -> list[tuple[str, int | None]]
 
 
 def _step_spans(steps: Sequence[Step], min_isr: int | None, around: Surroundings) -> Iterator[_StepSpan]:
-    """Yield each condition with the steps in which it was true. If its leader is lost, it begins again with the next step."""
+    """Yield each condition with the steps in which it was true.
+
+    If its leader is lost, it begins again with the next step.
+    """
     begun: dict[tuple[str, int | None], int] = {}
     is_offline = False
     for n, step in enumerate(steps):
@@ -353,8 +368,9 @@ def _until_logs_end(episode: Episode, last: Step, around: Surroundings) -> Episo
 
 
 def _until_last_row(episode: Episode, last: Step, around: Surroundings) -> Episode:
-    """Return the episode up to its last row if that has no partition epoch and no row shows the end: the ISR may have grown since.
+    """Return the episode up to its last row if that has no partition epoch and no end is shown.
 
+    The ISR may have grown since.
     The ISR does not grow while all missing brokers are down. Lists of a controller (0.8 to 1.0) name the leader epoch and no partition epoch.
     """
     if last.partition_epoch is not None or episode.is_end_seen:
@@ -379,14 +395,17 @@ def _down_until(outage: Outage, now: int) -> int:
 
 
 def _is_down(outage: Outage, broker: int | None, at: int) -> bool:
-    """Return whether a broker was down at a moment, well after the begin and well before the end of the outage."""
+    """Return whether a broker was down at a moment that is well within the outage."""
     if outage.broker != broker or outage.how == FIRST_START:
         return False
     return outage.since + LOGGED_LATE < at and (outage.down_until is None or at + FOLLOWS_LATE < outage.down_until)
 
 
 def _missing_since(steps: Sequence[Step], span: _StepSpan, episode: Episode) -> int:
-    """Return since when the missing brokers are missing: the ISR may have lacked them while nobody led, and before."""
+    """Return since when the missing brokers are missing.
+
+    The ISR may have lacked them while nobody led, and before.
+    """
     n = span.first
     while (
         episode.kind in _OF_MISSING
@@ -400,7 +419,7 @@ def _missing_since(steps: Sequence[Step], span: _StepSpan, episode: Episode) -> 
 
 
 def _with_cause(episode: Episode, missing_since: int, around: Surroundings) -> Episode:
-    """Return the episode with its cause: the last outage before it, or else one whose session ended soon afterwards."""
+    """Return the episode with its cause: the last outage before it, or one noticed soon afterwards."""
     found = [outage for outage in around.outages if _explains(outage, episode, missing_since)]
     if not found:
         return episode
@@ -438,7 +457,10 @@ def _explains(outage: Outage, episode: Episode, missing_since: int) -> bool:
 
 
 def _is_begin_known(outage: Outage) -> bool:
-    """Return whether lines show when an outage began; a later start, or a list without the broker, shows only that it had begun."""
+    """Return whether lines show when an outage began.
+
+    A later start, or a list without the broker, shows only that it had begun.
+    """
     return outage.how == SESSION_LOST or (outage.how == SHUT_DOWN and outage.starting_at != outage.since)
 
 
@@ -472,7 +494,10 @@ def _with_liveness(episode: Episode, around: Surroundings) -> Episode:
 
 
 def _up(episode: Episode, down: Iterable[Outage], around: Surroundings) -> Iterator[tuple[int, int]]:
-    """Yield the times of an episode of one replica outside the outages of its broker and outside the outage that explains it."""
+    """Yield the times of an episode of one replica outside the outages of its broker.
+
+    The outage that explains it counts, too.
+    """
     explained_until = episode.since if episode.cause_since is None else episode.cause_until
     begun = None if explained_until is None else max(episode.since, explained_until)
     for outage in sorted(down, key=lambda outage: outage.since):
@@ -487,7 +512,10 @@ def _up(episode: Episode, down: Iterable[Outage], around: Surroundings) -> Itera
 
 
 def _up_until(outage: Outage, since: int, around: Surroundings) -> int | None:
-    """Return up to when a broker was up before an outage; if the begin is not logged, up to its last own line; None: unknown."""
+    """Return up to when a broker was up before an outage.
+
+    If the begin is not logged, up to its last own line; None: unknown.
+    """
     if _is_begin_known(outage):
         return outage.since
     line = None if outage.broker is None else around.newest_own_line(outage.broker, outage.since - 1)

@@ -1,4 +1,7 @@
-"""Derive what the partitions of a cluster share: incarnations, mode, controllers, brokers, topic ids, files."""
+"""Derive what the partitions of a cluster share.
+
+That is: incarnations, mode, controllers, brokers, topic ids, files.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -73,7 +76,7 @@ class IncarnationFacts:
     kraft: KRaftFacts = field(default_factory=KRaftFacts)
 
     def is_deposed(self, e: Event) -> bool:
-        """Return whether a controller prints a state of a partition from memory after another was elected in a later epoch.
+        """Return whether a controller prints a state from memory after a later one was elected.
 
         A controller that was paused or cut off works until it learns that it was deposed.
         """
@@ -84,13 +87,16 @@ class IncarnationFacts:
         return since is not None and (e.ts or 0) > since
 
     def controller_epoch_of(self, e: Event) -> int | None:
-        """Return the controller epoch of a line. If the line names none, it is the epoch of the node's last election."""
+        """Return the controller epoch of a line.
+
+        If the line names none, it is the epoch of the node's last election.
+        """
         if e.controller_epoch is not None:
             return e.controller_epoch
         return max((own for own, node, at in self.elected if node == e.node and at <= (e.ts or 0)), default=None)
 
     def hears_controller(self, since: int | None, until: int | None) -> bool:
-        """Return whether there is a controller.log of the active ZooKeeper controller for all the time between two moments."""
+        """Return whether a log of the active ZooKeeper controller covers the time between two moments."""
         heard_until = since or 0
         for begun, ended in self.heard:
             if begun <= heard_until < ended:
@@ -106,7 +112,10 @@ class IncarnationFacts:
         return self.kraft_since is not None and (self.kraft_since < 0 or (ts is not None and ts >= self.kraft_since))
 
     def sort_key(self, e: Event, tiebreak: int = 1) -> SortKey:
-        """Return the order of an event: time, then what Kafka does first within a millisecond, then the place in the logs."""
+        """Return the order of an event: time, then tiebreak, then the place in the logs.
+
+        tiebreak: what Kafka does first within a millisecond.
+        """
         return e.ts or 0, tiebreak, self.places[e.node, e.file, log_of(e.logger)], e.record_no, e.item
 
 
@@ -124,7 +133,10 @@ class NamedNode(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """A time in which changes would have been logged. until: the last line; quiet_until: a running node may write nothing until then."""
+    """A time in which changes would have been logged.
+
+    until: the last line; quiet_until: a running node may write nothing until then.
+    """
 
     since: int
     until: int
@@ -132,7 +144,10 @@ class Heard(NamedTuple):
 
 
 class ClusterFacts:
-    """What the partitions of a cluster share. of_name: the clusters that logged under its name. by_number: incarnation -> its facts."""
+    """What the partitions of a cluster share.
+
+    of_name: the clusters that logged under its name. by_number: incarnation -> its facts.
+    """
 
     def __init__(self, evidence: ClusterEvidence, keeps: Mapping[str, Sequence[str]]) -> None:
         self.evidence = evidence
@@ -143,7 +158,10 @@ class ClusterFacts:
 
     @classmethod
     def of(cls, evidence: ClusterEvidence, keeps: Mapping[str, Sequence[str]] | None = None) -> Self:
-        """Return the facts that follow from the evidence. keeps: event type -> fields that the rules say are unchanged."""
+        """Return the facts that follow from the evidence.
+
+        keeps: event type -> fields that the rules say are unchanged.
+        """
         return cls(evidence, keeps or {})
 
     def to_json(self) -> str:
@@ -191,7 +209,10 @@ class ClusterFacts:
         ]  # fmt: skip
 
     def _joined(self, e: Event) -> str | None:
-        """Return the cluster id of a line; None if the node was refused for it: the cluster is still the one before."""
+        """Return the cluster id of a line.
+
+        None if the node was refused for it: the cluster is still the one before.
+        """
         if e.cluster_id is None or e.ts is None:
             return None
         refused = self.evidence.foreign.get((folder_of(e.file), e.node), {}).values()
@@ -243,7 +264,7 @@ class ClusterFacts:
         return found
 
     def may_elect_last_leader(self, number: int) -> bool:
-        """Return whether controllers may elect the last leader of a partition as recovering (KIP-966: KRaft from 3.7 on)."""
+        """Return whether controllers may elect the last leader as recovering (KIP-966: KRaft from 3.7 on)."""
         mode_events = self._mode_events(number) if len(self.of_name) == 1 else self._mode_events()
         is_of_zookeeper = self[number].kraft_since is None and bool(
             mode_events.keys() & (ZOOKEEPER_CONTROLLER | REGISTERED_BY_ZOOKEEPER)
@@ -262,8 +283,9 @@ class ClusterFacts:
         )
 
     def key_of(self, e: Event) -> PartitionKey | None:
-        """Return the partition whose history an event belongs to; None: no partition, or a line from memory of a deposed controller.
+        """Return the partition whose history an event belongs to.
 
+        None: no partition, or a line from memory of a deposed controller.
         Records of a metadata log name their topic by its id.
         """
         if e.partition is None:
@@ -332,7 +354,10 @@ class ClusterFacts:
         return left_out(self.events_by_number.get(number, ()), assigned)
 
     def outages(self, number: int, assigned: Mapping[int, int | None] | None = None) -> list[Outage]:
-        """Return the outages of one incarnation. assigned: broker with replicas -> since when; None: unknown, or not needed."""
+        """Return the outages of one incarnation.
+
+        assigned: broker with replicas -> since when; None: unknown, or not needed.
+        """
         more = registration_observations(self[number].kraft)
         for work in (self.work_by_number, self.runs_by_number):
             for broker, observations in work.get(number, {}).items():
@@ -368,8 +393,9 @@ class ClusterFacts:
         return found
 
     def hears_every_node(self, number: int) -> bool:
-        """Return whether lines list brokers of an incarnation, and there are logs of every named node: else there may be others.
+        """Return whether lines list brokers of an incarnation, and there are logs of every named node.
 
+        Otherwise there may be further brokers.
         A dump of the metadata log has all changes of brokers and partitions.
         """
         return number in self.listed_in and (
@@ -377,7 +403,10 @@ class ClusterFacts:
         )
 
     def hears_every_controller(self, number: int) -> bool:
-        """Return whether there is a controller's log of every possible controller: ZooKeeper: all brokers; KRaft: the voters."""
+        """Return whether there is a controller's log of every possible controller.
+
+        With ZooKeeper these are all brokers, with KRaft the voters.
+        """
         controllers = [one for one in self.named_by_number.get(number, {}).values() if one.is_controller]
         return number in self.dumped_in or (bool(controllers) and all(one.logs & CONTROLLER_LOG for one in controllers))
 
@@ -400,12 +429,18 @@ class ClusterFacts:
 
     @cached_property
     def changes_heard(self) -> dict[int, list[Heard]]:
-        """Return incarnation -> spans in which controllers log leaders and ISRs; KRaft: at DEBUG, and dumps of the metadata log."""
+        """Return incarnation -> spans in which controllers log leaders and ISRs.
+
+        KRaft: at DEBUG, and dumps of the metadata log.
+        """
         printers = self.evidence.change_printers
         return self._controllers_heard(lambda folder, node, logs: bool(logs & METADATA_DUMP) or (folder, node) in printers)
 
     def _controllers_heard(self, of_kraft: Callable[[str, int | None, int], bool]) -> dict[int, list[Heard]]:
-        """Return incarnation -> spans with logs of controllers. of_kraft: whether files of a folder and node with these logs count."""
+        """Return incarnation -> spans with logs of controllers.
+
+        of_kraft: whether files of a folder and node with these logs count.
+        """
         spans: dict[int, list[Heard]] = {}
         for (node, file), span in self.evidence.files.items():
             if of_kraft(folder_of(file), node, span.logs) and span.first is not None and span.last is not None:
@@ -441,7 +476,7 @@ class ClusterFacts:
 
     @cached_property
     def first_lines(self) -> dict[tuple[int, int, int | None], Line]:
-        """Return (incarnation, controller epoch, node) -> the first line that the node printed in this term of its own."""
+        """Return (incarnation, controller epoch, node) -> the first line of the node in this term."""
         found: dict[tuple[int, int, int | None], Line] = {}
         for (epoch, node), days in self.evidence.terms.items():
             for line in days.values():
@@ -451,8 +486,9 @@ class ClusterFacts:
 
     @cached_property
     def work_by_number(self) -> dict[int, dict[int, list[Observation]]]:
-        """Return incarnation -> broker -> lines that show that it takes part: first and last of an hour, first of a term of its own.
+        """Return incarnation -> broker -> lines that show that it takes part.
 
+        They are the first and the last of an hour, and the first of a term of its own.
         Lines of a ZooKeeper controller that the broker is back count, too. Later lines of a controller's term, and requests to itself, do not:
         a controller may write them without a session.
         """
@@ -461,11 +497,11 @@ class ClusterFacts:
 
     @cached_property
     def runs_by_number(self) -> dict[int, dict[int, list[Observation]]]:
-        """Return incarnation -> broker -> lines with which a term of the KRaft controller in its process begins."""
+        """Return incarnation -> broker -> lines that begin a term of the KRaft controller in its process."""
         return self._by_number(self._begun(of_kraft=True), RUNNING)
 
     def _begun(self, of_kraft: bool) -> list[tuple[str, int | None, int | None, str]]:
-        """Return the first line of each term with a higher epoch than all terms before it, in the form of `mentions`."""
+        """Return the first line of each term with a higher epoch than all before, as `mentions`."""
         begun: list[tuple[str, int | None, int | None, str]] = []
         newest: dict[int, int] = {}
         for (number, epoch, node), line in sorted(self.first_lines.items(), key=lambda one: one[1].ts or 0):
@@ -476,12 +512,12 @@ class ClusterFacts:
 
     @cached_property
     def alive_by_number(self) -> dict[int, dict[int, list[Observation]]]:
-        """Return incarnation -> broker -> lines of its process, as `work_by_number`, with all hours of its terms."""
+        """Return incarnation -> broker -> lines of its process: `work_by_number` and all its terms."""
         return self._by_number([*mentions(self.evidence.worked), *mentions(self.evidence.spoke)])
 
     @cached_property
     def led_by_number(self) -> dict[int, dict[int, list[Observation]]]:
-        """Return incarnation -> broker -> lines that only a controller prints, the first and the last of an hour."""
+        """Return incarnation -> broker -> lines that only a controller prints: first and last of an hour."""
         return self._by_number(mentions(self.evidence.led))
 
     def _by_number(
@@ -496,7 +532,7 @@ class ClusterFacts:
 
     @cached_property
     def heard_until(self) -> dict[int, int]:
-        """Return ended incarnation -> the time stamp of its last line about the cluster: its state is known until then."""
+        """Return ended incarnation -> the time stamp of its last line: its state is known until then."""
         ends = incarnation_ends(self.of_name)
         return {
             number: max((e.ts for e in self.events_by_number.get(number, ()) if e.ts is not None and e.ts < end), default=end)
@@ -532,8 +568,9 @@ class ClusterFacts:
         return [span for span, _, _ in self._active_controllers(number)]
 
     def _active_until_quiet(self, number: int) -> Iterable[Heard]:
-        """Yield the spans of `_heard` up to the last line of the active controller, its resignation, or the next start of its process.
+        """Yield the spans of `_heard` up to the last line of the active controller.
 
+        Its resignation or the next start of its process also ends a span.
         If there is a controller's log of every broker, the next controller would have been logged after that.
         """
         newest = self.newest_of_nodes
@@ -549,7 +586,7 @@ class ClusterFacts:
             yield Heard(since, last, min(end, last + QUIET))
 
     def _active_controllers(self, number: int) -> list[tuple[Span, int | None, int]]:
-        """Return (span of `_heard`, the node of this controller.log, its first line as the active controller)."""
+        """Return (span of `_heard`, node of this controller.log, its first line as active controller)."""
         logs_undated = (span.logs for span in self.evidence.files.values() if span.first is None)
         undated: list[tuple[Span, int | None, int]] = []
         if any(logs & CONTROLLER_LOG for logs in logs_undated):
@@ -581,8 +618,9 @@ class ClusterFacts:
         return range(self.of_name[0].number_at(first), self.of_name[0].number_at(last) + 1)
 
     def _topic_ids(self, events: Mapping[int, Sequence[Event]]) -> dict[int, dict[str, dict[str, Named]]]:
-        """Return incarnation -> topic -> its ids under KRaft controllers, with first and last mention. events: by incarnation.
+        """Return incarnation -> topic -> its ids under KRaft controllers, with first and last mention.
 
+        events: by incarnation.
         Lines may name an id before its incarnation is known to have begun. A topic that existed when KRaft controllers took over keeps its id.
         """
         if self.kraft_since is None:
@@ -641,8 +679,9 @@ def _deposed(events: Iterable[Event]) -> dict[int, int]:
 
 
 def _kraft_since(mode_events: Mapping[str, Named]) -> int | None:
-    """Return from when on KRaft controllers run a cluster: -1: its logs show no other mode; None: they show no KRaft controller.
+    """Return from when on KRaft controllers run a cluster: -1: its logs show no other mode.
 
+    None: they show no KRaft controller.
     A migrated cluster has logs of both modes (KIP-866). Its brokers print lines of KRaft before the migration ends: without logs of KRaft
     controllers these lines count from the last line of a ZooKeeper controller on.
     """
@@ -726,7 +765,10 @@ def _differing(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> set[Any]:
 
 
 def _of_all(facts: ClusterFacts, ts: int, known: ClusterFacts | None = None) -> tuple[object, ...]:
-    """Return the facts about all partitions up to a moment. known: only files and nodes of these facts count."""
+    """Return the facts about all partitions up to a moment.
+
+    known: only files and nodes of these facts count.
+    """
     of = (known or facts).evidence
     files = sorted((key for key in facts.places if key[:2] in of.files), key=lambda key: facts.places[key])
     nodes = {node for node, _ in of.files}

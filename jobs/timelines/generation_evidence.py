@@ -1,4 +1,4 @@
-"""ZooKeeper mode: find a new generation of a topic without a line that it was deleted and created again.
+"""ZooKeeper mode: find a new generation of a topic whose deletion is not logged.
 
 Partition epochs and leader epochs start again with a topic and only grow until its end. No topic id is used twice (KIP-516, from 2.8 on).
 """
@@ -18,7 +18,10 @@ STARTED = event_types("starts_replica")
 
 
 class WrittenEpochs(NamedTuple):
-    """Epochs that a controller writes or sends. An elected controller reads them first, so partition epochs never fall."""
+    """Epochs that a controller writes or sends.
+
+    An elected controller reads them first, so partition epochs never fall.
+    """
 
     controller_epoch: int
     partition_epoch: int
@@ -35,7 +38,10 @@ class WrittenEpochs(NamedTuple):
 
 
 class Start(NamedTuple):
-    """When a broker began to lead or to follow, and in which leader epoch. file: checksum of the file's name."""
+    """When a broker began to lead or to follow, and in which leader epoch.
+
+    file: checksum of the file's name.
+    """
 
     leader_epoch: int
     ts: int
@@ -70,7 +76,10 @@ class GenerationEvidence:
     started: dict[int | None, Start] = field(default_factory=dict)
 
     def shows_another(self, e: Event, written: WrittenEpochs | None, *, is_deleted: bool) -> bool:
-        """Return whether an event is of another generation. written: its epochs. is_deleted: whether this one's end was seen."""
+        """Return whether an event is of another generation.
+
+        written: its epochs. is_deleted: whether this one's end was seen.
+        """
         if written is not None:
             is_later = written.controller_epoch > self.written.controller_epoch
             return is_later and (is_deleted or written.partition_epoch < self.written.partition_epoch)

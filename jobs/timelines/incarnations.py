@@ -1,4 +1,7 @@
-"""Find the incarnation of a record: clusters that were wiped and set up again, and several clusters that log under one name."""
+"""Find the incarnation of a record.
+
+A cluster may be wiped and set up again, and several clusters may log under one name.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -109,7 +112,10 @@ def incarnation_starts(markers: Iterable[Marker]) -> list[int]:
 
 
 class _ClusterIds:
-    """Incarnations by the ids that nodes name, or by metadata logs (KRaft) that begin with offset 0: by the more numerous of both."""
+    """Incarnations by the ids that nodes name, or by metadata logs (KRaft) that begin with offset 0.
+
+    The more numerous of both decide.
+    """
 
     def __init__(self, markers: Sequence[Marker]) -> None:
         logs = {marker.ts for marker in markers if marker.begins_log}
@@ -118,7 +124,7 @@ class _ClusterIds:
         self.is_named = True
 
     def begins(self, marker: Marker) -> bool:
-        """Return whether a marker names an incarnation that is neither known nor the one that began without a name."""
+        """Return whether a marker names a new incarnation, and not the one that began without a name."""
         name = (str(marker.ts) if marker.begins_log else None) if self.by_log else marker.cluster_id
         if name is None:
             return False
@@ -151,7 +157,10 @@ class _Processes:
         return started if started is not None and started > earliest else marker.ts
 
     def begun_by(self, marker: Marker, not_before: int) -> int:
-        """Return when the process of an elected or registering broker started, or when the controller was elected that reads the registration."""
+        """Return when the process of an elected or registering broker started.
+
+        For a controller that reads a registration its election counts, too.
+        """
         own = [one[marker.place] for one in (self.started, self.elected) if marker.place in one]
         return min([at for at in own if max(marker.ts - ELECTED_AT_START, not_before) < at], default=marker.ts)
 
@@ -168,7 +177,10 @@ class _BrokerEpochs:
         self.newest: dict[int, tuple[int, int]] = {}
 
     def of_other_incarnation(self, ts: int, broker: int, broker_epoch: int) -> int | None:
-        """Return when the broker was last seen with its known epoch if this epoch is of another incarnation; else None."""
+        """Return when the broker was last seen with its known epoch if this epoch is of another incarnation.
+
+        None: it is of the same incarnation.
+        """
         known, known_at = self.newest.get(broker, (-1, ts))
         # a broker that registers again has the newest transaction
         past = [
@@ -245,7 +257,7 @@ class _ControllerEpochs:
         return start
 
     def _is_turn(self, marker: Marker) -> bool:
-        """Return whether it is the turn of the cluster that wrote before, of two that are known to take turns."""
+        """Return whether it is the turn of the cluster before, of two that are known to take turns."""
         epoch = marker.controller_epoch or 0
         # a controller that was elected in a later epoch does not write in an earlier one
         is_of_other = epoch > self.reached + 1 or (
@@ -255,7 +267,10 @@ class _ControllerEpochs:
         return self.take_turns and is_of_other and continues
 
     def _falls(self, marker: Marker, later: int) -> bool:
-        """Return whether an election is in an epoch that had been reached. later: microseconds after the newest epoch."""
+        """Return whether an election is in an epoch that had been reached.
+
+        later: microseconds after the newest epoch.
+        """
         epoch = marker.controller_epoch or 0
         is_tried_again = epoch == self.reached > 1 and marker.node == self.reached_by is not None
         is_late = later > CLOCK_SKEW or (epoch == 1 and later > FIRST_ELECTION_SKEW)

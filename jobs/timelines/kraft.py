@@ -32,7 +32,7 @@ KEPT, FINAL_AFTER = 12, 60_000_000
 
 @dataclass
 class Generation:
-    """What lines say of a partition under one topic id, since its creation or since its last final version.
+    """What lines say of a partition under one topic id, since its creation or its last final version.
 
     next_change: node -> number of the change that it prints next. base: epoch of the first whole version. past: digests of the changes up to
     then. gaps: epochs before base that are not whole. is_final: the rows up to base are final.
@@ -84,7 +84,10 @@ class History:
 
 
 def fold(history: History, topic: str, events: Iterable[Event], facts: IncarnationFacts) -> Rows:
-    """Continue a history in place and return its rows. events: of this partition. If it `is_stale` then, it has to be rebuilt."""
+    """Continue a history in place and return its rows.
+
+    events: of this partition. If it `is_stale` then, it has to be rebuilt.
+    """
     newest, ids = history.newest, list(facts.kraft.topic_ids.get(topic, ()))
     # lines without a topic id may be about another one than was known before
     history.is_stale |= ids[: len(history.ids)] != history.ids or (bool(ids) and "" in {*history.generations, *history.closed})
@@ -130,7 +133,10 @@ def shared_by(final: Final, newest: int, topic: str, facts: KRaftFacts) -> int:
 
 
 def _created(events: Iterable[Event], facts: KRaftFacts) -> dict[str, int]:
-    """Return topic id -> creation of the partition, without ids that were named long before: they are read again, or migrated."""
+    """Return topic id -> creation of the partition.
+
+    Ids that were named long before are left out: they are read again, or migrated.
+    """
     found: dict[str, int] = {}
     for e in events:
         if e.event_type == "partition_registered" and e.partition_epoch == 0 and e.topic_id and not facts.is_replayed(e):
@@ -238,7 +244,10 @@ def _add_change(generation: Generation, change: Change, node: int | None, *, is_
 
 
 def _number_of(generation: Generation, change: Change, start: int, *, is_live: bool) -> int | None:
-    """Return the number of the known change that a node prints; None: it is a new one. start: number of those that it has printed."""
+    """Return the number of the known change that a node prints; None: it is a new one.
+
+    start: number of those that it has printed.
+    """
     final, digest = len(generation.past), crc32(repr(change.content).encode())
     for number in range(start, final):
         if generation.past[number] == digest and not is_live:
@@ -311,8 +320,9 @@ def merged_versions(generation: Generation, facts: KRaftFacts) -> list[Version]:
 
 
 def _leader_fenced(u: Version, v: Version, facts: KRaftFacts) -> int | None:
-    """Return when the leader of a version was fenced, which began the next version; None: it was not fenced.
+    """Return when the leader of a version was fenced, which began the next version.
 
+    None: it was not fenced.
     The controller writes both in one batch (ReplicationControlManager.handleBrokerFenced). Brokers with a replica print the next version when
     they apply it: brokers that are down, only when they are back.
     """
@@ -323,7 +333,7 @@ def _leader_fenced(u: Version, v: Version, facts: KRaftFacts) -> int | None:
 
 
 def _isr_of_leaderless(before: Ids | None, ts: int | None, facts: KRaftFacts) -> Ids | None:
-    """Return the ISR of a leaderless partition: its last member stays in it, or leaves it empty with KIP-966.
+    """Return the ISR of a leaderless partition: its last member, or with KIP-966 nobody.
 
     Source: PartitionChangeBuilder.electLeader.
     """
@@ -347,7 +357,7 @@ def _insert_unplaced(ordered: list[Version], change: Change, number: int, applie
 
 
 def _insert_loose(ordered: list[Version], v: Version) -> None:
-    """Insert the version of a line without an epoch, unless a version with an epoch explains it, or it is outdated."""
+    """Insert the version of a line without an epoch, unless another explains it or it is outdated."""
     at = sum(one.pos < v.pos for one in ordered)
     newest = max((one.leader_epoch or 0 for one in ordered[:at]), default=0)
     is_known = any(one.leader == v.leader and one.leader_epoch == v.leader_epoch for one in ordered)
@@ -357,7 +367,10 @@ def _insert_loose(ordered: list[Version], v: Version) -> None:
 
 @dataclass
 class RowBuilder:
-    """Build rows of versions, one after the other. latest: time of the last row. assignment: AR and RR in any order."""
+    """Build rows of versions, one after the other.
+
+    latest: time of the last row. assignment: AR and RR in any order.
+    """
 
     latest: int | None = None
     state: str | None = None
@@ -371,7 +384,10 @@ class RowBuilder:
         return cls() if row is None else cls(row.ts, row.state, row.leader_epoch, row.assignment())
 
     def row(self, v: Version, until: int | None = None) -> Row:
-        """Return the row of a version. until: when the topic was removed; later lines are about the time before."""
+        """Return the row of a version.
+
+        until: when the topic was removed; later lines are about the time before.
+        """
         if v.leader is not None:
             self.state = "OfflinePartition" if v.leader == -1 else "OnlinePartition"
         row = Row(
@@ -444,7 +460,10 @@ def standings(final: Final, rows: Iterable[Row], brokers: Mapping[int, Sequence[
 
 
 def reassignments(rows: Iterable[Row]) -> Iterator[Reassignment]:
-    """Yield reassignments: the assignment that starts one, and the next, which ends it. rows: of one generation, in order."""
+    """Yield reassignments: the assignment that starts one, and the next, which ends it.
+
+    rows: of one generation, in order.
+    """
     rows = [row for row in rows if row.adding is not None]
     begins = [n for n, row in enumerate(rows) if not n or row.assignment() != rows[n - 1].assignment()]
     for before, (at, after) in zip([None, *begins], with_next(begins), strict=False):

@@ -57,13 +57,19 @@ class Version:
                 setattr(self, name, getattr(other, name))
 
     def begin_by(self, pos: int, ts: int | None, record_id: str | None = None) -> None:
-        """Move the begin to this position if that is earlier. record_id: the record that shows it, if it is another one."""
+        """Move the begin to this position if that is earlier.
+
+        record_id: the record that shows it, if it is another one.
+        """
         if pos < self.pos:
             self.pos, self.ts, self.record_id = pos, ts, record_id or self.record_id
 
 
 class Change(NamedTuple):
-    """A change of the assignment. None: not changed, or unknown. is_printed: by controllers; else other lines show the change."""
+    """A change of the assignment.
+
+    None: not changed, or unknown. is_printed: by controllers; else other lines show the change.
+    """
 
     pos: int
     ts: int | None
@@ -91,8 +97,9 @@ NOT_KNOWN = Change(0, None, "", None, None, None, None, None, False)
 
 
 def lay_along(versions: Sequence[Version], printed: Iterable[Change], base: int) -> tuple[list[Change], list[set[int]]]:
-    """Return the assignments, the first being that before all changes, and for each version the numbers of those that it may have.
+    """Return the assignments, and for each version the numbers of those that it may have.
 
+    The first assignment is that before all changes.
     versions: in order of their epochs. printed: changes in order. base: the first whole epoch. If no change explains a version, a change is
     added that no controller printed.
     """
@@ -130,7 +137,10 @@ def _records(u: Version, v: Version) -> int:
 
 
 def _whole_assignments(printed: Iterable[Change], base: Version | None) -> list[Change]:
-    """Return the assignment before all changes, and the whole assignment after each change (None leaves a list unchanged)."""
+    """Return the assignment before all changes, and the whole assignment after each change.
+
+    None in a change leaves a list as it is.
+    """
     last = NOT_KNOWN if base is None else NOT_KNOWN._replace(replicas=base.replicas, adding=base.adding, removing=base.removing)
     changes = [last]
     for one in printed:
@@ -141,7 +151,10 @@ def _whole_assignments(printed: Iterable[Change], base: Version | None) -> list[
 
 
 def agrees(v: Version, assignment: Change) -> bool:
-    """Return whether a version may have an assignment: the replicas include ISR (Replicas.validateIsr) and leader."""
+    """Return whether a version may have an assignment.
+
+    The replicas include ISR (Replicas.validateIsr) and leader.
+    """
     if assignment.replicas is not None:
         other_replicas = v.replicas is not None and list(v.replicas) != list(assignment.replicas)
         in_charge = set() if v.leader is None or v.leader < 0 else {v.leader}
@@ -170,8 +183,9 @@ def follows(u: Version, v: Version, applied: Sequence[Change]) -> bool:
 
 
 def place(known: dict[int, Version], changes: Sequence[Change], applied: dict[int, set[int]]) -> list[int]:
-    """Assign changes to the versions that they created. If two versions are as many records as changes apart, each record is a change.
+    """Assign changes to the versions that they created.
 
+    If two versions are as many records as changes apart, each record is a change.
     known, applied: by epoch. Return the numbers of the printed changes without a known epoch.
     """
     left = {number for number, change in enumerate(changes) if change.is_printed}
@@ -217,7 +231,10 @@ def assign(
 
 
 def _nearest(known: Sequence[Ids | None], links: Iterable[bool | None]) -> list[tuple[Ids | None, bool]]:
-    """Return the last known value up to each item, and whether it is certain. links: to the item before; None: the value ends."""
+    """Return the last known value up to each item, and whether it is certain.
+
+    links: to the item before; None: the value ends.
+    """
     found: list[tuple[Ids | None, bool]] = []
     value: Ids | None = None
     is_sure = False

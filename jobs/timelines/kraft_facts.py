@@ -1,5 +1,6 @@
-"""Derive what all partitions of a KRaft cluster share: topic ids, broker registrations, active and replaying controllers.
+"""Derive what all partitions of a KRaft cluster share.
 
+That is: topic ids, broker registrations, active and replaying controllers.
 Sources: BrokerRegistration, BrokerControlState, QuorumController (org.apache.kafka.controller, org.apache.kafka.metadata).
 """
 
@@ -34,7 +35,10 @@ Span = tuple[int, int]
 
 
 class Standing(NamedTuple):
-    """A replica or a broker was in a state from this moment on. ts: microseconds; None: before the logs begin."""
+    """A replica or a broker was in a state from this moment on.
+
+    ts: microseconds; None: before the logs begin.
+    """
 
     ts: int | None
     state: str
@@ -76,7 +80,10 @@ class KRaftFacts:
         return self.removed[topic_id][0] or 0 if topic_id in self.removed else FOREVER
 
     def is_seen_removed(self, topic_id: str) -> bool:
-        """Return whether the removal of a topic was printed when it happened, and not by a starting controller later."""
+        """Return whether the removal of a topic was printed when it happened, and not later.
+
+        A starting controller prints removals that it reads.
+        """
         return topic_id in self.removed and not self.is_read_at(self.removed_at(topic_id))
 
     def is_replayed(self, e: Event) -> bool:
@@ -96,7 +103,7 @@ class KRaftFacts:
         return any(begun <= (since or 0) and (until or 0) <= ended for begun, ended in self.active)
 
     def nothing_unexplained(self, since: int | None, until: int | None) -> bool:
-        """Return whether the active controller printed every reassignment that it accepted between two moments."""
+        """Return whether the active controller printed all accepted reassignments between two moments."""
         asked = any((since or 0) - NEAR <= at <= (until or 0) + NEAR for at in self.unexplained)
         return not asked and self.hears_controller(since, until)
 
@@ -116,7 +123,10 @@ class KRaftFacts:
 
 
 def kraft_facts(events: Sequence[Event], topic_ids: Mapping[str, Mapping[str, Named]]) -> KRaftFacts:
-    """Return the facts of one incarnation. events: its cluster events, in order. topic_ids: topic -> topic id -> first and last mention."""
+    """Return the facts of one incarnation.
+
+    events: its cluster events, in order. topic_ids: topic -> topic id -> first and last mention.
+    """
     of_type: dict[str, list[Event]] = defaultdict(list)
     for e in events:
         of_type[e.event_type].append(e)
@@ -152,8 +162,9 @@ def kraft_facts(events: Sequence[Event], topic_ids: Mapping[str, Mapping[str, Na
 
 
 def _oldest_first(ids: Mapping[str, Named], removals: Mapping[str, Sequence[tuple[int, Event]]]) -> list[str]:
-    """Return the topic ids of a topic, the oldest first: in the order of their first mention, except for ids that are read late.
+    """Return the topic ids of a topic, the oldest first.
 
+    That is the order of their first mention, except for ids that are read late.
     A starting controller, or a broker that finds a folder, names a removed topic. An id that lines still name after that removal is newer,
     and of two ids that a controller reads the first is the older. removals: topic id -> place in order, and event.
     """
@@ -178,7 +189,10 @@ def _enables_elr(e: Event) -> bool:
 
 
 def _replays(runs: Iterable[Event]) -> Mapping[int | None, list[Span]]:
-    """Return node -> spans in which its lines may be history: from its start until it is active, or has read all."""
+    """Return node -> spans in which its lines may be history.
+
+    They are from its start until it is active, or has read all.
+    """
     found: dict[int | None, list[Span]] = defaultdict(list)
     for e in runs:
         at = e.ts or 0
@@ -191,8 +205,9 @@ def _replays(runs: Iterable[Event]) -> Mapping[int | None, list[Span]]:
 
 
 def _deposed(runs: Iterable[Event], renounced: Iterable[Event]) -> Mapping[int | None, list[Span]]:
-    """Return node -> spans from the election of another controller, or shortly before it renounces, until it renounces.
+    """Return node -> spans in which it was deposed, until it renounces.
 
+    They begin with the election of another controller, or shortly before it renounces.
     A process that was paused first does what is due by its clock, and only then learns of the election (QuorumController, KafkaRaftClient).
     """
     elected = [
@@ -242,7 +257,10 @@ def _active(runs: Sequence[Event]) -> list[Span]:
 
 
 def _unexplained(accepted: Sequence[Event], changed: Sequence[Event]) -> list[int]:
-    """Return when more reassignments were accepted than printed at once: those not printed were complete at once."""
+    """Return when more reassignments were accepted than printed at once.
+
+    Those not printed were complete at once.
+    """
     found = []
     for e in accepted:
         printed = {(c.topic, c.partition) for c in changed if c.node == e.node and 0 <= (c.ts or 0) - (e.ts or 0) <= AT_ONCE}
@@ -252,8 +270,9 @@ def _unexplained(accepted: Sequence[Event], changed: Sequence[Event]) -> list[in
 
 
 def broker_registrations(events: Sequence[Event]) -> dict[int, list[Standing]]:
-    """Return broker -> the states of its registration, from each change on. events: in order, each with a broker.
+    """Return broker -> the states of its registration, from each change on.
 
+    events: in order, each with a broker.
     A dump of the metadata log has all changes. Without it they are collected from the controllers: changes that controllers replay are numbered
     from the registration (its broker epoch) on, so that duplicates of a starting controller are recognised.
     """
@@ -269,7 +288,10 @@ def broker_registrations(events: Sequence[Event]) -> dict[int, list[Standing]]:
 
 
 def _fencings(brokers: Mapping[int, Sequence[Standing]], events: Iterable[Event]) -> dict[int, list[Span]]:
-    """Return broker -> spans from a controller's decision to fence it to the latest time of that record; registrations do not count."""
+    """Return broker -> spans from a controller's decision to fence it to the latest time of that record.
+
+    Registrations do not count.
+    """
     registered = {e.record_id for e in events if e.event_type in REGISTERED}
     return {
         broker: [
@@ -282,7 +304,7 @@ def _fencings(brokers: Mapping[int, Sequence[Standing]], events: Iterable[Event]
 
 
 def _once(events: Iterable[Event]) -> list[tuple[int, Event]]:
-    """Return the registrations that controllers print, each once, with its place among those of its broker."""
+    """Return each printed registration once, with its place among those of its broker."""
     placed: list[tuple[int, Event]] = []
     numbered: dict[tuple[int, int, int], Event] = {}
     at: dict[tuple[int, int | None], tuple[int, int]] = {}
@@ -308,8 +330,9 @@ def _once(events: Iterable[Event]) -> list[tuple[int, Event]]:
 
 
 def registration_observations(kraft: KRaftFacts) -> dict[int, list[Observation]]:
-    """Return broker -> observations from its registrations, for times without a log of the active controller, which prints them itself.
+    """Return broker -> observations from its registrations.
 
+    They are for times without a log of the active controller, which prints them itself.
     Controlled shutdowns always count: files of the active controller may be missing. Of the history that a starting controller reads, only the
     last state counts, and its time is unknown.
     """

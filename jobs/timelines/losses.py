@@ -81,8 +81,9 @@ class Crash(NamedTuple):
 
 
 class Around(NamedTuple):
-    """What is known besides rows and lines. min_isr: min.insync.replicas; None: unknown. crashes: of all brokers.
+    """What is known besides rows and lines.
 
+    min_isr: min.insync.replicas; None: unknown. crashes: of all brokers.
     may_be_last_leader: whether a recovering leader may be the last leader, who lacks no record (KIP-966: KRaft from 3.7 on).
     """
 
@@ -129,7 +130,10 @@ ALL, SOME = ["0", "1", "all"], ["0", "1"]
 
 
 def losses(history: Sequence[Interval], lines: Iterable[Line], around: Around) -> list[Loss]:
-    """Return the losses of one partition of one incarnation, in order of time. lines: about the partition, in any order."""
+    """Return the losses of one partition of one incarnation, in order of time.
+
+    lines: about the partition, in any order.
+    """
     ordered = sorted(lines, key=lambda line: (line.ts, line.record_id or ""))
     rows = [row for row in history if row.leader is not None or row.isr is not None]
     elections = [one for one in _elections(rows, ordered, around) if not _has_one_replica(rows, ordered, one)]
@@ -208,7 +212,7 @@ def _ids(line: Line) -> list[str]:
 
 
 def _step_of(rows: Sequence[Interval], line: Line) -> int | None:
-    """Return the row of the election that a line is about: by its epoch, or the nearest if the line names none."""
+    """Return the row of a line's election: by its epoch, or the nearest if the line names none."""
     own = [n for n, row in enumerate(rows) if row.leader == _elected(line) and row.valid_from is not None]
     if line.leader_epoch is not None:
         return next((n for n in own if rows[n].leader_epoch == line.leader_epoch), None)
@@ -217,8 +221,9 @@ def _step_of(rows: Sequence[Interval], line: Line) -> int | None:
 
 
 def _is_clean(rows: Sequence[Interval], step: int | None, line: Line, around: Around) -> bool | None:
-    """Return whether an election lost nothing although a line calls it unclean; None: the logs do not show it.
+    """Return whether an election lost nothing although a line calls it unclean.
 
+    None: the logs do not show it.
     The last leader and eligible replicas lack no record (KIP-966); the controller's own line names them as they were before.
     """
     before = [int(one) for found in _PREVIOUS.findall(line.text or "") for one in _NUMBER.findall(found)]
@@ -269,8 +274,9 @@ def _follows(row: Interval, after: Interval) -> bool:
 
 
 def _shows_unclean(rows: Sequence[Interval], step: int) -> bool:
-    """Return whether two rows show an unclean election that no line names, as with ZooKeeper controllers of 1.1 to 3.1.
+    """Return whether two rows show an unclean election that no line names.
 
+    ZooKeeper controllers of 1.1 to 3.1 print no such line.
     The partition was offline, and its leader is alone in the ISR and was not in the ISR before (OfflinePartitionLeaderElectionStrategy elects from
     the ISR otherwise). Rows show nothing if the ISR before is derived, or may have changed since it was logged.
     """
@@ -305,7 +311,10 @@ def _has_one_replica(rows: Sequence[Interval], lines: Sequence[Line], election: 
 def _of_election(
     rows: Sequence[Interval], lines: Sequence[Line], election: _Election, after: _Election | None, around: Around
 ) -> Loss:
-    """Return the loss of an unclean election. after: the next election, to which later truncations belong."""
+    """Return the loss of an unclean election.
+
+    after: the next election, to which later truncations belong.
+    """
     cuts = [
         cut
         for node in sorted({line.node for line in lines if line.node not in (None, election.leader)})
@@ -344,7 +353,7 @@ def _acks(largest: int | None, is_whole: bool, min_isr: int | None) -> list[str]
 
 
 def _largest_isr(rows: Sequence[Interval], election: _Election) -> tuple[int | None, bool]:
-    """Return (the largest ISR without the elected replica since it left, whether all rows since then are known)."""
+    """Return (largest ISR without the elected replica since it left, whether all rows since are known)."""
     if election.step is None:
         return None, False
     largest: int | None = None
@@ -410,7 +419,10 @@ def _below_high_watermark(line: Line) -> tuple[int, int] | None:
 
 
 def _tails(rows: Sequence[Interval], lines: Sequence[Line], elections: Sequence[_Election], around: Around) -> list[Loss]:
-    """Return the losses of crashed leaders that truncated records after their return; acks=all lost none of them."""
+    """Return the losses of crashed leaders that truncated records after their return.
+
+    Acks=all lost none of them.
+    """
     found = []
     for crash in around.crashes:
         place = next((n for n, row in enumerate(rows) if row.leader == crash.broker and _ends_with(row, crash)), None)

@@ -47,7 +47,10 @@ class History:
 
 
 def fold(history: History, topic: str, events: Sequence[Event], facts: IncarnationFacts) -> Rows:
-    """Continue a history in place and return its rows. events: records of this partition, of every topic id of its topic."""
+    """Continue a history in place and return its rows.
+
+    events: records of this partition, of every topic id of its topic.
+    """
     kraft = facts.kraft
     shared = _of_topic(topic, kraft)
     placed = _in_place(history, [e for e in events if e.topic_id in kraft.names], kraft)

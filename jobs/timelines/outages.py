@@ -40,7 +40,10 @@ _ASIDE = _MISSING | _WORKS | frozenset({KNOWN, CLEAN, UNCLEAN, IN_VAIN})
 
 
 def _meanings() -> dict[str, tuple[str, str, frozenset[str]]]:
-    """Return event type -> (what it shows, about whom, last parts of the loggers that count; empty: any logger)."""
+    """Return event type -> (what it shows, about whom, last parts of the loggers that count.
+
+    empty: any logger).
+    """
     words = {
         "node_stopping": (STOPPING, "node"),
         "broker_stopping": (STOPPING, "broker"),
@@ -84,7 +87,10 @@ def is_of_controller_thread(e: Event) -> bool:
 
 
 def is_failed_change(e: Event) -> bool:
-    """Return whether a ZooKeeper controller fails to process a change of the live brokers (KafkaController.processBrokerChange, 1.1 to 3.9)."""
+    """Return whether a ZooKeeper controller fails to process a change of the live brokers.
+
+    Source: KafkaController.processBrokerChange, 1.1 to 3.9.
+    """
     return e.event_type == "event_failed" and e.text == "BrokerChange"
 
 
@@ -141,7 +147,10 @@ CHANGE_LOGGED_LATE = 1_000_000
 
 
 class Outage(NamedTuple):
-    """A time in which a broker did not serve: columns of `broker_outages` without cluster and incarnation. Times are microseconds."""
+    """A time in which a broker did not serve. Columns of `broker_outages` after the incarnation.
+
+    Times are microseconds.
+    """
 
     broker: int | None
     since: int
@@ -191,7 +200,10 @@ class _Open:
         self.evidence = [first.record_id]
 
     def is_back(self, observation: Observation) -> bool:
-        """Return whether an observation shows that the broker serves. A list of live brokers may name it though it stops."""
+        """Return whether an observation shows that the broker serves.
+
+        A list of live brokers may name it though it stops.
+        """
         if observation.shows == SERVING:
             return True
         # WORKING and RUNNING have the time of the broker's own clock
@@ -268,8 +280,9 @@ def outages(
     named: Mapping[int, int] | None = None,
     is_heard: bool = True,
 ) -> list[Outage]:
-    """Return all outages of one incarnation, by broker and time; after them the outages of all brokers (broker None).
+    """Return all outages of one incarnation, by broker and time.
 
+    After them the outages of all brokers (broker None).
     events: in any order; events without a time stamp do not count. assigned: broker with replicas -> since when at the latest; None: unknown.
     more: further observations, derived from several records; WORKING and RUNNING count only for nodes that are known to be brokers.
     named: broker -> when the first line named it. is_heard: lines list brokers, and there are logs of every named node; otherwise outages
@@ -305,7 +318,7 @@ def outages(
 
 
 def left_out(events: Iterable[Event], assigned: Iterable[int]) -> set[int]:
-    """Return the brokers with replicas that a ZooKeeper controller's list leaves out before any line names them."""
+    """Return the brokers with replicas that a controller's list leaves out before they are named."""
     dated = [e for e in events if e.ts is not None]
     return {broker for broker, _ in _left_out(dated, _by_broker(dated), dict.fromkeys(assigned, 0))}
 
@@ -313,7 +326,7 @@ def left_out(events: Iterable[Event], assigned: Iterable[int]) -> set[int]:
 def _left_out(
     events: Iterable[Event], observations: Mapping[int, Sequence[Observation]], assigned: Mapping[int, int | None]
 ) -> Iterator[tuple[int, Observation]]:
-    """Yield an observation for each broker with replicas that the first list leaves out before any line names it."""
+    """Yield an observation of each broker with replicas that a list leaves out before it is named."""
     lists = sorted(
         (e.ts, e.record_id, frozenset((*(e.brokers or ()), e.node)))
         for e in events
@@ -449,7 +462,7 @@ def _lists_of_terms(events: list[Event]) -> dict[int | None, dict[int, Event | N
 
 
 def _before_registration(events: list[Event]) -> dict[int, list[int]]:
-    """Return broker -> times at which it was elected, or its controller thread started, before it had registered.
+    """Return broker -> times of elections or controller starts before it had registered.
 
     Up to 1.0 KafkaServer.startup registers the broker (KafkaHealthcheck) after it has started the controller, whose thread does not name the
     broker yet; from 1.1 on before that. In any version an elected broker that is not in the list that it reads has not registered.
@@ -465,7 +478,7 @@ def _before_registration(events: list[Event]) -> dict[int, list[int]]:
 
 
 def _registered(observations: Sequence[Observation], early: Iterable[int]) -> list[Observation]:
-    """Return the observations of a broker without those that it serves before its registration, if a line shows that."""
+    """Return the observations of a broker without those that it serves before a logged registration."""
     spans = []
     for at in early:
         registered = [s.ts for s in observations if s.shows == SERVING and at < s.ts <= at + REGISTERS_LATE]
@@ -479,7 +492,7 @@ def _registered(observations: Sequence[Observation], early: Iterable[int]) -> li
 
 
 def _refused(events: list[Event]) -> dict[int, list[int]]:
-    """Return broker -> times at which a ZooKeeper controller failed to add it, from the list that the controller printed.
+    """Return broker -> times at which a ZooKeeper controller failed to add it, by its printed list.
 
     The registration names no endpoint that the controller can use. It remains in ZooKeeper, and the controller sends the broker nothing.
     """
@@ -589,7 +602,10 @@ _OPENS = {
 
 
 def _of_all(outages: list[Outage], known_since: dict[int, int], asked: Mapping[int, Sequence[Observation]]) -> Iterator[Outage]:
-    """Yield the times in which all known brokers were down. asked: broker -> its requests to the controller to stop, in order."""
+    """Yield the times in which all known brokers were down.
+
+    asked: broker -> its requests to the controller to stop, in order.
+    """
     changes: list[tuple[int, int, Outage]] = []
     for outage in outages:
         if outage.how != FIRST_START:
@@ -627,7 +643,10 @@ def _last_request(outage: Outage, asked: Mapping[int, Sequence[Observation]]) ->
 
 
 def _is_down_at(outage: Outage, at: int) -> bool:
-    """Return whether a broker was still down, if the end was not seen: the outage began shortly before, or a line shows it."""
+    """Return whether a broker was still down at a moment.
+
+    If the end was not seen, the outage has to begin shortly before, or a line has to show it.
+    """
     return outage.is_end_seen or at <= max(outage.since + STOPPING_TOGETHER, outage.down_until or 0)
 
 

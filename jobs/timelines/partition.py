@@ -1,4 +1,7 @@
-"""Fold new events of one partition: under ZooKeeper controllers, then under KRaft controllers, or from a metadata log."""
+"""Fold new events of one partition.
+
+They are of ZooKeeper controllers, then of KRaft controllers, or from a metadata log.
+"""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -81,7 +84,10 @@ class StoredState:
 
 
 def read(text: str | None) -> StoredState | None:
-    """Return the state from the output of `StoredState.to_json`: empty for None; None for another version."""
+    """Return the state from the output of `StoredState.to_json`: empty for None.
+
+    None for another version.
+    """
     if not text:
         return StoredState()
     version, *values = json.loads(text)
@@ -140,7 +146,10 @@ def fold(key: PartitionKey, stored: str | None, events: Iterable[Event], facts: 
 
 
 def add_checkpoints(stored: StoredState, checkpoints: Sequence[Event], facts: IncarnationFacts) -> bool:
-    """Add checkpoints, in order. Return False if the partition has to be rebuilt: a checkpoint may be before final rows."""
+    """Add checkpoints, in order.
+
+    Return False if the partition has to be rebuilt: a checkpoint may be before final rows.
+    """
     final, _ = stored.final_rows()
     last, checked = final.last, stored.checked
     for e in checkpoints:
@@ -160,7 +169,7 @@ def add_checkpoints(stored: StoredState, checkpoints: Sequence[Event], facts: In
 
 
 def rows_of_checkpoints(stored: StoredState, topic: str, facts: IncarnationFacts) -> tuple[list[Row], list[Row]]:
-    """Return the rows of checkpoints in the time of ZooKeeper controllers, and in that of KRaft controllers.
+    """Return the rows of checkpoints in the time of ZooKeeper controllers, and of KRaft controllers.
 
     Checkpoints after the removal of the topic do not count; rows of earlier ones end with it. With a metadata log no checkpoint counts.
     """
@@ -191,7 +200,10 @@ def _check_closed(before: StoredState, topic: str, of_zookeeper: Sequence[Event]
 
 
 def _taken_over(by_zookeeper: zookeeper.History | None) -> int:
-    """Return the partition epoch that KRaft controllers continued from (KIP-866); 0: unknown, or the topic was removed."""
+    """Return the partition epoch that KRaft controllers continued from (KIP-866).
+
+    0: unknown, or the topic was removed.
+    """
     generation = by_zookeeper.generation if by_zookeeper else zookeeper.Generation()
     return 0 if generation.is_deleted else max(generation.versions, default=0)
 
@@ -210,7 +222,10 @@ def _after(parts: Sequence[tuple[str, Rows]]) -> Final:
 
 
 def _folded(stored: StoredState, parts: Sequence[tuple[str, Rows]]) -> Folded:
-    """Return the rows of all modes, one after the other; a later mode repeats the last row of the one before."""
+    """Return the rows of all modes, one after the other.
+
+    A later mode repeats the last row of the one before.
+    """
     partitions: dict[int, tuple[Any, ...]] = {}
     replicas: dict[tuple[int, int], ReplicaRow] = {}
     final, since = stored.final_rows()

@@ -41,8 +41,9 @@ def printed_state(e: Event, pos: int) -> Iterator[ReplicaState]:
 
 
 def inferred_states(e: Event, pos: int, assigned: Assigned | None) -> Iterator[ReplicaState]:
-    """Yield states that follow from a line of a node that prints no states. assigned: the assignment so far.
+    """Yield states that follow from a line of a node that prints no states.
 
+    assigned: the assignment so far.
     onNewPartitionCreation creates the replicas with the partition. A reassignment creates the added replicas when it begins (A2), and the old
     ones do not exist any more when the assignment without them is written. By then the added replicas are online (B1), or removed if it was
     cancelled.

@@ -1,4 +1,4 @@
-"""Define the rows of both modes: intervals of partitions and replicas, reassignments, and which of them are final.
+"""Define the rows of both modes: intervals, reassignments, and which of them are final.
 
 pos: order of the events of one partition. ts: microseconds since 1970 UTC.
 """
@@ -103,7 +103,10 @@ class Final:
     before: Sequence[Row] = ()
 
     def partitions(self, later: Iterable[Row], end: int | None) -> list[tuple[int, Row, int | None]]:
-        """Return step, row and end, from `last` on. later: the rows after it. Equal neighbours become one row."""
+        """Return step, row and end, from `last` on.
+
+        later: the rows after it. Equal neighbours become one row.
+        """
         of_logs = [row for row in later if row.is_something]
         # a first row without a time is the state before the logs begin
         of_checkpoints = [] if self.last else [row for row in self.before if not of_logs or (row.ts or 0) < (of_logs[0].ts or 0)]
@@ -116,7 +119,10 @@ class Final:
         ]
 
     def replicas(self, standings: Mapping[int, Sequence[Standing]], rows: Sequence[Row], end: int | None) -> list[ReplicaRow]:
-        """Return rows of replicas. standings: replica -> its states from that in `standing` on, if any. rows: those of `partitions`."""
+        """Return rows of replicas.
+
+        standings: replica -> its states from that in `standing` on, if any. rows: those of `partitions`.
+        """
         begins = [row.ts or 0 for row in rows]
         found = []
         for replica, states in standings.items():
@@ -129,7 +135,10 @@ class Final:
         return found
 
     def extend(self, kept: Sequence[Row], standings: Mapping[int, Sequence[Standing]]) -> None:
-        """Make rows final. kept: the final rows of `partitions`; standings: as `replicas` takes it, up to the begin of the last of these."""
+        """Make rows final.
+
+        kept: the final rows of `partitions`; standings: as `replicas` takes it, up to the begin of the last of these.
+        """
         last = kept[-1]
         for replica, states in standings.items():
             if states:
@@ -179,8 +188,9 @@ class Assigned(NamedTuple):
 def reassignment(
     before: Assigned | None, one: Assigned, after: Assigned | None, caught_up_at: int | None, *, reaches_target: bool
 ) -> Reassignment:
-    """Return the reassignment that an assignment begins; the next assignment completes, replaces or cancels it.
+    """Return the reassignment that an assignment begins.
 
+    The next assignment completes, replaces or cancels it.
     before, after: None: unknown; the time of an inferred one is unknown. reaches_target: whether the next assignment is the target.
     """
     outcome = "completed" if reaches_target else "cancelled"

@@ -1,4 +1,7 @@
-"""Read min.insync.replicas from lines: of a topic or the cluster, of a created log, or of a broker's own configuration."""
+"""Read min.insync.replicas from lines.
+
+They are about a topic or the cluster, a created log, or a broker's own configuration.
+"""
 
 import re
 from typing import NamedTuple
@@ -11,7 +14,10 @@ _IN_TEXT = re.compile(r"\bmin\.insync\.replicas(?: -> |=)(\d+)")
 
 
 class Setting(NamedTuple):
-    """A logged value. ts: microseconds. topic: None: the cluster. value: None: removed. of_broker: a broker was started with it."""
+    """A logged value.
+
+    ts: microseconds. topic: None: the cluster. value: None: removed. of_broker: a broker was started with it.
+    """
 
     ts: int
     topic: str | None

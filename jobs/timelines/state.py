@@ -1,4 +1,7 @@
-"""Convert the state of a partition to JSON and back: positional, so that it is small and fast to read."""
+"""Convert the state of a partition to JSON and back.
+
+The JSON is positional, so that it is small and fast to read.
+"""
 
 import json
 from typing import Any

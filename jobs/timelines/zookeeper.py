@@ -35,7 +35,10 @@ KEPT, FINAL_AFTER = 30, 60_000_000
 
 
 class Mark(NamedTuple):
-    """Another event. what: `caught_up`, `deleted`, `requested`, one of REFUSED, or the partition's state from then on."""
+    """Another event.
+
+    what: `caught_up`, `deleted`, `requested`, one of REFUSED, or the partition's state from then on.
+    """
 
     pos: int
     ts: int | None
@@ -101,7 +104,10 @@ class History:
 
 
 def fold(history: History, topic: str, events: Iterable[Event], facts: IncarnationFacts) -> Rows:
-    """Continue a history in place and return its rows. events: of this partition. If it `is_stale` then, it has to be rebuilt."""
+    """Continue a history in place and return its rows.
+
+    events: of this partition. If it `is_stale` then, it has to be rebuilt.
+    """
     rows = Rows(history.final.steps, history.since_ts)
     for e in in_order_of_events(history, topic, events, facts):
         written = WrittenEpochs.by(e, facts)
@@ -284,7 +290,10 @@ def _add_assignment(generation: Generation, source: tuple[int, int | None, str],
 
 
 def build_rows(history: History, rows: Rows, facts: IncarnationFacts) -> list[Row]:
-    """Add the rows of the present generation. Return those of partition_timeline, from the last final one on."""
+    """Add the rows of the present generation.
+
+    Return those of partition_timeline, from the last final one on.
+    """
     generation, is_first = history.generation, history.is_first
     caught_up = [mark[:3] for mark in generation.marks if mark.what == "caught_up"]
     found = in_order(generation.versions, generation.loose, generation.proposed, caught_up, generation.printed_values)
@@ -393,7 +402,10 @@ def _never_started(marks: Iterable[Mark], assigned: Sequence[Assigned]) -> Itera
 
 
 def finalise_up_to(history: History, rows: Sequence[Row], facts: IncarnationFacts) -> None:
-    """Make all rows final up to the newest whole version without a running reassignment; keep what later rows depend on."""
+    """Make all rows final up to the newest whole version without a running reassignment.
+
+    Keep what later rows depend on.
+    """
     generation = history.generation
     known = in_order(generation.versions, generation.loose, generation.proposed, [], generation.printed_values)
     assigned = assignments(generation.assigned, generation.requested, known, facts, generation.leader_epoch)
@@ -434,7 +446,10 @@ def _completes(base: Version, assigned: Sequence[Assigned], requested: Mapping[i
 
 
 def finalise(history: History, rows: Sequence[Row], pos: int, ts: int | None) -> None:
-    """Make rows final up to a position and a moment, except the end of the last one. rows: as `build_rows` returns them."""
+    """Make rows final up to a position and a moment, except the end of the last one.
+
+    rows: as `build_rows` returns them.
+    """
     kept = [row for row in rows if row.pos <= pos]
     if all(row in history.final.before for row in kept):
         kept = []  # the next line may show that a checkpoint is older, or does not count

@@ -1,4 +1,4 @@
-"""ZooKeeper mode: find the assignment (RS, AR, RR) over time, from the controller's writes and its requests.
+"""ZooKeeper mode: find the assignment (RS, AR, RR) over time, from writes and requests.
 
 The controller prints an assignment when it has written it (`Successfully updated assignment`, controller.log). Requests have the assignment in
 its memory. That does not change within one leader epoch: each change of an assignment raises the leader epoch after it. It is the assignment in
@@ -16,7 +16,10 @@ from jobs.timelines.zookeeper_versions import Version
 
 
 class Requested(NamedTuple):
-    """The assignment in the first requests of one leader epoch; later ones may run ahead. adding, removing: None: in no request."""
+    """The assignment in the first requests of one leader epoch; later ones may run ahead.
+
+    adding, removing: None: in no request.
+    """
 
     replicas: Ids | None
     adding: Ids | None
@@ -27,7 +30,10 @@ NOT_KNOWN = Requested(None, None, None)
 
 
 def add_request(requested: dict[int, Requested], e: Event) -> None:
-    """Add the assignment of a request. UpdateMetadata requests, and all requests up to 2.3, have no AR and RR."""
+    """Add the assignment of a request.
+
+    UpdateMetadata requests, and all requests up to 2.3, have no AR and RR.
+    """
     if e.leader_epoch is None or e.replicas is None:
         return
     current = requested.setdefault(e.leader_epoch, Requested(e.replicas, e.adding_replicas, e.removing_replicas))
@@ -84,14 +90,20 @@ def assignments(
 
 
 class Completion(NamedTuple):
-    """A reassignment that completes: requests have its target. is_reached: no leaving replica is in the ISR any more."""
+    """A reassignment that completes: requests have its target.
+
+    is_reached: no leaving replica is in the ISR any more.
+    """
 
     target: Assigned
     is_reached: bool = False
 
 
 def _next(found: list[Assigned], now: Assigned, completing: Completion | None) -> Completion | None:
-    """Add the assignment of a new leader epoch, known from requests only. Return the reassignment that completes, if any."""
+    """Add the assignment of a new leader epoch, known from requests only.
+
+    Return the reassignment that completes, if any.
+    """
     current = found[-1]
     is_same, is_target_again = _same_order(now, current), completing is not None and _same_order(now, completing.target)
     if completing and is_target_again and not completing.is_reached:
@@ -114,5 +126,8 @@ def _same_order(one: Assigned, other: Assigned) -> bool:
 
 
 def is_possible(v: Version, replicas: Ids | None) -> bool:
-    """Return whether replicas may be those of a version: they include its ISR. False if the ISR is unknown."""
+    """Return whether replicas may be those of a version: they include its ISR.
+
+    False if the ISR is unknown.
+    """
     return v.isr is not None and replicas is not None and set(v.isr) <= set(replicas)

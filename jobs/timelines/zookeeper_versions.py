@@ -1,4 +1,4 @@
-"""ZooKeeper mode: the versions of a partition's state znode (leader, leader epoch, ISR), put in Kafka's own order.
+"""ZooKeeper mode: order the versions of a partition's state znode (leader, leader epoch, ISR).
 
 The version of the znode is the partition epoch. All lines that name it are about one version, whatever their clock. Lines without it (most up
 to 2.6) are ordered by their time, unless a version with an epoch has the same values.
@@ -72,7 +72,10 @@ class ProposedIsr(NamedTuple):
 
 
 class LeaderWrite(NamedTuple):
-    """A proposed ISR that became a version, or probably did. proof: the leader's next proposal, which begins with this ISR."""
+    """A proposed ISR that became a version, or probably did.
+
+    proof: the leader's next proposal, which begins with this ISR.
+    """
 
     version: Version
     is_proven: bool
@@ -87,7 +90,7 @@ def in_order(
     caught_up: Sequence[tuple[int, int | None, str]],
     printed_values: set[Values],
 ) -> list[Version]:
-    """Return the versions with all known values, and the position in the partition's history where each began.
+    """Return the versions in order, with all known values and the position where each began.
 
     printed: by partition epoch. loose: versions without one. caught_up: position, time and record of lines that the target replicas of a
     reassignment have caught up. printed_values: values of final versions with an epoch.
@@ -200,7 +203,10 @@ def leader_writes(proposed: Sequence[ProposedIsr], known: Mapping[int, Version])
 def _writes_of(
     leader_epoch: int, its: Sequence[ProposedIsr], by_leader_epoch: Mapping[int, Sequence[Version]], later: Sequence[Version]
 ) -> Iterator[LeaderWrite]:
-    """Yield the writes of one leader epoch. its: its proposals; later: versions of the next known leader epoch."""
+    """Yield the writes of one leader epoch.
+
+    its: its proposals; later: versions of the next known leader epoch.
+    """
     own = by_leader_epoch[leader_epoch]
     begun = min(own, key=_epoch)
     assert begun.epoch is not None
