@@ -165,7 +165,7 @@ Hours = dict[Place, dict[int, tuple[Mention, Mention]]]
 
 @dataclass
 class ClusterEvidence:
-    """What some events of a cluster show about what its partitions share. Hours and days are since 1970.
+    """The part of some events from which facts of a cluster are derived. Hours and days are since 1970.
 
     `hour -> lines` has the first and the last line of each hour, with time and record.
 

@@ -65,7 +65,7 @@ class Break(NamedTuple):
 
 @dataclass
 class Lines:
-    """What is stored of the lines so far.
+    """The stored part of the lines so far.
 
     last: replica (None: the partition) -> its last line. deleted: number of the last deletion of the topic. known_epoch: the last named
     controller epoch.

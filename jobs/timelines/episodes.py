@@ -127,7 +127,7 @@ class Episode(NamedTuple):
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What is known of one incarnation besides the steps of its partitions.
+    """The facts of one incarnation besides the steps of its partitions.
 
     now: the newest moment of the logs. topics_listed: all topics that a controller listed, in order of time. heard_until: the last line of an
     incarnation that ended. own_lines: broker -> (time, record) of its own lines, in order of time. written_until: node -> its last line (None:

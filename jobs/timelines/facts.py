@@ -43,7 +43,7 @@ from jobs.timelines.outages import RUNNING, WORKING, Observation, Outage, is_sta
 from jobs.timelines.settings import Setting, setting_of
 
 SortKey = tuple[int, int, int, int, int]
-# a running node may write nothing for this long: brokers and controllers have tasks that log every some minutes
+# a running node may write nothing for this long: brokers and controllers have tasks that log every few minutes
 QUIET = 3_600_000_000
 # a node that names another cluster is refused within this time (microseconds)
 REFUSED_WITHIN = QUIET // 6
@@ -53,7 +53,7 @@ UNDATED: Span = (-1, 1)
 
 @dataclass(frozen=True)
 class IncarnationFacts:
-    """What all partitions of one incarnation share. Times are microseconds.
+    """The facts that all partitions of one incarnation share. Times are microseconds.
 
     end: when it ended; None: it did not. kraft_since: from when on KRaft controllers run it (-1: always); None: ZooKeeper controllers do.
     deposed: controller epoch -> since when a later one is known. elected: controller epoch, node and time of elections.
@@ -144,7 +144,7 @@ class Heard(NamedTuple):
 
 
 class ClusterFacts:
-    """What the partitions of a cluster share.
+    """The facts that the partitions of a cluster share.
 
     of_name: the clusters that logged under its name. by_number: incarnation -> its facts.
     """

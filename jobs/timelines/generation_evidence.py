@@ -38,7 +38,7 @@ class WrittenEpochs(NamedTuple):
 
 
 class Start(NamedTuple):
-    """When a broker began to lead or to follow, and in which leader epoch.
+    """The moment at which a broker began to lead or to follow, and its leader epoch.
 
     file: checksum of the file's name.
     """
@@ -65,7 +65,7 @@ NONE_WRITTEN = WrittenEpochs(-1, -1)
 
 @dataclass
 class GenerationEvidence:
-    """What identifies one generation of a topic.
+    """The evidence that identifies one generation of a topic.
 
     written: the newest partition epoch of the newest controller. topic_id: as leaders name it; a broker that finds a folder may name an old
     one. started: broker -> its last start.

@@ -32,7 +32,7 @@ KEPT, FINAL_AFTER = 12, 60_000_000
 
 @dataclass
 class Generation:
-    """What lines say of a partition under one topic id, since its creation or its last final version.
+    """The lines about a partition under one topic id, since its creation or its last final version.
 
     next_change: node -> number of the change that it prints next. base: epoch of the first whole version. past: digests of the changes up to
     then. gaps: epochs before base that are not whole. is_final: the rows up to base are final.

@@ -18,7 +18,7 @@ VALUES = ("leader", "leader_epoch", "isr", "replicas", "adding", "removing")
 
 @dataclass(slots=True)
 class Version:
-    """What lines say of one partition epoch or, without an epoch, of a moment.
+    """The values in lines of one partition epoch or, without an epoch, of a moment.
 
     is_difference: values that no line prints are those of the epoch before. applied: number of the printed changes of the assignment that were
     applied by then, if certain. altered_by: the leader that altered the ISR and nothing else. is_read: only starting controllers, which read

@@ -48,7 +48,7 @@ class Standing(NamedTuple):
 
 @dataclass(frozen=True)
 class KRaftFacts:
-    """What all partitions of a KRaft cluster share. Times are microseconds.
+    """The facts that all partitions of a KRaft cluster share. Times are microseconds.
 
     topic_ids: topic -> its topic ids, the oldest first. names: topic id -> topic. named_since: topic id -> when a line first names it.
     removed: topic id -> time and record of the topic's removal. replays: node -> spans in which its lines may be history that a starting

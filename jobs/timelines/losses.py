@@ -81,7 +81,7 @@ class Crash(NamedTuple):
 
 
 class Around(NamedTuple):
-    """What is known besides rows and lines.
+    """Facts besides rows and lines.
 
     min_isr: min.insync.replicas; None: unknown. crashes: of all brokers.
     may_be_last_leader: whether a recovering leader may be the last leader, who lacks no record (KIP-966: KRaft from 3.7 on).

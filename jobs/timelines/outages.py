@@ -169,7 +169,7 @@ class Outage(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """What a record shows about a broker. epoch: its broker epoch; -1: unknown."""
+    """A state of a broker that a record shows. epoch: its broker epoch; -1: unknown."""
 
     ts: int
     shows: str

@@ -49,7 +49,7 @@ class Mark(NamedTuple):
 
 @dataclass
 class Generation:
-    """What lines say of a partition since its creation, or since its last final version.
+    """The lines about a partition since its creation, or since its last final version.
 
     requested: leader epoch -> assignment in requests. is_written: whether writes of its assignment are known. target: target of the running
     reassignment. created_with: replicas without a reassignment. at_rest: assignment when the reassignment began. printed_values: values of

@@ -17,7 +17,7 @@ Values = tuple[int | None, int | None, tuple[int, ...] | None]
 
 @dataclass(slots=True)
 class Version:
-    """What lines say of one version of the znode: of a partition epoch or, without an epoch, of a moment.
+    """One version of the znode: the values in lines of a partition epoch or, without an epoch, of a moment.
 
     keeps: fields that are as in the version before (`keeps` of the rules). elects: it elects a leader of an online partition. is_counted: no
     line prints the epoch; it only orders the version. is_by_leader: the leader wrote it, up to 2.6. is_written: its writer prints it; requests
