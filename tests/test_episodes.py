@@ -70,17 +70,17 @@ def around(*outages: Outage, **known: Any) -> Surroundings:
 
 
 def found(kind: str, history: list[Step], by: Surroundings | None = None, **more: Any) -> list[Episode]:
-    """The episodes of a kind."""
+    """Return the episodes of a kind."""
     return [episode for episode in episodes(history, by or around(), **more) if episode.kind == kind]
 
 
 def brief(some: list[Episode]) -> list[tuple[Any, ...]]:
-    """(replica, since, until, ended) in seconds."""
+    """Return (replica, since, until, ended) in seconds."""
     return [(episode.replica, episode.since / SECOND, episode.until / SECOND, episode.ended) for episode in some]
 
 
 def up(episode: Episode) -> list[tuple[float, float]]:
-    """When the broker of its replica was not down, in seconds."""
+    """Return the times in which the broker of its replica was not down, in seconds."""
     return [(since / SECOND, until / SECOND) for since, until in episode.up or ()]
 
 
@@ -91,20 +91,20 @@ def test_the_kinds_that_a_check_may_be_about() -> None:
     assert set(SPELLS) == set(KINDS)
 
 
-def test_a_follower_falls_out_and_comes_back() -> None:
+def test_a_follower_leaves_the_isr_and_returns() -> None:
     history = steps((0, 1, ALL), (10, 1, [1, 2]), (40, 1, ALL))
     (episode,) = found("out_of_sync", history)
     assert brief([episode]) == [(3, 10, 40, True)]
     assert (episode.returned, episode.missing, episode.record_id, episode.evidence) == (True, [3], "r1", ["r1"])
     assert brief(found("out_of_sync", history[:2])) == [(3, 10, 40, True)]
     assert brief(found("out_of_sync", steps((0, 1, ALL), (10, 1, [1, 2])))) == [(3, 10, NOW, False)]
-    # the leader alone has stayed: nobody would know whether it was the follower
+    # only the leader stayed in sync: the cause may be the leader and not the follower
     assert [one.returned for one in found("out_of_sync", steps((0, 1, ALL), (10, 1, [1]), (40, 1, ALL)))] == [False, False]
     # rows that show the ISR without a leader
     rows = steps((0, 1, ALL), (10, 1, [1, 2]), (20, 1, [1, 2]), (40, 1, ALL), (60, 1, [1, 2]), (80, 1, ALL))
     unled = [step._replace(leader=None) if n in (2, 3) else step for n, step in enumerate(rows)]
     assert brief(found("out_of_sync", unled)) == [(3, 10, 40, True), (3, 60, 80, True)]
-    # one that is added need not be in sync
+    # an added replica need not be in sync
     assert not found("out_of_sync", [history[1]._replace(adding_replicas=[3])])
 
 
@@ -131,7 +131,7 @@ def test_missing_epochs_end_an_episode() -> None:
     assert brief(found("out_of_sync", history)) == [(3, 10, 10, True), (3, 40, 70, True)]
     history = steps((0, 1, ALL), (10, -1, [1]), (40, -1, [1]), (70, 1, [1]), epochs=[4, 5, 7, 8])
     assert brief(found("leaderless", history)) == [(None, 10, 10, True), (None, 40, 70, True)]
-    # leader epochs, too: two more than one change of leaders
+    # leader epochs, too: they grew by more than two
     far = [step._replace(partition_epoch=None, leader_epoch=epoch) for step, epoch in zip(history, (4, 5, 9, 10), strict=True)]
     assert brief(found("leaderless", far)) == [(None, 10, 10, True), (None, 40, 70, True)]
 
@@ -146,14 +146,14 @@ def test_an_epoch_that_falls_is_of_another_topic_of_that_name() -> None:
     assert brief(found("last_in_sync", loose)) == [(1, 10, 10, True), (1, 400, 700, True)]
 
 
-def test_the_last_line_of_a_life_ends_it() -> None:
+def test_the_last_line_of_an_incarnation_ends_an_episode() -> None:
     history = steps((0, 1, ALL), (10, 1, [1, 2]), end=500)
     assert brief(found("out_of_sync", history, around(heard_until=60 * SECOND))) == [(3, 10, 60, True)]
     assert brief(found("out_of_sync", history, around(heard_until=5 * SECOND))) == [(3, 10, 10, True)]
 
 
-def test_replicas_that_are_others_now() -> None:
-    """Somebody is in sync who is none of them."""
+def test_replicas_that_have_changed() -> None:
+    """A broker is in sync that is none of the replicas."""
     assert not found("out_of_sync", steps((0, 4, [4, 1])))
     assert not found("last_in_sync", steps((0, 4, [4])))
 
@@ -161,7 +161,7 @@ def test_replicas_that_are_others_now() -> None:
 def test_whether_the_end_is_seen() -> None:
     history = steps((0, 1, ALL), (10, 1, [1, 2]), (40, 1, ALL))
     assert [one.is_end_seen for one in found("out_of_sync", history)] == [True]
-    # up to then nobody tells of another one, or the leader goes, or nothing comes after
+    # epochs are missing, the leader is lost, or no row follows
     for some, by in (
         (steps((0, 1, ALL), (10, 1, [1, 2]), (40, 1, [1, 2]), epochs=[1, 2, 9]), around()),
         (history, around(down(1, 30, 60))),
@@ -176,7 +176,7 @@ def test_min_isr() -> None:
     assert brief(found("below_min_isr", history, min_isr=2)) == [(None, 10, 20, True)]
     assert not found("below_min_isr", history)
     assert not found("below_min_isr", history, min_isr=1)
-    # a topic of one replica has all of them
+    # a topic with one replica is not below its min ISR
     assert not found("below_min_isr", steps((0, 1, [1]), replicas=[1]), min_isr=2)
     assert brief(found("below_min_isr", steps((0, 1, [1]), replicas=[]), min_isr=2)) == [(None, 0, NOW, False)]
 
@@ -186,22 +186,22 @@ def test_the_preferred_leader() -> None:
     assert not found("not_preferred", steps((0, 2, [2, 3])))
 
 
-def test_the_outage_that_explains_it() -> None:
+def test_the_outage_that_explains_an_episode() -> None:
     history = steps((0, 1, ALL), (10, 2, [2, 3]), (90, 2, ALL))
     (episode,) = found("out_of_sync", history, around(down(1, 8, 80), down(1, 300, 310), down(3, 9, 80)))
     assert (episode.cause_broker, episode.cause_since, episode.cause_how) == (1, 8 * SECOND, SHUT_DOWN)
     # the end of a session is logged later than its consequences; a request to stop is not
     assert [one.cause_broker for one in found("out_of_sync", history, around(down(1, 30, 80, SESSION_LOST)))] == [1]
     assert [one.cause_broker for one in found("out_of_sync", history, around(down(1, 30, 80, SHUT_DOWN)))] == [None]
-    # long over
+    # an outage that was over long before
     assert [one.cause_broker for one in found("out_of_sync", history, around(down(1, 1, 4)))] == [None]
 
 
-def test_the_last_one_that_went_is_the_cause() -> None:
+def test_the_last_outage_is_the_cause() -> None:
     history = steps((0, 1, [1, 2]), (10, -1, [1]), (90, 1, [1]), replicas=[1, 2])
     (episode,) = found("leaderless", history, around(down(1, 9, 80), down(2, 2, 80)))
     assert (episode.missing, episode.cause_broker) == ([1], 1)
-    # an empty ISR: those of the one before
+    # an empty ISR: the brokers of the ISR before are missing
     (episode,) = found(
         "leaderless", [history[0], history[1]._replace(isr=[]), history[2]], around(down(1, 4, 80), down(2, 9, 80))
     )
@@ -212,11 +212,11 @@ def test_a_cluster_that_is_shut_down_loses_its_leaders_first() -> None:
     history = steps((0, 1, [1]), (10, -1, [1]), (900, 1, [1]), replicas=[1])
     (episode,) = found("leaderless", history, around(down(None, 15, 800)))
     assert (episode.cause_broker, episode.cause_since, episode.cause_all_since) == (None, 15 * SECOND, 15 * SECOND)
-    # it had none before
+    # it had no leader before the outage
     assert [one.cause_since for one in found("leaderless", history, around(down(None, 30, 800)))] == [None]
 
 
-def test_nobody_is_left_who_would_know() -> None:
+def test_an_outage_of_the_leader_ends_an_episode() -> None:
     history = steps((0, 1, ALL), (10, 1, [1]), (90, 1, ALL))
     assert brief(found("last_in_sync", history, around(down(1, 50, 80)))) == [(1, 10, 50, True)]
     assert brief(found("last_in_sync", history, around(down(1, 50, 80, FIRST_START)))) == [(1, 10, 90, True)]
@@ -262,7 +262,7 @@ def test_an_isr_that_was_short_before_an_outage() -> None:
     assert (second.cause_broker, second.is_begin_seen, up(second)) == (None, False, [(150, 400)])
     loose = [step._replace(partition_epoch=None) for step in history]
     assert [one.cause_broker for one in found("out_of_sync", loose, by) if one.replica == 2 and one.since > 90 * SECOND] == [2]
-    # one that stops has asked the controller before
+    # a stopping broker has asked the controller before
     assert [one.cause_broker for one in found("last_in_sync", history, around(down(1, 89, 119), down(2, 30, 150)))] == [None, 2]
     # an outage that was noticed late may have begun before
     unnoticed = around(down(1, 89, 119), down(2, 60, 150, CRASHED))
@@ -279,7 +279,7 @@ def test_an_isr_without_a_named_leader() -> None:
     assert brief(found("out_of_sync", history)) == [(3, 10, 90, True)]
     assert brief(found("below_min_isr", history, min_isr=3)) == [(None, 10, 90, True)]
     assert not found("not_preferred", [step._replace(replicas=[3, 2, 1]) for step in history])
-    # it may be any of the ISR, and is none of the others
+    # the leader may be any of the ISR, and no other broker
     for outage, until in ((down(1, 50, 60), 50), (down(2, 50, 60), 50), (down(3, 50, 60), 90), (down(2, 5, 60), 90)):
         assert brief(found("out_of_sync", history, around(outage))) == [(3, 10, until, True)]
     assert brief(found("out_of_sync", history, around(down(1, 5, 60), down(2, 5, 60)))) == [(3, 10, 10, True)]

@@ -76,9 +76,9 @@ def test_order_of_the_files_does_not_matter() -> None:
 
 
 def test_a_second_run_finds_the_same_starts() -> None:
-    first_night = markers((0, 1), (60, 2), (HOUR, 1))
-    second_night = markers((30 * HOUR, 2), (31 * HOUR, 3))
-    assert incarnation_starts(first_night + second_night) == incarnation_starts(first_night)
+    first_run = markers((0, 1), (60, 2), (HOUR, 1))
+    second_run = markers((30 * HOUR, 2), (31 * HOUR, 3))
+    assert incarnation_starts(first_run + second_run) == incarnation_starts(first_run)
 
 
 def test_two_metadata_logs_are_two_incarnations() -> None:

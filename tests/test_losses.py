@@ -18,7 +18,7 @@ SECOND = 1_000_000
 # for two clusters under one name the truth is that of the first, or begins with the migration
 SEVERAL_CLUSTERS = ("cluster-wipe", "zk-to-kraft")
 # lines that show losses, before they are parsed
-TELLING = re.compile(
+LOSS_LINES = re.compile(
     r"RECOVERING|eaderRecoveryState=1|Elect leader|runcat|starts at |Completed load|Loading producer state|high watermark"
 )
 
@@ -153,7 +153,7 @@ def lines_of(recording: Path) -> dict[tuple[str, int], list[Line]]:
     for path in sorted(recording.glob(LOGS)):
         folder = NODE_FOLDER.search(path.parent.name)
         for number, text in records(path.read_text("utf-8").splitlines()):
-            record = PARSER.record(text) if TELLING.search(text) else None
+            record = PARSER.record(text) if LOSS_LINES.search(text) else None
             if record is None or record.ts is None or not PARSER.in_scope(record):
                 continue
             for event in PARSER.events(record):

@@ -180,8 +180,8 @@ def test_a_broker_without_a_line_yet_does_not_keep_the_cluster_up() -> None:
 def test_a_broker_whose_session_ends_twice_served_in_between() -> None:
     seen = [logged(60, "broker_fenced", 9, broker=1, broker_epoch=5), logged(90, "broker_process_started")]
     seen.append(logged(500, "broker_fenced", 9, broker=1, broker_epoch=80))
-    life = logged(2, "broker_unfenced", 9, broker=1, broker_epoch=5)
-    first, second = outages([life, *seen])[:2]
+    served = logged(2, "broker_unfenced", 9, broker=1, broker_epoch=5)
+    first, second = outages([served, *seen])[:2]
     assert brief([first, second]) == [(1, 60, 500, "crashed"), (1, 500, None, "session_lost")]
     # it was back by then; until its start it was certainly down
     assert (first.down_until, first.is_end_seen, second.is_end_seen) == (90 * SECOND, False, True)
@@ -268,7 +268,7 @@ def test_what_a_controller_sends_to_itself_needs_no_session() -> None:
 def test_a_term_of_a_cluster_that_is_set_up_again() -> None:
     """Its epochs begin again: the broker was controller in the same epoch of the incarnation before."""
     day = 86_400
-    up = [logged(at, "cluster_id_told", node, cluster_id=name) for at, name in ((0, "A"), (day, "B")) for node in (1, 2)]
+    up = [logged(at, "cluster_id_named", node, cluster_id=name) for at, name in ((0, "A"), (day, "B")) for node in (1, 2)]
     later = [*started(1), *started(2), sent(10, 2, 2), *started(1, day + 1), *started(2, day + 1)]
     facts = ClusterFacts.of(
         ClusterEvidence.of([*up, *later, logged(day + 60, "broker_failed", 1, broker=2), sent(day + 500, 2, 2)])
@@ -576,7 +576,7 @@ def test_a_cluster_is_down_only_if_there_are_logs_of_all_nodes() -> None:
 
 
 def test_a_connection_to_a_controller_makes_it_no_broker() -> None:
-    """`Node 101 disconnected` names a controller: it holds no replicas, and the brokers are all down without it."""
+    """`Node 101 disconnected` names a controller: it has no replicas, and all brokers are down without it."""
     client = "org.apache.kafka.clients.NetworkClient"
     control = "org.apache.kafka.controller.ReplicationControlManager"
     mode = logged(3, "partition_registered", 101, by=control, topic="a", partition=0, replicas=[1, 2], isr=[1, 2], leader=1)
