@@ -178,9 +178,9 @@ def wiped(rows: Iterable[tuple[Any, ...]], wipes: Mapping[int, Iterable[int]]) -
     """
     found = []
     for row in rows:
-        number, at, held_since, found_state, cause = row[0], row[4], row[8], row[9], row[10]
-        is_open = found_state in NOWHERE and cause != "duplicate" and None not in (at, held_since)
-        is_wiped = is_open and any(held_since < moment <= at + ONE_BATCH for moment in wipes.get(number, ()))
+        number, at, state_since, found_state, cause = row[0], row[4], row[8], row[9], row[10]
+        is_open = found_state in NOWHERE and cause != "duplicate" and None not in (at, state_since)
+        is_wiped = is_open and any(state_since < moment <= at + ONE_BATCH for moment in wipes.get(number, ()))
         found.append((*row[:10], WIPED, *row[11:]) if is_wiped else row)
     return found
 

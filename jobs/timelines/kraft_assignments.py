@@ -185,7 +185,7 @@ def follows(u: Version, v: Version, applied: Sequence[Change]) -> bool:
 def place(known: dict[int, Version], changes: Sequence[Change], applied: dict[int, set[int]]) -> list[int]:
     """Assign changes to the versions that they created.
 
-    If two versions are as many records as changes apart, each record is a change.
+    If the records between two versions are as many as the changes, each record is a change.
     known, applied: by epoch. Return the numbers of the printed changes without a known epoch.
     """
     left = {number for number, change in enumerate(changes) if change.is_printed}

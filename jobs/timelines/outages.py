@@ -107,7 +107,7 @@ def is_start(e: Event) -> bool:
 # a node with only these events may be a controller of a KRaft quorum, which is no broker
 _OF_ANY_NODE = event_types("by_any_node")
 
-# how a broker went down
+# causes of outages
 SHUT_DOWN = "shut_down"  # it was asked to stop, or asked the controller for it
 CRASHED = "crashed"  # its session ended, or it started again, and nothing asked it to stop
 SESSION_LOST = "session_lost"  # its session ended (KRaft: it was fenced); nothing shows that the process ended
