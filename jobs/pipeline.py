@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from jobs.engine.run_tables import RunTables
     from jobs.landing.events import Ahead, IngestSummary
     from jobs.landing.ingest import LogFile
-    from jobs.nightly.nights import Made, Night
+    from jobs.nightly.updates import NewRecords, Updated
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,8 @@ class Landed:
 class Rebuilt:
     """Timelines and tables derived from them. audited: clusters without a problem. configured: cluster -> its settings; those of `reset` have changed."""
 
-    night: Night
-    made: Made
+    night: NewRecords
+    made: Updated
     outcomes: Sequence[Outcome]
     audited: Sequence[str]
     configured: Mapping[str, str]
@@ -135,22 +135,22 @@ def land(tables: RunTables, asked: Asked, found: Found) -> Landed:
 def rebuild(tables: RunTables, asked: Asked, landed: Landed) -> Rebuilt:
     """Update what is derived from events, including those of an interrupted run."""
     from jobs.engine.rows import run_concurrently
-    from jobs.nightly import nights
+    from jobs.nightly import updates
     from jobs.operators import assignments, durability
 
     clusters = asked.config.clusters
-    night = nights.read(tables, asked.clusters, rebuilding.keeps_of(asked.ruleset))
+    night = updates.read(tables, asked.clusters, rebuilding.keeps_of(asked.ruleset))
     with stage("timelines, coverage") as doing:
-        made = nights.update(tables, night)
+        made = updates.update(tables, night)
         doing.note(f"{night.count:,} new events")
     outcomes = [
         outcome(one, made.facts.get(one.name), landed.files, landed.read, inputs=landed.inputs, now=asked.now) for one in clusters
     ]
     audited = [one.cluster for one in outcomes if one.problem is None]
     configured = {one.name: _configured(asked.config, one) for one in clusters}
-    reset = [name for name, one in night.since.items() if one.configured != configured[name]]
+    reset = [name for name, one in night.stored.items() if one.configured != configured[name]]
     if audited and (reset or not night.is_empty):
-        anew = (made.facts.keys() - made.continued.keys()).union(reset)
+        anew = (made.facts.keys() - made.resumed.keys()).union(reset)
         with stage("assignments, durability"):
             run_concurrently(
                 partial(assignments.write, tables, made, anew, {one.name: one.racks for one in clusters}),
@@ -166,7 +166,7 @@ def rebuild(tables: RunTables, asked: Asked, landed: Landed) -> Rebuilt:
 def check(tables: RunTables, asked: Asked, landed: Landed, rebuilt: Rebuilt) -> Checked:
     """Write the findings. Raises ContractError where what was written breaks its contract."""
     from jobs.checking import checks, findings_stage
-    from jobs.nightly import nights
+    from jobs.nightly import updates
 
     made, config, clocks = rebuilt.made, asked.config, _clocks(asked, rebuilt)
     now_asked = checks.asked(clocks, config.thresholds, config.slos, asked.silences, landed.outputs)
@@ -180,7 +180,7 @@ def check(tables: RunTables, asked: Asked, landed: Landed, rebuilt: Rebuilt) -> 
         failed, queries, notes = findings_stage.write(tables, asked, made, clocks)
         for note in notes:
             doing.note(note)
-    return Checked(failed, queries, partial(nights.note, tables, made, "" if failed else now_asked, rebuilt.configured))
+    return Checked(failed, queries, partial(updates.note, tables, made, "" if failed else now_asked, rebuilt.configured))
 
 
 def _configured(config: Config, cluster: Cluster) -> str:

@@ -22,11 +22,11 @@ def rebuild(store: Any, clusters: Sequence[str], ruleset: RuleSet, config: Confi
     from jobs.engine import upgrade
     from jobs.engine.rows import of_clusters
     from jobs.landing import tool_outputs
-    from jobs.nightly import nights
+    from jobs.nightly import updates
     from jobs.operators import assignments, durability
 
     store.delete(upgrade.FACTS, of_clusters(clusters))
-    made = nights.update(store, nights.read(store, clusters, keeps_of(ruleset)))
+    made = updates.update(store, updates.read(store, clusters, keeps_of(ruleset)))
     racks = {cluster.name: cluster.racks for cluster in config.clusters}
     run_concurrently(
         lambda: assignments.write(store, made, made.facts.keys(), racks),
@@ -34,7 +34,7 @@ def rebuild(store: Any, clusters: Sequence[str], ruleset: RuleSet, config: Confi
     )
     if made.facts:
         tool_outputs.write(store, [], made.facts)
-    nights.note(store, made, "", {})
+    updates.note(store, made, "", {})
 
 
 def rebuild_others(store: Any, clusters: Collection[str], ruleset: RuleSet, config: Config) -> None:

@@ -40,7 +40,7 @@ CHECK_COLUMNS = (
 )  # fmt: skip
 # what a check may give besides, named `also`
 CHECK_ALSO = ("subjects", "outage", "by_absence")
-# what a check may be about `only`, beside event types: kinds of spells (jobs.timelines.spells), kinds of input
+# what a check may be about `only`, beside event types: kinds of episodes (jobs.timelines.episodes), kinds of input
 SPELLS = ("leaderless", "out_of_sync", "last_in_sync", "below_min_isr", "not_preferred")
 INPUTS = ("metadata_log", "cluster_ids", "drifted", "slos", "unknown_errors", "incarnations")
 # tables of which a check may be about the rows `only`

@@ -12,7 +12,7 @@ import pytest
 import truth
 from logs import RECORDINGS, events_of_output, moment, recorded, recordings
 from test_plans_truth import rows_of
-from timelines import facts_of, tell, truth_of
+from timelines import facts_of, timelines_of, truth_of
 
 from jobs.config import Cluster
 from jobs.errors import UsageError
@@ -428,7 +428,7 @@ def test_timelines_begin_at_what_tools_told_of_recordings(recording: Path) -> No
         told = events_of_output(str(file), file.read_text(), end)
         names = {(e.topic, e.partition) for e in told}
         later = [e for e in events if (e.topic, e.partition) not in names or moment(e.ts) > end]
-        both, of_logs = tell([*later, *told]).rows(), tell(later).rows()
+        both, of_logs = timelines_of([*later, *told]).rows(), timelines_of(later).rows()
         of_tool = [row for row in both if row["source"] == told[0].logger] if told else []
         verdict = truth.compare_with(truth_of(recording), of_tool)
         assert not verdict.problems, truth.details(verdict)

@@ -1,21 +1,21 @@
-"""The time zone of logs beside a metadata log, by registrations that both tell."""
+"""The time zone of logs beside a metadata log, by registrations that both have."""
 
 import pytest
-from test_outages import SECOND, told
+from test_outages import SECOND, logged
 
-from jobs.timelines import ClusterFacts, Event, Summary, is_cluster_event, zone_error
+from jobs.timelines import ClusterEvidence, ClusterFacts, Event, is_cluster_event, zone_error
 
 HOUR = 3600
 
 
 def registered(second: float, broker: int, epoch: int) -> Event:
-    """A broker says that it has registered."""
-    return told(second, "broker_registered", broker, broker=broker, broker_epoch=epoch)
+    """Return the line of a broker that it has registered."""
+    return logged(second, "broker_registered", broker, broker=broker, broker_epoch=epoch)
 
 
 def record(second: float, broker: int, epoch: int) -> Event:
-    """The same in the metadata log."""
-    return told(second, "register_broker_record", 0, broker=broker, broker_epoch=epoch)
+    """Return the record of a registration in the metadata log."""
+    return logged(second, "register_broker_record", 0, broker=broker, broker_epoch=epoch)
 
 
 def hours(*events: Event) -> float | None:
@@ -28,14 +28,14 @@ def test_logs_in_another_zone(later: float) -> None:
     records = [record(100, 1, 5), record(101, 2, 7), record(9000, 1, 90)]
     lines = [registered(later * HOUR + 100.4, 1, 5), registered(later * HOUR + 102, 2, 7), registered(later * HOUR + 9000, 1, 90)]
     assert hours(*records, *lines) == later
-    # known of all nights: these lines are kept
+    # these lines are stored for later runs
     assert all(map(is_cluster_event, [*records, *lines]))
-    assert hours(*ClusterFacts.of(Summary.of([*records, *lines])).ordered_events) == later
+    assert hours(*ClusterFacts.of(ClusterEvidence.of([*records, *lines])).ordered_events) == later
 
 
-def test_what_a_controller_prints_tells_it_too() -> None:
+def test_lines_of_a_controller_show_it_too() -> None:
     lines = [
-        told(9 * HOUR + 100, "broker_registering", 101, broker=broker, broker_epoch=epoch) for broker, epoch in ((1, 5), (2, 7))
+        logged(9 * HOUR + 100, "broker_registering", 101, broker=broker, broker_epoch=epoch) for broker, epoch in ((1, 5), (2, 7))
     ]
     assert hours(record(100, 1, 5), record(101, 2, 7), *lines) == 9
     assert all(map(is_cluster_event, lines))
@@ -43,26 +43,26 @@ def test_what_a_controller_prints_tells_it_too() -> None:
 
 def test_logs_in_the_zone_that_they_were_read_in() -> None:
     assert hours(record(100, 1, 5), record(101, 2, 7), registered(100.4, 1, 5), registered(102, 2, 7)) is None
-    # a clock that is off by minutes is no zone
+    # a clock that is off by minutes is no time zone
     assert hours(record(100, 1, 5), record(101, 2, 7), registered(700, 1, 5), registered(701, 2, 7)) is None
 
 
-def test_what_is_no_proof() -> None:
+def test_registrations_that_show_no_time_zone() -> None:
     later = 9 * HOUR
     records = record(100, 1, 5), record(101, 2, 7)
-    # one registration alone may be of another cluster's life
+    # a single registration may be of another incarnation
     assert hours(*records, registered(later + 100, 1, 5), registered(later + 101, 2, 8)) is None
-    # not all by the same time; more than zones are apart; twice in one log
+    # different distances; more than time zones differ; twice in one log
     assert hours(*records, registered(later + 100, 1, 5), registered(later + 190, 2, 7)) is None
     assert hours(*records, registered(later + 100, 1, 5), registered(102, 2, 7)) is None
     assert hours(*records, registered(30 * HOUR, 1, 5), registered(30 * HOUR, 2, 7)) is None
     again = registered(later + 100, 1, 5), registered(later + 101, 2, 7), registered(later + 101, 2, 7)._replace(ts=5)
     assert hours(*records, *again) is None
-    # a controller that starts reads its whole log, and prints all of it anew
+    # a starting controller reads its whole log and prints all of it again
     replayed = [
-        told(later + 100, "broker_registration_replayed", 101, broker=b, broker_epoch=epoch) for b, epoch in ((1, 5), (2, 7))
+        logged(later + 100, "broker_registration_replayed", 101, broker=b, broker_epoch=epoch) for b, epoch in ((1, 5), (2, 7))
     ]
     assert hours(*records, *replayed) is None
-    # nobody but the broker itself prints it when it happens
-    heard = told(later + 101, "broker_registered", 3, broker=2, broker_epoch=7)
+    # only the broker itself prints it when it happens
+    heard = logged(later + 101, "broker_registered", 3, broker=2, broker_epoch=7)
     assert hours(*records, registered(later + 100, 1, 5), heard) is None

@@ -22,7 +22,7 @@ from jobs.checking.contracts import Violation, rules_of, sample_of
 from jobs.engine.database import Database
 from jobs.engine.delta_rs import DeltaRsTables
 from jobs.engine.types import table_schema
-from jobs.nightly import nights
+from jobs.nightly import updates
 from jobs.nightly_audit import main
 
 pytestmark = pytest.mark.great_expectations
@@ -225,8 +225,10 @@ def test_a_broken_contract_ends_the_run(request, capsys, tmp_path, monkeypatch, 
     if engine == "spark":
         request.getfixturevalue("spark")
     audit = ("audit", str(SAMPLE), "--tables", str(tmp_path / "tables"), "--engine", engine)
-    deletions = nights.topic_deletions
-    monkeypatch.setattr(nights, "topic_deletions", lambda *given: [(*row[:6], "vanished", *row[7:]) for row in deletions(*given)])
+    deletions = updates.topic_deletions
+    monkeypatch.setattr(
+        updates, "topic_deletions", lambda *given: [(*row[:6], "vanished", *row[7:]) for row in deletions(*given)]
+    )
     words = ("topic_deletions: 1 row violates 'outcome is one of completed, pending, blocked'", "outcome=vanished")
     docs = tmp_path / "docs"
     check(*said(capsys, *audit, *(("--data-docs", str(docs)) if engine == "spark" else ())), *words)
@@ -235,7 +237,7 @@ def test_a_broken_contract_ends_the_run(request, capsys, tmp_path, monkeypatch, 
     assert DeltaTable(str(tmp_path / "tables" / "events")).to_pyarrow_table().num_rows
     assert not DeltaTable(str(tmp_path / "tables" / "audit_runs")).to_pyarrow_table().num_rows
     # the next run rebuilds what was wrong, though nothing is new in the logs
-    monkeypatch.setattr(nights, "topic_deletions", deletions)
+    monkeypatch.setattr(updates, "topic_deletions", deletions)
     assert said(capsys, *audit)[0] == errors.CLEAN
     assert "vanished" not in DeltaTable(str(tmp_path / "tables" / "topic_deletions")).to_pyarrow_table()["outcome"].to_pylist()
 

@@ -24,7 +24,7 @@ def hour(number: int | None) -> datetime | None:
     return None if number is None else NOON + timedelta(hours=number)
 
 
-def events(*told: tuple[int | None, int | None, str | None, str | None, str | None]) -> pa.Table:
+def events(*rows: tuple[int | None, int | None, str | None, str | None, str | None]) -> pa.Table:
     """(node, hours after noon, logger, level, event type); an event type of None with level DRIFTED has drifted."""
     kinds = schemas.columns("events")
     schema = pa.schema([(name, ARROW_TYPES[kinds[name]]) for name in coverage.EVENT_COLUMNS])
@@ -33,12 +33,12 @@ def events(*told: tuple[int | None, int | None, str | None, str | None, str | No
             "cluster": "c", "node": node, "ts": (at is not None and hour(at) + timedelta(minutes=7)) or None, "item": 0, "logger": logger,
             "level": level, "event_type": event, "drifted": level == "DRIFTED", "layout": "default" if logger else None,
         }
-        for node, at, logger, level, event in told
+        for node, at, logger, level, event in rows
     ]  # fmt: skip
     return pa.Table.from_pylist(found, schema)
 
 
-def passed_over(*told: tuple[int | None, int | None]) -> pa.Table:
+def passed_over(*hours: tuple[int | None, int | None]) -> pa.Table:
     """(node, hours after noon)"""
     schema = pa.schema(
         [
@@ -50,11 +50,11 @@ def passed_over(*told: tuple[int | None, int | None]) -> pa.Table:
         ]
     )
     return pa.Table.from_pylist(
-        [{"cluster": "c", "node": n, "hour": hour(at), "logger": "kafka.log", "layout": "json"} for n, at in told], schema
+        [{"cluster": "c", "node": n, "hour": hour(at), "logger": "kafka.log", "layout": "json"} for n, at in hours], schema
     )
 
 
-def told(*args: Any, **more: Any) -> list[dict[str, Any]]:
+def covered(*args: Any, **more: Any) -> list[dict[str, Any]]:
     found = rows.to_dicts(coverage.coverage(*args, SCHEMA, **more))
     return sorted(found, key=lambda row: (row["node"] or 0, row["hour"] or NOON - timedelta(days=1), row["logger"] or ""))
 
@@ -78,11 +78,11 @@ def test_records_are_counted() -> None:
         (1, 0, CONTROLLER, "INFO", "controller_elected"), (1, 0, CONTROLLER, "INFO", None), (1, 0, CONTROLLER, "DRIFTED", None),
         (1, 0, CONTROLLER, "INFO", "controller_elected"), (None, None, None, None, None),
     )  # fmt: skip
-    # an item of a line that has told of another one, and what a tool has told
+    # a second item of one line, and the output of a tool
     more = pa.concat_tables(
         [some.slice(0, 1).set_column(1, "item", pa.array([1], pa.int32())), events((1, 0, "describe", None, "checkpoint"))]
     )
-    found = told(pa.concat_tables([some, more]), passed_over((1, 0), (1, 0)), NOTHING)
+    found = covered(pa.concat_tables([some, more]), passed_over((1, 0), (1, 0)), NOTHING)
     names = ("records", "recognised", "unrecognised", "drifted", "out_of_scope", "layouts")
     assert {row["logger"]: tuple(row[name] for name in names) for row in found if row["records"]} == {
         CONTROLLER: (4, 2, 1, 1, 0, [("default", 4)]),
@@ -92,8 +92,8 @@ def test_records_are_counted() -> None:
     assert all(row["records"] == sum(row[name] for name in names[1:5]) for row in found)
 
 
-def test_what_is_shown() -> None:
-    found = told(
+def test_what_records_show() -> None:
+    found = covered(
         events(
             (1, 0, STATE_CHANGE, "INFO", "x"), (1, 2, STATE_CHANGE, "INFO", "x"), (1, 2, CONTROLLER, "INFO", "x"), (1, 2, OTHER, "INFO", "x"),
             (1, None, STATE_CHANGE, "INFO", "x"),
@@ -106,7 +106,7 @@ def test_what_is_shown() -> None:
         (None, 1, STATE_CHANGE, 1, "inferable", "observed"),
         (1, None, STATE_CHANGE, 1, "inferable", "observed"),
         (1, 0, STATE_CHANGE, 1, "inferable", "observed"),
-        # inside of the time that the file spans nothing happened
+        # inside the time span of the file nothing happened
         (1, 1, STATE_CHANGE, 0, "inferable", "observed"),
         (1, 2, CONTROLLER, 1, "inferable", "observed"),
         (1, 2, OTHER, 1, "not_logged", "not_logged"),
@@ -117,12 +117,12 @@ def test_what_is_shown() -> None:
         (2, 2, STATE_CHANGE, 0, "no_file", "no_file"),
         (2, 3, "kafka.cluster.Partition", 1, "not_logged", "observed"),
         (2, 3, STATE_CHANGE, 0, "no_file", "no_file"),
-        # a KRaft controller that is no broker never writes one
+        # a KRaft controller that is no broker never writes a state-change.log
         (3, 1, QUORUM_CONTROLLER, 1, "not_logged", "not_logged"),
     ]
 
 
-def test_a_later_night_counts_its_own_hours_again() -> None:
+def test_a_later_run_counts_only_its_own_hours_again() -> None:
     first = events(
         (1, 0, STATE_CHANGE, "TRACE", "x"),
         (1, 1, CONTROLLER, "INFO", "x"),
@@ -131,13 +131,13 @@ def test_a_later_night_counts_its_own_hours_again() -> None:
     )
     second = events((1, 3, STATE_CHANGE, "INFO", "x"), (2, 2, OTHER, "INFO", None), (2, None, OTHER, "INFO", "x"))
     every, passed = pa.concat_tables([first, second]), passed_over((1, 0), (2, 3))
-    whole = told(every, passed, NOTHING)
-    held = pa.Table.from_pylist(told(first, passed_over((1, 0)), NOTHING), SCHEMA)
+    whole = covered(every, passed, NOTHING)
+    stored = pa.Table.from_pylist(covered(first, passed_over((1, 0)), NOTHING), SCHEMA)
     again = Hours(hour(2).replace(tzinfo=None), hour(3).replace(tzinfo=None), undated=True)
-    assert told(every, passed, held, again=again) == whole
-    # what is held of other hours stands: without the events of those the same is told
-    assert told(
-        second.filter(second["ts"].is_valid()), passed_over((2, 3)), held, again=Hours(again.first, again.last, undated=False)
+    assert covered(every, passed, stored, again=again) == whole
+    # stored rows of other hours are kept: the result is the same without their events
+    assert covered(
+        second.filter(second["ts"].is_valid()), passed_over((2, 3)), stored, again=Hours(again.first, again.last, undated=False)
     ) == [
         row | {"records": 1, "unrecognised": 0, "recognised": 1, "layouts": [("default", 1)]}
         if row["hour"] is None and row["node"] == 1
@@ -158,9 +158,9 @@ def test_hours() -> None:
     assert none.is_none
     assert not Hours(None, None, undated=True).is_none
     at = pa.table({"at": pa.array([hour(-1), NOON, hour(2) + timedelta(minutes=59), hour(3), None], pa.timestamp("us", "UTC"))})
-    assert rows.met(at, one.hold("at")).to_pylist() == [False, True, True, False, False]
-    assert rows.met(at, ~one.hold("at")).to_pylist() == [True, False, False, True, True]
-    assert rows.met(at, Hours(None, None, undated=True).hold("at")).to_pylist() == [False, False, False, False, True]
+    assert rows.met(at, one.contain("at")).to_pylist() == [False, True, True, False, False]
+    assert rows.met(at, ~one.contain("at")).to_pylist() == [True, False, False, True, True]
+    assert rows.met(at, Hours(None, None, undated=True).contain("at")).to_pylist() == [False, False, False, False, True]
 
 
 @pytest.mark.spark
@@ -169,7 +169,7 @@ def test_spark_counts_the_same(spark: Any, monkeypatch: pytest.MonkeyPatch) -> N
     every = events(
         *((node, at, logger, "INFO", "x") for node in (None, 1, 2) for at in (None, 0, 2) for logger in (STATE_CHANGE, OTHER))
     )
-    held = pa.Table.from_pylist(told(every, passed_over(), NOTHING), SCHEMA)
-    some, again = [every, passed_over((1, 0), (None, None)), held], Hours(hour(2), hour(3), undated=False)
-    assert told(*(rows.in_spark(spark, one) for one in some), again=again) == told(*some, again=again) != []
+    stored = pa.Table.from_pylist(covered(every, passed_over(), NOTHING), SCHEMA)
+    some, again = [every, passed_over((1, 0), (None, None)), stored], Hours(hour(2), hour(3), undated=False)
+    assert covered(*(rows.in_spark(spark, one) for one in some), again=again) == covered(*some, again=again) != []
     assert PARTS.names[:2] == list(coverage.NODE)

@@ -11,7 +11,7 @@ import pytest
 import truth
 from logs import moment, recorded, recordings
 from test_plans_truth import ahead, rows_of
-from timelines import told_of, truth_of
+from timelines import recorded_timelines, truth_of
 
 from jobs.nightly import min_isr
 from jobs.operators import topic_assignments
@@ -63,7 +63,7 @@ def shared_of(recording: Path) -> durability.Shared:
     events, by = recorded(recording), ahead(recording)
     now = moment(max(event.ts for event in events if event.ts is not None)) - by
     deleted: dict[str, tuple[durability.Span, ...]] = {}
-    for _, topic, requested, completed, *_ in told_of(recording).deletions:
+    for _, topic, requested, completed, *_ in recorded_timelines(recording).deletions:
         if requested is not None:
             span = moment(requested) - by, moment(completed) - by if completed else now
             deleted[topic] = (*deleted.get(topic, ()), span)

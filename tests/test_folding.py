@@ -1,4 +1,4 @@
-"""Groups of rows through the fold: the rows of the tables, whatever pieces the events of a partition come in."""
+"""Fold groups of rows: the pieces of a partition's events do not change the rows of the tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from timelines import KEEPS, by_partition, facts_of
 
 import schemas
 from jobs.nightly import folding
-from jobs.timelines import EVENT_COLUMNS, ClusterFacts, Event, PartitionKey, Summary, fold
+from jobs.timelines import EVENT_COLUMNS, ClusterEvidence, ClusterFacts, Event, PartitionKey, fold
 
 SAMPLES = Path(__file__).parents[1] / "sample_logs"
 RECORDINGS = ("3.3.2-trace/cancel-reassignment", "2.5.1-default/delete-topic", "3.9.1-kraft/controller-failover")
@@ -32,14 +32,14 @@ State = tuple[str, int, str, int, str]
 
 @pytest.fixture(scope="module", params=RECORDINGS)
 def events(request) -> list[Event]:
-    """Of a recording."""
+    """Return the events of a recording."""
     return list(recorded(SAMPLES / request.param))
 
 
 def batches(
     events: Iterable[Event], facts: ClusterFacts, states: Iterable[tuple[Any, ...]] = (), size: int = 7
 ) -> list[pa.RecordBatch]:
-    """Rows as Spark hands them over: the states of a partition, then its events by time, in batches of whatever size."""
+    """Return rows as Spark passes them: the states of a partition, then its events by time, in batches of any size."""
     rows = [
         ("c", topic, partition, state, incarnation, brokers, *[None] * len(EVENT_COLUMNS))
         for incarnation, topic, partition, state, brokers in states
@@ -52,8 +52,8 @@ def batches(
     return table.to_batches(max_chunksize=size)
 
 
-def told(found: Iterable[pa.RecordBatch]) -> dict[str, list[str]]:
-    """Table -> its rows; of is_stale the partitions that are."""
+def folded_rows(found: Iterable[pa.RecordBatch]) -> dict[str, list[str]]:
+    """Return table -> its rows; for is_stale the stale partitions."""
     rows: dict[str, list[str]] = {name: [] for name in (*folding.FOLDED_TABLES, "is_stale")}
     for batch in found:
         assert batch.schema == folding.OUTPUT
@@ -66,7 +66,7 @@ def told(found: Iterable[pa.RecordBatch]) -> dict[str, list[str]]:
 
 def test_the_rows_of_each_partition_are_those_of_its_fold(events):
     facts = facts_of(events)
-    found = told(folding.fold_groups(batches(events, facts), EVENT_COLUMNS, {"c": facts}))
+    found = folded_rows(folding.fold_groups(batches(events, facts), EVENT_COLUMNS, {"c": facts}))
     expected = {key: fold(key, None, own, facts) for key, own in by_partition(events, facts).items()}
     assert expected
     assert not found["is_stale"]
@@ -90,7 +90,7 @@ def test_the_rows_of_each_partition_are_those_of_its_fold(events):
 
 
 def rows_of_fold(table: str, rows: Mapping[PartitionKey, Iterable[Sequence[Any]]]) -> list[str]:
-    """Rows of a table as `told` returns them. rows: values of `folding.columns` by partition, times in microseconds."""
+    """Rows of a table as `folded_rows` returns them. rows: values of `folding.columns` by partition, times in microseconds."""
     kinds = {name: folding.ARROW_TYPES[kind] for name, kind in folding.columns(table).items()}
     found = []
     for key, some in rows.items():
@@ -103,16 +103,16 @@ def rows_of_fold(table: str, rows: Mapping[PartitionKey, Iterable[Sequence[Any]]
 
 
 @pytest.mark.parametrize("at_once", [1, 5, 60])
-def test_a_partition_that_comes_in_pieces_has_the_same_rows_or_is_folded_once_more(events, at_once):
+def test_a_partition_in_pieces_has_the_same_rows_or_is_stale(events, at_once):
     facts = facts_of(events)
-    whole = told(folding.fold_groups(batches(events, facts), EVENT_COLUMNS, {"c": facts}, None))
-    pieces = told(folding.fold_groups(batches(events, facts), EVENT_COLUMNS, {"c": facts}, at_once))
+    whole = folded_rows(folding.fold_groups(batches(events, facts), EVENT_COLUMNS, {"c": facts}, None))
+    pieces = folded_rows(folding.fold_groups(batches(events, facts), EVENT_COLUMNS, {"c": facts}, at_once))
     stale = {tuple(json.loads(row)[name] for name in ("topic", "partition")) for row in pieces["is_stale"]}
     for table in ("partition_timeline", "replica_timeline", "reassignments"):
         one, other = (
             {
                 row
-                for row in unsettled(some[table])
+                for row in without_settled(some[table])
                 if tuple(json.loads(row)[name] for name in ("topic", "partition")) not in stale
             }
             for some in (whole, pieces)
@@ -121,12 +121,12 @@ def test_a_partition_that_comes_in_pieces_has_the_same_rows_or_is_folded_once_mo
     assert len(stale) < len(by_partition(events, facts))
 
 
-def unsettled(rows: Iterable[str]) -> set[str]:
-    """Rows less whether they are settled: in pieces they are so earlier."""
+def without_settled(rows: Iterable[str]) -> set[str]:
+    """Return rows without `settled`: in pieces rows are settled earlier."""
     return {json.dumps({name: value for name, value in json.loads(row).items() if name != "settled"}) for row in rows}
 
 
-def test_a_state_goes_on_and_one_that_is_late_is_stale(events):
+def test_a_state_is_resumed_and_a_late_event_makes_it_stale(events):
     dated = sorted((e for e in events if e.ts is not None), key=lambda e: e.ts)
     half = dated[len(dated) // 2].ts
     first, second = [e for e in events if (e.ts or 0) < half], [e for e in events if (e.ts or 0) >= half]
@@ -137,19 +137,21 @@ def test_a_state_goes_on_and_one_that_is_late_is_stale(events):
         for row in batch.to_pylist()
         if row["partition_states"]
     ]
-    late = told(folding.fold_groups(batches(first, facts, kept), EVENT_COLUMNS, {"c": facts}))
+    late = folded_rows(folding.fold_groups(batches(first, facts, kept), EVENT_COLUMNS, {"c": facts}))
     assert len(late["is_stale"]) == len({row[1:3] for row in kept} & {tuple(key[1:]) for key in by_partition(first, facts)})
     unusable = [(*row[:3], "", row[4]) for row in kept]
-    assert len(told(folding.fold_groups(batches((), facts, unusable), EVENT_COLUMNS, {"c": facts}))["is_stale"]) == len(kept)
-    found = told(folding.fold_groups(batches(second, facts, kept), EVENT_COLUMNS, {"c": facts}))
+    assert len(folded_rows(folding.fold_groups(batches((), facts, unusable), EVENT_COLUMNS, {"c": facts}))["is_stale"]) == len(
+        kept
+    )
+    found = folded_rows(folding.fold_groups(batches(second, facts, kept), EVENT_COLUMNS, {"c": facts}))
     assert len(found["partition_states"]) + len(found["is_stale"]) >= len(kept)
 
 
-def test_a_summary_is_the_same_whatever_parts_it_is_made_of(events):
+def test_cluster_evidence_does_not_depend_on_batches(events):
     parts = [("c", *event) for event in events]
     columns = list(zip(*parts, strict=True))
     kinds = {"cluster": pa.string()} | {name: folding.ARROW_TYPES[KINDS[name]] for name in EVENT_COLUMNS}
     table = pa.table([folding.array(v, kind) for v, kind in zip(columns, kinds.values(), strict=True)], names=list(kinds))
-    (found,) = folding.summaries(table.to_batches(max_chunksize=11), EVENT_COLUMNS).values()
-    assert found.to_json() == Summary.of(events).to_json()
+    (found,) = folding.evidence_by_cluster(table.to_batches(max_chunksize=11), EVENT_COLUMNS).values()
+    assert found.to_json() == ClusterEvidence.of(events).to_json()
     assert ClusterFacts.of(found, KEEPS).numbers == facts_of(events).numbers

@@ -1,4 +1,4 @@
-"""What was lost, and with which acks it had been written: rows and lines of a few seconds, and the truth beside the recordings."""
+"""Losses and their acks, from rows and lines of a few seconds and from recordings with their truth."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 import truth
 from logs import LOGS, NODE_FOLDER, PARSER, microseconds, recordings, records
-from timelines import COLUMNS, told_of, truth_of
+from timelines import COLUMNS, recorded_timelines, truth_of
 
 from jobs.timelines.losses import ALL, LINES, SOME, TAIL, UNCLEAN, Around, Crash, Interval, Line, Loss, losses
 
 SECOND = 1_000_000
-# of two clusters under one name the truth is of the first, or begins with the migration
+# for two clusters under one name the truth is that of the first, or begins with the migration
 SEVERAL_CLUSTERS = ("cluster-wipe", "zk-to-kraft")
-# lines that tell of losses, before they are parsed
-TELLING = re.compile(
+# lines that show losses, before they are parsed
+LOSS_LINES = re.compile(
     r"RECOVERING|eaderRecoveryState=1|Elect leader|runcat|starts at |Completed load|Loading producer state|high watermark"
 )
 
@@ -55,7 +55,7 @@ def line(second: float, event_type: str, node: int | None = None, **named: Any) 
 
 
 def difference(second: float, leader: int, epoch: int, text: str | None = None) -> Line:
-    """What a KRaft controller prints of an unclean election."""
+    """Return the line of a KRaft controller about an unclean election."""
     return line(
         second, "unclean_leader_elected", 101, leader=leader, leader_epoch=epoch, leader_recovery_state="RECOVERING", text=text
     )
@@ -70,25 +70,25 @@ BACK = [line(50, "log_load_completed", 1, end_offset=16), line(51, "log_truncate
 
 
 def test_which_acks_an_unclean_election_hurts() -> None:
-    """acks=all was refused where fewer than min.insync.replicas were in sync without the replica that was elected."""
+    """acks=all was refused if fewer than min.insync.replicas were in sync without the elected replica."""
     for least, acks in ((1, ALL), (2, SOME), (None, None)):
         assert of(losses(UNCLEAN_ROWS, BACK, Around(least))) == [(UNCLEAN, 2, True, 10, acks)]
     # two were in sync without it for a while
     longer = rows((0, 1, [1, 2, 3]), (5, 1, [1, 3]), (10, 1, [1]), (20, -1, [1]), (30, 2, [2]))
     assert of(losses(longer, BACK, Around(2))) == [(UNCLEAN, 2, True, 10, ALL)]
     assert of(losses(longer, BACK, Around(3))) == [(UNCLEAN, 2, True, 10, SOME)]
-    # since when it was not in sync is not in these logs
+    # the logs do not show since when it was not in sync
     assert of(losses(longer[1:], BACK, Around(3))) == [(UNCLEAN, 2, True, 10, None)]
     assert of(losses(UNCLEAN_ROWS, [], Around(1))) == [(UNCLEAN, 2, True, None, ALL)]
 
 
 def test_a_line_that_names_the_elected_replica_as_eligible_before() -> None:
-    """KIP-966: the last leader, or an eligible replica, lacks nothing; with files missing the line alone tells it."""
+    """KIP-966: the last leader or an eligible replica lacks nothing; without other files the line alone shows it."""
     last = difference(30, 2, 3, "elr: [1] -> [], lastKnownElr: [2] -> [], ")
     assert losses([], [last], Around(1)) == []
     assert losses(UNCLEAN_ROWS, [last], Around(1)) == []
     assert losses([], [difference(30, 2, 3, "elr: [2] -> [], ")], Around(1)) == []
-    # what other nodes say of it adds nothing
+    # lines of other nodes add nothing
     recovers = line(30.5, "leader_recovering", 2, leader_recovery_state="RECOVERING")
     assert losses([], [last, recovers], Around(1)) == []
     other = difference(30, 2, 3, "elr: [1] -> [], lastKnownElr: [1] -> [], ")
@@ -96,18 +96,18 @@ def test_a_line_that_names_the_elected_replica_as_eligible_before() -> None:
 
 
 def test_an_election_that_may_have_been_clean() -> None:
-    """What decides is not in these logs: nothing but that is claimed."""
+    """The logs do not show whether it was clean, and the loss says so."""
     recovers = line(30, "leader_recovering", 2, leader_recovery_state="RECOVERING")
     assert of(losses([], [recovers], Around(1))) == [(UNCLEAN, 2, False, None, None)]
     # there is no other way to recover before 3.7, and with ZooKeeper
     assert of(losses([], [recovers], Around(1, may_be_last_leader=False))) == [(UNCLEAN, 2, True, None, None)]
-    # the rows tell who led last, unless some are missing
+    # the rows show the last leader, unless some are missing
     assert of(losses(UNCLEAN_ROWS, [recovers], Around(1))) == [(UNCLEAN, 2, True, None, ALL)]
     again = rows((0, 2, [2]), (20, -1, []), (30, 2, [2]))
     assert losses(again, [recovers], Around(1)) == []
     gap = [again[0], *(row._replace(leader_epoch=n + 7, partition_epoch=n + 7) for n, row in enumerate(again[1:]))]
     assert of(losses(gap, [recovers], Around(1))) == [(UNCLEAN, 2, False, None, None)]
-    # up to 0.11 the ISR of the only replica is empty while it is away
+    # up to 0.11 the ISR of the only replica is empty while its broker is down
     selected = line(30, "unclean_leader_selected", 3, leader=2, brokers=[2])
     assert of(losses([], [selected], Around(1))) == [(UNCLEAN, 2, False, None, None)]
     assert of(losses([], [selected._replace(brokers=[2, 4])], Around(1))) == [(UNCLEAN, 2, True, None, None)]
@@ -130,8 +130,8 @@ def test_rows_show_an_unclean_election_only_where_nothing_is_missing() -> None:
     assert losses([*before[:-1], before[-1]._replace(inferred=True), last], [], Around(1)) == []
 
 
-def test_what_a_dead_leader_cut() -> None:
-    """Nothing of it was confirmed with acks=all where who followed had been in sync; what an unclean election lost is not told twice."""
+def test_records_that_a_crashed_leader_truncated() -> None:
+    """acks=all lost none of them if the successor had been in sync; a loss of an unclean election is not counted twice."""
     clean = rows((0, 1, [1, 2]), (20, -1, [2]), (21, 2, [2]))
     starts = line(21, "leader_started", 2, start_offset=6, leader_epoch=2)
     died = Around(1, crashes=[Crash(1, 20 * SECOND, 49 * SECOND)])
@@ -148,12 +148,12 @@ def test_what_a_dead_leader_cut() -> None:
 
 
 def lines_of(recording: Path) -> dict[tuple[str, int], list[Line]]:
-    """Partition -> lines about it that tell of losses."""
+    """Return partition -> lines about it that show losses."""
     found: dict[tuple[str, int], list[Line]] = defaultdict(list)
     for path in sorted(recording.glob(LOGS)):
         folder = NODE_FOLDER.search(path.parent.name)
         for number, text in records(path.read_text("utf-8").splitlines()):
-            record = PARSER.record(text) if TELLING.search(text) else None
+            record = PARSER.record(text) if LOSS_LINES.search(text) else None
             if record is None or record.ts is None or not PARSER.in_scope(record):
                 continue
             for event in PARSER.events(record):
@@ -168,7 +168,7 @@ def lines_of(recording: Path) -> dict[tuple[str, int], list[Line]]:
 
 
 def unclean(life: truth.Life) -> list[int]:
-    """Leader epochs of the unclean elections of a partition, by the states that were written."""
+    """Return the leader epochs of the unclean elections of a partition, from the written states."""
     found, last = [], None
     for before, state in zip([None, *life.states], life.states, strict=False):
         is_alone = set(state.isr) == {state.leader}
@@ -183,12 +183,12 @@ def unclean(life: truth.Life) -> list[int]:
     "recording", [one for one in recordings() if one.name not in SEVERAL_CLUSTERS], ids=lambda path: "/".join(path.parts[-2:])
 )
 def test_unclean_elections_are_those_of_the_truth(recording: Path) -> None:
-    """What findings and durability read: all that there were, no other, and how many records each lost."""
-    told, lines = told_of(recording), lines_of(recording)
-    facts = told.facts
+    """Findings and durability read all unclean elections and no others, with the number of lost records."""
+    timelines, lines = recorded_timelines(recording), lines_of(recording)
+    facts = timelines.facts
     around = Around(1, facts.may_elect_last_leader(1))
     found = []
-    for key, folded in sorted(told.folded.items()):
+    for key, folded in sorted(timelines.folded.items()):
         history = [Interval(*(row[COLUMNS.index(name)] for name in Interval._fields)) for row in folded.partitions]
         for loss in losses(history, lines[key.topic, key.partition], around):
             assert loss.kind == UNCLEAN

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import truth
 from logs import recorded, recordings
-from timelines import told_of, truth_of
+from timelines import recorded_timelines, truth_of
 
 from jobs.operators import plans
 
@@ -51,7 +51,7 @@ def rows_of(recording: Path) -> dict[tuple[str, int], list[dict]]:
     """Rows of partition_timeline by partition, in UTC."""
     found: dict[tuple[str, int], list[dict]] = {}
     by = ahead(recording)
-    for row in told_of(recording).rows():
+    for row in recorded_timelines(recording).rows():
         for name in ("valid_from", "valid_to"):
             row[name] = row[name] and row[name] - by
         found.setdefault((row["topic"], row["partition"]), []).append(row)

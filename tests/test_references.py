@@ -25,7 +25,7 @@ def named(python: str = "", sql: str = "") -> list[str]:
     [
         ("reassignment_failed", ("jobs/operators/plans.py:", "jobs/timelines/zookeeper.py:")),
         # compared by a name that the event type was given
-        ("controller_epoch_read", ("jobs/timelines/summary.py:",)),
+        ("controller_epoch_read", ("jobs/timelines/cluster_evidence.py:",)),
         # a member of a list
         ("channel_connected", ("jobs/operators/topic_assignments.py:",)),
         ("zookeeper_session_expired", ("schemas/checks/broker_down.sql:",)),

@@ -16,7 +16,7 @@ from jobs.engine import rows as asked
 from jobs.engine.frames import IN_PROCESS, IN_PROCESS_ROWS, by_workers
 from jobs.engine.relation import Relation
 from jobs.engine.rows import Frame, Where, in_spark, to_dicts
-from jobs.nightly.partition_spells import IS_WRONG
+from jobs.nightly.partition_episodes import IS_WRONG
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

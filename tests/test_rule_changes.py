@@ -15,7 +15,7 @@ from envelopes import ENVELOPES as WRAPPED
 from logs import configuration
 from tables import rows_of
 from test_envelopes import PLAIN
-from test_nights import rows as rows_by_table
+from test_updates import rows as rows_by_table
 
 from jobs import errors
 from jobs.commands import audit
@@ -23,7 +23,7 @@ from jobs.engine.local_store import LocalStore
 from jobs.engine.store import Store
 from jobs.landing import rereading
 from jobs.landing.events import events_of
-from jobs.nightly import nights
+from jobs.nightly import updates
 from jobs.nightly_audit import main
 from parsers.events import EVENTS
 from parsers.rules import RuleSet, built_in
@@ -150,7 +150,7 @@ def test_an_interrupted_run_is_completed(
         elif where == "landed":
             patched.setattr(LocalStore, "drop_skipped", power_cut)
         else:
-            patched.setattr(nights, "_write", power_cut)
+            patched.setattr(updates, "_write", power_cut)
         assert run(tmp_path, clusters, tables, built_in()) == errors.INTERNAL
     assert run(tmp_path, clusters, tables, built_in()) in TOLD
     assert unlike(told(tables), first_run) == {}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 from test_timeline_cases import CASES, Rendering, read
-from timelines import tell
+from timelines import timelines_of
 
 from jobs import errors
 from jobs.nightly_audit import main
@@ -24,7 +24,7 @@ SAMPLE = Path(__file__).parents[1] / "sample_logs" / "3.3.2-trace" / "delete-top
 def digest_of(case: Path) -> str:
     """Of the rows of a case, and of all that the next run starts from."""
     _, events, _ = read(case)
-    found = tell(events)
+    found = timelines_of(events)
     kept = [json.loads(folded.state)[1:] for _, folded in sorted(found.folded.items())]
     text = json.dumps([list(Rendering(events).of(found)), kept, found.facts.to_json()])
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""The timelines of every recording, and of parts of it, by the truth that was recorded beside it."""
+"""Compare the timelines of every recording, and of parts of it, with the recorded truth."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 import truth
 from logs import recorded, recordings
-from timelines import tell, told_of, truth_of, verdict
+from timelines import recorded_timelines, timelines_of, truth_of, verdict
 
 from jobs.timelines import Event
 
 pytestmark = pytest.mark.shared
 LOGS = ("state-change.log", "controller.log", "server.log")
-# up to 0.11 the line of a raised leader epoch comes after that of the assignment, which was written later
+# up to 0.11 the line of a raised leader epoch is after that of the assignment, which was written later
 MIXED = {"0.10.2.2-default/reassign": 1}
 
 
@@ -25,7 +25,7 @@ def name_of(recording: Path) -> str:
 
 
 def parts(events: tuple[Event, ...]) -> Iterator[tuple[str, list[Event]]]:
-    """What is missing, and the events without it: the files of one node, one kind of log, or the begin of all."""
+    """Yield a missing part and the events without it: the files of one node, one kind of log, or the begin of all."""
     for node in sorted({e.node for e in events if e.node is not None}):
         yield f"node {node}", [e for e in events if e.node != node]
     for log in LOGS:
@@ -36,30 +36,30 @@ def parts(events: tuple[Event, ...]) -> Iterator[tuple[str, list[Event]]]:
 
 
 @pytest.mark.parametrize("recording", recordings(), ids=lambda one: "/".join(one.parts[-3:]))
-def test_nothing_is_wrong_whatever_is_missing(recording: Path) -> None:
+def test_missing_files_make_no_row_wrong(recording: Path) -> None:
     events = recorded(recording)
     found = verdict(recording)
     assert found.precise, truth.details(found)
     assert found.mixed_rows == MIXED.get(name_of(recording), 0), truth.details(found)
     known = truth_of(recording)
-    # which life of a cluster it is, and which mode, only its begin tells
+    # only the begin of the logs shows the incarnation and the mode
     is_one = not recording.name.startswith(("cluster-wipe", "zk-to-kraft"))
     for missing, some in parts(events):
         if missing.startswith("all before") and not is_one:
             continue
-        found = truth.compare_with(known, tell(some).rows(), missing)
+        found = truth.compare_with(known, timelines_of(some).rows(), missing)
         assert found.precise, f"without {missing}: {truth.details(found)}"
 
 
 @pytest.mark.parametrize("recording", [one for one in recordings() if "/kraft/" in str(one)], ids=name_of)
 def test_a_metadata_log_is_exact(recording: Path) -> None:
-    """Every state and every assignment, each at its moment."""
+    """It shows every state and every assignment at its moment."""
     found = verdict(recording, "metadata-log*.txt")
     assert (found.precise, found.misses) == (True, []), truth.details(found)
 
 
-def test_what_is_shown() -> None:
-    """Of ZooKeeper mode all that lines say; of KRaft text what its lines leave certain."""
+def test_the_number_of_shown_states_and_assignments() -> None:
+    """ZooKeeper mode shows all that lines say, KRaft text logs only what is certain."""
     shown: Counter[str] = Counter()
     for recording in recordings():
         found = verdict(recording)
@@ -74,7 +74,7 @@ def test_what_is_shown() -> None:
     }  # fmt: skip
 
 
-# scenario of shared/kafka/scenario_epochs.json -> a partition of a recording that goes through it: (leader, leader epoch) step by step
+# scenario of shared/kafka/scenario_epochs.json -> a partition of a recording with this scenario: (leader, leader epoch) step by step
 COURSES = [
     ("testAutoPreferredReplicaLeaderElection", "zk/1.1.1-default/controlled-shutdown", "invoices", 0, [(2, 0), (3, 1), (2, 2)]),
     ("testAutoPreferredReplicaLeaderElection", "zk/2.5.1-default/controlled-shutdown", "invoices", 2, [(2, 0), (1, 1), (2, 2)]),
@@ -84,7 +84,7 @@ COURSES = [
      [(2, 0), (-1, 1), (2, 2)]),
     ("testLeaderAndIsrWhenEntireIsrOfflineAndUncleanLeaderElectionDisabled", "zk/3.3.2-trace/controlled-shutdown", "single", 0,
      [(2, 0), (-1, 1), (2, 2)]),
-    # A1 +1, B3 +1, B4 +1 for every replica that goes
+    # A1 +1, B3 +1, B4 +1 for every removed replica
     ("testPartitionReassignment", "zk/3.3.2-default/reassign", "orders", 0, [(1, 0), (1, 1), (4, 2), (4, 3), (4, 4), (4, 5)]),
     # the leader, which is the controller, is killed: the next one takes it out of the ISR and elects
     ("testLeaderElectionAndEpoch", "zk/3.3.2-trace/controller-failover", "ledger", 0, [(1, 0), (-1, 1), (2, 2)]),
@@ -94,12 +94,12 @@ COURSES = [
 @pytest.mark.parametrize("course", COURSES, ids=lambda one: f"{one[0]}-{one[1]}")
 def test_courses_of_kafkas_own_tests(course: tuple[str, str, str, int, list[tuple[int, int]]], shared: Path) -> None:
     scenario, recording, topic, partition, steps = course
-    told: list[tuple[int, int]] = []
-    for row in told_of(shared / "recordings" / recording).rows():
+    found: list[tuple[int, int]] = []
+    for row in recorded_timelines(shared / "recordings" / recording).rows():
         now = row["leader"], row["leader_epoch"]
-        if (row["topic"], row["partition"]) == (topic, partition) and row["leader"] is not None and now not in told[-1:]:
-            told.append(now)
-    assert told[: len(steps)] == steps
+        if (row["topic"], row["partition"]) == (topic, partition) and row["leader"] is not None and now not in found[-1:]:
+            found.append(now)
+    assert found[: len(steps)] == steps
     scenarios = {s["test"]: s["steps"] for s in json.loads((shared / "kafka" / "scenario_epochs.json").read_text())["scenarios"]}
     epochs = iter(epoch for _, epoch in steps)
     expected = [step["expect_leader_epoch"] for step in scenarios[scenario] if step["expect_leader_epoch"] <= steps[-1][1]]

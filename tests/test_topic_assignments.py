@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from jobs.operators import placement
 from jobs.operators import topic_assignments as assignments
-from jobs.timelines.summary import CLUSTER_EVENTS
+from jobs.timelines.cluster_evidence import CLUSTER_EVENTS
 
 T0 = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)
 

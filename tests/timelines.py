@@ -1,4 +1,4 @@
-"""The timelines of a handful of events, as the audit makes them in one piece, and their verdict by the truth."""
+"""Build the timelines of events in one piece, as the audit does, and compare them with the truth."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import truth
 from logs import LOGS, keeps, moment, recorded
 
 from jobs.timelines import (
+    ClusterEvidence,
     ClusterFacts,
     Event,
     Folded,
     PartitionKey,
-    Summary,
     discontinuities,
     fold,
+    is_about_deletion,
     kraft_topic_deletions,
-    tells_deletion,
     topic_deletions,
 )
 
@@ -33,8 +33,8 @@ KEEPS = keeps()
 
 
 @dataclass
-class Told:
-    """The rows of one cluster."""
+class Timelines:
+    """The timelines of one cluster."""
 
     facts: ClusterFacts
     folded: dict[PartitionKey, Folded] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Told:
     discontinuities: list[tuple[Any, ...]] = field(default_factory=list)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Of partition_timeline, as `truth` takes them."""
+        """Return rows of partition_timeline as `truth` takes them."""
         return [
             {
                 "cluster": "c",
@@ -57,12 +57,12 @@ class Told:
 
 
 def facts_of(events: Iterable[Event]) -> ClusterFacts:
-    """With what the rules say."""
-    return ClusterFacts.of(Summary.of(events), KEEPS)
+    """Return the facts of events, with `keeps` of the rules."""
+    return ClusterFacts.of(ClusterEvidence.of(events), KEEPS)
 
 
 def by_partition(events: Iterable[Event], facts: ClusterFacts) -> dict[PartitionKey, list[Event]]:
-    """The events of each partition."""
+    """Return the events of each partition."""
     found: dict[PartitionKey, list[Event]] = defaultdict(list)
     for e in events:
         key = facts.key_of(e)
@@ -71,37 +71,37 @@ def by_partition(events: Iterable[Event], facts: ClusterFacts) -> dict[Partition
     return dict(found)
 
 
-def tell(events: Iterable[Event]) -> Told:
-    """All timelines of one cluster, in one piece."""
+def timelines_of(events: Iterable[Event]) -> Timelines:
+    """Return all timelines of one cluster, folded in one piece."""
     events = list(events)
-    told = Told(facts_of(events))
-    for key, own in by_partition(events, told.facts).items():
-        told.folded[key] = fold(key, None, own, told.facts)
+    timelines = Timelines(facts_of(events))
+    for key, own in by_partition(events, timelines.facts).items():
+        timelines.folded[key] = fold(key, None, own, timelines.facts)
     by_topic: dict[str, list[Event]] = defaultdict(list)
     for e in events:
-        if e.topic is not None and tells_deletion(e):
+        if e.topic is not None and is_about_deletion(e):
             by_topic[e.topic].append(e)
-    told.deletions = [row for some in by_topic.values() for row in topic_deletions(some, told.facts)] + kraft_topic_deletions(
-        told.facts
-    )
-    breaks = ((key, one) for key, folded in told.folded.items() for one in folded.breaks)
-    told.discontinuities = discontinuities(breaks, told.facts)
-    return told
+    timelines.deletions = [
+        row for some in by_topic.values() for row in topic_deletions(some, timelines.facts)
+    ] + kraft_topic_deletions(timelines.facts)
+    breaks = ((key, one) for key, folded in timelines.folded.items() for one in folded.breaks)
+    timelines.discontinuities = discontinuities(breaks, timelines.facts)
+    return timelines
 
 
 @cache
-def told_of(recording: Path, pattern: str = LOGS) -> Told:
-    """All timelines of the files of a recording. Whoever asks gets the same: it is not to be changed."""
-    return tell(recorded(recording, pattern))
+def recorded_timelines(recording: Path, pattern: str = LOGS) -> Timelines:
+    """Return all timelines of the files of a recording. The result is cached: do not change it."""
+    return timelines_of(recorded(recording, pattern))
 
 
 @cache
 def truth_of(recording: Path) -> truth.Truth:
-    """The truth beside a recording. Whoever asks gets the same: it is not to be changed."""
+    """Return the truth beside a recording. The result is cached: do not change it."""
     return truth.read_truth(recording)
 
 
 @cache
 def verdict(recording: Path, pattern: str = LOGS) -> truth.Verdict:
-    """What the truth says to the timelines of the files of a recording."""
-    return truth.compare_with(truth_of(recording), told_of(recording, pattern).rows(), "/".join(recording.parts[-3:]))
+    """Compare the timelines of the files of a recording with the truth."""
+    return truth.compare_with(truth_of(recording), recorded_timelines(recording, pattern).rows(), "/".join(recording.parts[-3:]))

@@ -19,8 +19,8 @@ from jobs.engine.run_tables import words
 from jobs.globs import glob_pattern
 from jobs.landing.tool_outputs import ToolOutput
 from jobs.nightly import fact_frames
+from jobs.nightly.partition_episodes import partition_episodes
 from jobs.nightly.partition_losses import partition_losses
-from jobs.nightly.partition_spells import partition_spells
 from jobs.timelines import LEADING, ClusterFacts
 from parsers.definitions import INPUT_FACTS, INPUT_TABLES
 from schemas import wording
@@ -59,7 +59,7 @@ def register(
 ) -> None:
     """The frames and functions (`schemas/functions`) that checks read.
 
-    audited_<table> (`nights.scope`), audited_partitions_now (`nights.partitions_now`), clocks, slos, legal_moves, leading, those of `fact_frames`
+    audited_<table> (`updates.scope`), audited_partitions_now (`updates.partitions_now`), clocks, slos, legal_moves, leading, those of `fact_frames`
     and of `schemas/facts`, partition_spells, losses.
     """
     given = {table: audited[table] if table != "events" else _named_columns(audited[table]) for table in AUDITED}
@@ -75,7 +75,7 @@ def register(
         told[fact.name] = queries.frame(fact.sql)
         queries.view(fact.name, told[fact.name])
     now = {clock.cluster: clock.now for clock in clocks}
-    queries.view("partition_spells", computed(partition_spells(given, told, now, facts)))
+    queries.view("partition_spells", computed(partition_episodes(given, told, now, facts)))
     queries.view("losses", computed(partition_losses(audited, told, facts)))
 
 

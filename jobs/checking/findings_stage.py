@@ -11,19 +11,19 @@ from jobs.checking import causes, checks, contracts, finding_identity, findings_
 from jobs.checking.checks import Clock
 from jobs.engine import queries
 from jobs.engine.rows import having, run_concurrently, select, to_dicts
-from jobs.nightly import nights
+from jobs.nightly import updates
 from parsers.explanation import counted
 
 if TYPE_CHECKING:
     from jobs.engine.run_tables import RunTables
-    from jobs.nightly.nights import Made
+    from jobs.nightly.updates import Updated
     from jobs.pipeline import Asked
 
 Row = dict[str, Any]
 
 
 def write(
-    tables: RunTables, asked: Asked, made: Made, clocks: Sequence[Clock]
+    tables: RunTables, asked: Asked, made: Updated, clocks: Sequence[Clock]
 ) -> tuple[Mapping[str, str], queries.Queries, list[str]]:
     """Write the findings of clusters.
 
@@ -32,8 +32,8 @@ def write(
     """
     names = [clock.cluster for clock in clocks]
     days = max((slo.days for slo in asked.config.slos), default=0)
-    audited = nights.scope(tables, made, names, days)
-    looked_at = {**audited, "partitions_now": nights.partitions_now(tables, made, audited, names)}
+    audited = updates.scope(tables, made, names, days)
+    looked_at = {**audited, "partitions_now": updates.partitions_now(tables, made, audited, names)}
     over = queries.over(tables.spark, looked_at.values())
     validated = _Validation(tables, asked)
     (failed, changed), held = run_concurrently(
@@ -93,7 +93,7 @@ class _Validation:
 def _find(
     tables: RunTables,
     asked: Asked,
-    made: Made,
+    made: Updated,
     audited: Mapping[str, Any],
     clocks: Sequence[Clock],
     *,

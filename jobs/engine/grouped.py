@@ -13,7 +13,7 @@ from jobs.engine.pool import Pool, shared
 from jobs.engine.relation import Relation
 from jobs.engine.work import fold, summaries
 from jobs.nightly import folding
-from jobs.timelines import ClusterFacts, Summary
+from jobs.timelines import ClusterEvidence, ClusterFacts
 
 # events of whole partitions that a process folds at once
 CHUNK = 25_000
@@ -21,9 +21,9 @@ CHUNK = 25_000
 ORDER = ", ".join((*folding.GROUP, "state IS NULL", "ts NULLS FIRST"))
 
 
-def summed(pool: Pool, events: Relation) -> dict[str, Summary]:
+def summed(pool: Pool, events: Relation) -> dict[str, ClusterEvidence]:
     """Return, by cluster, the summary of its events. in: cluster and EVENT_COLUMNS."""
-    found: dict[str, Summary] = {}
+    found: dict[str, ClusterEvidence] = {}
     for part in pool.map(summaries, (_filled(batch) for batch in events.batches(size=CHUNK))):
         for name, one in part.items():
             found[name] = found[name] + one if name in found else one
@@ -39,7 +39,7 @@ def folded(
     facts: Mapping[str, ClusterFacts],
     at_once: int | None,
 ) -> Relation:
-    """Fold partitions. rows: events and states, as `nights` gives them; root: of the tables; folder: below it, for files that are read as long as the relation is.
+    """Fold partitions. rows: events and states, as `updates` gives them; root: of the tables; folder: below it, for files that are read as long as the relation is.
 
     out: `folding.OUTPUT`.
     """

@@ -41,7 +41,7 @@ from jobs.errors import UsageError
 from jobs.landing import rereading
 from jobs.location import local_folder
 from jobs.progress import warn
-from jobs.timelines import ClusterFacts, Summary
+from jobs.timelines import ClusterEvidence, ClusterFacts
 from parsers.events import EVENTS, Parser
 from parsers.rules import RuleSet
 
@@ -288,14 +288,14 @@ class LocalStore(RunTables):
         estimate = Estimate(sum(split.end - split.begin for split in splits), self.pool.workers, self.announce)
         return OnPool(self.pool, self._delta_rs.folder, splits, parser, days=days, done=estimate)
 
-    def summed(self, events: Any) -> dict[str, Summary]:
+    def summed(self, events: Any) -> dict[str, ClusterEvidence]:
         """Return, by cluster, the summary of its events."""
         from jobs.engine import grouped
 
         return grouped.summed(self.pool, Relation.of(events))
 
     def folded(self, keyed: Any, states: Any, facts: Mapping[str, ClusterFacts], at_once: int | None) -> Relation:
-        """Fold partitions in the processes of the pool. in, out: as `nights` has them; the files of the relation stay until `close`."""
+        """Fold partitions in the processes of the pool. in, out: as `updates` has them; the files of the relation stay until `close`."""
         from jobs.engine import grouped
 
         self._has_folded = True

@@ -41,7 +41,7 @@ from jobs.errors import UsageError
 from jobs.landing import rereading
 from jobs.location import root_of
 from jobs.progress import warn
-from jobs.timelines import ClusterFacts, Summary
+from jobs.timelines import ClusterEvidence, ClusterFacts
 from jobs.timelines.events import CHECKPOINT
 from parsers.events import first_bytes
 from parsers.rules import RuleSet, built_in
@@ -241,7 +241,7 @@ class RunTables(ABC):
         """Return what logs say (`events.Parsed`). files: `ingest.LogFile`; days, remote: as `events.land` has them."""
 
     @abstractmethod
-    def summed(self, events: Frame) -> Mapping[str, Summary]:
+    def summed(self, events: Frame) -> Mapping[str, ClusterEvidence]:
         """Return, by cluster, the summary of its events. in: cluster and EVENT_COLUMNS."""
 
     @abstractmethod

@@ -62,7 +62,7 @@ from jobs.engine.types import table_schema
 from jobs.landing import rereading
 from jobs.location import local_folder
 from jobs.nightly import folding
-from jobs.timelines import EVENT_COLUMNS, ClusterFacts, Summary
+from jobs.timelines import EVENT_COLUMNS, ClusterEvidence, ClusterFacts
 from parsers.events import EVENTS
 from parsers.rules import RuleSet
 
@@ -485,18 +485,18 @@ class Store(RunTables):
         size = ingest.split_size(usable, ingest.CORES_OF_CLUSTER)
         return events.OnWorkers(self.spark, ingest.splits(usable, parser, size), parser, days, remote)
 
-    def summed(self, events: Frame) -> dict[str, Summary]:
-        """Return, by cluster, the summary of its events: in this process where they are few, else by Spark's workers."""
+    def summed(self, events: Frame) -> dict[str, ClusterEvidence]:
+        """Return, by cluster, the evidence in its events: in this process where they are few, else by Spark's workers."""
         if isinstance(events, pa.Table):
-            return folding.summaries(events.to_batches(), EVENT_COLUMNS)
+            return folding.evidence_by_cluster(events.to_batches(), EVENT_COLUMNS)
 
         def of_part(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            found = folding.summaries(batches, EVENT_COLUMNS)
+            found = folding.evidence_by_cluster(batches, EVENT_COLUMNS)
             yield pa.record_batch([list(found), [one.to_json() for one in found.values()]], names=["cluster", "summary"])
 
-        found: dict[str, Summary] = {}
+        found: dict[str, ClusterEvidence] = {}
         for row in by_workers(events, of_part, "cluster STRING, summary STRING").collect():
-            part = Summary.from_json(row.summary)
+            part = ClusterEvidence.from_json(row.summary)
             found[row.cluster] = found[row.cluster] + part if row.cluster in found else part
         return found
 

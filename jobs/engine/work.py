@@ -18,7 +18,7 @@ from jobs.landing import events
 from jobs.landing.events import Block
 from jobs.landing.ingest import Split
 from jobs.nightly import folding
-from jobs.timelines import EVENT_COLUMNS, Summary
+from jobs.timelines import EVENT_COLUMNS, ClusterEvidence
 from parsers.events import Parser
 from parsers.rules import built_in
 
@@ -113,11 +113,11 @@ def rewrite(one: Landing, dropped: Mapping[int, Sequence[int]], cut_short: set[s
         _tidy()
 
 
-def summaries(events_of_clusters: pa.Table) -> dict[str, Summary]:
+def summaries(events_of_clusters: pa.Table) -> dict[str, ClusterEvidence]:
     """Return, by cluster, the summary of its events. in: cluster and some of EVENT_COLUMNS."""
     names = [name for name in events_of_clusters.column_names if name != "cluster"]
     try:
-        return folding.summaries(events_of_clusters.select(["cluster", *names]).to_batches(), names)
+        return folding.evidence_by_cluster(events_of_clusters.select(["cluster", *names]).to_batches(), names)
     finally:
         _tidy()
 

@@ -95,7 +95,7 @@ def outcome(
         problem = _other_zone(error)
     if problem is None:
         unreadable += tuple(accounting.gave_nothing([one for one in cluster.logs if not SCHEME.match(one)], every))
-    newest = moment_of(facts.summary.newest).replace(tzinfo=None) if facts is not None and facts.summary.newest >= 0 else None
+    newest = moment_of(facts.evidence.newest).replace(tzinfo=None) if facts is not None and facts.evidence.newest >= 0 else None
     return Outcome(
         cluster.name,
         read.records,

@@ -217,7 +217,7 @@ def write(store: Any, outputs: Sequence[ToolOutput], facts: Mapping[str, "Cluste
     )
     of_logs = one_of("source", ("logs", "metadata_log"))
     timelines = having(store.read("partition_timeline", names, of_logs & near, [*KEY, *TIMELINE_COLUMNS]), told, KEY)
-    newest = {name: moment_of(one.summary.newest) for name, one in facts.items()}
+    newest = {name: moment_of(one.evidence.newest) for name, one in facts.items()}
 
     terms = {name: quorum_terms(one) for name, one in facts.items()}
 

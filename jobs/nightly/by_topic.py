@@ -1,4 +1,4 @@
-"""Pass the rows of each topic through a function: in this process where there are few rows, else by Spark's workers."""
+"""Pass the rows of each topic through a function, and select the rows of topics that are rebuilt."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,33 +14,36 @@ TOPICS = pa.schema([(name, pa.string()) for name in TOPIC])
 
 
 @dataclass(frozen=True)
-class ToldAnew:
+class RebuiltTopics:
     """Topics that are rebuilt. clusters: those whose topics are all rebuilt; topics: TOPIC of others."""
 
     clusters: frozenset[str]
     topics: Frame
 
     @classmethod
-    def of_any(cls, clusters: Iterable[str], topics: Frame | None, others: Iterable[tuple[str, str]] = ()) -> "ToldAnew":
-        """topics: TOPIC of some; others: further ones."""
+    def of_any(cls, clusters: Iterable[str], topics: Frame | None, others: Iterable[tuple[str, str]] = ()) -> "RebuiltTopics":
+        """Return the topics of whole clusters and single topics. topics: TOPIC of some; others: further ones."""
         more = pa.Table.from_pylist([dict(zip(TOPIC, one, strict=True)) for one in others], TOPICS)
         return cls(frozenset(clusters), more if topics is None else together(topics, more))
 
     def read(self, store: RunTables, table: str, clusters: Iterable[str], columns: Sequence[str]) -> Frame:
-        """Columns of the rows of these topics; TOPIC is among the columns. clusters: all."""
+        """Return columns of the stored rows of these topics. clusters: all. columns: with TOPIC."""
         some = store.rows_about(table, set(clusters) - self.clusters, "topic", self.topics, columns)
         return together(store.read(table, self.clusters, EVERY, columns), having(some, self.topics, TOPIC))
 
     def of(self, rows: Frame) -> Frame:
-        """The rows of these topics; in: rows with TOPIC."""
+        """Return the rows of these topics. in: rows with TOPIC."""
         whole = of_clusters(self.clusters)
         return together(where(rows, whole), having(where(rows, ~whole), self.topics, TOPIC))
 
     def not_of(self, rows: Frame) -> Frame:
-        """The rows of all other topics."""
+        """Return the rows of all other topics. in: rows with TOPIC."""
         return lacking(where(rows, ~of_clusters(self.clusters)), self.topics, TOPIC)
 
 
 def fold_topics(one: Frame, other: Frame, fold: Fold, schema: pa.Schema) -> Frame:
-    """Fold the rows of each topic of one incarnation. in: rows with KEY. out: KEY and the result of the fold, with the columns of the schema."""
+    """Fold the rows of each topic of one incarnation.
+
+    in: rows with KEY. out: KEY and the result of the fold, with the columns of the schema.
+    """
     return map_groups(one, other, KEY, fold, schema)

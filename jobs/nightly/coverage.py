@@ -1,4 +1,4 @@
-"""`coverage`: what the logs of each node and hour can show. Counts batch by batch, then node by node; for many records in Spark's workers."""
+"""`coverage`: what the logs of each node and hour can show. Counts batch by batch, then node by node."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,12 +26,12 @@ from jobs.engine.rows import (
     together,
     where,
 )
+from jobs.timelines.cluster_evidence import METADATA_LOG
 from jobs.timelines.events import CHECKPOINT
-from jobs.timelines.summary import METADATA_LOG
 
 STATE_CHANGE = "state.change.logger"
 QUORUM_CONTROLLER = "org.apache.kafka.controller.QuorumController"
-# sources of the state of a KRaft cluster: lines of controllers that replay it, and a dump of the metadata log
+# sources of the state of a KRaft cluster: the lines of controllers that replay records, and a dump of the metadata log
 REPLAYED = ("org.apache.kafka.controller.ReplicationControlManager", METADATA_LOG)
 NODE = ("cluster", "node")
 HOUR = timedelta(hours=1)
@@ -48,7 +48,10 @@ PARTS = pa.schema(
 
 @dataclass(frozen=True)
 class Hours:
-    """From the first to the last hour of some records, UTC without a zone. undated: there are some without a time stamp."""
+    """From the first to the last hour of some records, UTC without a zone.
+
+    undated: there are some without a time stamp.
+    """
 
     first: datetime | None
     last: datetime | None
@@ -56,16 +59,19 @@ class Hours:
 
     @property
     def is_none(self) -> bool:
-        """Whether there are no records."""
+        """Return whether there are no records."""
         return self.first is None and not self.undated
 
     def with_others(self, other: "Hours") -> "Hours":
-        """From the first to the last hour of both."""
+        """Return the span from the first to the last hour of both."""
         firsts, lasts = ([at for at in some if at] for some in ((self.first, other.first), (self.last, other.last)))
         return Hours(min(firsts, default=None), max(lasts, default=None), self.undated or other.undated)
 
-    def hold(self, moment: str) -> Where:
-        """Return the condition that the moment in a column is of these hours: a range, so that files can be skipped; never null."""
+    def contain(self, moment: str) -> Where:
+        """Return the condition that the moment in a column is in these hours; never null.
+
+        It is a range, so that files can be skipped.
+        """
         undated = is_null(moment) if self.undated else NONE
         if self.first is None or self.last is None:
             return undated
@@ -76,7 +82,10 @@ class Hours:
 
 
 def count_events(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Turn batches of EVENT_COLUMNS of `events` into PARTS, without outputs of tools, which are no lines of a log."""
+    """Turn batches of EVENT_COLUMNS of `events` into PARTS.
+
+    Outputs of tools do not count: they are no lines of a log.
+    """
     for batch in batches:
         is_of_log = pc.fill_null(pc.not_equal(batch["event_type"], CHECKPOINT), True)
         rows = batch.filter(pc.and_(is_of_log, pc.equal(batch["item"], 0)))
@@ -98,13 +107,13 @@ def count_passed_over(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBa
 
 
 def _summed(keys: Sequence[pa.Array], **counted: pa.Array) -> list[pa.RecordBatch]:
-    """keys: the columns of PARTS up to the layout. counted: column -> whether a record counts there."""
+    """Return PARTS. keys: its columns up to the layout. counted: column -> whether a record counts there."""
     rows = len(keys[0])
     names = PARTS.names[: len(keys)]
     counts = [counted.get(name, pa.array([name == "records"] * rows, pa.bool_())) for name in PARTS.names[len(keys) :]]
     table = pa.table([*keys, *(pc.cast(one, pa.int64()) for one in counts)], names=PARTS.names)
-    told = table.group_by(names).aggregate([(name, "sum") for name in PARTS.names[len(keys) :]])
-    return select(told, *names, **{name: f"{name}_sum" for name in PARTS.names[len(keys) :]}).cast(PARTS).to_batches()
+    sums = table.group_by(names).aggregate([(name, "sum") for name in PARTS.names[len(keys) :]])
+    return select(sums, *names, **{name: f"{name}_sum" for name in PARTS.names[len(keys) :]}).cast(PARTS).to_batches()
 
 
 # -- from counts to coverage -----------------------------------------------------------------------------------
@@ -112,15 +121,15 @@ def _summed(keys: Sequence[pa.Array], **counted: pa.Array) -> list[pa.RecordBatc
 
 @dataclass
 class _Counted:
-    """Records of a logger in an hour. layouts: how many each took."""
+    """Records of a logger in an hour. layouts: layout -> number of its records."""
 
     counts: dict[str, int]
     layouts: dict[str, int]
     is_traced: bool = False
 
 
-def _counted(parts: Dicts, held: Dicts) -> dict[tuple[datetime | None, str | None], _Counted]:
-    """By hour and logger. parts: rows of PARTS; held: rows of `coverage`."""
+def _counted(parts: Dicts, stored: Dicts) -> dict[tuple[datetime | None, str | None], _Counted]:
+    """Return the counts by hour and logger. parts: rows of PARTS; stored: rows of `coverage`."""
     found: dict[tuple[datetime | None, str | None], _Counted] = {}
     for row in parts:
         one = found.setdefault((row["hour"], row["logger"]), _Counted(dict.fromkeys(COUNTS, 0), {}))
@@ -129,65 +138,67 @@ def _counted(parts: Dicts, held: Dicts) -> dict[tuple[datetime | None, str | Non
         layout = row["layout"] or "-"
         one.layouts[layout] = one.layouts.get(layout, 0) + row["records"]
         one.is_traced |= row["traces"] > 0
-    for row in held:
+    for row in stored:
         is_traced = row["logger"] == STATE_CHANGE and row["replica_states"] == "observed"
         found[row["hour"], row["logger"]] = _Counted({name: row[name] for name in COUNTS}, dict(row["layouts"] or ()), is_traced)
     return found
 
 
-def of_node(node: int | None, parts: Dicts, held: Dicts, span: tuple[datetime, datetime] | None) -> Iterator[dict[str, Any]]:
-    """One row an hour and logger of a node: the columns of `coverage` less NODE.
+def of_node(node: int | None, parts: Dicts, stored: Dicts, span: tuple[datetime, datetime] | None) -> Iterator[dict[str, Any]]:
+    """Yield one row for each hour and logger of a node: the columns of `coverage` without NODE.
 
-    parts: rows of PARTS. held: those of `coverage` that are not counted again. span: first and last hour of the cluster's logs.
-    state.change.logger prints replica states at TRACE only (its default up to 2.5); at INFO they can be inferred. An hour without
-    any of its records is `no_file` outside of the time that the node's file spans; inside, nothing happened.
+    parts: rows of PARTS. stored: rows of `coverage` that are not counted again. span: first and last hour of the cluster's logs.
+    state.change.logger prints replica states only at TRACE (its default up to 2.5); at INFO they can be inferred. An hour without
+    records of this logger is `no_file` outside the time span of the node's file; inside it, nothing happened.
     """
-    counted = _counted(parts, held)
+    counted = _counted(parts, stored)
     loggers = {logger for _, logger in counted}
-    # a node that is a KRaft controller and no broker never writes one
+    # a KRaft controller that is no broker never writes a state-change.log
     if node is not None and span is not None and (STATE_CHANGE in loggers or QUORUM_CONTROLLER not in loggers):
         for number in range((span[1] - span[0]) // HOUR + 1):
             counted.setdefault((span[0] + number * HOUR, STATE_CHANGE), _Counted(dict.fromkeys(COUNTS, 0), {}))
     changes = {hour: one for (hour, logger), one in counted.items() if logger == STATE_CHANGE}
     written = [hour for hour, one in changes.items() if hour is not None and one.counts["records"]]
-    tells = "observed" if any(one.is_traced for one in changes.values()) else "inferable"
+    if_not_traced = "observed" if any(one.is_traced for one in changes.values()) else "inferable"
     for (hour, logger), one in counted.items():
         controls = (logger or "").startswith("kafka.controller")
         if logger == STATE_CHANGE:
             is_within = bool(written) and hour is not None and min(written) <= hour <= max(written)
-            is_told = one.counts["records"] > 0 or is_within
-            states, partitions = ("observed" if one.is_traced else tells, "observed") if is_told else ("no_file", "no_file")
+            is_covered = one.counts["records"] > 0 or is_within
+            states, partitions = (
+                ("observed" if one.is_traced else if_not_traced, "observed") if is_covered else ("no_file", "no_file")
+            )
         else:
             states = "inferable" if controls else "not_logged"
             partitions = "observed" if controls or logger in ("kafka.cluster.Partition", *REPLAYED) else "not_logged"
         layouts = sorted(one.layouts.items())
-        told = {"replica_states": states, "partition_changes": partitions}
-        yield {"hour": hour, "logger": logger, **one.counts, "layouts": layouts, **told}
+        shown = {"replica_states": states, "partition_changes": partitions}
+        yield {"hour": hour, "logger": logger, **one.counts, "layouts": layouts, **shown}
 
 
-def coverage(events: Frame, passed_over: Frame, held: Frame, schema: pa.Schema, again: Hours | None = None) -> Frame:
-    """One row a node, hour and logger.
+def coverage(events: Frame, passed_over: Frame, stored: Frame, schema: pa.Schema, again: Hours | None = None) -> Frame:
+    """Return `coverage`: one row for each node, hour and logger.
 
-    in: events and passed_over. held: rows of `coverage` so far. schema: of `coverage`, which is what comes out. again: the hours that are
-    counted again, all others keep their stored rows; None: all are counted.
+    in: events and passed_over. stored: the rows of `coverage` so far. schema: of `coverage`. again: the hours that are counted again; all
+    other hours keep their stored rows. None: all hours are counted.
     """
     if again is not None:
-        events, passed_over = where(events, again.hold("ts")), where(passed_over, again.hold("hour"))
+        events, passed_over = where(events, again.contain("ts")), where(passed_over, again.contain("hour"))
     parts = computed(
         together(
             by_batch(select(events, *EVENT_COLUMNS), count_events, PARTS),
             by_batch(select(passed_over, *NODE, "hour", "logger", "layout"), count_passed_over, PARTS),
         )
     )
-    stays = above("records", 0) & (NONE if again is None else ~again.hold("hour"))
-    others = where(held, stays)
+    stays = above("records", 0) & (NONE if again is None else ~again.contain("hour"))
+    others = where(stored, stays)
     spans: dict[str, list[datetime]] = {}
     for some in (parts, others):
         for row in extremes(where(some, is_known("hour")), ["cluster"], "hour"):
             spans.setdefault(row["cluster"], []).extend((row["first"], row["last"]))
 
-    def fold(key: tuple[Any, ...], some: Dicts, held: Dicts) -> Iterable[Mapping[str, Any]]:
+    def fold(key: tuple[Any, ...], some: Dicts, stored: Dicts) -> Iterable[Mapping[str, Any]]:
         hours = spans.get(key[0])
-        return of_node(key[1], some, held, (min(hours), max(hours)) if hours else None)
+        return of_node(key[1], some, stored, (min(hours), max(hours)) if hours else None)
 
     return map_groups(parts, others, NODE, fold, schema)

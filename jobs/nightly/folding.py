@@ -1,6 +1,7 @@
-"""Fold groups of rows: events and stored states of partitions in, rows of the tables out, both as Arrow record batches.
+"""Fold groups of rows of partitions, as Arrow record batches.
 
-No Spark in here: its workers call these functions, and so does the driver where the input is small.
+in: events and stored states. out: rows of the tables.
+This module does not import Spark: Spark's workers call these functions, and the driver calls them for small inputs.
 """
 
 import json
@@ -13,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import schemas
-from jobs.timelines import EVENT_COLUMNS, ClusterFacts, Event, Folded, PartitionKey, Summary, fold
+from jobs.timelines import EVENT_COLUMNS, ClusterEvidence, ClusterFacts, Event, Folded, PartitionKey, fold
 
-# events of a partition that are folded at once; they limit the memory for a busy partition
+# number of events of a partition that are folded at once: limits the memory for a busy partition
 EVENTS_AT_ONCE = 50_000
 # rows of a table in one batch of the output
 ROWS_AT_ONCE = 5_000
@@ -31,12 +32,15 @@ ARROW_TYPES = {
     "ARRAY<STRUCT<partition: INT, replica: INT>>": pa.list_(pa.struct([("partition", pa.int32()), ("replica", pa.int32())])),
 }
 PARTITION = ("cluster", "incarnation", "topic", "partition")
-# tables whose rows the fold of a partition gives
+# tables that the fold of a partition writes
 FOLDED_TABLES = ("partition_timeline", "replica_timeline", "reassignments", "partition_states")
 
 
 def columns(table: str) -> dict[str, str]:
-    """Return column -> SQL type of the fold's rows of a table: its columns without those of PARTITION and those that the caller adds (`made_from`)."""
+    """Return column -> SQL type of the fold's rows of a table.
+
+    Columns of PARTITION and those that the caller adds (`updates._write`) are left out.
+    """
     return {
         name: kind for name, kind in schemas.columns(table).items() if name not in {*PARTITION, "code_version", "events_version"}
     }
@@ -57,7 +61,7 @@ INPUT = pa.schema(
         *((name, ARROW_TYPES[schemas.columns("events")[name]]) for name in EVENT_COLUMNS),
     ]
 )  # fmt: skip
-# each row is of one table, in the struct of that name; or it marks its partition to be folded again with its whole history
+# each row is of one table, in the struct of that name; or `is_stale`: its partition has to be folded again from all its events
 OUTPUT = pa.schema([*KEYS, pa.field("is_stale", pa.bool_()), *(pa.field(name, _struct(name)) for name in FOLDED_TABLES)])
 OUTPUT_DDL = ", ".join(
     [
@@ -75,12 +79,12 @@ class Rows:
         self._rows: dict[str, list[tuple[Any, ...]]] = {name: [] for name in (*FOLDED_TABLES, "is_stale")}
 
     def add(self, table: str, cluster: str, key: PartitionKey, rows: Iterable[Sequence[Any]]) -> None:
-        """Adds rows of a partition. rows: values of `columns` of the table; for is_stale empty ones."""
+        """Add rows of a partition. rows: values of `columns` of the table; empty for is_stale."""
         head = (cluster, *key)
         self._rows[table] += [(*head, *row) for row in rows]
 
     def batches(self, at_least: int = ROWS_AT_ONCE) -> Iterator[pa.RecordBatch]:
-        """What has been collected of tables with so many rows."""
+        """Yield the collected rows of each table that has at least this number of them."""
         for table, rows in self._rows.items():
             if len(rows) >= max(at_least, 1):
                 yield _batch(table, rows)
@@ -103,48 +107,48 @@ def _batch(table: str, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
 
 
 def array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Values as a column; time stamps are microseconds."""
+    """Return values as a column; time stamps are microseconds."""
     if pa.types.is_timestamp(kind):
         return pa.array(values, pa.int64()).cast(kind)
     return pa.array(values, kind)
 
 
 def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
-    """The rows of batches as tuples, time stamps as microseconds."""
+    """Yield the rows of batches as tuples, time stamps as microseconds."""
     for batch in batches:
         arrays = (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in batch.columns)
         yield from zip(*(array.to_pylist() for array in arrays), strict=True)
 
 
 def events_of(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> Iterator[tuple[str, Event]]:
-    """(cluster, event). batches: of columns cluster and names."""
-    make = _event_maker(names)
+    """Yield (cluster, event). batches: with the columns cluster and names."""
+    build = _event_factory(names)
     for cluster, *values in rows_of(batches):
-        yield cluster, make(values)
+        yield cluster, build(values)
 
 
-def _event_maker(names: Sequence[str]) -> Any:
-    """Return a function that makes an event of the values of these columns. Its other fields are null."""
+def _event_factory(names: Sequence[str]) -> Any:
+    """Return a function that builds an event from the values of these columns. Its other fields are null."""
     if tuple(names) == Event._fields:
         return Event._make
     nulls = [None] * len(Event._fields)
     places = [Event._fields.index(name) for name in names]
 
-    def make(values: Sequence[Any]) -> Event:
+    def build(values: Sequence[Any]) -> Event:
         row = nulls.copy()
         for place, value in zip(places, values, strict=True):
             row[place] = value
         return Event._make(row)
 
-    return make
+    return build
 
 
-def summaries(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> dict[str, Summary]:
-    """Cluster -> the summary of its events. batches: as `events_of` takes them."""
-    found: dict[str, Summary] = {}
+def evidence_by_cluster(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> dict[str, ClusterEvidence]:
+    """Return cluster -> the evidence of its events. batches: as `events_of` takes them."""
+    found: dict[str, ClusterEvidence] = {}
     for cluster, some in groupby(events_of(batches, names), key=lambda one: one[0]):
-        told = Summary.of(event for _, event in some)
-        found[cluster] = found[cluster] + told if cluster in found else told
+        evidence = ClusterEvidence.of(event for _, event in some)
+        found[cluster] = found[cluster] + evidence if cluster in found else evidence
     return found
 
 
@@ -159,7 +163,7 @@ class _Kept:
 
 
 def in_groups(table: pa.Table, keys: Sequence[str]) -> list[pa.RecordBatch]:
-    """Rows as `fold_groups` takes them."""
+    """Return rows in the order that `fold_groups` expects."""
     marked = table.append_column("is_event", pc.is_null(table["state"]))
     marked = marked.append_column("at", pc.fill_null(pc.cast(table["ts"], pa.int64()), -1))
     return table.take(pc.sort_indices(marked, [(name, "ascending") for name in (*keys, "is_event", "at")])).to_batches()
@@ -174,23 +178,23 @@ def fold_groups(
     """Fold the partitions one after another.
 
     batches: rows with cluster, topic, partition, state STRING, state_incarnation INT, state_brokers ARRAY<INT>, and names, which are columns
-    of an event; all rows of a partition follow one another, first the states that are kept of it (one an incarnation, state not null),
-    then its events in order of time. out: OUTPUT. A partition that `is_stale` has other rows, too, which do not count.
-    at_once: events of a partition that are folded in one piece; None: all.
+    of an event. All rows of a partition are together: first its stored states (one for each incarnation, state not null), then its
+    events in order of time. out: OUTPUT. Other rows of a partition that `is_stale` do not count.
+    at_once: number of events of a partition that are folded in one piece; None: all.
     """
     out = Rows()
-    make = _event_maker(names)
+    build = _event_factory(names)
     for (cluster, topic, partition), rows in groupby(rows_of(batches), key=lambda row: row[:3]):
-        if not _fold_group(cluster, rows, make, facts[cluster], at_once=at_once, out=out):
+        if not _fold_group(cluster, rows, build, facts[cluster], at_once=at_once, out=out):
             out.add("is_stale", cluster, PartitionKey(0, topic, partition), [()])
         yield from out.batches()
     yield from out.batches(1)
 
 
 def _fold_group(
-    cluster: str, rows: Iterator[tuple[Any, ...]], make: Any, facts: ClusterFacts, *, at_once: int | None, out: Rows
+    cluster: str, rows: Iterator[tuple[Any, ...]], build: Any, facts: ClusterFacts, *, at_once: int | None, out: Rows
 ) -> bool:
-    """Adds the rows of a partition; False where it is stale."""
+    """Fold a partition and add its rows. Return False if it is stale."""
     kept: dict[PartitionKey, _Kept] = {}
     waiting, newest = 0, None
     for _, topic, partition, state, incarnation, brokers, *values in rows:
@@ -199,7 +203,7 @@ def _fold_group(
         if state is not None:
             kept[PartitionKey(incarnation, topic, partition)] = _Kept(state, set(brokers))
             continue
-        event = make(values)
+        event = build(values)
         key = facts.key_of(event)
         if key is None:
             continue
@@ -214,23 +218,23 @@ def _fold_group(
     if not _fold_piece(cluster, left, facts, out):
         return False
     for key, one in kept.items():
-        _add_rows(cluster, key, one, out, settled=False)
+        _add_rows(cluster, key, one, out, is_final=False)
     return True
 
 
 def _fold_piece(cluster: str, some: Mapping[PartitionKey, _Kept], facts: ClusterFacts, out: Rows) -> bool:
-    """Fold the queued events and add the rows that are settled now. Return False where one is stale."""
+    """Fold the queued events and add the rows that are final now. Return False if a partition is stale."""
     for key, one in some.items():
         folded = fold(key, one.state, one.events, facts)
         if folded.is_stale:
             return False
         one.folded, one.state, one.events = folded, folded.state, []
         one.brokers.update(row[0] for row in folded.replicas)
-        _add_rows(cluster, key, one, out, settled=True)
+        _add_rows(cluster, key, one, out, is_final=True)
     return True
 
 
-def _add_rows(cluster: str, key: PartitionKey, one: _Kept, out: Rows, *, settled: bool) -> None:
+def _add_rows(cluster: str, key: PartitionKey, one: _Kept, out: Rows, *, is_final: bool) -> None:
     folded = one.folded
     if folded is None:
         return
@@ -239,7 +243,7 @@ def _add_rows(cluster: str, key: PartitionKey, one: _Kept, out: Rows, *, settled
         ("replica_timeline", folded.replicas),
         ("reassignments", folded.reassignments),
     ):
-        out.add(table, cluster, key, (row for row in rows if row[-1] is settled))
-    if not settled:
+        out.add(table, cluster, key, (row for row in rows if row[-1] is is_final))
+    if not is_final:
         breaks = json.dumps(folded.breaks, separators=(",", ":")) if folded.breaks else None
         out.add("partition_states", cluster, key, [(folded.state, sorted(one.brokers), breaks)])

@@ -1,5 +1,6 @@
-"""The findings after the last completed run: a run that completes an interrupted one compares with these.
+"""Restore the findings of the last completed run.
 
+A run that completes an interrupted one compares with these.
 A run is complete when its row is in `audit_runs`. That row is written last, and names the versions of the tables at the end of the run.
 """
 
@@ -18,12 +19,12 @@ MOST_RUNS = 20
 
 
 def versions(store: Any) -> str:
-    """Versions of the tables as they are now, for `audit_runs.tables_at`."""
+    """Return the current versions of the tables, for `audit_runs.tables_at`."""
     return json.dumps({table: store.version(table) for table in COMPARED})
 
 
 def restore(store: Any, clusters: Collection[str]) -> bool:
-    """Undo what interrupted runs have written into COMPARED. Return whether there was something.
+    """Undo what interrupted runs have written into COMPARED. Return whether there was anything to undo.
 
     Where Delta no longer has the version of the last completed run, the tables do not change.
     """
@@ -52,7 +53,7 @@ def restore(store: Any, clusters: Collection[str]) -> bool:
 
 
 def _runs_of(findings: Frame) -> dict[str, set[str]]:
-    """Cluster -> runs that have changed its findings last."""
+    """Return cluster -> the runs that last changed its findings."""
     found: dict[str, set[str]] = {}
     for row in to_dicts(distinct(select(findings, "cluster", "run_id"))):
         found.setdefault(row["cluster"], set()).add(row["run_id"])

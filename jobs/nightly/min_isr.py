@@ -13,9 +13,10 @@ DEFAULT = 1  # Kafka's own
 
 @dataclass(frozen=True)
 class MinIsr:
-    """What lines set, in order of time; null: removed. default: of the cluster. of_brokers: what brokers were started with, the smallest.
+    """Logged settings, in order of time; null: removed.
 
-    configured: globs of audit.toml, the first that fits counts where no line is about the topic.
+    default: of the cluster. of_brokers: the smallest that brokers were started with.
+    configured: globs of audit.toml; the first that matches counts if no line sets the topic.
     """
 
     topics: Mapping[str, tuple[tuple[datetime, int | None], ...]] = field(default_factory=dict)
@@ -24,7 +25,10 @@ class MinIsr:
     configured: tuple[tuple[str, int], ...] = ()
 
     def of(self, topic: str, moment: datetime | None = None) -> int:
-        """The setting of a topic then (null: last known): by its own lines, else audit.toml, else the cluster's, the brokers' or Kafka's default."""
+        """Return the setting of a topic at a moment (None: the last).
+
+        The order is: its own lines, audit.toml, the cluster's lines, the brokers' lines, Kafka's default.
+        """
         own = _at(self.topics.get(topic, ()), moment)
         if own is not None:
             return own
@@ -32,12 +36,15 @@ class MinIsr:
         return configured or _at(self.default, moment) or self.of_brokers or DEFAULT
 
     def changes(self, topic: str) -> list[datetime]:
-        """Moments at which it may change."""
+        """Return the moments at which the setting of a topic may change."""
         return sorted({ts for ts, _ in (*self.topics.get(topic, ()), *self.default)})
 
     def smallest(self) -> dict[str | None, int]:
-        """Return topic -> the smallest value that lines show, which proves that a smaller ISR was too small; null: every other topic."""
-        found = {topic: [value for _, value in told if value] for topic, told in self.topics.items()}
+        """Return topic -> the smallest value that lines show, which proves that a smaller ISR was too small.
+
+        null: every other topic.
+        """
+        found = {topic: [value for _, value in changes if value] for topic, changes in self.topics.items()}
         others = [value for _, value in self.default if value] or ([self.of_brokers] if self.of_brokers else [])
         return {topic: min(values) for topic, values in [*found.items(), (None, others)] if values}
 
@@ -46,12 +53,12 @@ def _at(values: tuple[tuple[datetime, int | None], ...], moment: datetime | None
     if not values:
         return None
     known = len(values) if moment is None else bisect_right(values, moment, key=lambda value: value[0])
-    # the first line of a setting also holds before it: lines are printed again when a broker starts
+    # the first line of a setting counts for the time before it, too: a broker that starts prints its settings again
     return values[max(known, 1) - 1][1]
 
 
 def from_lines(settings: Iterable[Setting], configured: Iterable[tuple[str, int]] = ()) -> MinIsr:
-    """settings: of one incarnation, in order of time."""
+    """Return what settings of one incarnation say. settings: in order of time."""
     topics: dict[str, list[tuple[datetime, int | None]]] = {}
     default: list[tuple[datetime, int | None]] = []
     of_brokers: set[int] = set()

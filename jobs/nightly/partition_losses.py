@@ -1,4 +1,7 @@
-"""`losses`: records that partitions lost or may have lost, for checks to read. `jobs.timelines.losses` decides it, topic by topic."""
+"""Build the view `losses`: records that partitions lost or may have lost.
+
+`jobs.timelines.losses` finds them, topic by topic.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -26,7 +29,7 @@ from jobs.timelines.losses import LINES, RECOVERING, Around, Crash, Interval, Li
 from jobs.timelines.outages import CRASHED
 
 PARTITION = (*KEY, "partition")
-# events about a partition that show losses
+# events of a partition that may show losses
 ABOUT_LOSSES = (
     (one_of("leader_recovery_state", RECOVERING) | one_of("event_type", sorted(LINES)))
     & is_known("topic")
@@ -38,10 +41,10 @@ _COLUMNS = """cluster STRING, incarnation INT, topic STRING, partition INT, kind
   is_certain BOOLEAN, records BIGINT, cut_from BIGINT, cut_to BIGINT, acks ARRAY<STRING>, largest_isr INT, died_at TIMESTAMP, evidence ARRAY<STRING>"""
 
 
-def partition_losses(audited: Mapping[str, Frame], told: Mapping[str, Frame], facts: Mapping[str, ClusterFacts]) -> Frame:
-    """The losses of the partitions that checks look at.
+def partition_losses(audited: Mapping[str, Frame], fact_tables: Mapping[str, Frame], facts: Mapping[str, ClusterFacts]) -> Frame:
+    """Return the losses of the partitions that checks read.
 
-    audited: `nights.scope`; told: min_isr of `schemas/facts`. out: cluster, incarnation, topic, partition and the fields of `Loss`.
+    audited: `updates.scope`; fact_tables: min_isr of `schemas/facts`. out: cluster, incarnation, topic, partition and the fields of `Loss`.
     """
     events = where(audited["events"], ABOUT_LOSSES & is_known("ts"))
     timeline = audited["partition_timeline"]
@@ -53,21 +56,21 @@ def partition_losses(audited: Mapping[str, Frame], told: Mapping[str, Frame], fa
     around = arounds(audited["broker_outages"], facts)
     smallest = {
         (row["cluster"], row["incarnation"], row["topic"]): row["min_isr"]
-        for row in to_dicts(select(told["min_isr"], "cluster", "incarnation", "topic", "min_isr"))
+        for row in to_dicts(select(fact_tables["min_isr"], "cluster", "incarnation", "topic", "min_isr"))
     }
 
     def fold(key: tuple[Any, ...], rows: Dicts, lines: Dicts) -> Iterable[dict[str, Any]]:
         known = around.get(key[:2], Around())
         known = known._replace(min_isr=smallest.get(key, smallest.get((*key[:2], None))))
-        for partition, (history, said) in by_partition(rows, lines).items():
-            for loss in losses(history, said, known):
+        for partition, (history, events_of_partition) in by_partition(rows, lines).items():
+            for loss in losses(history, events_of_partition, known):
                 yield {"partition": partition, **loss._asdict()}
 
     return fold_topics(rows, lines, fold, schema_of(_COLUMNS))
 
 
 def by_partition(rows: Dicts, lines: Dicts) -> dict[int, tuple[list[Interval], list[Line]]]:
-    """Partition -> its intervals, in order, and the lines about it; moments are microseconds."""
+    """Return partition -> its intervals, in order, and the lines about it; moments are microseconds."""
     found: dict[int, tuple[list[Interval], list[Line]]] = {}
     for row in sorted(rows, key=lambda row: (row["partition"], row["step"])):
         found.setdefault(row["partition"], ([], []))[0].append(Interval(*(row[name] for name in Interval._fields)))
@@ -77,7 +80,7 @@ def by_partition(rows: Dicts, lines: Dicts) -> dict[int, tuple[list[Interval], l
 
 
 def arounds(outages: Frame, facts: Mapping[str, ClusterFacts]) -> dict[tuple[str, int], Around]:
-    """(cluster, incarnation) -> what losses are judged by, without min.insync.replicas."""
+    """Return (cluster, incarnation) -> the surroundings of losses, without min.insync.replicas."""
     crashes: dict[tuple[str, int], list[Crash]] = {}
     died = in_microseconds(
         select(where(outages, one_of("how", [CRASHED]) & is_known("broker")), "cluster", "incarnation", *Crash._fields),

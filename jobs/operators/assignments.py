@@ -73,7 +73,7 @@ def add_arguments(commands: Any) -> None:
 def write(store: Any, made: Any, anew: Iterable[str], racks: Mapping[str, Mapping[int, str]]) -> None:
     """Brings `topic_assignments` and `broker_load` up to date.
 
-    made: `nights.Made`. anew: clusters all of whose topics are judged again; of the others those about which there is something new are, and
+    made: `updates.Updated`. anew: clusters all of whose topics are judged again; of the others those about which there is something new are, and
     those whose assignment is as new as lines of this night. racks: cluster -> broker -> rack, of audit.toml.
     """
     from jobs.engine.rows import (
@@ -89,20 +89,20 @@ def write(store: Any, made: Any, anew: Iterable[str], racks: Mapping[str, Mappin
         together,
         where,
     )
-    from jobs.nightly.by_topic import KEY, TOPIC, ToldAnew, fold_topics
-    from jobs.nightly.nights import topic_named
+    from jobs.nightly.by_topic import KEY, TOPIC, RebuiltTopics, fold_topics
+    from jobs.nightly.updates import topic_named
 
     facts, whole = made.facts, set(anew)
     shared = {name: _shared(one, racks.get(name)) for name, one in facts.items()}
     whole |= {
         name
         for name in facts.keys() - whole
-        if _racks(_shared(made.continued[name].before, racks.get(name))) != _racks(shared[name])
+        if _racks(_shared(made.resumed[name].before, racks.get(name))) != _racks(shared[name])
     }
     others = facts.keys() - whole
-    recent = by_cluster({name: at_or_after("valid_from", made.continued[name].since - LAG) for name in others})
+    recent = by_cluster({name: at_or_after("valid_from", made.resumed[name].since - LAG) for name in others})
     as_new = to_dicts(distinct(store.read("topic_assignments", others, recent, TOPIC))) if others else []
-    topics = ToldAnew.of_any(whole, made.topics, [(row["cluster"], row["topic"]) for row in as_new])
+    topics = RebuiltTopics.of_any(whole, made.topics, [(row["cluster"], row["topic"]) for row in as_new])
     created = topic_named(store.read("events", facts, one_of("event_type", CREATED), ["cluster", *EVENT_COLUMNS]), facts)
     told = [name for name in EVENT_COLUMNS if name != "topic"]
     created = select(where(created, is_known("key_topic")), "cluster", *told, topic="key_topic")

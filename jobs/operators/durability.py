@@ -76,7 +76,7 @@ def add_arguments(commands: Any) -> None:
 def write(store: Any, made: Any, anew: Iterable[str], config: Config) -> None:
     """Brings `durability` up to date: every night counts once, late logs correct it.
 
-    made: `nights.Made`. anew: clusters all of whose topics are rebuilt. Of the others, those about which there is something new are; of the rest
+    made: `updates.Updated`. anew: clusters all of whose topics are rebuilt. Of the others, those about which there is something new are; of the rest
     only the days are that time has gone on in.
     """
     from jobs.engine.rows import (
@@ -97,13 +97,13 @@ def write(store: Any, made: Any, anew: Iterable[str], config: Config) -> None:
         together,
         where,
     )
-    from jobs.nightly.by_topic import KEY, ToldAnew, fold_topics
+    from jobs.nightly.by_topic import KEY, RebuiltTopics, fold_topics
     from jobs.nightly.partition_losses import ABOUT_LOSSES
 
     facts, schema = made.facts, store.schema("durability")
     whole, reset = _set_otherwise(made, frozenset(anew))
-    since = {name: made.continued[name].since.date() for name in facts if name not in whole}
-    topics = ToldAnew.of_any(whole, made.topics, reset)
+    since = {name: made.resumed[name].since.date() for name in facts if name not in whole}
+    topics = RebuiltTopics.of_any(whole, made.topics, reset)
     deletions = to_dicts(where(store.read("topic_deletions", facts), is_known("requested_at")))
     hours = to_dicts(
         distinct(select(where(store.read("coverage", facts), above("records", 0) & is_known("hour")), "cluster", "hour"))
@@ -177,7 +177,7 @@ def _set_otherwise(made: Any, anew: frozenset[str]) -> tuple[frozenset[str], lis
     """(clusters that are rebuilt: given ones, and those whose lines now set another default of min.insync.replicas; cluster and topic where they set another value)"""
     whole, topics = set(anew), []
     for name in made.facts.keys() - anew:
-        then, now = _settings(made.continued[name].before), _settings(made.facts[name])
+        then, now = _settings(made.resumed[name].before), _settings(made.facts[name])
         for number in then.keys() | now.keys():
             one, other = then.get(number, min_isr.MinIsr()), now.get(number, min_isr.MinIsr())
             whole |= {name} if (one.default, one.of_brokers) != (other.default, other.of_brokers) else set()

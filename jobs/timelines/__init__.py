@@ -1,53 +1,60 @@
-"""Who was leader, in sync, assigned, being added or removed, and in which state, at every moment: plain Python on plain values.
+"""Derive leader, ISR, assignment and states of each partition over time, in plain Python.
 
-summary = Summary.of(events)                    mergeable; of all events of one cluster
-facts = ClusterFacts.of(summary, keeps)         what its partitions share
-told = fold(facts.key_of(event), state, events of that partition, facts)
+evidence = ClusterEvidence.of(events)           mergeable; of all events of one cluster
+facts = ClusterFacts.of(evidence, keeps)        what its partitions share
+folded = fold(facts.key_of(event), state, events of that partition, facts)
 """
 
 from jobs.timelines.clocks import zone_error
+from jobs.timelines.cluster_evidence import (
+    CONTROLLER_LOG,
+    LEADING,
+    SERVER_LOG,
+    STATE_CHANGE_LOG,
+    ClusterEvidence,
+    is_cluster_event,
+)
+from jobs.timelines.controller_gaps import ControllerGap, controller_gaps
 from jobs.timelines.controllers import controllers, quorum_terms
-from jobs.timelines.deletions import kraft_topic_deletions, tells_deletion, topic_deletions
+from jobs.timelines.deletions import is_about_deletion, kraft_topic_deletions, topic_deletions
 from jobs.timelines.discontinuities import Break, discontinuities, wiped
-from jobs.timelines.events import CHECKPOINT, EVENT_COLUMNS, PARTITION_COLUMNS, SUMMARY_COLUMNS, Event, PartitionKey, moment_of
+from jobs.timelines.events import CHECKPOINT, EVENT_COLUMNS, EVIDENCE_COLUMNS, PARTITION_COLUMNS, Event, PartitionKey, moment_of
 from jobs.timelines.facts import Affected, ClusterFacts, affected
 from jobs.timelines.outages import outages
 from jobs.timelines.partition import SEMANTICS_VERSION, Folded, fold
 from jobs.timelines.settings import Setting
-from jobs.timelines.summary import CONTROLLER_LOG, LEADING, SERVER_LOG, STATE_CHANGE_LOG, Summary, is_cluster_event
-from jobs.timelines.vacancies import Vacancy, vacancies
 
 __all__ = [
     "CHECKPOINT",
     "CONTROLLER_LOG",
     "EVENT_COLUMNS",
+    "EVIDENCE_COLUMNS",
     "LEADING",
     "PARTITION_COLUMNS",
     "SEMANTICS_VERSION",
     "SERVER_LOG",
     "STATE_CHANGE_LOG",
-    "SUMMARY_COLUMNS",
     "Affected",
     "Break",
+    "ClusterEvidence",
     "ClusterFacts",
+    "ControllerGap",
     "Event",
     "Folded",
     "PartitionKey",
     "Setting",
-    "Summary",
-    "Vacancy",
     "affected",
+    "controller_gaps",
     "controllers",
     "discontinuities",
     "fold",
+    "is_about_deletion",
     "is_cluster_event",
     "kraft_topic_deletions",
     "moment_of",
     "outages",
     "quorum_terms",
-    "tells_deletion",
     "topic_deletions",
-    "vacancies",
     "wiped",
     "zone_error",
 ]

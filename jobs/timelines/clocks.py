@@ -1,4 +1,4 @@
-"""The clock of a metadata log and those of the logs beside it: is the time zone right that the logs are read with?"""
+"""Check the time zone of logs against the metadata log, whose clock is UTC."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -6,15 +6,18 @@ from typing import NamedTuple
 from jobs.timelines.events import Event
 
 MINUTE = 60_000_000
-# lines of a registration are printed within seconds of its record; so far apart are two clocks that no time server sets right
+# lines of a registration are printed within AT_ONCE of its record; a time zone shifts them by at least APART
 AT_ONCE, APART = MINUTE // 6, 20 * MINUTE
-# of the zones that there are the furthest from UTC, in winter or in summer
+# no time zone is further from UTC, in winter or in summer
 FURTHEST = 15 * 60 * MINUTE
 REGISTRATIONS = 2
 
 
 class ZoneError(NamedTuple):
-    """By how much logs tell the same registrations later than the metadata log (microseconds), and the records of one: of log and metadata log."""
+    """By how many microseconds logs are later than the metadata log.
+
+    record_id, metadata_record_id: the records of one registration in both.
+    """
 
     later: int
     broker: int
@@ -24,11 +27,12 @@ class ZoneError(NamedTuple):
 
 
 def zone_error(events: Iterable[Event]) -> ZoneError | None:
-    """What shows that logs were read with another time zone than they were printed in; None where nothing does.
+    """Return the error if logs were read with another time zone than they were printed in.
 
-    events: of one cluster. A broker prints that it has registered (kafka.server.BrokerLifecycleManager), the active controller that it lets it
-    (ClusterControlManager, from 3.7.1 on), both with the broker epoch, the offset of the record in the metadata log, whose time is in UTC. What
-    a controller replays counts for nothing: it may do so at any later time. All have to be apart by the same time.
+    None: no registration shows one.
+    events: of one cluster. A broker prints that it has registered (kafka.server.BrokerLifecycleManager), the active controller that it accepts
+    the broker (ClusterControlManager, from 3.7.1 on). Both print the broker epoch: the offset of the record in the metadata log, whose time is
+    in UTC. Replayed lines do not count: a controller may replay records at any later time. All distances have to be the same.
     """
     printed, written = _by_registration(events)
     pairs = [(key, printed[key], written[key]) for key in printed.keys() & written.keys()]
@@ -49,7 +53,7 @@ def _ts(e: Event) -> int:
 
 
 def _by_registration(events: Iterable[Event]) -> Iterator[dict[tuple[int, int], Event]]:
-    """(broker, broker epoch) -> the line, the record; of those that are told at one moment only."""
+    """Yield (broker, broker epoch) -> line, then -> record, of registrations with a single moment."""
     found: tuple[dict[tuple[int, int], list[Event]], ...] = ({}, {})
     for e in events:
         if e.ts is None or e.broker is None or e.broker_epoch is None:

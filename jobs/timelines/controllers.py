@@ -1,15 +1,15 @@
-"""`controllers`: the terms of controllers."""
+"""`controllers`: find the terms of controllers."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from jobs.timelines.cluster_evidence import TERM_ENDED, Line, Term, in_files, log_of
 from jobs.timelines.events import Event, with_next
 from jobs.timelines.facts import ClusterFacts
-from jobs.timelines.summary import TERM_ENDED, Line, Term, in_files, log_of
 from parsers.meanings import event_types
 
-# with these a controller says itself that its term begins, and that it ends
+# a controller's own lines that its term begins, and that it ends
 QUORUM_BEGINS = event_types("begins_quorum_term")
 BEGINS = QUORUM_BEGINS | event_types("begins_zookeeper_term", "begins_migration_term")
 ENDS = TERM_ENDED | event_types("renounces_term")
@@ -18,14 +18,15 @@ TermKey = tuple[int, int, int | None]
 
 
 def controllers(facts: ClusterFacts) -> list[tuple[Any, ...]]:
-    """Rows of `controllers`: incarnation, node, controller_epoch, elected_at, resigned_at, inferred, record_id, overruled.
+    """Return rows of `controllers`.
 
+    out: incarnation, node, controller_epoch, elected_at, resigned_at, inferred, record_id, overruled.
     Times are microseconds. A ZooKeeper controller's term begins with `.. successfully elected as the controller. Epoch incremented to ..`
-    (up to 2.0: `Epoch incremented to ..`) and ends with `Resigned`, which every broker prints when it stops; it ends a term only of the broker
-    that had one. A KRaft controller's term begins when its node has become the leader of the quorum (`Completed transition to Leader(..`,
+    (up to 2.0: `Epoch incremented to ..`) and ends with `Resigned`. Every broker prints that when it stops; it ends a term only of the
+    broker that had one. A KRaft controller's term begins when its node has become the leader of the quorum (`Completed transition to Leader(..`,
     QuorumState) or, if only its controller.log is given, `Becoming the active controller at epoch ..` (QuorumController). It ends with
-    `Renouncing ..`, or when the node leaves the state Leader. Where no log has the begin, the first line in that epoch shows that there was
-    such a term. While a cluster is migrated, the KRaft controller takes ZooKeeper's next epoch, too (`Successfully registered KRaft controller ..
+    `Renouncing ..`, or when the node leaves the state Leader. If the begin is not logged, the first line in that epoch shows that there was
+    such a term. During a migration the KRaft controller also takes ZooKeeper's next epoch (`Successfully registered KRaft controller ..
     with ZK epoch ..`): a term of its own.
     """
     elections, resigned = _elections(facts), _resigned(facts)
@@ -41,29 +42,32 @@ def controllers(facts: ClusterFacts) -> list[tuple[Any, ...]]:
             elected = elections.get(key)
             record_id = (elected or first[key]).record_id
             times = elected and elected.ts, min(ended, default=None)
-            rows.append((number, node, key[1], *times, elected is None, record_id, _overruled(facts, key)))
+            rows.append((number, node, key[1], *times, elected is None, record_id, _lines_when_deposed(facts, key)))
     return sorted(rows, key=lambda row: (row[0], row[2], str(row[1])))
 
 
 def terms(facts: ClusterFacts) -> list[tuple[int, int, int | None, int | None, str]]:
-    """Incarnation, controller epoch, node, time and record of the first line of each term, of whatever log."""
+    """Return incarnation, controller epoch, node, time and record of the first line of each term."""
     found = _begun(facts, _elections(facts))
     return [(*key, line.ts, line.record_id) for key, line in sorted(found.items(), key=lambda one: (one[0][0], one[0][1]))]
 
 
 def _begun(facts: ClusterFacts, elections: Mapping[TermKey, Line]) -> dict[TermKey, Line]:
-    """The first line of each term, its election or another one."""
+    """Return the first line of each term, its election or another line."""
     first = facts.first_lines
     return first | {key: min(first.get(key, election), election, key=in_files) for key, election in elections.items()}
 
 
 def quorum_terms(facts: ClusterFacts) -> list[TermKey]:
-    """The terms of leaders of the KRaft quorum. Their epochs are those of the quorum, which ZooKeeper's do not follow."""
+    """Return the terms of leaders of the KRaft quorum.
+
+    Their epochs are those of the quorum, not those of ZooKeeper.
+    """
     return sorted(_elections(facts, QUORUM_BEGINS))
 
 
 def _elections(facts: ClusterFacts, begins: Collection[str] = BEGINS) -> dict[TermKey, Line]:
-    """The first line with which each term begins."""
+    """Return the first line with which each term begins."""
     found: dict[TermKey, Line] = {}
     for e in facts.ordered_events:
         if e.event_type in begins and e.controller_epoch is not None and e.controller == e.node is not None:
@@ -77,22 +81,25 @@ def _line(e: Event) -> Line:
 
 
 def _resigned(facts: ClusterFacts) -> dict[tuple[int, int | None], list[int]]:
-    """(incarnation, node) -> when it resigned."""
+    """Return (incarnation, node) -> times at which it resigned."""
     found: dict[tuple[int, int | None], list[int]] = defaultdict(list)
     for e in facts.ordered_events:
-        # a process that starts prints its state, too: `Completed transition to ResignedState(..) from null`
+        # a starting process prints its state, too: `Completed transition to ResignedState(..) from null`
         leaves = e.event_type == "raft_state_changed" and e.from_state == "Leader"
         if (leaves or e.event_type in ENDS) and e.ts is not None:
             found[facts.incarnation_of(e), e.node].append(e.ts)
     return found
 
 
-def _overruled(facts: ClusterFacts, key: TermKey) -> int:
-    """How many lines from memory it printed after a successor was elected; those that the timelines leave out."""
+def _lines_when_deposed(facts: ClusterFacts, key: TermKey) -> int:
+    """Return the number of lines from memory that it printed after a successor was elected.
+
+    Timelines leave them out.
+    """
     number, epoch, node = key
     since = facts[number].deposed.get(epoch)
     term: Term = epoch, node
     if since is None:
         return 0
     end = facts[number].end
-    return sum(since < at and (end is None or at < end) for at in facts.summary.from_memory.get(term, ()))
+    return sum(since < at and (end is None or at < end) for at in facts.evidence.from_memory.get(term, ()))

@@ -1,4 +1,4 @@
-"""What timelines are made of: events, their order, and the id lists that they hold. Plain Python: no Spark, no I/O, no clock."""
+"""Define events, their order, and lists of ids. Plain Python: no Spark, no I/O, no clock."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 Ids = Sequence[int]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# what a tool outside of the logs told of a partition; `logger` names the tool
+# a tool's output about a partition, which is no line of a log; `logger` names the tool
 CHECKPOINT = "checkpoint"
 
 
 class Event(NamedTuple):
-    """One row of table `events`, as far as a timeline may rest on it. Fields are columns; ts is microseconds since 1970 UTC."""
+    """A row of table `events` with the columns that timelines use. ts: microseconds since 1970 UTC."""
 
     record_id: str
     item: int
@@ -64,7 +64,7 @@ class Event(NamedTuple):
 
     @property
     def is_present(self) -> bool:
-        """Whether it tells how things are, and not what was asked or failed."""
+        """Return whether it shows a state, and not a request or a failure."""
         return self.says in ("happened", "is")
 
 
@@ -74,17 +74,17 @@ _OF_CLUSTERS = (
     "raft_epoch", "brokers", "rack", "config", "config_value", "request", "error_class",
 )  # fmt: skip
 _OF_PARTITIONS = ("leader_epoch",)
-# lists of brokers that hold replicas of a partition
+# lists of brokers with replicas of a partition
 MEMBER_LISTS = (
     "isr", "replicas", "adding_replicas", "removing_replicas", "target_replicas", "previous_isr", "elr", "last_known_elr",
 )  # fmt: skip
-# the others may be null in events that a partition is folded from, and in those that a summary is made of
+# other columns may be null in the events that a partition is folded from, and in those that cluster evidence is built from
 PARTITION_COLUMNS = tuple(name for name in EVENT_COLUMNS if name not in _OF_CLUSTERS)
-SUMMARY_COLUMNS = tuple(name for name in EVENT_COLUMNS if name not in _OF_PARTITIONS)
+EVIDENCE_COLUMNS = tuple(name for name in EVENT_COLUMNS if name not in _OF_PARTITIONS)
 
 
 def moment_of(microseconds: int) -> datetime:
-    """Of microseconds since 1970, UTC."""
+    """Return the moment of microseconds since 1970, UTC."""
     return EPOCH + timedelta(microseconds=microseconds)
 
 
@@ -97,20 +97,20 @@ class PartitionKey(NamedTuple):
 
 
 def with_next(items: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
-    """Each item and the one after it, None after the last."""
+    """Yield each item with the one after it; None after the last."""
     return pairwise([*items, None])
 
 
 def without(ids: Ids | None, others: Ids | None) -> list[int] | None:
-    """Ids that are not among others, each once, in their order."""
+    """Return the ids that are not among others, each once, in their order."""
     return None if ids is None or others is None else [one for one in dict.fromkeys(ids) if one not in others]
 
 
 def same_set(ids: Ids | None, others: Ids | None) -> bool:
-    """Whether both are known and hold the same."""
+    """Return whether both lists are known and have the same ids."""
     return ids is not None and others is not None and set(ids) == set(others)
 
 
 def in_any_order(ids: Ids | None) -> tuple[int, ...] | None:
-    """What makes two lists equal whose order has no meaning."""
+    """Return a value that is equal for lists with the same ids in any order."""
     return None if ids is None else tuple(sorted(ids))

@@ -1,4 +1,7 @@
-"""Which life of a cluster a record belongs to: clusters that were wiped and set up anew, and several that log under one name."""
+"""Find the incarnation of a record.
+
+A cluster may be wiped and set up again, and several clusters may log under one name.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,21 +9,22 @@ from typing import Any, NamedTuple
 
 # clocks of two brokers may differ by this much (microseconds) before an epoch that falls back counts as a wiped cluster
 CLOCK_SKEW = 60_000_000
-# a controller is elected within this time from its start, where there is none (microseconds)
+# if there is no controller, a starting broker is elected within this time (microseconds)
 ELECTED_AT_START = 2 * CLOCK_SKEW
 # a process names its cluster within this time from its start (microseconds)
 NAMED_AT_START = CLOCK_SKEW
-# an epoch that goes so far beyond the one before goes on with what another cluster had reached, where that fits better
+# an epoch this far above the one before may be of another cluster, if it follows that cluster's epochs better
 FAR = 4
-# an election in epoch 1 is a first one: copies of its line lie no further apart (microseconds)
+# an election in epoch 1 is a first one: duplicates of its line are at most this far apart (microseconds)
 FIRST_ELECTION_SKEW = CLOCK_SKEW // 12
 
 
 class Marker(NamedTuple):
-    """A record that tells which life a cluster is in: an election with its controller epoch, a node that names the cluster id, or the
-    first record of a metadata log; or (heard) the first line of a controller's term, which may be long after its election; or (goes_on) the
-    first one that it prints on a day; or (started) the start of a process; or (registered) a broker and its broker epoch; or (kraft) what only
-    happens once KRaft controllers know a broker. ts: microseconds.
+    """A record that shows the incarnation of a cluster. ts: microseconds.
+
+    It is an election with its controller epoch, a node that names the cluster id, or the first record of a metadata log (begins_log). Or:
+    heard: the first line of a controller's term, which may be long after its election. is_daily: the first line of a term on a day.
+    started: the start of a process. registered: a broker and its broker epoch. kraft: a line that needs KRaft controllers.
     """
 
     ts: int
@@ -30,36 +34,36 @@ class Marker(NamedTuple):
     folder: str = ""
     node: int | None = None
     heard: bool = False
-    goes_on: bool = False
+    is_daily: bool = False
     started: bool = False
     registered: tuple[int, int] | None = None
     kraft: bool = False
 
     @property
     def place(self) -> "Place":
-        """What the logs of one broker have in common."""
+        """Return the folder and the node: the same for all logs of one broker."""
         return self.folder, self.node
 
     @property
     def is_election(self) -> bool:
-        """Whether a controller is elected here, not only heard."""
-        return self.controller_epoch is not None and not (self.heard or self.goes_on)
+        """Return whether it is an election, and not only a line of a term."""
+        return self.controller_epoch is not None and not (self.heard or self.is_daily)
 
 
 Place = tuple[str, int | None]
 
 
 def folder_of(file: str) -> str:
-    """The folder of a file, the file itself where it has none."""
+    """Return the folder of a file; the file itself if it is in no folder."""
     return file.rpartition("/")[0] if "/" in file else file
 
 
 @dataclass(frozen=True)
 class Lineage:
-    """One of the clusters that logged under one name: when its second, third, .. incarnation began, and the numbers of all.
+    """One of the clusters that logged under one name.
 
-    Where it is the only one nothing need tell its records from others. places: of its brokers; folders and nodes: those that no other
-    one has.
+    starts: when its second, third, .. incarnation began. numbers: of all its incarnations. places: of its brokers. folders, nodes: those that
+    no other of these clusters has. The fields but the first two are empty if it is the only cluster.
     """
 
     starts: tuple[int, ...]
@@ -69,15 +73,15 @@ class Lineage:
     nodes: frozenset[int] = frozenset()
 
     def number_at(self, ts: int | None) -> int:
-        """The incarnation at a moment; the first where there is none."""
+        """Return the incarnation at a moment; the first one for None."""
         return self.numbers[0 if ts is None else sum(start <= ts for start in self.starts)]
 
 
 def incarnation_starts(markers: Iterable[Marker]) -> list[int]:
-    """When the second, third, .. incarnation of a cluster began.
+    """Return when the second, third, .. incarnation of a cluster began.
 
-    Three proofs, each said by a class: an id that was never seen before, controller epochs and broker epochs that do not go on. A life that
-    the epochs told takes the next id that is named for its own.
+    There are three proofs, with a class for each: a new cluster id, and controller epochs or broker epochs that do not continue. The next id
+    that a node names belongs to an incarnation that epochs showed.
     """
     markers = sorted(markers, key=lambda m: (m.ts, m.controller_epoch or 0))
     starts: list[int] = []
@@ -86,15 +90,15 @@ def incarnation_starts(markers: Iterable[Marker]) -> list[int]:
     for marker in markers:
         if ids.begins(marker):
             starts.append(processes.started_by(marker, named_at))
-            controllers.begin_anew()
+            controllers.begin_new()
         if marker.cluster_id is not None:
             named_at = marker.ts
         processes.see(marker)
         if marker.kraft:
             controllers.see_kraft(marker.ts)
         if marker.registered is not None:
-            older_at = brokers.of_other_life(marker.ts, *marker.registered)
-            # what is elected in this life may have been logged before it
+            older_at = brokers.of_other_incarnation(marker.ts, *marker.registered)
+            # an election in this incarnation may have been logged before
             if older_at is not None and (not starts or starts[-1] < older_at):
                 starts.append(processes.begun_by(marker, older_at))
                 controllers.begin_with_election()
@@ -108,7 +112,10 @@ def incarnation_starts(markers: Iterable[Marker]) -> list[int]:
 
 
 class _ClusterIds:
-    """Lives by the id that nodes name, or by metadata logs (KRaft), which begin with offset 0 once more: by what tells more of them."""
+    """Incarnations by the ids that nodes name, or by metadata logs (KRaft) that begin with offset 0.
+
+    The more numerous of both decide.
+    """
 
     def __init__(self, markers: Sequence[Marker]) -> None:
         logs = {marker.ts for marker in markers if marker.begins_log}
@@ -117,13 +124,13 @@ class _ClusterIds:
         self.is_named = True
 
     def begins(self, marker: Marker) -> bool:
-        """Whether a marker names a life that is neither known nor the one that began without a name."""
-        life = (str(marker.ts) if marker.begins_log else None) if self.by_log else marker.cluster_id
-        if life is None:
+        """Return whether a marker names a new incarnation, and not the one that began without a name."""
+        name = (str(marker.ts) if marker.begins_log else None) if self.by_log else marker.cluster_id
+        if name is None:
             return False
-        is_new = bool(self.known) and life not in self.known and self.is_named
+        is_new = bool(self.known) and name not in self.known and self.is_named
         self.is_named = True
-        self.known.add(life)
+        self.known.add(name)
         return is_new
 
     def begin_unnamed(self) -> None:
@@ -131,7 +138,7 @@ class _ClusterIds:
 
 
 class _Processes:
-    """When the process of each place started last, and when a controller was elected there."""
+    """The last start of the process of each place, and the last election of a controller there."""
 
     def __init__(self) -> None:
         self.started: dict[Place, int] = {}
@@ -144,32 +151,38 @@ class _Processes:
             self.elected[marker.place] = marker.ts
 
     def started_by(self, marker: Marker, after: int | None) -> int:
-        """When the process started that names its cluster: it logs lines before it does."""
+        """Return when the process started that names its cluster: it logs lines before that."""
         earliest = max(marker.ts - NAMED_AT_START, after or 0)
         started = self.started.get(marker.place)
         return started if started is not None and started > earliest else marker.ts
 
     def begun_by(self, marker: Marker, not_before: int) -> int:
-        """When the process started that is elected, or registers; of a controller that reads who is registered, when it was elected, too."""
+        """Return when the process of an elected or registering broker started.
+
+        For a controller that reads a registration its election counts, too.
+        """
         own = [one[marker.place] for one in (self.started, self.elected) if marker.place in one]
         return min([at for at in own if max(marker.ts - ELECTED_AT_START, not_before) < at], default=marker.ts)
 
 
 class _BrokerEpochs:
-    """Broker epochs of one life.
+    """Broker epochs of one incarnation.
 
-    A broker epoch is the transaction of ZooKeeper that made the broker's node (KIP-380), so one that falls is of another ZooKeeper, and so is
-    a new one that is older than what any broker had by then; a controller reads them right after its election
+    A broker epoch is the ZooKeeper transaction that created the broker's node (KIP-380). An epoch that falls is of another ZooKeeper, and so
+    is a new epoch that is older than those of other brokers by then. A controller reads them right after its election
     (KafkaController.onControllerFailover, 2.2 to 3.9).
     """
 
     def __init__(self) -> None:
         self.newest: dict[int, tuple[int, int]] = {}
 
-    def of_other_life(self, ts: int, broker: int, broker_epoch: int) -> int | None:
-        """When the broker had a later epoch, or was seen last, if this one is of another life; None if it is not."""
+    def of_other_incarnation(self, ts: int, broker: int, broker_epoch: int) -> int | None:
+        """Return when the broker was last seen with its known epoch if this epoch is of another incarnation.
+
+        None: it is of the same incarnation.
+        """
         known, known_at = self.newest.get(broker, (-1, ts))
-        # registered anew, it would have the newest transaction
+        # a broker that registers again has the newest transaction
         past = [
             one for one, at in self.newest.values() if broker_epoch > known and (at == known_at or at + CLOCK_SKEW < known_at)
         ]
@@ -182,45 +195,44 @@ class _BrokerEpochs:
 
 
 class _ControllerEpochs:
-    """Controller epochs of one life, and what the one before it had reached.
+    """Controller epochs of one incarnation, and the highest epoch of the one before it.
 
-    /controller_epoch in ZooKeeper only grows, so an election in an epoch that was reached before, later than clocks can differ, is one of
-    another life; but a controller that could not write its epoch tries the same one again. A life's first election need not be logged: it
-    goes back to the first line of a term that was never heard of and is older than what had been reached, and to the start of the process
-    that is elected.
+    /controller_epoch in ZooKeeper only grows. An election in an epoch that was reached before, later than clocks can differ, is of another
+    incarnation; but a controller that could not write its epoch tries the same one again. The first election of an incarnation need not be
+    logged: the incarnation begins with the first line of an older, unknown term, or with the start of the elected process.
 
-    Two clusters that write to one place take turns: where the epochs of the one before go on, so does it, as a life of its own. Once they are
-    known to take turns, the very next epoch of the one before is its turn again, elected or heard: each election adds one
-    (KafkaZkClient.registerControllerAndIncrementControllerEpoch), and in the other one several would be in no log.
+    Two clusters that write to one place take turns: if the epochs of the one before continue, it continues as a further incarnation. Once they
+    are known to take turns, the very next epoch of the one before, elected or heard, is its turn again: each election adds one
+    (KafkaZkClient.registerControllerAndIncrementControllerEpoch), and for the other cluster several elections would be missing.
 
-    No way leads from KRaft back to an empty ZooKeeper: a cluster that is migrated (KIP-866) has elected ZooKeeper controllers before its
-    brokers register with the KRaft ones (3.4 to 3.9: KafkaServer.startup starts KafkaController, then BrokerLifecycleManager), and if it is
-    taken back its epochs go on. So a first election in epoch 1 after that is of another life.
+    No cluster returns from KRaft to an empty ZooKeeper: a migrated cluster (KIP-866) has elected ZooKeeper controllers before its
+    brokers register with the KRaft ones (3.4 to 3.9: KafkaServer.startup starts KafkaController, then BrokerLifecycleManager), and its epochs
+    continue if the migration is reverted. So a first election in epoch 1 after that is of another incarnation.
     """
 
     def __init__(self) -> None:
         self.reached = 0
         self.reached_at: int | None = None
         self.reached_by: int | None = None
-        # (ts, epoch) of terms that were first heard when a later one had been reached
+        # (ts, epoch) of terms that were first heard when a later epoch had been reached
         self.older: list[tuple[int, int]] = []
         self.kraft_at: int | None = None
         self.reached_before, self.take_turns = 0, False
 
-    def begin_anew(self) -> None:
-        """A life of another id: nothing of the one before goes on."""
+    def begin_new(self) -> None:
+        """Begin an incarnation with another id, which continues nothing."""
         self.reached, self.reached_at, self.take_turns, self.kraft_at = 0, None, False, None
 
     def begin_with_election(self) -> None:
-        """A life whose brokers told it, and whose election was seen already or is not logged."""
+        """Begin an incarnation that broker epochs show: its election was seen already or is not logged."""
         self.reached_before = self.reached
-        self.begin_anew()
+        self.begin_new()
 
     def see_kraft(self, ts: int) -> None:
         self.kraft_at = self.kraft_at or ts
 
     def begins(self, marker: Marker, processes: _Processes) -> int | None:
-        """When the life began that an election shows, or a line of a term; None if it is of the one that is known."""
+        """Return when the incarnation of an election or a line of a term began; None: it is of the known one."""
         ts, epoch, begun_before = marker.ts, marker.controller_epoch or 0, self.reached_at
         is_later = begun_before is not None and ts > begun_before + CLOCK_SKEW
         if marker.heard and epoch < self.reached and is_later:
@@ -245,17 +257,20 @@ class _ControllerEpochs:
         return start
 
     def _is_turn(self, marker: Marker) -> bool:
-        """Whether it is the turn of the cluster that wrote before, of two that are known to take turns."""
+        """Return whether it is the turn of the cluster before, of two that are known to take turns."""
         epoch = marker.controller_epoch or 0
-        # a controller that was elected in a later epoch does not speak in an earlier one
+        # a controller that was elected in a later epoch does not write in an earlier one
         is_of_other = epoch > self.reached + 1 or (
             not marker.is_election and epoch < self.reached and marker.node == self.reached_by
         )
-        goes_on = epoch - self.reached_before == 1 or (not marker.is_election and epoch == self.reached_before)
-        return self.take_turns and is_of_other and goes_on
+        continues = epoch - self.reached_before == 1 or (not marker.is_election and epoch == self.reached_before)
+        return self.take_turns and is_of_other and continues
 
     def _falls(self, marker: Marker, later: int) -> bool:
-        """Whether an election, so much later (microseconds) than the newest epoch, is in one that had been reached."""
+        """Return whether an election is in an epoch that had been reached.
+
+        later: microseconds after the newest epoch.
+        """
         epoch = marker.controller_epoch or 0
         is_tried_again = epoch == self.reached > 1 and marker.node == self.reached_by is not None
         is_late = later > CLOCK_SKEW or (epoch == 1 and later > FIRST_ELECTION_SKEW)
@@ -263,11 +278,11 @@ class _ControllerEpochs:
 
 
 def lineages(markers: Iterable[Marker], newest: Mapping[Place, int]) -> list[Lineage]:
-    """The clusters that logged under one name; usually one.
+    """Return the clusters that logged under one name; usually one.
 
-    newest: place -> its newest time stamp. Cluster ids that one place names one after the other are incarnations of one cluster. Those
-    that no place has in common are two clusters if the places of the older went on after the younger had begun: a cluster that was wiped
-    is silent then. Incarnations are numbered through, by their beginnings.
+    newest: place -> its newest time stamp. Cluster ids that one place names one after the other are incarnations of one cluster. Ids without
+    a common place are two clusters if places of the older still wrote after the younger had begun: a wiped cluster writes nothing then.
+    Incarnations of all clusters are numbered in order of their begin.
     """
     markers = sorted(markers, key=lambda marker: marker.ts)
     starts = incarnation_starts(markers)
@@ -295,11 +310,11 @@ def lineages(markers: Iterable[Marker], newest: Mapping[Place, int]) -> list[Lin
     for n, (_, places) in enumerate(groups):
         mine = [m for m in markers if m.place in places or m.folder in folders[n] or m.node in nodes[n]]
         own_starts.append(incarnation_starts(mine))
-    lives = sorted((start, n) for n, later in enumerate(own_starts) for start in (begun[n], *later))
+    begins = sorted((start, n) for n, later in enumerate(own_starts) for start in (begun[n], *later))
     return [
         Lineage(
             tuple(own_starts[n]),
-            tuple(number for number, (_, of) in enumerate(lives, 1) if of == n),
+            tuple(number for number, (_, of) in enumerate(begins, 1) if of == n),
             frozenset(places),
             folders[n],
             nodes[n],
@@ -309,9 +324,9 @@ def lineages(markers: Iterable[Marker], newest: Mapping[Place, int]) -> list[Lin
 
 
 def incarnation(of_name: Sequence[Lineage], file: str, node: int | None, ts: int | None) -> int:
-    """The incarnation that a record belongs to.
+    """Return the incarnation of a record.
 
-    Where several clusters logged under one name: that of the record's place, folder or node; of what names none of these, the one after
+    If several clusters logged under one name, the record's place, folder or node decides; a record without any of these gets the number after
     the last.
     """
     if len(of_name) == 1:
@@ -329,5 +344,5 @@ def incarnation(of_name: Sequence[Lineage], file: str, node: int | None, ts: int
 
 
 def incarnation_ends(of_name: Sequence[Lineage]) -> dict[int, int]:
-    """Incarnation -> when it ended; those that did not, as far as is known, are left out."""
+    """Return incarnation -> when it ended, without those that have not ended."""
     return {number: end for one in of_name for number, end in zip(one.numbers, one.starts, strict=False)}

@@ -1,7 +1,7 @@
-"""What one partition of a KRaft cluster went through, from text logs: a fold over its events.
+"""Fold the events of one partition of a KRaft cluster, from text logs.
 
-`add_event` keeps one version an epoch and the changes of the assignment in their order, under the topic id that they are about; `build_rows` lays the
-one along the other (`kraft_assignments`) and makes rows of it. Source: PartitionRegistration, ReplicationControlManager,
+`add_event` keeps one version for each epoch and the changes of the assignment in order, by topic id. `build_rows` finds the changes that each
+version includes (`kraft_assignments`) and builds rows. Source: PartitionRegistration, ReplicationControlManager,
 kafka.server.ReplicaManager, 3.3 to 4.2.
 """
 
@@ -12,30 +12,30 @@ from zlib import crc32
 
 from jobs.timelines.events import Event, Ids, with_next, without
 from jobs.timelines.facts import IncarnationFacts
+from jobs.timelines.generation_evidence import STARTED, Start
 from jobs.timelines.kraft_assignments import Change, Version, assign, lay_along, place
 from jobs.timelines.kraft_facts import FENCED, LEAVING, NEAR, ONLINE, UNREGISTERED, KRaftFacts, Standing
-from jobs.timelines.life_signs import STARTED, Start
 from jobs.timelines.rows import Assigned, Final, Reassignment, Row, Rows, is_target, less_repeated, phase, reassignment
 from parsers.meanings import event_types
 
 REMOVED = "KRaftRemoved"
 STATES = (ONLINE, FENCED, LEAVING, UNREGISTERED, REMOVED)
-# what controllers print about partitions; a starting one prints it again
+# lines of controllers about partitions; a starting controller prints them again
 CONTROLLER_LINES = event_types("changes_kraft_partition")
-# print what differs from the epoch before
+# lines that print only what differs from the epoch before
 DIFFERENCES = event_types("prints_difference")
-# without a partition epoch up to 3.2
+# lines of brokers, without a partition epoch up to 3.2
 BROKER_LINES = event_types("by_replica")
-# so many versions may be known before the beginning of the history is settled; what is younger than this (microseconds) never is
-KEPT, UNSETTLED = 12, 60_000_000
+# above this number of known versions the older ones become final, but never those younger than FINAL_AFTER (microseconds)
+KEPT, FINAL_AFTER = 12, 60_000_000
 
 
 @dataclass
-class Life:
-    """What has been asserted of a partition under one topic id, since its creation or since its history was settled.
+class Generation:
+    """The lines about a partition under one topic id, since its creation or its last final version.
 
-    next_change: node -> number of the change that it prints next. base: epoch of the first version of which all is known. past: what tells
-    the changes up to then. gaps: epochs before it of which not all is known. is_settled: the rows up to base are final.
+    next_change: node -> number of the change that it prints next. base: epoch of the first whole version. past: digests of the changes up to
+    then. gaps: epochs before base that are not whole. is_final: the rows up to base are final.
     """
 
     versions: dict[int, Version] = field(default_factory=dict)
@@ -45,21 +45,23 @@ class Life:
     base: int = 0
     past: list[int] = field(default_factory=list)
     gaps: set[int] = field(default_factory=set)
-    is_settled: bool = False
+    is_final: bool = False
 
 
 @dataclass
 class History:
-    """The state of the fold. newest: time of the last event. count: of events. lives: by topic id. closed: topic id -> epochs of which not all
-    is known, of lives that are final. ids: the topic ids that were known. named: node (null: any broker) -> the topic id that it named last. shared: what the facts said of its
-    topic and brokers up to `newest`. taken_over: the partition epoch that ZooKeeper had when KRaft controllers took over, which go on from it.
-    started: broker -> the topic id under which it began to lead or to follow last. over: topic ids of which brokers showed that another came after.
-    is_unsure: whether lines were left out, as they may be about any of the ids, or were taken to be about one that is named later.
+    """The state of the fold.
+
+    newest: time of the last event. count: number of events. generations: by topic id. closed: topic id -> epochs that are not whole, for
+    final generations. ids: the known topic ids. named: node (None: any broker) -> the topic id that it named last. shared: digest of the facts
+    about its topic and brokers up to `newest`. taken_over: ZooKeeper's last partition epoch when KRaft controllers took over.
+    started: broker -> the topic id under which it last began to lead or to follow. over: topic ids that brokers showed to be replaced.
+    is_unsure: whether lines were left out because they may be about any of the ids, or were assigned to an id that is named later.
     """
 
     newest: int = -1
     count: int = 0
-    lives: dict[str, Life] = field(default_factory=dict)
+    generations: dict[str, Generation] = field(default_factory=dict)
     closed: dict[str, set[int]] = field(default_factory=dict)
     ids: list[str] = field(default_factory=list)
     named: dict[int | None, str] = field(default_factory=dict)
@@ -71,35 +73,38 @@ class History:
     is_unsure: bool = False
     is_stale: bool = False
 
-    def tells_before(self, topic_id: str, ts: int) -> bool:
-        """Whether lines were taken to be about a topic before it was created."""
-        life = self.lives.get(topic_id, Life())
-        return any((v.ts or 0) < ts - NEAR for v in (*life.versions.values(), *life.loose))
+    def has_lines_before(self, topic_id: str, ts: int) -> bool:
+        """Return whether lines were assigned to a topic id before its creation."""
+        generation = self.generations.get(topic_id, Generation())
+        return any((v.ts or 0) < ts - NEAR for v in (*generation.versions.values(), *generation.loose))
 
     def is_taken_over(self, topic_id: str, facts: IncarnationFacts) -> bool:
-        """Whether the life of a topic id goes on from what ZooKeeper had."""
+        """Return whether the generation of a topic id continues ZooKeeper's partition epochs."""
         return self.ids[:1] == [topic_id] and facts.kraft.named_since[topic_id] < (facts.kraft_since or 0)
 
 
 def fold(history: History, topic: str, events: Iterable[Event], facts: IncarnationFacts) -> Rows:
-    """Continues a history, in place. events: of this partition alone. Where it `is_stale` then, all has to be read anew."""
+    """Continue a history in place and return its rows.
+
+    events: of this partition. If it `is_stale` then, it has to be rebuilt.
+    """
     newest, ids = history.newest, list(facts.kraft.topic_ids.get(topic, ()))
-    # lines that name no topic id may be about another one than was thought
-    history.is_stale |= ids[: len(history.ids)] != history.ids or (bool(ids) and "" in {*history.lives, *history.closed})
+    # lines without a topic id may be about another one than was known before
+    history.is_stale |= ids[: len(history.ids)] != history.ids or (bool(ids) and "" in {*history.generations, *history.closed})
     history.is_stale |= history.count > 0 and any(
         facts.kraft.is_read_at(facts.kraft.named_since[new]) for new in ids[len(history.ids) :]
     )
     history.is_stale |= history.is_unsure and len(ids) > len(history.ids)
     history.ids = ids
     history.is_stale |= history.count > 0 and history.shared != shared_by(history.final, newest, topic, facts.kraft)
-    in_order = sorted(events, key=facts.position)
+    in_order = sorted(events, key=facts.sort_key)
     created = _created(in_order, facts.kraft)
-    history.is_stale |= any(history.tells_before(which, ts) for which, ts in created.items())
+    history.is_stale |= any(history.has_lines_before(which, ts) for which, ts in created.items())
     for e in in_order:
         history.is_stale |= (e.ts or 0) <= newest
         history.newest, history.count = max(history.newest, e.ts or 0), history.count + 1
         if e.event_type == "partition_registered" and e.topic_id in created:
-            # whatever had that name is gone
+            # any older topic of that name was removed
             history.named = {None: e.topic_id}
         which = _topic_id(history, topic, e, facts.kraft, created)
         history.is_unsure |= which is None or facts.kraft.named_since.get(which, -1) > (e.ts or 0)
@@ -111,16 +116,16 @@ def fold(history: History, topic: str, events: Iterable[Event], facts: Incarnati
             # a starting controller reads it again
             history.is_stale |= e.event_type not in CONTROLLER_LINES or e.partition_epoch in history.closed[which]
         elif e.is_present and (e.partition_epoch is not None or e.event_type in ("assignment_changed", *BROKER_LINES)):
-            add_event(history, history.lives.setdefault(which, Life()), e, facts.kraft)
+            add_event(history, history.generations.setdefault(which, Generation()), e, facts.kraft)
     rows = build_rows(history, topic, facts)
     history.shared = shared_by(history.final, history.newest, topic, facts.kraft)
     return rows
 
 
 def shared_by(final: Final, newest: int, topic: str, facts: KRaftFacts) -> int:
-    """What tells whether the facts that final rows rest on are as they were."""
+    """Return a digest of the facts that final rows depend on."""
     every = facts.topic_ids.get(topic, ())
-    ids = [which for which in every if facts.gone_at(which) <= newest]
+    ids = [which for which in every if facts.removed_at(which) <= newest]
     named = [facts.named_since[which] for which in every if facts.named_since[which] <= newest]
     until = -1 if final.last is None or final.is_foreign else final.last.ts or 0
     of_brokers = [s.record_id for broker in sorted(final.standing) for s in facts.brokers.get(broker, ()) if (s.ts or 0) < until]
@@ -128,7 +133,10 @@ def shared_by(final: Final, newest: int, topic: str, facts: KRaftFacts) -> int:
 
 
 def _created(events: Iterable[Event], facts: KRaftFacts) -> dict[str, int]:
-    """Topic id -> when controllers that do not start create the partition. What was named long before is read anew, or was migrated."""
+    """Return topic id -> creation of the partition.
+
+    Ids that were named long before are left out: they are read again, or migrated.
+    """
     found: dict[str, int] = {}
     for e in events:
         if e.event_type == "partition_registered" and e.partition_epoch == 0 and e.topic_id and not facts.is_replayed(e):
@@ -137,7 +145,7 @@ def _created(events: Iterable[Event], facts: KRaftFacts) -> dict[str, int]:
 
 
 def _topic_id(history: History, topic: str, e: Event, facts: KRaftFacts, created: Mapping[str, int]) -> str | None:
-    """The topic id that an event is about, null where that cannot be told. created: topic id -> when it was."""
+    """Return the topic id of an event; None: unknown. created: topic id -> its creation."""
     ids = facts.topic_ids.get(topic) or [""]
     start = Start.by(e) if e.event_type in STARTED else None
     under, before = history.started.get(e.node, ("", None))
@@ -151,23 +159,24 @@ def _topic_id(history: History, topic: str, e: Event, facts: KRaftFacts, created
 
 
 def _named(history: History, ids: Sequence[str], e: Event, facts: KRaftFacts, created: Mapping[str, int]) -> str | None:
-    """Follower lines and ISR updates name no topic id: it is what their broker named last, else any broker, else the newest one that is
-    named by then and not gone, or named next. Controllers name old ones, and brokers that find their folders.
+    """Return the topic id that a line names or belongs to.
 
-    It cannot be told where the topic is created later, or several are named later and nobody heard that the first was removed.
+    Follower lines and ISR updates name none: theirs is the id that their broker named last, else any broker, else the newest named and not
+    removed id, or the next named one. Controllers, and brokers that find their folders, may name old ids. The id is unknown if the topic is
+    created later, or if several ids are named later and no line shows that the first was removed.
     """
     ts = e.ts or 0
     if e.topic_id:
-        if e.event_type not in CONTROLLER_LINES and facts.gone_at(e.topic_id) >= ts:
+        if e.event_type not in CONTROLLER_LINES and facts.removed_at(e.topic_id) >= ts:
             history.named[e.node] = history.named[None] = e.topic_id
         return e.topic_id
     possible = [which for which in ids if which not in history.over and created.get(which, 0) <= ts + NEAR]
     if len(ids) == 1:
         return possible[0] if possible else None
     for named in (history.named.get(e.node), history.named.get(None)):
-        if named in possible and facts.gone_at(named) + NEAR >= ts:
+        if named in possible and facts.removed_at(named) + NEAR >= ts:
             return named
-    since = {which: facts.named_since[which] for which in possible if facts.gone_at(which) >= ts}
+    since = {which: facts.named_since[which] for which in possible if facts.removed_at(which) >= ts}
     if not since and ids[-1] in possible:
         return ids[-1]
     if not since:
@@ -179,64 +188,71 @@ def _named(history: History, ids: Sequence[str], e: Event, facts: KRaftFacts, cr
     return known[-1] if known else following
 
 
-# ---------------------------------------------------------------------------------------- what lines assert
+# ---------------------------------------------------------------------------------------- what lines say
 
 
-def add_event(history: History, life: Life, e: Event, facts: KRaftFacts) -> None:
-    """Adds what an event asserts."""
+def add_event(history: History, generation: Generation, e: Event, facts: KRaftFacts) -> None:
+    """Add what an event says."""
     lists = e.isr, e.replicas, e.adding_replicas, e.removing_replicas
     if e.event_type == "assignment_changed" and e.partition_epoch is None:
         change = Change(history.count, e.ts, e.record_id, e.leader, *lists)
-        history.is_stale |= not _add_change(life, change, e.node, is_live=not facts.is_replayed(e))
+        history.is_stale |= not _add_change(generation, change, e.node, is_live=not facts.is_replayed(e))
         return
     leader = e.node if e.leader is None and e.event_type == "leader_started" else e.leader
     is_difference, altered_by = e.event_type in DIFFERENCES, e.node if e.event_type == "isr_updated" else None
-    said = leader, e.leader_epoch, *lists, is_difference
-    version = Version(history.count, e.ts, e.record_id, e.partition_epoch, *said, altered_by=altered_by)
+    values = leader, e.leader_epoch, *lists, is_difference
+    version = Version(history.count, e.ts, e.record_id, e.partition_epoch, *values, altered_by=altered_by)
     version.is_read = e.event_type in CONTROLLER_LINES and facts.is_replayed(e)
     if e.partition_epoch is None:
-        life.loose.append(version)
-    elif e.partition_epoch < life.base:
-        history.is_stale |= e.partition_epoch in life.gaps
-    elif e.partition_epoch not in life.versions:
-        life.versions[e.partition_epoch] = version
+        generation.loose.append(version)
+    elif e.partition_epoch < generation.base:
+        history.is_stale |= e.partition_epoch in generation.gaps
+    elif e.partition_epoch not in generation.versions:
+        generation.versions[e.partition_epoch] = version
     else:
-        life.versions[e.partition_epoch].learn(version)
-        life.versions[e.partition_epoch].is_difference |= version.is_difference
-        life.versions[e.partition_epoch].learn(version, ("altered_by",))
-        life.versions[e.partition_epoch].is_read &= version.is_read
+        generation.versions[e.partition_epoch].learn(version)
+        generation.versions[e.partition_epoch].is_difference |= version.is_difference
+        generation.versions[e.partition_epoch].learn(version, ("altered_by",))
+        generation.versions[e.partition_epoch].is_read &= version.is_read
     if e.event_type == "partition_registered":
         # the node prints next what was changed since
-        values = e.replicas, e.adding_replicas, e.removing_replicas
-        made = [n for n, c in enumerate(life.changes, 1) if c[5:8] == values] if (e.partition_epoch or 0) > life.base else []
-        life.next_change[e.node] = len(life.past) + made[0] if made else 0
+        lists_of_node = e.replicas, e.adding_replicas, e.removing_replicas
+        applied = (
+            [n for n, c in enumerate(generation.changes, 1) if c[5:8] == lists_of_node]
+            if (e.partition_epoch or 0) > generation.base
+            else []
+        )
+        generation.next_change[e.node] = len(generation.past) + applied[0] if applied else 0
 
 
-def _add_change(life: Life, change: Change, node: int | None, *, is_live: bool) -> bool:
-    """Adds a change of the assignment. Returns false where it may have been made before what is settled.
+def _add_change(generation: Generation, change: Change, node: int | None, *, is_live: bool) -> bool:
+    """Add a change of the assignment. Return False if it may be older than final changes.
 
-    All controllers print the same changes in the same order. What is none of those that its node has yet to print is news: live, the
-    newest change; read from the log, one that no other node has printed.
+    All controllers print the same changes in the same order. A change that is none of those that its node has yet to print is new: printed
+    live, it is the newest change; read from the log, it is one that no other node has printed.
     """
-    here, settled = life.next_change.get(node, 0), len(life.past)
-    number = _number_of(life, change, here, is_live=is_live)
+    start, final = generation.next_change.get(node, 0), len(generation.past)
+    number = _number_of(generation, change, start, is_live=is_live)
     if number is None:
-        number = settled + len(life.changes) if is_live else here
-        life.changes.insert(max(number - settled, 0), change)
-        life.next_change = {other: m + (m > number) for other, m in life.next_change.items()}
-        if not is_live and life.is_settled and number <= settled:
+        number = final + len(generation.changes) if is_live else start
+        generation.changes.insert(max(number - final, 0), change)
+        generation.next_change = {other: m + (m > number) for other, m in generation.next_change.items()}
+        if not is_live and generation.is_final and number <= final:
             return False
-    life.next_change[node] = number + 1
+    generation.next_change[node] = number + 1
     return True
 
 
-def _number_of(life: Life, change: Change, here: int, *, is_live: bool) -> int | None:
-    """Which of the known changes a node prints that has printed `here` of them; null: none of these."""
-    settled, digest = len(life.past), crc32(repr(change.content).encode())
-    for number in range(here, settled):
-        if life.past[number] == digest and not is_live:
+def _number_of(generation: Generation, change: Change, start: int, *, is_live: bool) -> int | None:
+    """Return the number of the known change that a node prints; None: it is a new one.
+
+    start: number of those that it has printed.
+    """
+    final, digest = len(generation.past), crc32(repr(change.content).encode())
+    for number in range(start, final):
+        if generation.past[number] == digest and not is_live:
             return number
-    for number, known in enumerate(life.changes[max(here - settled, 0) :], max(here, settled)):
+    for number, known in enumerate(generation.changes[max(start - final, 0) :], max(start, final)):
         is_near = abs((known.ts or 0) - (change.ts or 0)) < NEAR
         if known.content == change.content and (is_near or not is_live):
             return number
@@ -247,40 +263,44 @@ def _number_of(life: Life, change: Change, here: int, *, is_live: bool) -> int |
 
 
 def build_rows(history: History, topic: str, facts: IncarnationFacts) -> Rows:
-    """The rows of all lives that are not final, the oldest first."""
-    lives: list[list[Row]] = []
+    """Return the rows of all generations that are not final, the oldest first."""
+    generations: list[list[Row]] = []
     order = list(facts.kraft.topic_ids.get(topic, ()))
-    of_lives = sorted(history.lives.items(), key=lambda one: order.index(one[0]) if one[0] in order else -1)
+    by_age = sorted(history.generations.items(), key=lambda one: order.index(one[0]) if one[0] in order else -1)
     versions: list[Version] = []
-    for which, life in of_lives:
+    for which, generation in by_age:
         removed = facts.kraft.removed.get(which)
-        versions = merged_versions(life, facts.kraft)
-        builder = RowBuilder.after(history.final.last if life.is_settled else None)
-        rows = [builder.row(v, removed and removed[0]) for v in versions if not (life.is_settled and v.epoch == life.base)]
+        versions = merged_versions(generation, facts.kraft)
+        builder = RowBuilder.after(history.final.last if generation.is_final else None)
+        rows = [
+            builder.row(v, removed and removed[0]) for v in versions if not (generation.is_final and v.epoch == generation.base)
+        ]
         if versions and removed:
             rows.append(builder.end(versions[-1].pos + 1, *removed))
-        # what is said about a topic after another has got its name is about the time before
+        # lines about an old topic after a new one has its name are about the time before
         begun = rows[0].ts if rows else None
-        lives = [[row._replace(ts=min(row.ts, begun)) if begun and row.ts else row for row in one] for one in lives] + [rows]
-    result = rows_of(history.final, lives, facts)
-    if of_lives and sum(len(life.versions) for _, life in of_lives) > KEPT:
-        _settle(history, of_lives[-1][0], versions, result, facts.kraft)
+        generations = [
+            [row._replace(ts=min(row.ts, begun)) if begun and row.ts else row for row in one] for one in generations
+        ] + [rows]
+    result = rows_of(history.final, generations, facts)
+    if by_age and sum(len(generation.versions) for _, generation in by_age) > KEPT:
+        _finalise(history, by_age[-1][0], versions, result, facts.kraft)
     return result
 
 
-def merged_versions(life: Life, facts: KRaftFacts) -> list[Version]:
-    """Everything that is known of a life, in order."""
-    known = {epoch: life.versions[epoch].copy() for epoch in sorted(life.versions)}
+def merged_versions(generation: Generation, facts: KRaftFacts) -> list[Version]:
+    """Return all known versions of a generation, in order."""
+    known = {epoch: generation.versions[epoch].copy() for epoch in sorted(generation.versions)}
     for (before, u), (epoch, v) in pairwise(known.items()):
         if v.is_difference and epoch == before + 1:
             v.learn(u)
         if v.altered_by is not None and v.altered_by == u.leader and epoch == before + 1:
             v.learn(u, ("leader", "leader_epoch"))
-    changes, made = lay_along(list(known.values()), life.changes, life.base)
-    numbers: dict[int | None, set[int]] = dict(zip(known, made, strict=True))
+    changes, applied = lay_along(list(known.values()), generation.changes, generation.base)
+    numbers: dict[int | None, set[int]] = dict(zip(known, applied, strict=True))
     left = place(known, changes, numbers)  # type: ignore[arg-type]
     ordered = [known[epoch] for epoch in sorted(known)]
-    # a version began no later than the first line about it, and than any line about a later one
+    # a version began no later than the first line about it or about a later version
     for later, version in pairwise(reversed(ordered)):
         version.begin_by(later.pos, later.ts)
     for u, v in pairwise(ordered):
@@ -291,19 +311,20 @@ def merged_versions(life: Life, facts: KRaftFacts) -> list[Version]:
             v.isr = _isr_of_leaderless(u.isr, v.ts, facts)
     assign(ordered, changes, numbers, facts)
     for v in ordered:
-        v.made = sum(c.is_printed for c in changes[1 : max(numbers[v.epoch]) + 1]) if len(numbers[v.epoch]) == 1 else None
+        v.applied = sum(c.is_printed for c in changes[1 : max(numbers[v.epoch]) + 1]) if len(numbers[v.epoch]) == 1 else None
     for n in left:
         _insert_unplaced(ordered, changes[n], n, numbers)
-    for v in life.loose:
+    for v in generation.loose:
         _insert_loose(ordered, v)
     return ordered
 
 
 def _leader_fenced(u: Version, v: Version, facts: KRaftFacts) -> int | None:
-    """When the leader of a version was fenced, and thereby the next one began; null: it was not.
+    """Return when the leader of a version was fenced, which began the next version.
 
-    The controller writes both in one batch (ReplicationControlManager.handleBrokerFenced). Brokers that hold a replica print the next
-    version when they apply it: those that are down, only when they are back.
+    None: it was not fenced.
+    The controller writes both in one batch (ReplicationControlManager.handleBrokerFenced). Brokers with a replica print the next version when
+    they apply it: brokers that are down, only when they are back.
     """
     if u.leader is None or v.leader is None or u.leader == v.leader:
         return None
@@ -312,16 +333,20 @@ def _leader_fenced(u: Version, v: Version, facts: KRaftFacts) -> int | None:
 
 
 def _isr_of_leaderless(before: Ids | None, ts: int | None, facts: KRaftFacts) -> Ids | None:
-    """A leader is lost with the last of the ISR (PartitionChangeBuilder.electLeader), who stays in it or, with KIP-966, leaves an empty one."""
+    """Return the ISR of a leaderless partition: its last member, or with KIP-966 nobody.
+
+    Source: PartitionChangeBuilder.electLeader.
+    """
     if before is None or len(before) > 1:
         return None
     return before if facts.without_elr else [] if facts.elr_since is not None and facts.elr_since <= (ts or 0) else None
 
 
-def _insert_unplaced(ordered: list[Version], change: Change, number: int, made: Mapping[int | None, set[int]]) -> None:
-    """Adds a change of the assignment whose epoch is not known, where its time and its number put it."""
+def _insert_unplaced(ordered: list[Version], change: Change, number: int, applied: Mapping[int | None, set[int]]) -> None:
+    """Insert a change of the assignment without a known epoch, by its time and its number."""
     at = sum(
-        v.epoch is None or max(made[v.epoch]) < number or (min(made[v.epoch]) < number and v.pos < change.pos) for v in ordered
+        v.epoch is None or max(applied[v.epoch]) < number or (min(applied[v.epoch]) < number and v.pos < change.pos)
+        for v in ordered
     )
     one = Version(*change[:3], None, None, None, None, *change[5:8], inferred=True)
     if at < len(ordered):
@@ -332,7 +357,7 @@ def _insert_unplaced(ordered: list[Version], change: Change, number: int, made: 
 
 
 def _insert_loose(ordered: list[Version], v: Version) -> None:
-    """Adds what a line without an epoch says, unless a version with one explains it, or it is older than its time."""
+    """Insert the version of a line without an epoch, unless another explains it or it is outdated."""
     at = sum(one.pos < v.pos for one in ordered)
     newest = max((one.leader_epoch or 0 for one in ordered[:at]), default=0)
     is_known = any(one.leader == v.leader and one.leader_epoch == v.leader_epoch for one in ordered)
@@ -342,7 +367,10 @@ def _insert_loose(ordered: list[Version], v: Version) -> None:
 
 @dataclass
 class RowBuilder:
-    """Makes rows of versions, one after the other. latest: time of the last row. assignment: AR and RR in any order."""
+    """Build rows of versions, one after the other.
+
+    latest: time of the last row. assignment: AR and RR in any order.
+    """
 
     latest: int | None = None
     state: str | None = None
@@ -352,11 +380,14 @@ class RowBuilder:
 
     @classmethod
     def after(cls, row: Row | None) -> "RowBuilder":
-        """That goes on after a row."""
+        """Return a builder that continues after a row."""
         return cls() if row is None else cls(row.ts, row.state, row.leader_epoch, row.assignment())
 
     def row(self, v: Version, until: int | None = None) -> Row:
-        """until: when the topic was removed; what is said later is about the time before."""
+        """Return the row of a version.
+
+        until: when the topic was removed; later lines are about the time before.
+        """
         if v.leader is not None:
             self.state = "OfflinePartition" if v.leader == -1 else "OnlinePartition"
         row = Row(
@@ -377,40 +408,40 @@ class RowBuilder:
         if v.adding is not None and row.assignment() != self.assignment:
             self.assignment, self.epoch_at_start = row.assignment(), self.leader_epoch
         self.leader_epoch = v.leader_epoch
-        # the clocks of two nodes may differ: no row begins before the one before it
+        # the clocks of nodes differ: no row begins before the one before it
         self.latest = max((one for one in (self.latest, v.ts) if one is not None), default=None)
         ts = self.latest if until is None or self.latest is None else min(self.latest, until)
         is_raised = v.leader_epoch is not None and (self.epoch_at_start is None or v.leader_epoch > self.epoch_at_start)
         return row._replace(ts=ts, phase=phase(v.adding, v.removing, is_raised=is_raised))
 
     def end(self, pos: int, ts: int | None, record_id: str) -> Row:
-        """The topic is removed."""
+        """Return the row of the removal of the topic."""
         self.latest = ts
         return Row(pos, ts, None, None, None, None, None, None, None, "NonExistentPartition", None, True, record_id)
 
 
-def rows_of(final: Final, lives: Sequence[Sequence[Row]], facts: IncarnationFacts) -> Rows:
-    """lives: the rows after the final ones, those of each topic id."""
+def rows_of(final: Final, generations: Sequence[Sequence[Row]], facts: IncarnationFacts) -> Rows:
+    """Return rows after the final ones. generations: the rows of each topic id."""
     result = Rows(final.steps, final.last.ts if final.last else None)
-    result.partitions = final.partitions((row for life in lives for row in life), facts.end)
+    result.partitions = final.partitions((row for generation in generations for row in generation), facts.end)
     kept = [row for _, row, _ in result.partitions]
     result.replicas = final.replicas(standings(final, kept, facts.kraft.brokers), kept, facts.end)
     first = [final.last] if final.last and not final.is_foreign else []
-    for n, life in enumerate(lives):
-        result.reassignments += reassignments([*([] if n else first), *life])
+    for n, generation in enumerate(generations):
+        result.reassignments += reassignments([*([] if n else first), *generation])
     return result
 
 
 def standings(final: Final, rows: Iterable[Row], brokers: Mapping[int, Sequence[Standing]]) -> dict[int, list[Standing]]:
-    """Replica -> its states. rows: from the last final one on.
+    """Return replica -> its states. rows: from the last final one on.
 
-    A replica has no state of its own in KRaft: it stands as its broker's registration does, as long as it is one of the replicas.
+    In KRaft a replica has no state of its own: it has that of its broker's registration as long as it is one of the replicas.
     """
     own = list(rows)[1 if final.is_foreign else 0 :]
-    telling = [row for row in own if row.replicas is not None or row.state == "NonExistentPartition"]
+    changing = [row for row in own if row.replicas is not None or row.state == "NonExistentPartition"]
     found = {}
-    for replica in sorted({*final.standing, *(one for row in telling for one in row.replicas or ())}):
-        changes: list[tuple[int, int, int, Row | Standing]] = [(row.ts or 0, 0, n, row) for n, row in enumerate(telling)]
+    for replica in sorted({*final.standing, *(one for row in changing for one in row.replicas or ())}):
+        changes: list[tuple[int, int, int, Row | Standing]] = [(row.ts or 0, 0, n, row) for n, row in enumerate(changing)]
         changes += [(one.ts or 0, 1, n, one) for n, one in enumerate(brokers.get(replica, ()))]
         states = [final.standing[replica][1]] if replica in final.standing else []
         is_member, was_member, broker = False, bool(states) and states[0].state in STATES, None
@@ -429,7 +460,10 @@ def standings(final: Final, rows: Iterable[Row], brokers: Mapping[int, Sequence[
 
 
 def reassignments(rows: Iterable[Row]) -> Iterator[Reassignment]:
-    """From the assignment that starts one to the next, which ends it. rows: of one life, in order."""
+    """Yield reassignments: the assignment that starts one, and the next, which ends it.
+
+    rows: of one generation, in order.
+    """
     rows = [row for row in rows if row.adding is not None]
     begins = [n for n, row in enumerate(rows) if not n or row.assignment() != rows[n - 1].assignment()]
     for before, (at, after) in zip([None, *begins], with_next(begins), strict=False):
@@ -446,7 +480,7 @@ def reassignments(rows: Iterable[Row]) -> Iterator[Reassignment]:
         )
         is_reached = is_target(end, begun)
         if after is not None and rows[after].replicas is None:
-            # where RS is not known, a member of the ISR that was added tells
+            # if RS is unknown, an added replica in the ISR shows that the target was reached
             is_reached = bool(set(one.adding or ()) & set(rows[after].isr or ()))
         yield reassignment(previous and _assigned(previous), begun, end, caught[0] if caught else None, reaches_target=is_reached)
 
@@ -455,24 +489,25 @@ def _assigned(row: Row) -> Assigned:
     return Assigned(row.pos, row.ts, row.record_id, row.replicas, row.adding, row.removing)
 
 
-# ---------------------------------------------------------------------------------------- what the state need not keep
+# ---------------------------------------------------------------------------------------- rows that become final
 
 
-def _settle(history: History, which: str, versions: Sequence[Version], result: Rows, facts: KRaftFacts) -> None:
-    """Settles all up to the newest version of which everything is known while nothing moves. which: the newest topic id; versions:
-    `merged_versions` of it.
+def _finalise(history: History, which: str, versions: Sequence[Version], result: Rows, facts: KRaftFacts) -> None:
+    """Make all rows final up to the newest whole version without a running reassignment.
+
+    which: the newest topic id. versions: its `merged_versions`.
     """
-    life = history.lives[which]
+    generation = history.generations[which]
     later: Version | None = None
     for v in reversed(versions):
         at_rest = v.is_whole and not v.adding and not v.removing and v.adding is not None and v.removing is not None
         is_older = later is None or (v.pos < later.pos and (v.ts or 0) < (later.ts or 0))
         if (
             at_rest
-            and v.made is not None
-            and (v.epoch or 0) > life.base
+            and v.applied is not None
+            and (v.epoch or 0) > generation.base
             and is_older
-            and (v.ts or 0) <= history.newest - UNSETTLED
+            and (v.ts or 0) <= history.newest - FINAL_AFTER
         ):
             break
         later = v
@@ -480,20 +515,22 @@ def _settle(history: History, which: str, versions: Sequence[Version], result: R
         return
     make_final(history.final, result, v.pos, facts.brokers)
     assert v.epoch is not None
-    life.gaps |= set(range(life.base, v.epoch)) - {one.epoch for one in versions if one.is_whole and one.epoch is not None}
-    life.base, life.is_settled = v.epoch, True
-    life.past += [crc32(repr(c.content).encode()) for c in life.changes[: v.made]]
-    del life.changes[: v.made]
-    life.versions = {v.epoch: v} | {epoch: one for epoch, one in life.versions.items() if epoch > v.epoch}
-    life.loose = [one for one in life.loose if one.pos > v.pos]
-    for other, one in history.lives.items():
+    generation.gaps |= set(range(generation.base, v.epoch)) - {
+        one.epoch for one in versions if one.is_whole and one.epoch is not None
+    }
+    generation.base, generation.is_final = v.epoch, True
+    generation.past += [crc32(repr(c.content).encode()) for c in generation.changes[: v.applied]]
+    del generation.changes[: v.applied]
+    generation.versions = {v.epoch: v} | {epoch: one for epoch, one in generation.versions.items() if epoch > v.epoch}
+    generation.loose = [one for one in generation.loose if one.pos > v.pos]
+    for other, one in history.generations.items():
         if other != which:
             history.closed[other] = one.gaps | {epoch for epoch, version in one.versions.items() if not version.is_whole}
-    history.lives = {which: life}
+    history.generations = {which: generation}
 
 
 def make_final(final: Final, result: Rows, pos: int, brokers: Mapping[int, Sequence[Standing]]) -> None:
-    """Makes rows final up to a position. What comes later is later in time, too."""
+    """Make rows final up to a position. Later rows are later in time, too."""
     kept = [row for _, row, _ in result.partitions if row.pos <= pos]
     until = kept[-1].ts or 0
     earlier = {broker: [one for one in states if (one.ts or 0) < until] for broker, states in brokers.items()}

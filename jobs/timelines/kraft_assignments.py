@@ -1,8 +1,8 @@
-"""KRaft text: which assignment held in which partition epoch.
+"""KRaft text logs: find the assignment of each partition epoch.
 
 Every change of a partition is one record and one partition epoch (PartitionRegistration.merge). Brokers print the epoch with what they
-apply; controllers print changes of the assignment without it, in their order, and once more when they start. So the one is laid along the
-other: for each version the set of changes that may have been made by then, as all lines together allow. What they leave open is not told.
+apply; controllers print changes of the assignment without it, in order, and again when they start. So each version gets the set of changes
+that may have been applied by then, as far as all lines together allow. What remains open is unknown.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,9 +18,11 @@ VALUES = ("leader", "leader_epoch", "isr", "replicas", "adding", "removing")
 
 @dataclass(slots=True)
 class Version:
-    """What lines say of one partition epoch or, without one, of a moment. is_difference: what no line says is as it was in the epoch before.
-    made: how many of the printed changes of the assignment were made by then, where that is certain. altered_by: the leader that altered the ISR and nothing else.
-    is_read: only controllers that start tell of it, which read what was before.
+    """The values in lines of one partition epoch or, without an epoch, of a moment.
+
+    is_difference: values that no line prints are those of the epoch before. applied: number of the printed changes of the assignment that were
+    applied by then, if certain. altered_by: the leader that altered the ISR and nothing else. is_read: only starting controllers, which read
+    history, print it.
     """
 
     pos: int
@@ -35,33 +37,39 @@ class Version:
     removing: Ids | None = None
     is_difference: bool = False
     inferred: bool = False
-    made: int | None = None
+    applied: int | None = None
     altered_by: int | None = None
     is_read: bool = False
 
     def copy(self) -> "Version":
-        """The same, to be changed."""
+        """Return a copy that can be changed."""
         return Version(*(getattr(self, name) for name in self.__slots__))
 
     @property
     def is_whole(self) -> bool:
-        """Whether everything is known."""
+        """Return whether all values are known."""
         return None not in (self.epoch, self.leader, self.leader_epoch, self.isr, self.replicas)
 
     def learn(self, other: "Version | Change", names: Iterable[str] = VALUES) -> None:
-        """Fills what is not known yet."""
+        """Fill unknown values from another version."""
         for name in names:
             if getattr(self, name) is None:
                 setattr(self, name, getattr(other, name))
 
     def begin_by(self, pos: int, ts: int | None, record_id: str | None = None) -> None:
-        """It began no later than this. record_id: what shows it, where that is another record than those about it."""
+        """Move the begin to this position if that is earlier.
+
+        record_id: the record that shows it, if it is another one.
+        """
         if pos < self.pos:
             self.pos, self.ts, self.record_id = pos, ts, record_id or self.record_id
 
 
 class Change(NamedTuple):
-    """A change of the assignment; null: not a part of it, or not known. is_printed: by controllers; else other lines show that it was made."""
+    """A change of the assignment.
+
+    None: not changed, or unknown. is_printed: by controllers; else other lines show the change.
+    """
 
     pos: int
     ts: int | None
@@ -76,12 +84,12 @@ class Change(NamedTuple):
 
     @property
     def content(self) -> tuple[object, ...]:
-        """What is printed."""
+        """Return the printed values."""
         return self.leader, *(ids and tuple(ids) for ids in self[4:8])
 
     @property
     def is_moving(self) -> bool:
-        """Whether a reassignment is running after it."""
+        """Return whether a reassignment is running after it."""
         return bool(self.adding or self.removing)
 
 
@@ -89,22 +97,23 @@ NOT_KNOWN = Change(0, None, "", None, None, None, None, None, False)
 
 
 def lay_along(versions: Sequence[Version], printed: Iterable[Change], base: int) -> tuple[list[Change], list[set[int]]]:
-    """The changes of the assignment, before them what held at first; and for each version the numbers of those that may have been the last.
+    """Return the assignments, and for each version the numbers of those that it may have.
 
-    versions: in order of their epochs. printed: in order. base: the first epoch of which all is known. Where none of the changes explains
-    what a version says, one was made that nobody printed.
+    The first assignment is that before all changes.
+    versions: in order of their epochs. printed: changes in order. base: the first whole epoch. If no change explains a version, a change is
+    added that no controller printed.
     """
     from_base = bool(versions) and versions[0].epoch == base
-    changes = _with_what_they_leave(printed, versions[0] if from_base else None)
-    made: list[set[int]] = []
+    changes = _whole_assignments(printed, versions[0] if from_base else None)
+    applied: list[set[int]] = []
     for u, v in zip([None, *versions], versions, strict=False):
-        before, records = (made[-1], _records(u, v)) if u else ({0}, 0 if from_base else v.epoch or 0)
+        before, records = (applied[-1], _records(u, v)) if u else ({0}, 0 if from_base else v.epoch or 0)
         ways = ((i, j) for i in before for j in range(i, min(i + records, len(changes) - 1) + 1))
         now = {j for i, j in ways if agrees(v, changes[j]) and (u is None or follows(u, v, changes[i + 1 : j + 1]))}
         if v.replicas is not None:
-            # what held at first is not known, but it was one assignment
-            held = NOT_KNOWN._replace(replicas=v.replicas)
-            others = [may for one, may in zip(versions, made, strict=False) if not agrees(one, held)]
+            # the first assignment is unknown, but it was a single one
+            first = NOT_KNOWN._replace(replicas=v.replicas)
+            others = [may for one, may in zip(versions, applied, strict=False) if not agrees(one, first)]
             now -= {j for j in now if changes[j].replicas is None and any(j in may for may in others)}
         if not now:
             now = {max(before) + 1}
@@ -112,13 +121,13 @@ def lay_along(versions: Sequence[Version], printed: Iterable[Change], base: int)
         n = max(now)
         if len(now) == 1 and changes[n].replicas is None and v.replicas is not None:
             changes[n] = changes[n]._replace(replicas=v.replicas, adding=v.adding, removing=v.removing)
-        made.append(now)
+        applied.append(now)
     for n in reversed(range(len(versions) - 1)):
         u, v = versions[n : n + 2]
-        possible = {i for i in made[n] if any(i <= j and follows(u, v, changes[i + 1 : j + 1]) for j in made[n + 1])}
-        # lines that contradict one another rule out nothing
-        made[n] = possible or made[n]
-    return changes, made
+        possible = {i for i in applied[n] if any(i <= j and follows(u, v, changes[i + 1 : j + 1]) for j in applied[n + 1])}
+        # contradicting lines exclude nothing
+        applied[n] = possible or applied[n]
+    return changes, applied
 
 
 def _records(u: Version, v: Version) -> int:
@@ -127,8 +136,11 @@ def _records(u: Version, v: Version) -> int:
     return v.epoch - u.epoch
 
 
-def _with_what_they_leave(printed: Iterable[Change], base: Version | None) -> list[Change]:
-    """The changes with what holds after each (null leaves a list as it is), before them what holds at first."""
+def _whole_assignments(printed: Iterable[Change], base: Version | None) -> list[Change]:
+    """Return the assignment before all changes, and the whole assignment after each change.
+
+    None in a change leaves a list as it is.
+    """
     last = NOT_KNOWN if base is None else NOT_KNOWN._replace(replicas=base.replicas, adding=base.adding, removing=base.removing)
     changes = [last]
     for one in printed:
@@ -138,40 +150,46 @@ def _with_what_they_leave(printed: Iterable[Change], base: Version | None) -> li
     return changes
 
 
-def agrees(v: Version, held: Change) -> bool:
-    """Whether an assignment may have held in a version. The ISR is a part of the replicas (Replicas.validateIsr), and so is the leader."""
-    if held.replicas is not None:
-        other_replicas = v.replicas is not None and list(v.replicas) != list(held.replicas)
-        in_charge = set() if v.leader is None or v.leader < 0 else {v.leader}
-        if other_replicas or not in_charge.union(v.isr or ()) <= set(held.replicas):
-            return False
-    return all(a is None or b is None or set(a) == set(b) for a, b in ((v.adding, held.adding), (v.removing, held.removing)))
+def agrees(v: Version, assignment: Change) -> bool:
+    """Return whether a version may have an assignment.
 
-
-def follows(u: Version, v: Version, made: Sequence[Change]) -> bool:
-    """Whether version v can come after u with these changes of the assignment between them.
-
-    Each is one record. The leader epoch grows with a record that names a leader, which a printed change shows, and with no other.
+    The replicas include ISR (Replicas.validateIsr) and leader.
     """
-    records, printed = _records(u, v), [change for change in made if change.is_printed]
+    if assignment.replicas is not None:
+        other_replicas = v.replicas is not None and list(v.replicas) != list(assignment.replicas)
+        in_charge = set() if v.leader is None or v.leader < 0 else {v.leader}
+        if other_replicas or not in_charge.union(v.isr or ()) <= set(assignment.replicas):
+            return False
+    return all(
+        a is None or b is None or set(a) == set(b) for a, b in ((v.adding, assignment.adding), (v.removing, assignment.removing))
+    )
+
+
+def follows(u: Version, v: Version, applied: Sequence[Change]) -> bool:
+    """Return whether version v can follow u with these changes of the assignment between them.
+
+    Each change is one record. The leader epoch grows only with a record that names a leader, which a printed change shows.
+    """
+    records, printed = _records(u, v), [change for change in applied if change.is_printed]
     grown = None if u.leader_epoch is None or v.leader_epoch is None else v.leader_epoch - u.leader_epoch
-    if len(made) > records:
+    if len(applied) > records:
         return False
     if grown is not None and not 0 <= grown - sum(change.leader is not None for change in printed) <= records - len(printed):
         return False
-    if records > 1 or not made:
+    if records > 1 or not applied:
         return True
-    isr = u.isr if printed and made[0].isr is None else made[0].isr
-    return (isr is None or v.isr is None or same_set(isr, v.isr)) and made[0].leader in (None, v.leader)
+    isr = u.isr if printed and applied[0].isr is None else applied[0].isr
+    return (isr is None or v.isr is None or same_set(isr, v.isr)) and applied[0].leader in (None, v.leader)
 
 
-def place(known: dict[int, Version], changes: Sequence[Change], made: dict[int, set[int]]) -> list[int]:
-    """Tells versions of the changes that made them. Where as many were made between two as there are records, each is one of these.
+def place(known: dict[int, Version], changes: Sequence[Change], applied: dict[int, set[int]]) -> list[int]:
+    """Assign changes to the versions that they created.
 
-    known, made: by epoch. Returns the numbers of the printed changes whose epoch is not known.
+    If the records between two versions are as many as the changes, each record is a change.
+    known, applied: by epoch. Return the numbers of the printed changes without a known epoch.
     """
     left = {number for number, change in enumerate(changes) if change.is_printed}
-    for (before, first), (after, last) in pairwise(list(made.items())):
+    for (before, first), (after, last) in pairwise(list(applied.items())):
         if not (len(first) == len(last) == 1 and after - before == max(last) - max(first)):
             continue
         for epoch, number in enumerate(range(max(first) + 1, max(last) + 1), before + 1):
@@ -184,24 +202,25 @@ def place(known: dict[int, Version], changes: Sequence[Change], made: dict[int, 
             v.learn(u, ("leader", "isr"))
             if v.leader_epoch is None and u.leader_epoch is not None:
                 v.leader_epoch = u.leader_epoch + (change.leader is not None)
-            made[epoch] = {number}
+            applied[epoch] = {number}
             left.discard(number)
     return sorted(left)
 
 
 def assign(
-    versions: Sequence[Version], changes: Sequence[Change], made: Mapping[int | None, set[int]], facts: KRaftFacts
+    versions: Sequence[Version], changes: Sequence[Change], applied: Mapping[int | None, set[int]], facts: KRaftFacts
 ) -> None:
-    """Gives versions the replicas that they had, where these are certain: as long as no change was made, and none may have been without a
-    line; there too, if the replicas are the same before and after it.
+    """Set the replicas of versions where they are certain.
+
+    They are certain as long as no change was printed or possible without a line, and also if they are the same before and after that.
     """
-    last = [changes[max(made[v.epoch])] if len(made[v.epoch]) == 1 else None for v in versions]
+    last = [changes[max(applied[v.epoch])] if len(applied[v.epoch]) == 1 else None for v in versions]
     links: list[bool | None] = [None]
     for n, (u, v) in enumerate(pairwise(versions), 1):
         now = last[n]
-        surely = now is not None and not may_hide(u, v, now, facts)
-        links.append(surely if now is last[n - 1] is not None else None)
-        if v.replicas is None and links[n] is None and surely and now is not None and now.is_printed:
+        is_certain = now is not None and not may_hide(u, v, now, facts)
+        links.append(is_certain if now is last[n - 1] is not None else None)
+        if v.replicas is None and links[n] is None and is_certain and now is not None and now.is_printed:
             v.replicas = now.replicas
     known = [v.replicas for v in versions]
     before, after = _nearest(known, links), _nearest(known[::-1], [None, *links[:0:-1]])[::-1]
@@ -212,29 +231,32 @@ def assign(
 
 
 def _nearest(known: Sequence[Ids | None], links: Iterable[bool | None]) -> list[tuple[Ids | None, bool]]:
-    """What is known last up to each, and whether it surely holds on. links, to the one before: null: it does not."""
+    """Return the last known value up to each item, and whether it is certain.
+
+    links: to the item before; None: the value ends.
+    """
     found: list[tuple[Ids | None, bool]] = []
-    held: Ids | None = None
+    value: Ids | None = None
     is_sure = False
     for one, link in zip(known, links, strict=False):
-        held, is_sure = (one, True) if one is not None else (None, False) if link is None else (held, is_sure and link)
-        found.append((held, is_sure))
+        value, is_sure = (one, True) if one is not None else (None, False) if link is None else (value, is_sure and link)
+        found.append((value, is_sure))
     return found
 
 
-def may_hide(u: Version, v: Version, held: Change, facts: KRaftFacts) -> bool:
-    """Whether the assignment may have been changed from version u to v though no line says so.
+def may_hide(u: Version, v: Version, assignment: Change, facts: KRaftFacts) -> bool:
+    """Return whether the assignment may have changed from version u to v without a line.
 
-    At INFO controllers print changes of AR and RR alone: not one that only removes or reorders replicas and so is complete at once
+    At INFO controllers print only changes of AR and RR: no change that only removes or reorders replicas, which is complete at once
     (ReplicationControlManager.replay, PartitionChangeBuilder). Such a record raises the leader epoch if a replica leaves; it elects another
-    leader only in the place of one that leaves.
+    leader only in place of one that leaves.
     """
     since = None if u.is_read else u.ts
     if v.is_difference or facts.nothing_unexplained(since, v.ts):
         return False
-    if held.is_moving or _records(u, v) > 1:
-        return not (held.is_moving and facts.hears_controller(since, v.ts))
+    if assignment.is_moving or _records(u, v) > 1:
+        return not (assignment.is_moving and facts.hears_controller(since, v.ts))
     if u.leader_epoch == v.leader_epoch:
         return u.isr is None or v.isr is None or same_set(u.isr, v.isr)
-    stays = v.isr is not None and (same_set(v.isr, held.replicas) or (u.leader != v.leader and u.leader in v.isr))
+    stays = v.isr is not None and (same_set(v.isr, assignment.replicas) or (u.leader != v.leader and u.leader in v.isr))
     return v.leader != -1 and not stays

@@ -1,5 +1,6 @@
-"""What all partitions of a KRaft cluster share: topic ids, registrations of brokers, when controllers were active and what they replay.
+"""Derive what all partitions of a KRaft cluster share.
 
+That is: topic ids, broker registrations, active and replaying controllers.
 Sources: BrokerRegistration, BrokerControlState, QuorumController (org.apache.kafka.controller, org.apache.kafka.metadata).
 """
 
@@ -8,10 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from jobs.timelines.events import Event, with_next
-from jobs.timelines.outages import ABSENT, KNOWN, PRESENT, RENOUNCED, RENOUNCED_AT_ONCE, SERVED, SERVING, Sign
-from jobs.timelines.outages import FENCED as SAID_FENCED
-from jobs.timelines.summary import (
+from jobs.timelines.cluster_evidence import (
     ACTING,
     CONTROLLER_RUNS,
     REGISTRATION_DECIDED,
@@ -19,22 +17,28 @@ from jobs.timelines.summary import (
     REGISTRATION_REPLAYED,
     Named,
 )
+from jobs.timelines.events import Event, with_next
+from jobs.timelines.outages import ABSENT, KNOWN, PRESENT, RENOUNCED, RENOUNCED_AT_ONCE, SERVED, SERVING, Observation
+from jobs.timelines.outages import FENCED as OBSERVED_FENCED
 from parsers.meanings import event_types
 
 FENCED, ONLINE, LEAVING, UNREGISTERED = "KRaftFenced", "KRaftOnline", "KRaftControlledShutdown", "KRaftUnregistered"
 REGISTERED = event_types("registers_broker")
-# all microseconds. What a controller prints so long after its start may be history, if it does not become active before
+# all in microseconds. For this long after its start, or until it is active, a controller may print history
 REPLAY = 60_000_000
-# a controller prints what follows from a request within this time
+# a controller prints the consequences of a request within this time
 AT_ONCE = 1_000_000
-# what two nodes say of one record lies no further apart
+# lines of two nodes about one record are at most this far apart
 NEAR = 10_000_000
 FOREVER = 1 << 62
 Span = tuple[int, int]
 
 
 class Standing(NamedTuple):
-    """A replica, or a broker, was in a state from then on. ts: microseconds, null: before these logs begin."""
+    """A replica or a broker was in a state from this moment on.
+
+    ts: microseconds; None: before the logs begin.
+    """
 
     ts: int | None
     state: str
@@ -44,15 +48,15 @@ class Standing(NamedTuple):
 
 @dataclass(frozen=True)
 class KRaftFacts:
-    """Times are microseconds.
+    """The facts that all partitions of a KRaft cluster share. Times are microseconds.
 
-    topic_ids: topic -> its topic ids, the oldest first. names: topic id -> topic. named_since: topic id -> when a line first
-    names it. removed: topic id -> when that topic was, and the record.
-    replays: node -> when its lines may be history, which a starting controller reads. deposed: node -> when it went on as the active
-    controller though another was elected: what it decides then is taken back. active: when the log of the active controller is
-    here. unexplained: when it accepted more reassignments than it printed. brokers: broker -> its registrations. fencings: broker -> spans in which a controller decided to fence it and wrote that. without_elr: no Kafka
-    knows eligible leader replicas (KIP-966); elr_since: when they were enabled. clears: records that clear ELRs. removals: records that
-    remove topics. snapshots: file of a metadata snapshot -> up to when it covers the log.
+    topic_ids: topic -> its topic ids, the oldest first. names: topic id -> topic. named_since: topic id -> when a line first names it.
+    removed: topic id -> time and record of the topic's removal. replays: node -> spans in which its lines may be history that a starting
+    controller reads. deposed: node -> spans in which it worked as active controller though another was elected: its decisions are reverted.
+    active: spans with a log of the active controller. unexplained: when it accepted more reassignments than it printed.
+    brokers: broker -> its registrations. fencings: broker -> spans in which a controller decided to fence it and wrote that.
+    without_elr: the Kafka version has no eligible leader replicas (KIP-966). elr_since: when they were enabled. clears: records that clear
+    ELRs. removals: records that remove topics. snapshots: file of a metadata snapshot -> up to when it covers the log.
     """
 
     topic_ids: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -71,37 +75,40 @@ class KRaftFacts:
     removals: Mapping[str, Event] = field(default_factory=dict)
     snapshots: Mapping[str, int] = field(default_factory=dict)
 
-    def gone_at(self, topic_id: str) -> int:
-        """When a topic was removed."""
+    def removed_at(self, topic_id: str) -> int:
+        """Return when a topic was removed; FOREVER if it was not."""
         return self.removed[topic_id][0] or 0 if topic_id in self.removed else FOREVER
 
     def is_seen_removed(self, topic_id: str) -> bool:
-        """Whether a topic was removed when that was printed; what a starting controller reads was so before."""
-        return topic_id in self.removed and not self.is_read_at(self.gone_at(topic_id))
+        """Return whether the removal of a topic was printed when it happened, and not later.
+
+        A starting controller prints removals that it reads.
+        """
+        return topic_id in self.removed and not self.is_read_at(self.removed_at(topic_id))
 
     def is_replayed(self, e: Event) -> bool:
-        """Whether a line may be history that a starting controller reads."""
+        """Return whether a line may be history that a starting controller reads."""
         return any(since <= (e.ts or 0) < until for since, until in self.replays.get(e.node, ()))
 
     def is_deposed(self, e: Event) -> bool:
-        """Whether a line is a decision that is taken back."""
+        """Return whether a line is a decision that is reverted."""
         return any(since <= (e.ts or 0) <= until for since, until in self.deposed.get(e.node, ()))
 
     def is_read_at(self, ts: int) -> bool:
-        """Whether a controller starts at a moment, which reads what was before."""
+        """Return whether a controller is starting at a moment, and reads history."""
         return any(since <= ts < until for spans in self.replays.values() for since, until in spans)
 
     def hears_controller(self, since: int | None, until: int | None) -> bool:
-        """Whether the log of the active controller is here, all the time between two moments."""
+        """Return whether there is a log of the active controller for all the time between two moments."""
         return any(begun <= (since or 0) and (until or 0) <= ended for begun, ended in self.active)
 
     def nothing_unexplained(self, since: int | None, until: int | None) -> bool:
-        """Whether the active controller accepted no reassignment between two moments that it did not print."""
+        """Return whether the active controller printed all accepted reassignments between two moments."""
         asked = any((since or 0) - NEAR <= at <= (until or 0) + NEAR for at in self.unexplained)
         return not asked and self.hears_controller(since, until)
 
     def up_to(self, ts: int) -> tuple[object, ...]:
-        """What these facts say of the time up to a moment about all partitions."""
+        """Return the facts about all partitions up to a moment."""
 
         def clipped(spans: Iterable[Span]) -> list[Span]:
             return [(since, min(until, ts)) for since, until in spans if since <= ts]
@@ -116,7 +123,10 @@ class KRaftFacts:
 
 
 def kraft_facts(events: Sequence[Event], topic_ids: Mapping[str, Mapping[str, Named]]) -> KRaftFacts:
-    """events: the cluster events of one incarnation, in order. topic_ids: topic -> its topic ids, and when they are named."""
+    """Return the facts of one incarnation.
+
+    events: its cluster events, in order. topic_ids: topic -> topic id -> first and last mention.
+    """
     of_type: dict[str, list[Event]] = defaultdict(list)
     for e in events:
         of_type[e.event_type].append(e)
@@ -126,17 +136,17 @@ def kraft_facts(events: Sequence[Event], topic_ids: Mapping[str, Mapping[str, Na
             removals.setdefault(e.topic_id, e)
     majors = [int(e.kafka_version.split(".")[0]) for e in events if e.kafka_version and e.kafka_version.split(".")[0].isdecimal()]
     runs = [e for e in events if e.event_type in CONTROLLER_RUNS]
-    told = REGISTRATION_REPLAYED | REGISTRATION_DECIDED | REGISTRATION_RECORDED
-    gone: dict[str, list[tuple[int, Event]]] = defaultdict(list)
+    registrations = REGISTRATION_REPLAYED | REGISTRATION_DECIDED | REGISTRATION_RECORDED
+    removed: dict[str, list[tuple[int, Event]]] = defaultdict(list)
     for n, e in enumerate(of_type["topic_removed"]):
         if e.topic_id:
-            gone[e.topic_id].append((n, e))
-    brokers = broker_registrations([e for e in events if e.event_type in told and e.broker is not None])
+            removed[e.topic_id].append((n, e))
+    brokers = broker_registrations([e for e in events if e.event_type in registrations and e.broker is not None])
     return KRaftFacts(
-        topic_ids={topic: _oldest_first(ids, gone) for topic, ids in topic_ids.items()},
+        topic_ids={topic: _oldest_first(ids, removed) for topic, ids in topic_ids.items()},
         names={which: topic for topic, ids in topic_ids.items() for which in ids},
         named_since={which: first or 0 for ids in topic_ids.values() for which, (first, _) in ids.items()},
-        removed={which: (e.ts, e.record_id) for which, ((_, e), *_) in gone.items()},
+        removed={which: (e.ts, e.record_id) for which, ((_, e), *_) in removed.items()},
         replays=_replays(runs),
         deposed=_deposed(runs, [e for e in events if e.event_type in RENOUNCED]),
         active=_active(runs),
@@ -152,22 +162,23 @@ def kraft_facts(events: Sequence[Event], topic_ids: Mapping[str, Mapping[str, Na
 
 
 def _oldest_first(ids: Mapping[str, Named], removals: Mapping[str, Sequence[tuple[int, Event]]]) -> list[str]:
-    """The topic ids that a topic had one after the other: as lines begin to name them, but for those that are read late.
+    """Return the topic ids of a topic, the oldest first.
 
-    A starting controller, or a broker that finds its folder, names a topic that is gone. What is named still when that is gone came after it;
-    and of two that a controller reads the first one was first. removals: topic id -> place in order, and event.
+    That is the order of their first mention, except for ids that are read late.
+    A starting controller, or a broker that finds a folder, names a removed topic. An id that lines still name after that removal is newer,
+    and of two ids that a controller reads the first is the older. removals: topic id -> place in order, and event.
     """
-    told = {which: removals.get(which, ()) for which in ids}
-    gone = {which: some[0][1].ts or 0 if some else FOREVER for which, some in told.items()}
-    named = {which: min(gone[which], last or 0) for which, (_, last) in ids.items()}
-    read = {which: {e.node: n for n, e in some} for which, some in told.items()}
+    removed = {which: removals.get(which, ()) for which in ids}
+    removed_at = {which: some[0][1].ts or 0 if some else FOREVER for which, some in removed.items()}
+    named = {which: min(removed_at[which], last or 0) for which, (_, last) in ids.items()}
+    read = {which: {e.node: n for n, e in some} for which, some in removed.items()}
 
     def was_before(one: str, other: str) -> bool:
-        return gone[one] < named[other] or any(read[one][node] < n for node, n in read[other].items() if node in read[one])
+        return removed_at[one] < named[other] or any(read[one][node] < n for node, n in read[other].items() if node in read[one])
 
     found: list[str] = []
     for which in sorted(ids, key=lambda one: (ids[one][0] or 0, one)):
-        later = (n for n, other in enumerate(found) if was_before(which, other)) if told[which] else iter(())
+        later = (n for n, other in enumerate(found) if was_before(which, other)) if removed[which] else iter(())
         found.insert(next(later, len(found)), which)
     return found
 
@@ -178,7 +189,10 @@ def _enables_elr(e: Event) -> bool:
 
 
 def _replays(runs: Iterable[Event]) -> Mapping[int | None, list[Span]]:
-    """Node -> when its lines may be history that it reads: from its start until it is active, or must have read all."""
+    """Return node -> spans in which its lines may be history.
+
+    They are from its start until it is active, or has read all.
+    """
     found: dict[int | None, list[Span]] = defaultdict(list)
     for e in runs:
         at = e.ts or 0
@@ -191,9 +205,10 @@ def _replays(runs: Iterable[Event]) -> Mapping[int | None, list[Span]]:
 
 
 def _deposed(runs: Iterable[Event], renounced: Iterable[Event]) -> Mapping[int | None, list[Span]]:
-    """Node -> from when another had been elected, or a moment before it says so, until it says that it is not active any more.
+    """Return node -> spans in which it was deposed, until it renounces.
 
-    A process that stood still first does what is due by its clock, and only then hears of the election (QuorumController, KafkaRaftClient).
+    They begin with the election of another controller, or shortly before it renounces.
+    A process that was paused first does what is due by its clock, and only then learns of the election (QuorumController, KafkaRaftClient).
     """
     elected = [
         (epoch, e.node, e.ts or 0)
@@ -211,10 +226,10 @@ def _deposed(runs: Iterable[Event], renounced: Iterable[Event]) -> Mapping[int |
 
 
 def _active(runs: Sequence[Event]) -> list[Span]:
-    """When controllers were active whose logs are here.
+    """Return the spans in which controllers with logs were active.
 
-    Between two of them nobody is; not everybody who is elected becomes active. Who acts without having become active was so when its log
-    began.
+    Not every elected controller becomes active, and there may be times without one. A controller that acts without a line of becoming active
+    was active when its log began.
     """
     first: dict[int | None, int] = {}
     for e in runs:
@@ -242,7 +257,10 @@ def _active(runs: Sequence[Event]) -> list[Span]:
 
 
 def _unexplained(accepted: Sequence[Event], changed: Sequence[Event]) -> list[int]:
-    """When more partitions were to be reassigned than the controller printed at once. What it does not print was complete at once."""
+    """Return when more reassignments were accepted than printed at once.
+
+    Those not printed were complete at once.
+    """
     found = []
     for e in accepted:
         printed = {(c.topic, c.partition) for c in changed if c.node == e.node and 0 <= (c.ts or 0) - (e.ts or 0) <= AT_ONCE}
@@ -252,10 +270,11 @@ def _unexplained(accepted: Sequence[Event], changed: Sequence[Event]) -> list[in
 
 
 def broker_registrations(events: Sequence[Event]) -> dict[int, list[Standing]]:
-    """Broker -> what its registration was, from each change on. events: in order, each with a broker.
+    """Return broker -> the states of its registration, from each change on.
 
-    A dump of the metadata log says it all. Else it is put together from the controllers: what they replay is numbered from the
-    registration (its broker epoch) on, so that the copy of it that a starting controller prints is known for what it is.
+    events: in order, each with a broker.
+    A dump of the metadata log has all changes. Without it they are collected from the controllers: changes that controllers replay are numbered
+    from the registration (its broker epoch) on, so that duplicates of a starting controller are recognised.
     """
     dumped = [e for e in events if e.event_type in REGISTRATION_RECORDED]
     placed = [(FOREVER if e.metadata_offset is None else e.metadata_offset, e) for e in dumped]
@@ -269,7 +288,10 @@ def broker_registrations(events: Sequence[Event]) -> dict[int, list[Standing]]:
 
 
 def _fencings(brokers: Mapping[int, Sequence[Standing]], events: Iterable[Event]) -> dict[int, list[Span]]:
-    """Broker -> when a controller decided to fence it, and when the record of it was written at the latest. A registration fences nobody."""
+    """Return broker -> spans from a controller's decision to fence it to the latest time of that record.
+
+    Registrations do not count.
+    """
     registered = {e.record_id for e in events if e.event_type in REGISTERED}
     return {
         broker: [
@@ -282,7 +304,7 @@ def _fencings(brokers: Mapping[int, Sequence[Standing]], events: Iterable[Event]
 
 
 def _once(events: Iterable[Event]) -> list[tuple[int, Event]]:
-    """Registrations that controllers print, each once, with its place among those of its broker."""
+    """Return each printed registration once, with its place among those of its broker."""
     placed: list[tuple[int, Event]] = []
     numbered: dict[tuple[int, int, int], Event] = {}
     at: dict[tuple[int, int | None], tuple[int, int]] = {}
@@ -300,39 +322,40 @@ def _once(events: Iterable[Event]) -> list[tuple[int, Event]]:
             numbered[e.broker, epoch, number] = e
     later: dict[int, int] = {}
     for broker, epoch, number in sorted(numbered, reverse=True):
-        # it was said no later than what comes after it
+        # a change is no later than the next one
         e = numbered[broker, epoch, number]
         later[broker] = min(e.ts or 0, later.get(broker, FOREVER))
         placed.append((epoch * 1000 + number, e._replace(ts=later[broker])))
     return placed
 
 
-def registration_signs(kraft: KRaftFacts) -> dict[int, list[Sign]]:
-    """Broker -> what its registrations say of its outages, where the log of the active controller, which says it itself, is not here; that it
-    is told to stop in any case: files of the active one may be missing.
+def registration_observations(kraft: KRaftFacts) -> dict[int, list[Observation]]:
+    """Return broker -> observations from its registrations.
 
-    Of what a starting controller reads the last word counts; when it came to be so nobody tells.
+    They are for times without a log of the active controller, which prints them itself.
+    Controlled shutdowns always count: files of the active controller may be missing. Of the history that a starting controller reads, only the
+    last state counts, and its time is unknown.
     """
     spans = [span for some in kraft.replays.values() for span in some]
-    found: dict[int, list[Sign]] = {}
+    found: dict[int, list[Observation]] = {}
     for broker, standings in kraft.brokers.items():
-        signs = found.setdefault(broker, [])
+        observations = found.setdefault(broker, [])
         for n, (standing, after) in enumerate(with_next(standings)):
             if (ts := standing.ts) is None or (standing.state != LEAVING and kraft.hears_controller(ts, ts)):
                 continue
             read = [(since, until) for since, until in spans if since <= ts < until]
             if any(after is not None and since <= (after.ts or 0) < until for since, until in read):
                 continue
-            told = {ONLINE: PRESENT, FENCED: ABSENT} if read else {ONLINE: SERVING, FENCED: SAID_FENCED, LEAVING: SERVED}
+            meanings = {ONLINE: PRESENT, FENCED: ABSENT} if read else {ONLINE: SERVING, FENCED: OBSERVED_FENCED, LEAVING: SERVED}
             if n == 0 and not read:
-                told[FENCED] = KNOWN  # it registers for the first time
-            if (said := told.get(standing.state)) is not None:
-                signs.append(Sign(ts, said, standing.record_id))
+                meanings[FENCED] = KNOWN  # it registers for the first time
+            if (shows := meanings.get(standing.state)) is not None:
+                observations.append(Observation(ts, shows, standing.record_id))
     return found
 
 
 def _registration(e: Event) -> str | None:
-    """The state that an event about a broker shows; null where it changes something else."""
+    """Return the state of a broker that an event shows; None if the event changes something else."""
     if "unregister" in e.event_type:
         return UNREGISTERED
     if e.fenced:

@@ -1,6 +1,6 @@
-"""Which records a partition lost, or may have lost, and for which acks: the one place that decides it. Pure; times are microseconds.
+"""Find records that a partition lost or may have lost, and for which acks. Times are microseconds.
 
-`findings` (unclean_election, data_at_risk), the table `durability`, the report and alerts all read what is decided here.
+Only this module decides it: `findings` (unclean_election, data_at_risk), the table `durability`, the report and alerts read its result.
 """
 
 import re
@@ -11,26 +11,26 @@ from jobs.timelines.events import with_next
 from parsers.meanings import event_types
 
 UNCLEAN = "unclean"  # a replica that was not in sync became leader
-TAIL = "tail"  # a leader that had died cut what it had not replicated
+TAIL = "tail"  # a leader that had crashed truncated records that it had not replicated
 KINDS = (UNCLEAN, TAIL)
-# lines that say that an election was unclean: a difference that a KRaft controller prints, a decision of a ZooKeeper controller up to 1.0
+# lines of an unclean election: a difference that a KRaft controller prints, a decision of a ZooKeeper controller up to 1.0
 _DIFFERENCE, _SELECTED = "unclean_leader_elected", "unclean_leader_selected"
-# what the elected broker says of itself (Partition.makeLeader, 3.2 and later)
+# the line of the elected broker itself (Partition.makeLeader, 3.2 and later)
 _RECOVERS = "leader_recovering"
 _RECOVERING = frozenset({"RECOVERING", "1"})
 _CUT = event_types("truncates_log")
 _HIGH_WATERMARK = event_types("lowers_high_watermark")
 _STARTED = event_types("starts_leader_epoch")
-# events that `losses` looks at, besides those with a leader recovery state
+# events that `losses` reads, besides those with a leader recovery state
 LINES = event_types("shows_loss", "truncates_log", "lowers_high_watermark", "starts_leader_epoch")
 SECOND = 1_000_000
-# lines of one election, of several nodes
+# lines of several nodes about one election are at most this far apart
 TOGETHER = 120 * SECOND
-# a leader's term ends so long before or after the outage of its broker is noticed
+# the term of a leader ends at most this long before or after its outage is noticed
 NOTICED = 30 * SECOND
 # leader_recovery_state after an unclean election, as lines and requests print it
 RECOVERING = ("RECOVERING", "1")
-# a broker that is back cuts its logs within this time
+# a broker that is back truncates its logs within this time
 CUT_SOON = 600 * SECOND
 _PREVIOUS = re.compile(r"(?:elr|lastKnownElr): \[([\d, ]*)\] ->", re.ASCII)
 _NUMBER = re.compile(r"-?\d+", re.ASCII)
@@ -73,7 +73,7 @@ class Line(NamedTuple):
 
 
 class Crash(NamedTuple):
-    """A time in which a broker was down whose process had ended without being told to."""
+    """A time in which a broker was down after its process had ended without a request to stop."""
 
     broker: int
     since: int
@@ -81,9 +81,10 @@ class Crash(NamedTuple):
 
 
 class Around(NamedTuple):
-    """What is known besides. min_isr: min.insync.replicas; null: not known. crashes: of all brokers.
+    """Facts besides rows and lines.
 
-    may_be_last_leader: whether the one who recovers may be the last leader, who lacks nothing (KIP-966: KRaft from 3.7 on).
+    min_isr: min.insync.replicas; None: unknown. crashes: of all brokers.
+    may_be_last_leader: whether a recovering leader may be the last leader, who lacks no record (KIP-966: KRaft from 3.7 on).
     """
 
     min_isr: int | None = None
@@ -92,12 +93,12 @@ class Around(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """What was lost, or may have been.
+    """Records that were lost, or may have been.
 
-    kind: UNCLEAN or TAIL. at: the election, or when the dead leader cut its log. leader: who had not all records. node: who cut them; null: no line
-    tells. is_certain: null: lines do not show whether the election was clean. records: those that were cut, at least; null: no line tells.
-    cut_from, cut_to: offsets. acks: with which a record counts as written that is among them; null: not known whether `all` is one of them.
-    largest_isr: the most replicas in sync, without the one that was elected, since it was: acks=all kept what needed more. died_at: of TAIL.
+    kind: UNCLEAN or TAIL. at: the election, or when the crashed leader truncated its log. leader: the leader that lacked records. node: the broker
+    that truncated them; None: not logged. is_certain: False: lines do not show whether the election was clean. records: at least this number was
+    truncated; None: not logged. cut_from, cut_to: offsets. acks: settings with which lost records were acknowledged; None: unknown for `all`.
+    largest_isr: the largest ISR without the elected replica since it left: acks=all lost nothing that needed more. died_at: only for TAIL.
     """
 
     kind: str
@@ -120,7 +121,7 @@ class _Election(NamedTuple):
     leader: int
     leader_epoch: int | None
     is_certain: bool
-    # place in the history; null: it is not there
+    # its number in the rows; None: it is in none
     step: int | None
     records: list[str]
 
@@ -129,12 +130,15 @@ ALL, SOME = ["0", "1", "all"], ["0", "1"]
 
 
 def losses(history: Sequence[Interval], lines: Iterable[Line], around: Around) -> list[Loss]:
-    """The losses of one partition of one incarnation, in order of time. lines: about the partition, in any order."""
-    told = sorted(lines, key=lambda line: (line.ts, line.record_id or ""))
+    """Return the losses of one partition of one incarnation, in order of time.
+
+    lines: about the partition, in any order.
+    """
+    ordered = sorted(lines, key=lambda line: (line.ts, line.record_id or ""))
     rows = [row for row in history if row.leader is not None or row.isr is not None]
-    elections = [one for one in _elections(rows, told, around) if not _has_one_replica(rows, told, one)]
-    found = [_of_election(rows, told, one, after, around) for one, after in with_next(elections)]
-    found += _tails(rows, told, elections, around)
+    elections = [one for one in _elections(rows, ordered, around) if not _has_one_replica(rows, ordered, one)]
+    found = [_of_election(rows, ordered, one, after, around) for one, after in with_next(elections)]
+    found += _tails(rows, ordered, elections, around)
     return sorted(found, key=lambda loss: (loss.at, loss.kind, loss.node or -1))
 
 
@@ -142,7 +146,7 @@ def losses(history: Sequence[Interval], lines: Iterable[Line], around: Around) -
 
 
 def _elections(rows: Sequence[Interval], lines: Sequence[Line], around: Around) -> list[_Election]:
-    """The elections that were unclean, or may have been; each once."""
+    """Return the elections that were or may have been unclean, each once."""
     groups: list[list[Line]] = []
     for line in lines:
         if _says_unclean(line) and _elected(line) is not None:
@@ -167,23 +171,23 @@ def _elections(rows: Sequence[Interval], lines: Sequence[Line], around: Around) 
     for step, row in enumerate(rows):
         if row.leader is None or row.valid_from is None or not _shows_unclean(rows, step):
             continue
-        is_said = any(
+        is_logged = any(
             one.step == step or (one.leader == row.leader and abs(one.at - row.valid_from) <= TOGETHER) for one in found
         )
-        if not is_said and (row.leader, row.leader_epoch) not in clean:
+        if not is_logged and (row.leader, row.leader_epoch) not in clean:
             records = [] if row.record_id is None else [row.record_id]
             found.append(_Election(row.valid_from, row.leader, row.leader_epoch, True, step, records))
     return sorted(found, key=lambda one: (one.at, one.leader))
 
 
 def _elected(line: Line) -> int | None:
-    """Who was elected: who recovers from it says so itself."""
+    """Return the elected broker; the line of a recovering leader names itself."""
     leader = line.node if line.event_type == _RECOVERS else line.leader
     return None if leader is None or leader < 0 else leader
 
 
 def _epoch(line: Line, rows: Sequence[Interval]) -> int | None:
-    """The leader epoch of the election that a line is about."""
+    """Return the leader epoch of the election that a line is about."""
     if line.leader_epoch is not None:
         return line.leader_epoch
     step = _step_of(rows, line)
@@ -191,12 +195,12 @@ def _epoch(line: Line, rows: Sequence[Interval]) -> int | None:
 
 
 def _says_unclean(line: Line) -> bool:
-    """Whether a line says that a replica was elected that was not in sync, or that it recovers from that."""
+    """Return whether a line shows the election of a replica that was not in sync, or its recovery."""
     return line.event_type == _SELECTED or line.leader_recovery_state in _RECOVERING
 
 
 def _is_same(one: Line, other: Line, rows: Sequence[Interval]) -> bool:
-    """Whether two lines are about one election."""
+    """Return whether two lines are about one election."""
     if _elected(one) != _elected(other):
         return False
     epochs = _epoch(one, rows), _epoch(other, rows)
@@ -208,7 +212,7 @@ def _ids(line: Line) -> list[str]:
 
 
 def _step_of(rows: Sequence[Interval], line: Line) -> int | None:
-    """Where the history has the election that a line is about: by its epoch, where the line names none the nearest."""
+    """Return the row of a line's election: by its epoch, or the nearest if the line names none."""
     own = [n for n, row in enumerate(rows) if row.leader == _elected(line) and row.valid_from is not None]
     if line.leader_epoch is not None:
         return next((n for n in own if rows[n].leader_epoch == line.leader_epoch), None)
@@ -217,16 +221,17 @@ def _step_of(rows: Sequence[Interval], line: Line) -> int | None:
 
 
 def _is_clean(rows: Sequence[Interval], step: int | None, line: Line, around: Around) -> bool | None:
-    """Whether an election that a line calls unclean lost nothing; null: what decides is not in these logs.
+    """Return whether an election lost nothing although a line calls it unclean.
 
-    The last leader, and who was eligible, lack nothing (KIP-966): the controller's own line names them as they were before.
+    None: the logs do not show it.
+    The last leader and eligible replicas lack no record (KIP-966); the controller's own line names them as they were before.
     """
     before = [int(one) for found in _PREVIOUS.findall(line.text or "") for one in _NUMBER.findall(found)]
     if line.event_type == _DIFFERENCE:
-        # lists that do not change are not printed, and an election empties them
+        # only changed lists are printed, and an election empties them
         return _elected(line) in before
     if line.event_type == _SELECTED:
-        # up to 0.11 the ISR of the only replica is empty while it is away
+        # up to 0.11 the ISR of the only replica is empty while its broker is down
         replicas = line.replicas or _replicas(rows, step) or line.brokers or ()
         return None if len(set(replicas)) <= 1 and not _replicas(rows, step) else False
     if not around.may_be_last_leader:
@@ -236,7 +241,7 @@ def _is_clean(rows: Sequence[Interval], step: int | None, line: Line, around: Ar
 
 
 def _replicas(rows: Sequence[Interval], step: int | None) -> Sequence[int] | None:
-    """The replicas of the partition around a step."""
+    """Return the replicas of the partition around a step."""
     if not rows:
         return None
     near = rows if step is None else [rows[step], *rows[step + 1 :], *reversed(rows[:step])]
@@ -244,7 +249,7 @@ def _replicas(rows: Sequence[Interval], step: int | None) -> Sequence[int] | Non
 
 
 def _last_leader(rows: Sequence[Interval], step: int | None) -> int | None:
-    """Who led before a step; null where epochs are missing in between: others may have led."""
+    """Return the leader before a step; None: epochs are missing in between, so others may have led."""
     if step is None:
         return None
     for n in range(step - 1, -1, -1):
@@ -257,7 +262,7 @@ def _last_leader(rows: Sequence[Interval], step: int | None) -> int | None:
 
 
 def _follows(row: Interval, after: Interval) -> bool:
-    """Whether nothing was between two rows, by their epochs."""
+    """Return whether the epochs show that no row between these two is missing."""
     if (
         None not in (row.leader_epoch, after.leader_epoch)
         and not (row.leader_epoch or 0) <= (after.leader_epoch or 0) <= (row.leader_epoch or 0) + 1
@@ -269,10 +274,11 @@ def _follows(row: Interval, after: Interval) -> bool:
 
 
 def _shows_unclean(rows: Sequence[Interval], step: int) -> bool:
-    """Whether two rows show an unclean election that no line names, as with ZooKeeper controllers of 1.1 to 3.1.
+    """Return whether two rows show an unclean election that no line names.
 
-    The partition was offline, and its leader, alone in the ISR, was not in the one before (OfflinePartitionLeaderElectionStrategy elects from the
-    ISR otherwise). Where the ISR before is derived, or may have changed since it was logged, nothing is claimed.
+    ZooKeeper controllers of 1.1 to 3.1 print no such line.
+    The partition was offline, and its leader is alone in the ISR and was not in the ISR before (OfflinePartitionLeaderElectionStrategy elects from
+    the ISR otherwise). Rows show nothing if the ISR before is derived, or may have changed since it was logged.
     """
     row, before = rows[step], rows[step - 1] if step else None
     if before is None or row.leader is None or row.leader < 0 or before.leader != -1 or not before.isr or row.isr is None:
@@ -284,7 +290,7 @@ def _shows_unclean(rows: Sequence[Interval], step: int) -> bool:
 
 def _is_next_epoch(before: Interval, row: Interval) -> bool:
     if before.leader_epoch is None or row.leader_epoch is None or row.leader_epoch <= before.leader_epoch:
-        # a topic that is created anew begins with epoch 0
+        # a topic that is created again begins with epoch 0
         return False
     if None not in (before.partition_epoch, row.partition_epoch):
         return (row.partition_epoch or 0) <= (before.partition_epoch or 0) + 1
@@ -292,7 +298,7 @@ def _is_next_epoch(before: Interval, row: Interval) -> bool:
 
 
 def _has_one_replica(rows: Sequence[Interval], lines: Sequence[Line], election: _Election) -> bool:
-    """Whether the partition has no other replica: nothing is lost."""
+    """Return whether the partition has no other replica: then nothing is lost."""
     own = [set(row.replicas) for row in rows if row.replicas and (row.valid_from or 0) <= election.at + 5 * SECOND]
     if own:
         return own[-1] == {election.leader}
@@ -305,7 +311,10 @@ def _has_one_replica(rows: Sequence[Interval], lines: Sequence[Line], election: 
 def _of_election(
     rows: Sequence[Interval], lines: Sequence[Line], election: _Election, after: _Election | None, around: Around
 ) -> Loss:
-    """What an unclean election lost. after: the next one, to which later cuts belong."""
+    """Return the loss of an unclean election.
+
+    after: the next election, to which later truncations belong.
+    """
     cuts = [
         cut
         for node in sorted({line.node for line in lines if line.node not in (None, election.leader)})
@@ -332,9 +341,9 @@ def _of_election(
 
 
 def _acks(largest: int | None, is_whole: bool, min_isr: int | None) -> list[str] | None:
-    """With which acks records were written that an election lost.
+    """Return the acks with which lost records of an election were acknowledged; None: unknown.
 
-    acks=all was refused while fewer than min.insync.replicas were in sync (Partition.appendRecordsToLeader), else it took what all of the ISR had.
+    acks=all is refused while fewer than min.insync.replicas are in sync (Partition.appendRecordsToLeader); else the whole ISR has the record.
     """
     if largest is None or min_isr is None:
         return None
@@ -344,7 +353,7 @@ def _acks(largest: int | None, is_whole: bool, min_isr: int | None) -> list[str]
 
 
 def _largest_isr(rows: Sequence[Interval], election: _Election) -> tuple[int | None, bool]:
-    """(the largest ISR in which the elected replica was not, back to when it was; whether all since then is known)"""
+    """Return (largest ISR without the elected replica since it left, whether all rows since are known)."""
     if election.step is None:
         return None, False
     largest: int | None = None
@@ -359,7 +368,7 @@ def _largest_isr(rows: Sequence[Interval], election: _Election) -> tuple[int | N
         if row.leader is not None and row.leader >= 0:
             largest = max(largest or 0, len(row.isr))
         elif largest is None:
-            # what it was when the leader went
+            # the ISR when the leader was lost
             largest = len(row.isr) or None
     return largest, False
 
@@ -373,7 +382,7 @@ class _Cut(NamedTuple):
 
 
 def _cut(lines: Sequence[Line], node: int, since: int, until: int | None) -> _Cut | None:
-    """What a node cut first after a moment, and what it had; null: no lines tell both."""
+    """Return what a node truncated after a moment; None: lines do not show it."""
     mine = [line for line in lines if line.node == node]
     later = [line for line in mine if line.ts >= since and (until is None or line.ts < until)]
     first = next((line for line in later if line.event_type in _CUT and line.start_offset is not None), None)
@@ -402,7 +411,7 @@ def _cut(lines: Sequence[Line], node: int, since: int, until: int | None) -> _Cu
 
 
 def _below_high_watermark(line: Line) -> tuple[int, int] | None:
-    """(offset that it was cut to, the high watermark before), as a broker warns of it."""
+    """Return (offset after the truncation, high watermark before), from a broker's warning."""
     if line.event_type == "high_watermark_decreased":
         before = int(line.text) if line.text and _NUMBER.fullmatch(line.text) else None
         return None if before is None or line.high_watermark is None else (line.high_watermark, before)
@@ -410,7 +419,10 @@ def _below_high_watermark(line: Line) -> tuple[int, int] | None:
 
 
 def _tails(rows: Sequence[Interval], lines: Sequence[Line], elections: Sequence[_Election], around: Around) -> list[Loss]:
-    """What leaders that had died cut when they were back, though who followed them had been in sync: none of it was acknowledged with acks=all."""
+    """Return the losses of crashed leaders that truncated records after their return.
+
+    Acks=all lost none of them.
+    """
     found = []
     for crash in around.crashes:
         place = next((n for n, row in enumerate(rows) if row.leader == crash.broker and _ends_with(row, crash)), None)
@@ -455,13 +467,13 @@ def _tails(rows: Sequence[Interval], lines: Sequence[Line], elections: Sequence[
         if next_one is None or cut is None or next_one.node is None or next_one.start_offset is None or load.end_offset is None:
             continue
         if load.end_offset <= next_one.start_offset or any(crash.since - NOTICED <= one.at <= load.ts for one in elections):
-            # what an unclean election lost is told there
+            # this is a loss of the unclean election
             continue
         if any(
             line.event_type in _HIGH_WATERMARK and line.node == crash.broker and crash.since <= line.ts <= load.ts + CUT_SOON
             for line in lines
         ):
-            # it was committed: who followed was not in sync, whatever the rows say
+            # records were committed: the successor was not in sync, although rows say so
             acks = None
         else:
             acks = SOME if _was_in_sync(rows, place, next_one.node) else None
@@ -490,7 +502,7 @@ def _ends_with(row: Interval, crash: Crash) -> bool:
 
 
 def _was_in_sync(rows: Sequence[Interval], place: int, successor: int) -> bool:
-    """Whether the ISR of a leader that died is known to have held who followed it, up to the election."""
+    """Return whether the ISR of a crashed leader is known to include its successor up to the election."""
     isr = rows[place].isr
     for n in range(place, len(rows) - 1):
         if not _follows(rows[n], rows[n + 1]):

@@ -1,4 +1,7 @@
-"""One partition from its state and new events to its rows: under ZooKeeper controllers, then under KRaft ones, or from a metadata log."""
+"""Fold new events of one partition.
+
+They are of ZooKeeper controllers, then of KRaft controllers, or from a metadata log.
+"""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -6,26 +9,25 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jobs.timelines import kraft, metadata_log, state, zookeeper
+from jobs.timelines.cluster_evidence import PARTITION_RECORDS
 from jobs.timelines.discontinuities import Break, Lines
 from jobs.timelines.events import CHECKPOINT, Event, PartitionKey
 from jobs.timelines.facts import ClusterFacts, IncarnationFacts
 from jobs.timelines.rows import Final, ReplicaRow, Row, Rows
-from jobs.timelines.summary import PARTITION_RECORDS
 
-# what the fold makes of events, and the form of what it keeps: raise it when either changes, and every timeline is rebuilt once.
-# tests/test_semantics_version.py fails when a golden case changes and this does not. 1 stands for the hashes of source text before it
+# raise it when the rows of the fold or the form of its state change: then every timeline is rebuilt once.
+# tests/test_semantics_version.py fails when a golden case changes and this does not. 1 replaces the hashes of source text before it
 SEMANTICS_VERSION = 3
 LOGS, METADATA_LOG = "logs", "metadata_log"
 
 
 @dataclass
 class Folded:
-    """What `fold` tells: the rows that are not settled before it. Times are microseconds.
+    """The result of `fold`: the rows that were not final before. Times are microseconds.
 
-    is_stale: the state cannot take these events: all of them have to be folded from the beginning, nothing else here counts.
-    state: what the next fold goes on from, JSON.
-    partitions: columns of `partition_timeline` from step on; replicas: of `replica_timeline` from replica on; reassignments: of
-    `reassignments` from started_at on. The last value of each row, settled: whether the next fold does not tell it again.
+    is_stale: the state cannot take these events: all events of the partition have to be folded again, and no other field counts.
+    state: the state for the next fold, as JSON. partitions: columns of `partition_timeline` from step on. replicas: of `replica_timeline` from
+    replica on. reassignments: of `reassignments` from started_at on. The last value of each row is `settled`: whether the row is final.
     breaks: all breaks in the logged states, for `discontinuities`.
     """
 
@@ -38,10 +40,11 @@ class Folded:
 
 
 @dataclass
-class Held:
-    """The state, read. by_zookeeper, of_text, of_log: of each mode that has rows of the partition; text is that of KRaft. newest: time of the last event.
+class StoredState:
+    """The state of a partition between folds.
 
-    checkpoints: what each tells that tells something new, and its source; checked: time of the last one.
+    by_zookeeper, of_text, of_log: the history of each mode that has rows of the partition; text logs are those of KRaft. newest: time of the
+    last event. checkpoints: source and row of each checkpoint that shows something new. checked: time of the last checkpoint.
     """
 
     newest: int = -1
@@ -54,11 +57,11 @@ class Held:
 
     @property
     def is_stale(self) -> bool:
-        """Whether one of the modes has to hear all anew."""
+        """Return whether one of the modes has to be rebuilt."""
         return any(one.is_stale for one in (self.by_zookeeper, self.of_text, self.of_log) if one)
 
-    def settled(self) -> tuple[Final, int | None]:
-        """What is final, and up to when reassignments are (microseconds)."""
+    def final_rows(self) -> tuple[Final, int | None]:
+        """Return what is final, and up to when reassignments are final (microseconds)."""
         of_kraft = self.of_text or self.of_log
         if of_kraft and of_kraft.final.last is not None and not of_kraft.final.is_foreign:
             return of_kraft.final, of_kraft.final.last.ts
@@ -67,7 +70,7 @@ class Held:
         return (self.by_zookeeper.final, self.by_zookeeper.since_ts) if self.by_zookeeper else (Final(), None)
 
     def to_json(self) -> str:
-        """As `read` takes it."""
+        """Return the state as JSON, for `read`."""
         return state.dump([
             SEMANTICS_VERSION,
             self.newest,
@@ -80,15 +83,18 @@ class Held:
         ])  # fmt: skip
 
 
-def read(text: str | None) -> Held | None:
-    """The state that `Held.to_json` gives; of none an empty one, of another version null."""
+def read(text: str | None) -> StoredState | None:
+    """Return the state from the output of `StoredState.to_json`: empty for None.
+
+    None for another version.
+    """
     if not text:
-        return Held()
-    version, *held = json.loads(text)
+        return StoredState()
+    version, *values = json.loads(text)
     if version != SEMANTICS_VERSION:
         return None
-    newest, of_zookeeper, of_text, of_log, lines, checkpoints, checked = held
-    return Held(
+    newest, of_zookeeper, of_text, of_log, lines, checkpoints, checked = values
+    return StoredState(
         newest,
         of_zookeeper and state.zookeeper_of(of_zookeeper),
         of_text and state.kraft_of(of_text),
@@ -99,24 +105,24 @@ def read(text: str | None) -> Held | None:
     )
 
 
-def fold(key: PartitionKey, held: str | None, events: Iterable[Event], facts: ClusterFacts) -> Folded:
-    """What a partition went through, from new events on.
+def fold(key: PartitionKey, stored: str | None, events: Iterable[Event], facts: ClusterFacts) -> Folded:
+    """Fold new events of a partition.
 
-    held: the state that the last fold gave, null: from the beginning. events: those whose `key_of` is key, in any order, each once.
+    stored: the state of the last fold; None: there is none. events: those with this `key_of`, in any order, each once.
     """
-    of_all, before = facts[key.incarnation], read(held)
+    of_all, before = facts[key.incarnation], read(stored)
     if before is None:
         return Folded(is_stale=True)
     events = list(events)
     records = [e for e in events if e.event_type in PARTITION_RECORDS]
     lines = [e for e in events if e.event_type not in PARTITION_RECORDS and e.event_type != CHECKPOINT]
     checkpoints = [e for e in events if e.event_type == CHECKPOINT and facts.hears_of(e)]
-    if not hear_checkpoints(before, sorted(checkpoints, key=lambda e: (e.ts, e.record_id)), of_all):
+    if not add_checkpoints(before, sorted(checkpoints, key=lambda e: (e.ts, e.record_id)), of_all):
         return Folded(is_stale=True)
     of_zookeeper_time, of_kraft_time = rows_of_checkpoints(before, key.topic, of_all)
     if any((e.ts or 0) <= before.newest for e in lines) or (records and before.of_text):
         return Folded(is_stale=True)
-    _hear_states(before, key.topic, lines, of_all)
+    _find_breaks(before, key.topic, lines, of_all)
     of_zookeeper = [e for e in lines if not of_all.is_of_kraft(e)]
     parts: list[tuple[str, Rows]] = []
     if before.of_text or before.of_log:
@@ -139,51 +145,54 @@ def fold(key: PartitionKey, held: str | None, events: Iterable[Event], facts: Cl
     return _folded(before, parts)
 
 
-def hear_checkpoints(held: Held, told: Sequence[Event], facts: IncarnationFacts) -> bool:
-    """Adds what checkpoints tell. told: in order. Returns false where all has to be heard anew: one may come before what is final."""
-    final, _ = held.settled()
-    last, checked = final.last, held.checked
-    for e in told:
+def add_checkpoints(stored: StoredState, checkpoints: Sequence[Event], facts: IncarnationFacts) -> bool:
+    """Add checkpoints, in order.
+
+    Return False if the partition has to be rebuilt: a checkpoint may be before final rows.
+    """
+    final, _ = stored.final_rows()
+    last, checked = final.last, stored.checked
+    for e in checkpoints:
         assert e.ts is not None
         if last is not None and (last.ts or 0) <= e.ts:
-            continue  # by the logs
-        is_over = not facts.is_of_kraft(e) and (held.of_text or held.of_log)
+            continue  # the logs show this time
+        is_over = not facts.is_of_kraft(e) and (stored.of_text or stored.of_log)
         if last is not None or e.ts <= checked or is_over:
             return False
-        held.checked = e.ts
+        stored.checked = e.ts
         state = None if e.leader is None else "OfflinePartition" if e.leader == -1 else "OnlinePartition"
         assigned = e.replicas, e.adding_replicas, e.removing_replicas
         row = Row(0, e.ts, e.leader, e.leader_epoch, e.isr, e.partition_epoch, *assigned, state, None, False, e.record_id)
-        if not held.checkpoints or held.checkpoints[-1][1].values() != row.values():
-            held.checkpoints.append((e.logger or "", row))
+        if not stored.checkpoints or stored.checkpoints[-1][1].values() != row.values():
+            stored.checkpoints.append((e.logger or "", row))
     return True
 
 
-def rows_of_checkpoints(held: Held, topic: str, facts: IncarnationFacts) -> tuple[list[Row], list[Row]]:
-    """What checkpoints told in the time of ZooKeeper controllers, and in that of KRaft ones.
+def rows_of_checkpoints(stored: StoredState, topic: str, facts: IncarnationFacts) -> tuple[list[Row], list[Row]]:
+    """Return the rows of checkpoints in the time of ZooKeeper controllers, and of KRaft controllers.
 
-    Once the logs tell that the topic is gone, a checkpoint tells nothing; what one told before ends then. A metadata log tells all by itself.
+    Checkpoints after the removal of the topic do not count; rows of earlier ones end with it. With a metadata log no checkpoint counts.
     """
     removed = (facts.kraft.removed[which] for which in facts.kraft.topic_ids.get(topic, ()) if which in facts.kraft.removed)
     deleted = ((e.ts, e.record_id) for e in facts.deletions.get(topic, ()))
-    gone = min(((ts, record_id) for ts, record_id in (*removed, *deleted) if ts is not None), default=None)
-    rows = [row for _, row in held.checkpoints if gone is None or (row.ts or 0) < gone[0]]
-    if rows and gone:
+    removal = min(((ts, record_id) for ts, record_id in (*removed, *deleted) if ts is not None), default=None)
+    rows = [row for _, row in stored.checkpoints if removal is None or (row.ts or 0) < removal[0]]
+    if rows and removal:
         nothing = (None,) * 7
-        rows.append(Row(0, gone[0], *nothing, "NonExistentPartition", None, True, gone[1]))
+        rows.append(Row(0, removal[0], *nothing, "NonExistentPartition", None, True, removal[1]))
     return [row for row in rows if not facts.is_kraft_at(row.ts)], [row for row in rows if facts.is_kraft_at(row.ts)]
 
 
-def _hear_states(before: Held, topic: str, lines: Sequence[Event], facts: IncarnationFacts) -> None:
-    """Looks for breaks in the states that lines print."""
+def _find_breaks(before: StoredState, topic: str, lines: Sequence[Event], facts: IncarnationFacts) -> None:
+    """Find breaks in the states that lines print."""
     own = [e for e in lines if e.to_state is not None or e.from_state is not None]
     if own or before.lines.last:
         deletions = (e for e in facts.deletions.get(topic, ()) if (e.ts or 0) > before.newest)
-        before.lines.hear(sorted([*own, *deletions], key=facts.position))
+        before.lines.add(sorted([*own, *deletions], key=facts.sort_key))
 
 
-def _check_closed(before: Held, topic: str, of_zookeeper: Sequence[Event], facts: IncarnationFacts) -> None:
-    """Once KRaft controllers run the cluster, nothing may be added to ZooKeeper's time."""
+def _check_closed(before: StoredState, topic: str, of_zookeeper: Sequence[Event], facts: IncarnationFacts) -> None:
+    """Mark the state stale if events are of ZooKeeper's time although KRaft controllers run the cluster."""
     if of_zookeeper and not before.by_zookeeper:
         before.by_zookeeper = zookeeper.History(is_stale=True)
     elif before.by_zookeeper and zookeeper.in_order_of_events(before.by_zookeeper, topic, of_zookeeper, facts):
@@ -191,13 +200,16 @@ def _check_closed(before: Held, topic: str, of_zookeeper: Sequence[Event], facts
 
 
 def _taken_over(by_zookeeper: zookeeper.History | None) -> int:
-    """The partition epoch that KRaft controllers went on from (KIP-866); 0 where none is known, or the topic was gone."""
-    life = by_zookeeper.life if by_zookeeper else zookeeper.Life()
-    return 0 if life.is_gone else max(life.versions, default=0)
+    """Return the partition epoch that KRaft controllers continued from (KIP-866).
+
+    0: unknown, or the topic was removed.
+    """
+    generation = by_zookeeper.generation if by_zookeeper else zookeeper.Generation()
+    return 0 if generation.is_deleted else max(generation.versions, default=0)
 
 
 def _after(parts: Sequence[tuple[str, Rows]]) -> Final:
-    """Where rows of a KRaft cluster go on: after those of ZooKeeper's time, if there are any."""
+    """Return the final rows before those of KRaft's time: those of ZooKeeper's time, if there are any."""
     final = Final()
     for _, rows in parts:
         if rows.partitions:
@@ -209,25 +221,28 @@ def _after(parts: Sequence[tuple[str, Rows]]) -> Final:
     return final
 
 
-def _folded(held: Held, parts: Sequence[tuple[str, Rows]]) -> Folded:
-    """The rows of all modes, one after the other: a later one tells the last row of the one before it once more."""
+def _folded(stored: StoredState, parts: Sequence[tuple[str, Rows]]) -> Folded:
+    """Return the rows of all modes, one after the other.
+
+    A later mode repeats the last row of the one before.
+    """
     partitions: dict[int, tuple[Any, ...]] = {}
     replicas: dict[tuple[int, int], ReplicaRow] = {}
-    final, since = held.settled()
-    told = {row.record_id: name for name, row in held.checkpoints}
-    result = Folded(state=held.to_json(), breaks=held.lines.breaks)
+    final, since = stored.final_rows()
+    sources = {row.record_id: name for name, row in stored.checkpoints}
+    result = Folded(state=stored.to_json(), breaks=stored.lines.breaks)
     for source, rows in parts:
         for step, row, until in rows.partitions:
-            of = partitions[step][-2] if step in partitions else told.get(row.record_id, source)
+            of = partitions[step][-2] if step in partitions else sources.get(row.record_id, source)
             partitions[step] = step, row.ts, until, *row[2:], of, step <= final.steps
         replicas |= {(row.replica, row.step): row for row in rows.replicas}
         result.reassignments += [(*one[1:], _is_up_to(one.started_at, since)) for one in rows.reassignments]
     result.partitions = list(partitions.values())
     for one in replicas.values():
-        is_settled = one.replica in final.standing and one.step < final.standing[one.replica][0]
+        is_final = one.replica in final.standing and one.step < final.standing[one.replica][0]
         begun = one.begun
         result.replicas.append(
-            (one.replica, one.step, begun.ts, one.until, begun.state, one.in_isr, begun.inferred, begun.record_id, is_settled)
+            (one.replica, one.step, begun.ts, one.until, begun.state, one.in_isr, begun.inferred, begun.record_id, is_final)
         )
     return result
 

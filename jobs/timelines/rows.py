@@ -1,6 +1,6 @@
-"""The rows that both modes tell: intervals of partitions and replicas, reassignments, and what of them is final.
+"""Define the rows of both modes: intervals, reassignments, and which of them are final.
 
-`pos` orders what is told of one partition; ts is microseconds since 1970 UTC.
+pos: order of the events of one partition. ts: microseconds since 1970 UTC.
 """
 
 from bisect import bisect_left
@@ -16,7 +16,7 @@ Item = TypeVar("Item")
 
 
 class Row(NamedTuple):
-    """An interval of `partition_timeline`, but for its end."""
+    """An interval of `partition_timeline` without its end."""
 
     pos: int
     ts: int | None
@@ -33,16 +33,16 @@ class Row(NamedTuple):
     record_id: str
 
     def values(self) -> tuple[object, ...]:
-        """What makes two rows one."""
+        """Return the values that equal rows have in common."""
         return (*self[2:4], in_any_order(self.isr), *self[5:12])
 
     def assignment(self) -> tuple[object, ...]:
-        """RS in its order; AR and RR, whose order has no meaning."""
+        """Return RS in its order, and AR and RR, whose order has no meaning."""
         return self.replicas and tuple(self.replicas), in_any_order(self.adding), in_any_order(self.removing)
 
     @property
     def is_something(self) -> bool:
-        """Whether it says anything."""
+        """Return whether the row has a value."""
         return any(value is not None for value in self[2:11])
 
 
@@ -57,7 +57,7 @@ class ReplicaRow(NamedTuple):
 
 
 class Reassignment(NamedTuple):
-    """A row of `reassignments`. target: null where nobody tells it."""
+    """A row of `reassignments`. target: None: not logged."""
 
     pos: int
     started_at: int | None
@@ -73,8 +73,10 @@ class Reassignment(NamedTuple):
 
 @dataclass
 class Rows:
-    """Of one partition. Those of partition_timeline come after `steps` that are final, those of a replica replace its rows from the first
-    step here on, reassignments those that began after `since` (microseconds; null: all). In `partitions`: step, row, when it ended.
+    """Rows of one partition after the final ones.
+
+    partitions: step, row and end, after `steps` final rows. replicas: replace the stored rows of a replica from their first step on.
+    reassignments: replace those that began after `since` (microseconds; None: all).
     """
 
     steps: int = 0
@@ -86,9 +88,11 @@ class Rows:
 
 @dataclass
 class Final:
-    """What is final. steps: number of the rows before `last`, the newest final one, of which only the end may change. isr: the ISR up to its
-    time. standing: replica -> step and begin of the interval that it was in when `last` began. is_foreign: all this is of another mode.
-    before: what checkpoints told, in order; it counts up to the first row that is not theirs. It is given to each fold anew.
+    """The final rows of a partition.
+
+    steps: number of rows before `last`, the newest final row, whose end may still change. isr: the ISR before `last`. standing: replica -> step
+    and begin of its interval when `last` began. is_foreign: all final rows are of another mode. before: rows of checkpoints, in order; they count
+    up to the first row of the logs. Each fold sets them again.
     """
 
     steps: int = 0
@@ -99,18 +103,26 @@ class Final:
     before: Sequence[Row] = ()
 
     def partitions(self, later: Iterable[Row], end: int | None) -> list[tuple[int, Row, int | None]]:
-        """Step, row and end, from `last` on. later: the rows after it; equal neighbours are one, but for what a checkpoint and a line tell."""
-        told = [row for row in later if row.is_something]
-        # where the first row has no time, the logs tell what was before them
-        silent = [] if self.last else [row for row in self.before if not told or (row.ts or 0) < (told[0].ts or 0)]
-        kept = less_repeated(silent, Row.values) + less_repeated([*([self.last] if self.last else []), *told], Row.values)
+        """Return step, row and end, from `last` on.
+
+        later: the rows after it. Equal neighbours become one row.
+        """
+        of_logs = [row for row in later if row.is_something]
+        # a first row without a time is the state before the logs begin
+        of_checkpoints = [] if self.last else [row for row in self.before if not of_logs or (row.ts or 0) < (of_logs[0].ts or 0)]
+        kept = less_repeated(of_checkpoints, Row.values) + less_repeated(
+            [*([self.last] if self.last else []), *of_logs], Row.values
+        )
         return [
             (step, row, end if after is None or after.ts is None else after.ts)
             for step, (row, after) in enumerate(with_next(kept), self.steps + 1)
         ]
 
     def replicas(self, standings: Mapping[int, Sequence[Standing]], rows: Sequence[Row], end: int | None) -> list[ReplicaRow]:
-        """standings: replica -> its states from that in `standing` on, where it has one. rows: those of `partitions`."""
+        """Return rows of replicas.
+
+        standings: replica -> its states from that in `standing` on, if any. rows: those of `partitions`.
+        """
         begins = [row.ts or 0 for row in rows]
         found = []
         for replica, states in standings.items():
@@ -123,7 +135,10 @@ class Final:
         return found
 
     def extend(self, kept: Sequence[Row], standings: Mapping[int, Sequence[Standing]]) -> None:
-        """Makes rows final. kept: those of `partitions` that are; standings: as `replicas` takes it, up to the begin of the last of these."""
+        """Make rows final.
+
+        kept: the final rows of `partitions`; standings: as `replicas` takes it, up to the begin of the last of these.
+        """
         last = kept[-1]
         for replica, states in standings.items():
             if states:
@@ -135,13 +150,14 @@ class Final:
 
 
 def less_repeated(items: Iterable[Item], value: Callable[[Item], Any]) -> list[Item]:
-    """Items less those whose value is that of the one before."""
+    """Return items without those that have the value of the item before."""
     return [next(equal) for _, equal in groupby(items, value)]
 
 
 def phase(adding: Ids | None, removing: Ids | None, *, is_raised: bool, caught_up: bool = False) -> str | None:
-    """U: the assignment is written; A: the leader knows, for its epoch was raised; B: all target replicas are in sync, or there was none to
-    wait for. Null outside a reassignment.
+    """Return the phase of a reassignment; None outside one.
+
+    U: the assignment is written. A: the leader knows it, because its epoch was raised. B: all target replicas are in sync, or none was added.
     """
     if not adding and not removing:
         return None
@@ -149,7 +165,7 @@ def phase(adding: Ids | None, removing: Ids | None, *, is_raised: bool, caught_u
 
 
 class Assigned(NamedTuple):
-    """One assignment, and when it was written. null: not known."""
+    """An assignment, and when it was written. None: unknown."""
 
     pos: int
     ts: int | None
@@ -161,20 +177,21 @@ class Assigned(NamedTuple):
 
     @property
     def is_moving(self) -> bool:
-        """Whether a reassignment is running."""
+        """Return whether a reassignment is running."""
         return bool(self.adding or self.removing)
 
     def values(self) -> tuple[object, ...]:
-        """What makes two assignments one."""
+        """Return the values that equal assignments have in common."""
         return tuple(map(in_any_order, self[3:6]))
 
 
 def reassignment(
     before: Assigned | None, one: Assigned, after: Assigned | None, caught_up_at: int | None, *, reaches_target: bool
 ) -> Reassignment:
-    """What began with an assignment that moves replicas, and how it ended: the next assignment completes, replaces or cancels it.
+    """Return the reassignment that an assignment begins.
 
-    before, after: null where none is known; an inferred one does not tell the moment. reaches_target: whether the assignment after it is the target.
+    The next assignment completes, replaces or cancels it.
+    before, after: None: unknown; the time of an inferred one is unknown. reaches_target: whether the next assignment is the target.
     """
     outcome = "completed" if reaches_target else "cancelled"
     outcome = "in_progress" if after is None else "replaced" if after.is_moving else outcome
@@ -194,5 +211,5 @@ def reassignment(
 
 
 def is_target(after: Assigned | None, one: Assigned) -> bool:
-    """Whether an assignment is what the one before it aims at."""
+    """Return whether an assignment is the target of the one before it."""
     return after is not None and same_set(after.replicas, without(one.replicas, one.removing))

@@ -1,4 +1,7 @@
-"""min.insync.replicas, as lines tell it: of a topic or of the cluster, set, as a folder was created with, or in a broker's own configuration."""
+"""Read min.insync.replicas from lines.
+
+They are about a topic or the cluster, a created log, or a broker's own configuration.
+"""
 
 import re
 from typing import NamedTuple
@@ -6,12 +9,15 @@ from typing import NamedTuple
 from jobs.timelines.events import Event
 
 MIN_ISR = "min.insync.replicas"
-# as `{a -> b, ..}` up to 2.x prints it and in lines that update a configuration, as `{a=b, ..}` later does
+# printed as `{a -> b, ..}` up to 2.x and in lines that update a configuration, later as `{a=b, ..}`
 _IN_TEXT = re.compile(r"\bmin\.insync\.replicas(?: -> |=)(\d+)")
 
 
 class Setting(NamedTuple):
-    """ts: microseconds; topic: null: of the cluster; value: null: removed; of_broker: what one broker was started with."""
+    """A logged value.
+
+    ts: microseconds. topic: None: the cluster. value: None: removed. of_broker: a broker was started with it.
+    """
 
     ts: int
     topic: str | None
@@ -20,7 +26,7 @@ class Setting(NamedTuple):
 
 
 def setting_of(e: Event) -> Setting | None:
-    """What a line tells of it; null: nothing, or something about one broker that is set while it runs."""
+    """Return the setting that a line shows; None: none, or a setting of one running broker."""
     if e.ts is None:
         return None
     if e.event_type == "broker_configured":
@@ -39,5 +45,5 @@ def setting_of(e: Event) -> Setting | None:
 
 
 def _number(text: str | None) -> int | None:
-    # what has ten digits and more is none that a table could hold
+    # a number of ten digits and more does not fit into a column
     return int(text) if text and text.isdecimal() and len(text) < 10 else None

@@ -114,11 +114,11 @@ def main() -> None:
     from jobs.engine.frames import IN_PROCESS
     from jobs.engine.rows import is_empty, is_true, where
     from jobs.engine.store import Store
-    from jobs.nightly import folding, nights
-    from jobs.timelines import ClusterFacts, Summary
+    from jobs.nightly import folding, updates
+    from jobs.timelines import ClusterEvidence, ClusterFacts
 
     spark = session.start()
-    facts = {"c": ClusterFacts.of(Summary.of(recorded(RECORDING)), keeps())}
+    facts = {"c": ClusterFacts.of(ClusterEvidence.of(recorded(RECORDING)), keeps())}
     print(f"{'events':>10} {'where':>8} {'clock s':>8} {'cpu s':>8} {'python s':>8} {'µs/event':>8} {'worker MB':>9} {'rows':>9}")
     sizes = [options.partitions] if options.partitions else [10, 30, 100, 300, 1000, 3000]
     with tempfile.TemporaryDirectory(prefix="folding-") as folder:
@@ -130,7 +130,7 @@ def main() -> None:
             count = events.count()
             for is_small in (True, False) if not options.partitions else (False,):
                 with Watch() as spent:
-                    keyed = nights._keyed(events, facts)
+                    keyed = updates._keyed(events, facts)
                     os.environ[IN_PROCESS] = str(count if is_small else 0)
                     rows = Store(spark, store.root).folded(keyed, folding.INPUT.empty_table(), facts, folding.EVENTS_AT_ONCE)
                     made = rows.num_rows if isinstance(rows, pa.Table) else rows.count()

@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 from jobs import errors, nightly_audit  # noqa: E402
-from jobs.nightly import nights  # noqa: E402
+from jobs.nightly import updates  # noqa: E402
 
 DAY = date(2026, 11, 20)
 EPOCH = re.compile(
@@ -174,7 +174,7 @@ def processor() -> float:
 def audit(root: Path, engine: str) -> Night:
     """Audits what was written."""
     spent: dict[str, float] = {"clock": 0.0, "worked": 0.0}
-    update = nights.update
+    update = updates.update
 
     def timed(*args: Any) -> Any:
         begun, worked = time.perf_counter(), processor()
@@ -182,7 +182,7 @@ def audit(root: Path, engine: str) -> Night:
         spent.update(clock=time.perf_counter() - begun, worked=processor() - worked)
         return made
 
-    nights.update = timed
+    updates.update = timed
     begun, worked = time.perf_counter(), processor()
     with contextlib.redirect_stdout(io.StringIO()):
         code = nightly_audit.main(

@@ -1,4 +1,4 @@
-"""Night after night: however a recording is split and delivered, the tables are those of one run over all of it."""
+"""Run after run: however a recording is split and delivered, the tables are those of one run over all of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from jobs import errors
 from jobs.engine import grouped, local_store
 from jobs.engine.rows import Frame, to_dicts
 from jobs.engine.run_tables import RunTables
-from jobs.nightly import nights
+from jobs.nightly import updates
 from jobs.nightly_audit import main
 
 SAMPLES = Path(__file__).parents[1] / "sample_logs"
@@ -30,20 +30,20 @@ RECORDINGS = (
     "2.5.1-default/delete-topic", "3.9.1-default/controlled-shutdown",
 )  # fmt: skip
 STAMP = re.compile(rb"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\]")
-# more of them by hand: NIGHTS=3 SEEDS=1,2,3
-NIGHTS = int(os.environ.get("NIGHTS", "2"))
+# more of them by hand: RUNS=3 SEEDS=1,2,3
+RUNS = int(os.environ.get("RUNS", "2"))
 SEEDS = [int(seed) for seed in os.environ.get("SEEDS", "0").split(",")]
 
 ABORTED = "a run that is aborted"
 
-# path below the cluster's folder -> what lies there
+# path below the cluster's folder -> content
 Files = dict[str, bytes]
 
 pytestmark = pytest.mark.spark
 
 
 def whole(recording: str) -> Files:
-    """All logs of a recording, or of several: a cluster that was wiped in between."""
+    """Return all logs of a recording, or of several: a cluster that was wiped in between."""
     files: Files = {}
     for folder in (SAMPLES / name for name in recording.split("+")):
         for log in sorted(folder.glob("*/*.log")):
@@ -53,7 +53,7 @@ def whole(recording: str) -> Files:
 
 
 def records(content: bytes) -> list[tuple[str, bytes]]:
-    """(time stamp, text) of every record, in the order of the file."""
+    """Return (time stamp, text) of every record, in the order of the file."""
     found: list[tuple[str, bytes]] = []
     for line in content.splitlines(keepends=True):
         if begin := STAMP.match(line):
@@ -64,83 +64,84 @@ def records(content: bytes) -> list[tuple[str, bytes]]:
 
 
 def merged(files: Files) -> Files:
-    """One file a node, as a console has it."""
+    """Return one file for each node, like console output."""
     nodes: dict[str, list[tuple[str, bytes]]] = {}
     for path, content in files.items():
         nodes.setdefault(Path(path).parts[0], []).extend(records(content))
     return {
-        f"{node}/console.log": b"".join(text for _, text in sorted(told, key=lambda one: one[0])) for node, told in nodes.items()
+        f"{node}/console.log": b"".join(text for _, text in sorted(texts, key=lambda one: one[0]))
+        for node, texts in nodes.items()
     }
 
 
 def by_time(files: Files, chance: random.Random) -> list[Files]:
-    """Every file cut at the same moments, as a collector that comes by the hour has them."""
+    """Cut every file at the same moments, like a collector that runs every hour."""
     stamps = sorted(stamp for content in files.values() for stamp, _ in records(content))
-    moments = sorted(chance.sample(stamps, NIGHTS - 1))
-    nights: list[Files] = [{} for _ in range(NIGHTS)]
+    moments = sorted(chance.sample(stamps, RUNS - 1))
+    deliveries: list[Files] = [{} for _ in range(RUNS)]
     for path, content in files.items():
         for stamp, text in records(content):
-            night = nights[sum(moment <= stamp for moment in moments)]
-            night[path] = night.get(path, b"") + text
-    return nights
+            delivery = deliveries[sum(moment <= stamp for moment in moments)]
+            delivery[path] = delivery.get(path, b"") + text
+    return deliveries
 
 
 def by_record(files: Files, chance: random.Random) -> list[Files]:
-    """Every file rotated where its size is reached."""
-    nights: list[Files] = [{} for _ in range(NIGHTS)]
+    """Cut every file by size, like rotation."""
+    deliveries: list[Files] = [{} for _ in range(RUNS)]
     for path, content in files.items():
-        told = records(content)
-        cuts = sorted(chance.randrange(len(told)) for _ in range(NIGHTS - 1))
-        for number, (begin, end) in enumerate(zip([0, *cuts], [*cuts, len(told)], strict=True)):
+        found = records(content)
+        cuts = sorted(chance.randrange(len(found)) for _ in range(RUNS - 1))
+        for number, (begin, end) in enumerate(zip([0, *cuts], [*cuts, len(found)], strict=True)):
             if end > begin:
-                nights[number][f"{path}.{number}"] = b"".join(text for _, text in told[begin:end])
-    return nights
+                deliveries[number][f"{path}.{number}"] = b"".join(text for _, text in found[begin:end])
+    return deliveries
 
 
 def grown(files: Files, chance: random.Random) -> list[Files]:
-    """The same files every night, each longer than before and cut off anywhere, in the middle of a line or of a stack trace."""
-    lengths = {path: sorted(chance.randrange(1, len(content)) for _ in range(NIGHTS - 1)) for path, content in files.items()}
-    early = [{path: content[: lengths[path][night]] for path, content in files.items()} for night in range(NIGHTS - 1)]
+    """Deliver the same files in every run, longer each time and cut anywhere, also within a line or a stack trace."""
+    lengths = {path: sorted(chance.randrange(1, len(content)) for _ in range(RUNS - 1)) for path, content in files.items()}
+    early = [{path: content[: lengths[path][delivery]] for path, content in files.items()} for delivery in range(RUNS - 1)]
     return [*early, files]
 
 
 def late_node(files: Files, chance: random.Random) -> list[Files]:
-    """One node after the other."""
-    nights: list[Files] = [{} for _ in range(NIGHTS)]
+    """Deliver one node after the other."""
+    deliveries: list[Files] = [{} for _ in range(RUNS)]
     nodes = sorted({Path(path).parts[0] for path in files})
     chance.shuffle(nodes)
     for path, content in files.items():
-        nights[nodes.index(Path(path).parts[0]) % NIGHTS][path] = content
-    return nights
+        deliveries[nodes.index(Path(path).parts[0]) % RUNS][path] = content
+    return deliveries
 
 
 def forgotten(files: Files, chance: random.Random) -> list[Files]:
-    """Cut by time; what one node wrote on the first night comes on the last."""
-    nights = by_time(files, chance)
+    """Cut by time; the first part of one node is delivered in the last run."""
+    deliveries = by_time(files, chance)
     node = chance.choice(sorted({Path(path).parts[0] for path in files}))
-    for path in [path for path in nights[0] if Path(path).parts[0] == node]:
-        nights[-1][f"{path}.forgotten"] = nights[0].pop(path)
-    return nights
+    for path in [path for path in deliveries[0] if Path(path).parts[0] == node]:
+        deliveries[-1][f"{path}.forgotten"] = deliveries[0].pop(path)
+    return deliveries
 
 
 def in_any_order(files: Files, chance: random.Random) -> list[Files]:
-    """Pieces of all files, delivered as it happens."""
-    nights: list[Files] = [{} for _ in range(NIGHTS)]
-    for number, night in enumerate(by_record(files, chance)):
-        for path, content in night.items():
-            nights[chance.randrange(NIGHTS)][f"{path}-{number}"] = content
-    return nights
+    """Deliver pieces of all files in any order."""
+    deliveries: list[Files] = [{} for _ in range(RUNS)]
+    for number, delivery in enumerate(by_record(files, chance)):
+        for path, content in delivery.items():
+            deliveries[chance.randrange(RUNS)][f"{path}-{number}"] = content
+    return deliveries
 
 
 class Late(random.Random):
-    """Chooses what comes when most is over."""
+    """Choose a moment near the end."""
 
     def sample(self, population: Any, k: int, **_: Any) -> Any:
         return population[len(population) * 6 // 7 :][:k]
 
 
 def at_the_end(files: Files, _: random.Random) -> list[Files]:
-    """Cut by time, when most is over: timelines go on from what they held."""
+    """Cut by time near the end, so that timelines resume from their stored states."""
     return by_time(files, Late())
 
 
@@ -156,7 +157,7 @@ WAYS: tuple[Callable[[Files, random.Random], list[Files]], ...] = (
 
 
 def cases() -> Iterator[tuple[str, Files, list[Files]]]:
-    """(name, all logs, what is delivered each night): every way and every recording, as chance brings them together."""
+    """Yield (name, all logs, files of each run) for every way of delivery, with a recording each."""
     for seed in SEEDS:
         for number, way in enumerate(WAYS):
             recording = RECORDINGS[(number + seed) % len(RECORDINGS)]
@@ -166,33 +167,33 @@ def cases() -> Iterator[tuple[str, Files, list[Files]]]:
 
 
 def growing_metadata_log() -> tuple[Files, list[Files]]:
-    """A dump is taken of the whole log every night: what is new in it touches its topics."""
+    """Return dumps of a whole metadata log: its new records affect their topics."""
     recording = "3.9.1-kraft/controller-failover"
     dump = (SAMPLES / recording / "metadata-log.txt").read_bytes()
-    # half of the changes come on the second night
+    # half of the changes are delivered in the second run
     early = dump.splitlines(keepends=True)[: -dump.count(b"PARTITION_CHANGE_RECORD") // 2]
-    nights = at_the_end(whole(recording), random.Random(0))
-    for night, content in zip(nights, (b"".join(early), dump), strict=False):
-        night["metadata-log.txt"] = content
-    return {**whole(recording), "metadata-log.txt": dump}, nights
+    deliveries = at_the_end(whole(recording), random.Random(0))
+    for delivery, content in zip(deliveries, (b"".join(early), dump), strict=False):
+        delivery["metadata-log.txt"] = content
+    return {**whole(recording), "metadata-log.txt": dump}, deliveries
 
 
 def cut_short() -> tuple[Files, list[Files]]:
-    """The last record is not written out on the first night."""
+    """Return a log whose last record is cut in the first run."""
     log = "broker-1/state-change.log"
-    return {log: WITH_TRACE}, [{log: WITH_TRACE[: CUTS["between two frames"]]}, {log: WITH_TRACE}, *[{}] * (NIGHTS - 2)]
+    return {log: WITH_TRACE}, [{log: WITH_TRACE[: CUTS["between two frames"]]}, {log: WITH_TRACE}, *[{}] * (RUNS - 2)]
 
 
 def aborted() -> tuple[Files, list[Files]]:
-    """What is new on the second night a run lands that does not come to its end."""
+    """Return logs whose second part is landed by a run that is aborted."""
     files = {path: content for path, content in whole("3.3.2-trace/delete-topic-dead-broker").items() if "server" not in path}
-    nights = by_time(files, random.Random(1))
-    # as files grow: nothing is new to the run that comes to its end but what the other one has left
-    nights[1] = {path: b"".join(night.get(path, b"") for night in nights[:2]) for path in files}
-    return files, nights
+    deliveries = by_time(files, random.Random(1))
+    # the files grow: the completed run has nothing new but what the aborted one has left
+    deliveries[1] = {path: b"".join(delivery.get(path, b"") for delivery in deliveries[:2]) for path in files}
+    return files, deliveries
 
 
-# they touch some of what is there, and no cluster is made anew as a whole for them
+# they affect some partitions, and no cluster is rebuilt as a whole
 LITTLE: dict[str, Callable[[], tuple[Files, list[Files]]]] = {
     "a metadata log that grows": growing_metadata_log,
     "a record that is whole now": cut_short,
@@ -201,7 +202,7 @@ LITTLE: dict[str, Callable[[], tuple[Files, list[Files]]]] = {
 
 
 def deliver(folder: Path, files: Files) -> None:
-    """The folder holds these files and no others."""
+    """Write these files, and no others, into a folder."""
     shutil.rmtree(folder, ignore_errors=True)
     for path, content in files.items():
         target = folder / path
@@ -210,7 +211,7 @@ def deliver(folder: Path, files: Files) -> None:
 
 
 def audit(root: Path, tables: Path, delivered: dict[str, Files], engine: str) -> int:
-    """The exit code of one run over all clusters that something was delivered for."""
+    """Run an audit of all clusters with delivered files; return the exit code."""
     some = {name: files for name, files in delivered.items() if files}
     for name, files in some.items():
         deliver(root / name, files)
@@ -219,7 +220,7 @@ def audit(root: Path, tables: Path, delivered: dict[str, Files], engine: str) ->
 
 
 def rows(tables: Path) -> dict[tuple[str, str], list[str]]:
-    """(cluster, table) -> its rows, less what names files and places in them, which another cut changes."""
+    """Return (cluster, table) -> its rows, without files and places in them, which depend on the cut."""
     names = (
         "events",
         "partition_timeline",
@@ -238,13 +239,13 @@ def rows(tables: Path) -> dict[tuple[str, str], list[str]]:
     found: dict[tuple[str, str], list[str]] = {}
     for table in names:
         for row in rows_of(tables, table):
-            told = {name: value for name, value in row.items() if name not in ("file", "record_no", "ends_file", "settled")}
-            found.setdefault((row["cluster"], table), []).append(json.dumps(told, default=str, sort_keys=True))
+            values = {name: value for name, value in row.items() if name not in ("file", "record_no", "ends_file", "settled")}
+            found.setdefault((row["cluster"], table), []).append(json.dumps(values, default=str, sort_keys=True))
     return {key: sorted(some) for key, some in found.items()}
 
 
 def phantoms(got: list[dict[str, Any]], expected: list[dict[str, Any]]) -> list[str]:
-    """Findings that one run over all logs does not have, though it has one of the same thing at the same time."""
+    """Return findings that one run over all logs does not have, though it has one about the same thing and time."""
     known = {row["fingerprint"] for row in expected}
     return [
         f"{row['cluster']}: {row['title']}, {row['first_seen']}"
@@ -260,7 +261,7 @@ def phantoms(got: list[dict[str, Any]], expected: list[dict[str, Any]]) -> list[
 
 
 def differences(one: list[str], other: list[str], at_most: int = 3) -> list[str]:
-    """Rows of one that the other has not."""
+    """Return rows of one that are not in the other."""
     left = sorted(set(one) - set(other)) or [f"{len(one)} rows"]
     return left[:at_most]
 
@@ -270,7 +271,7 @@ def power_cut(*_: object) -> None:
 
 
 def all_by_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the local engine does with large logs it does with these."""
+    """Make the local engine treat these logs like large ones."""
     monkeypatch.setattr(local_store, "SOONER_HERE", 0)
     monkeypatch.setattr(grouped, "CHUNK", 200)
 
@@ -284,38 +285,40 @@ def all_by_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_any_delivery_gives_the_tables_of_one_run(spark, capsys, tmp_path, monkeypatch, engines):
-    """Of one run on Spark, whatever the engines are that take turns."""
+    """The tables are those of one run on Spark, for any sequence of engines."""
     if set(engines) == {"local"}:
         all_by_the_pool(monkeypatch)
-    continued: set[str] = set()
+    resumed_clusters: set[str] = set()
     refolded: set[str] = set()
-    write = nights._write
+    write = updates._write
 
-    def noted(store: RunTables, folded: nights.FoldedRows, version: int, goes_on: list[str], anew: list[str]) -> Frame:
+    def recorded_write(
+        store: RunTables, folded: updates.FoldedRows, version: int, resumed: list[str], rebuilt: list[str]
+    ) -> Frame:
         some = set() if folded.refolded is None else {row["cluster"] for row in to_dicts(folded.refolded)}
-        continued.update(set(goes_on) - some)
+        resumed_clusters.update(set(resumed) - some)
         refolded.update(some)
-        return write(store, folded, version, goes_on, anew)
+        return write(store, folded, version, resumed, rebuilt)
 
-    monkeypatch.setattr(nights, "_write", noted)
+    monkeypatch.setattr(updates, "_write", recorded_write)
     chosen = [*cases(), *[(name, *given()) for name, given in LITTLE.items()]]
-    for folder in ("nights", "once"):
+    for folder in ("runs", "once"):
         (tmp_path / folder).mkdir()
-    told = (errors.CLEAN, errors.FINDINGS, errors.INPUT)
-    for number in range(NIGHTS):
+    codes = (errors.CLEAN, errors.FINDINGS, errors.INPUT)
+    for number in range(RUNS):
         delivered = {name: given[number] for name, _, given in chosen}
         if number == 1:
             with monkeypatch.context() as patched:
-                patched.setattr(nights, "_write", power_cut)
+                patched.setattr(updates, "_write", power_cut)
                 assert (
-                    audit(tmp_path / "nights", tmp_path / "tables", {ABORTED: delivered[ABORTED]}, engines[number])
+                    audit(tmp_path / "runs", tmp_path / "tables", {ABORTED: delivered[ABORTED]}, engines[number])
                     == errors.INTERNAL
                 )
-        assert audit(tmp_path / "nights", tmp_path / "tables", delivered, engines[number]) in told
-    assert audit(tmp_path / "once", tmp_path / "expected", {name: files for name, files, _ in chosen}, "spark") in told
+        assert audit(tmp_path / "runs", tmp_path / "tables", delivered, engines[number]) in codes
+    assert audit(tmp_path / "once", tmp_path / "expected", {name: files for name, files, _ in chosen}, "spark") in codes
     capsys.readouterr()
     for mode in ("kraft", "default"):
-        assert any(mode in cluster for cluster in continued), f"no timeline went on from what is kept: {mode}"
+        assert any(mode in cluster for cluster in resumed_clusters), f"no timeline was resumed from its stored state: {mode}"
     assert refolded, "no partition was folded again"
     got, expected = rows(tmp_path / "tables"), rows(tmp_path / "expected")
     assert {json.loads(row)["source"] for row in expected["a metadata log that grows", "partition_timeline"]} == {"metadata_log"}
@@ -325,10 +328,10 @@ def test_any_delivery_gives_the_tables_of_one_run(spark, capsys, tmp_path, monke
         if got.get(key) != expected.get(key)
     }
     found, known = (rows_of(tmp_path / folder, "findings") for folder in ("tables", "expected"))
-    opened, wanted = (
+    opened, expected_open = (
         {row["fingerprint"]: row["title"] for row in some if row["status"] != "resolved"} for some in (found, known)
     )
-    assert opened == wanted
+    assert opened == expected_open
     assert {row["fingerprint"] for row in known} <= {row["fingerprint"] for row in found}
     assert phantoms(found, known) == []
-    assert not wrong, "\n".join(f"{key}\n  only night by night: {a}\n  only in one run: {b}" for key, (a, b) in wrong.items())
+    assert not wrong, "\n".join(f"{key}\n  only run by run: {a}\n  only in one run: {b}" for key, (a, b) in wrong.items())

@@ -1,25 +1,27 @@
-"""When a cluster had no controller, from the ends of terms and the elections after them."""
+"""Find the intervals without a controller, from the ends of terms and the elections after them."""
 
 from bisect import bisect_right
 from collections.abc import Iterable
 from itertools import islice
 from typing import NamedTuple
 
+from jobs.timelines.cluster_evidence import ELECTION_HEARD, TERM_BEGUN, TERM_ENDED
 from jobs.timelines.controllers import terms
 from jobs.timelines.events import Event
 from jobs.timelines.facts import ClusterFacts
 from jobs.timelines.incarnations import CLOCK_SKEW, incarnation
 from jobs.timelines.kraft_facts import FOREVER
 from jobs.timelines.outages import FIRST_START, SHUT_DOWN, Outage
-from jobs.timelines.summary import ELECTION_HEARD, TERM_BEGUN, TERM_ENDED
 
-# what a controller still prints while its term ends, or the next one while it begins
+# a controller may still print lines this long after its term has ended or before the next one begins
 AT_ONCE = 1_000_000
 
 
-class Vacancy(NamedTuple):
-    """node: whose term ended; since, until: microseconds, until null: no line tells of another controller. is_end_seen: until is when the next
-    one was elected, not the first line that tells of it. evidence: records.
+class ControllerGap(NamedTuple):
+    """An interval without a controller.
+
+    node: whose term ended. since, until: microseconds; until is None if no line shows another controller. is_end_seen: until is the next
+    election, not only the first line of the next term. evidence: records.
     """
 
     incarnation: int
@@ -31,9 +33,10 @@ class Vacancy(NamedTuple):
 
 
 class _Begin(NamedTuple):
-    """own: the controller's own line, or a request of its; else another's word, which up to the end of its session may name one that is gone.
+    """The begin of a term, or a later line of it.
 
-    elected: its own word that its term begins. epoch: controller epoch, -1: not told.
+    own: the controller's own line or request; lines of others may name the previous controller until its session ends.
+    elected: the controller's own line that its term begins. epoch: controller epoch; -1: unknown.
     """
 
     ts: int
@@ -44,36 +47,39 @@ class _Begin(NamedTuple):
     elected: bool = False
 
 
-def vacancies(facts: ClusterFacts) -> list[Vacancy]:
-    """The times from the end of the last known term to the next one that any line tells of, by the begin.
+def controller_gaps(facts: ClusterFacts) -> list[ControllerGap]:
+    """Return the times from the end of each term to the next known term, in order of their begin.
 
-    A term ends when its controller resigns or renounces, or is gone as a broker. Every broker says that it resigns when it stops: it ends the
-    term only of the one that had the last.
+    A term ends when its controller resigns or renounces, or when its broker is down. Every broker prints that it resigns when it stops: that
+    line counts only for the broker of the last term.
     """
     begun: dict[int, list[_Begin]] = {}
     for number, epoch, node, ts, record_id in terms(facts):
         if node is not None and ts is not None:
             begun.setdefault(number, []).append(_Begin(ts, node, record_id, True, epoch))
-    for (epoch, node), places in facts.summary.sent.items():
+    for (epoch, node), places in facts.evidence.sent.items():
         if node is not None:
             for (folder, of_node), (ts, record_id) in places.items():
                 number = incarnation(facts.of_name, f"{folder}/", of_node, ts)
                 begun.setdefault(number, []).append(_Begin(ts, node, record_id, True, epoch))
-    found: list[Vacancy] = []
+    found: list[ControllerGap] = []
     for number, events in facts.events_by_number.items():
         begins = sorted(
             [*begun.get(number, ()), *_begins(events)], key=lambda begin: (begin.ts, begin.node, not begin.elected, begin)
         )
         led = facts.led_by_number.get(number, {})
         ended = _of_incarnation(number, begins, sorted(_ends(events, facts.outages(number))))
-        found += [one for one in ended if not _went_on(one, [sign.ts for sign in led.get(one.node, ())])]
+        found += [one for one in ended if not _led_on(one, [line.ts for line in led.get(one.node, ())])]
     return sorted(found)
 
 
-def _went_on(vacancy: Vacancy, led: Iterable[int]) -> bool:
-    """Whether the controller whose term had ended was controller still. led: when it printed what only a controller does."""
-    until = FOREVER if vacancy.until is None else vacancy.until
-    return any(vacancy.since + AT_ONCE < ts < until - AT_ONCE for ts in led)
+def _led_on(gap: ControllerGap, led: Iterable[int]) -> bool:
+    """Return whether the node of the ended term was still controller.
+
+    led: times of its lines that only a controller prints.
+    """
+    until = FOREVER if gap.until is None else gap.until
+    return any(gap.since + AT_ONCE < ts < until - AT_ONCE for ts in led)
 
 
 def _begins(events: Iterable[Event]) -> Iterable[_Begin]:
@@ -94,7 +100,7 @@ def _begins(events: Iterable[Event]) -> Iterable[_Begin]:
 
 
 def _ends(events: Iterable[Event], outages: Iterable[Outage]) -> Iterable[tuple[int, int, str]]:
-    """(when, whose, record)"""
+    """Yield (time, node, record) of each end of a term."""
     resigned = [
         (e.ts, e.node, e.record_id) for e in events if e.event_type in TERM_ENDED and e.ts is not None and e.node is not None
     ]
@@ -102,33 +108,33 @@ def _ends(events: Iterable[Event], outages: Iterable[Outage]) -> Iterable[tuple[
     for outage in outages:
         if outage.broker is None or outage.how == FIRST_START:
             continue
-        # one that is told to stop is controller until it resigns
+        # a controller that is asked to stop is controller until it resigns
         until = outage.since if outage.how != SHUT_DOWN else (outage.until or FOREVER) + CLOCK_SKEW
         if not any(node == outage.broker and outage.since <= at <= until for at, node, _ in resigned):
             yield outage.since, outage.broker, outage.evidence[0]
 
 
-def _of_incarnation(number: int, begins: list[_Begin], ends: list[tuple[int, int, str]]) -> Iterable[Vacancy]:
+def _of_incarnation(number: int, begins: list[_Begin], ends: list[tuple[int, int, str]]) -> Iterable[ControllerGap]:
     highest: dict[int, int] = {}
-    # of each begin: the highest epoch that its node had by then
+    # the highest epoch that the node of each begin had by then
     epochs = []
     for begin in begins:
         highest[begin.node] = max(highest.get(begin.node, -1), begin.epoch)
         epochs.append(highest[begin.node])
-    vacant: dict[tuple[int, int | None], Vacancy] = {}
+    gaps: dict[tuple[int, int | None], ControllerGap] = {}
     for since, node, record_id in ends:
         place = bisect_right(begins, since, key=lambda begin: begin.ts)
         if not place or begins[place - 1].node != node:
             continue
         reached = epochs[place - 1]
-        # what the old one sent may be taken in later
+        # others may receive later what the previous controller sent
         after = next(
             (b for b in islice(begins, place, None) if (b.own or b.node != node) and (b.epoch < 0 or b.epoch > reached)), None
         )
         if after is not None and after.epoch > reached + 1 > 0:
-            continue  # others were elected in between, and nobody tells when
+            continue  # others were elected in between, at an unknown time
         until, is_seen = after and after.ts, after is None or after.elected
         evidence = [record_id, *([after.record_id] if after else [])]
-        # it may end in several ways before the next one begins: the first counts
-        vacant.setdefault((node, until), Vacancy(number, node, since, until, is_seen, evidence))
-    return vacant.values()
+        # a term may end in several ways before the next one begins: the first counts
+        gaps.setdefault((node, until), ControllerGap(number, node, since, until, is_seen, evidence))
+    return gaps.values()

@@ -1,6 +1,6 @@
-"""What is kept of all events of a cluster to know what its partitions share: a sum to which any part of the events may be added.
+"""Keep the part of a cluster's events from which the facts that its partitions share are derived.
 
-The order of delivery does not matter: every field is a union, a smallest or a largest value.
+Evidence of any part of the events can be added to it. The order does not matter: every field is a union, a smallest or a largest value.
 """
 
 import json
@@ -16,46 +16,46 @@ from jobs.timelines.settings import setting_of
 from parsers.meanings import event_types
 
 ELECTED = event_types("begins_zookeeper_term")
-# a controller's own lines that its term has begun; lines of others that name the one who has it; a term is over
+# a controller's own lines that its term has begun; lines of others that name the controller; lines that a term is over
 TERM_BEGUN = ELECTED | event_types("begins_quorum_term", "begins_migration_term", "shows_begun_term")
 ELECTION_HEARD = event_types("names_controller")
 TERM_ENDED = event_types("ends_term")
-# what a ZooKeeper broker prints only while it is controller, term or not
+# lines that a ZooKeeper broker prints only while it is controller
 LEADING = event_types("shows_controller_at_work")
-# what only a broker of a KRaft cluster prints, what only a KRaft and what only a ZooKeeper controller does
+# lines that only brokers of a KRaft cluster, only KRaft controllers, or only ZooKeeper controllers print
 KRAFT_BROKER = event_types("only_kraft_broker")
 KRAFT_CONTROLLER = event_types("only_kraft_controller", "changes_kraft_partition")
 ZOOKEEPER_CONTROLLER = LEADING | event_types("only_zookeeper_controller")
 OF_MODE = KRAFT_BROKER | KRAFT_CONTROLLER | ZOOKEEPER_CONTROLLER
-# registrations of brokers: what a controller prints again when it starts, what the active one decides, what a dump of its log holds
+# registrations of brokers: printed again by a starting controller, decided by the active one, recorded in a dump of its log
 REGISTRATION_REPLAYED = event_types("replays_registration")
 REGISTRATION_DECIDED = event_types("decides_registration")
 REGISTRATION_RECORDED = event_types("records_registration")
-# what only the active KRaft controller prints
+# lines that only the active KRaft controller prints
 ACTING = REGISTRATION_DECIDED | event_types("only_active_kraft_controller")
 CONTROLLER_RUNS = ACTING | event_types("shows_kraft_controller")
 PARTITION_RECORDS = event_types("records_partition")
-TOPIC_GONE = event_types("removes_topic")
+TOPIC_REMOVED = event_types("removes_topic")
 BROKERS_NAMED = event_types("names_brokers", "lists_live_brokers")
 REGISTERED_BY_ZOOKEEPER = event_types("names_broker_epoch")
-# events of which each is kept
+# events that are stored whole
 CLUSTER_EVENTS = frozenset().union(
-    TERM_BEGUN, ELECTION_HEARD, TERM_ENDED, REGISTRATION_REPLAYED, REGISTRATION_DECIDED, REGISTRATION_RECORDED, CONTROLLER_RUNS, TOPIC_GONE,
+    TERM_BEGUN, ELECTION_HEARD, TERM_ENDED, REGISTRATION_REPLAYED, REGISTRATION_DECIDED, REGISTRATION_RECORDED, CONTROLLER_RUNS, TOPIC_REMOVED,
     BROKER_EVENTS, BROKERS_NAMED, REGISTERED_BY_ZOOKEEPER, event_types("renounces_term", "kept_with_cluster"),
 )  # fmt: skip
 HOUR, DAY = 3_600_000_000, 86_400_000_000
-# of a controller term so many of the newest lines from memory are kept, to count those of a deposed controller
+# number of the newest lines from memory that are stored of each controller term, to count those of a deposed controller
 MOST_FROM_MEMORY = 1000
 STATE_CHANGE_LOG, CONTROLLER_LOG, SERVER_LOG, METADATA_DUMP = 1, 2, 4, 8
 # logger of the records of a dumped metadata log
 METADATA_LOG = "__cluster_metadata"
-# of a KRaft controller; at INFO it prints new partitions and assignments, at DEBUG leaders and ISRs, too
+# of a KRaft controller: at INFO it prints new partitions and assignments, at DEBUG also leaders and ISRs
 REPLICATION_CONTROL = "org.apache.kafka.controller.ReplicationControlManager"
 
 
 @cache
 def log_of(logger: str | None) -> int:
-    """Which of Kafka's files a logger writes to, as Kafka's own configuration divides them; or a dump of the metadata log."""
+    """Return the file of a logger in Kafka's own configuration, or METADATA_DUMP."""
     if logger is None:
         return SERVER_LOG
     if logger == METADATA_LOG:
@@ -66,7 +66,7 @@ def log_of(logger: str | None) -> int:
 
 
 def is_cluster_event(e: Event) -> bool:
-    """Whether an event is kept: it tells something that partitions share."""
+    """Return whether an event is stored: it shows something that partitions share."""
     if e.event_type in CLUSTER_EVENTS:
         return e.event_type != "assignment_changed" or e.partition_epoch is None
     return (
@@ -79,31 +79,37 @@ def is_cluster_event(e: Event) -> bool:
 
 
 def begins_metadata_log(e: Event) -> bool:
-    """Whether an event is the first record of a metadata log."""
+    """Return whether an event is the first record of a metadata log."""
     return e.metadata_offset == 0 and e.event_type in ("metadata_record", "quorum_leader_record")
 
 
 def is_of_other_cluster(e: Event) -> bool:
-    """Whether a node is refused because it has the id of another cluster (KafkaRaftClient), or refuses its ZooKeeper (KafkaServer.startup, 2.4 to 3.9)."""
+    """Return whether a node is refused for its cluster id, or refuses its ZooKeeper.
+
+    Source: KafkaRaftClient; KafkaServer.startup, 2.4 to 3.9.
+    """
     return e.error_code == "INCONSISTENT_CLUSTER_ID" or (e.error_class or "").endswith("InconsistentClusterIdException")
 
 
 def is_registered_by_zookeeper(e: Event) -> bool:
-    """Whether a line tells a broker epoch that ZooKeeper gives."""
+    """Return whether a line names a broker epoch of ZooKeeper."""
     return e.event_type in REGISTERED_BY_ZOOKEEPER and (e.logger or "").startswith(("kafka.zk.", "kafka.controller."))
 
 
 def prints_replica_state(e: Event) -> bool:
-    """Whether a line tells a state of a replica with the one before it, as nodes do that print all of them."""
+    """Return whether a line names a replica's state and the state before.
+
+    Nodes that print all states do so.
+    """
     if e.replica is None or e.from_state is None or e.partition is None:
         return False
     return (e.event_type == "replica_state_changed" and e.says == "happened") or (e.says == "is" and e.to_state is not None)
 
 
 def takes_back(e: Event) -> bool:
-    """Whether a controller moves a replica to OnlineReplica again: its broker has registered (KafkaController.onBrokerStartup, 0.8.2 to 3.9).
+    """Return whether a controller moves a replica online again: its broker has registered.
 
-    Replicas of a new partition, those on dead brokers too, come to it from NewReplica.
+    Source: KafkaController.onBrokerStartup, 0.8.2 to 3.9. Replicas of a new partition, also on dead brokers, are NewReplica before.
     """
     return (
         e.event_type == "replica_state_changed"
@@ -115,7 +121,10 @@ def takes_back(e: Event) -> bool:
 
 
 def is_from_memory(e: Event) -> bool:
-    """Whether a controller tells what it remembers. What it writes is refused, or has an epoch that puts it in its place."""
+    """Return whether a controller prints a state from memory.
+
+    Its writes have an epoch, which shows their order, or are refused.
+    """
     if e.controller is None or e.controller != e.node or e.topic is None:
         return False
     return e.partition_epoch is None and (e.says == "is" or e.to_state is not None or e.from_state is not None)
@@ -130,7 +139,7 @@ class FileSpan(NamedTuple):
 
 
 class Line(NamedTuple):
-    """Where and when a record was written; in the order of files."""
+    """Time and place of a record. Its order is that of the files."""
 
     ts: int | None
     log: int
@@ -144,9 +153,9 @@ Term = tuple[int, int | None]
 Mention = tuple[int, str]
 # the first and the last time stamp of lines that name something
 Named = tuple[int | None, int | None]
-# larger numbers are no ids of nodes: NetworkClient numbers its connections to a coordinator down from 2^31 - 1
+# larger numbers are no node ids: NetworkClient numbers its connections to a coordinator down from 2^31 - 1
 LARGEST_NODE = 1_000_000_000
-# as what a line names a node
+# the role in which a line names a node
 AS_WRITER, AS_CONTROLLER, AS_BROKER, AS_PEER = 0, 1, 2, 3
 # lines about a connection do not say what the other end is
 CONNECTIONS = "org.apache.kafka.clients.NetworkClient"
@@ -155,37 +164,39 @@ Hours = dict[Place, dict[int, tuple[Mention, Mention]]]
 
 
 @dataclass
-class Summary:
-    """What partitions share, of some events. Hours are since 1970; of each the first and the last line, with their records.
+class ClusterEvidence:
+    """The part of some events from which facts of a cluster are derived. Hours and days are since 1970.
+
+    `hour -> lines` has the first and the last line of each hour, with time and record.
 
     cluster_events       by record and item
     files                (node, file) -> its span
     traced_hours         node -> hours in which it wrote state changes at TRACE
     logged_hours         node -> hours in which it wrote state changes
-    mode_signs           event type -> day -> the first and the last time stamp
+    mode_events          event type -> day -> the first and the last time stamp
     terms                (controller epoch, node) -> day -> the first line of it
     from_memory          (controller epoch, node) -> the newest time stamps of lines from memory
-    sent                 (controller epoch, node) -> place -> the first time stamp, and the record, of a line of its or of a request that it sent
+    sent                 (controller epoch, node) -> place -> time stamp and record of its first line, or of the first request that it sent
     topic_ids            topic -> id -> first and last time stamp that names it
-    worked               place -> hour -> lines by which a broker takes part: with a request of another one that it takes in, or as a leader (KRaft)
-    spoke                place -> hour -> lines about its own terms as a controller
-    led                  place -> hour -> lines that only who is controller prints
+    worked               place -> hour -> lines that a broker takes part: it receives a controller's request, or leads (KRaft)
+    spoke                place -> hour -> lines of its own terms as a controller
+    led                  place -> hour -> lines that only a controller prints
     taken_back           (folder of a ZooKeeper controller, broker) -> hour -> lines that show that the broker is back
-    foreign              of nodes that were refused because their cluster id is another one
+    foreign              place -> hour -> lines that its node was refused because of another cluster id
     tracers              places whose state-change.log is at TRACE: as controllers they print all states of replicas
     change_printers      places of KRaft controllers at DEBUG: they print each change of a partition
-    checkpoints          the moments of these, which are no lines of a log
+    checkpoints          times of checkpoints, which are no lines of a log
     named                place -> (node, role) -> first and last time stamp of its lines that name the node
     listed               place -> first and last time stamp of its lines that list brokers: the live ones, replicas, an ISR
     created              (topic, its min.insync.replicas, place) -> the first time stamp, and the record, of a log that is created with it
-    hides_state_before   whether lines tell the new state of a replica without the one before it, as ReplicaStateMachine of 0.8.0 does
+    hides_state_before   whether lines name a replica's new state without the one before, as ReplicaStateMachine of 0.8.0 does
     """
 
     cluster_events: dict[tuple[str, int], Event] = field(default_factory=dict)
     files: dict[tuple[int | None, str], FileSpan] = field(default_factory=dict)
     traced_hours: dict[int | None, set[int]] = field(default_factory=dict)
     logged_hours: dict[int | None, set[int]] = field(default_factory=dict)
-    mode_signs: dict[str, dict[int, Named]] = field(default_factory=dict)
+    mode_events: dict[str, dict[int, Named]] = field(default_factory=dict)
     terms: dict[Term, dict[int, Line]] = field(default_factory=dict)
     from_memory: dict[Term, list[int]] = field(default_factory=dict)
     sent: dict[Term, dict[Place, Mention]] = field(default_factory=dict)
@@ -205,13 +216,13 @@ class Summary:
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> Self:
-        """The summary of some events of one cluster."""
-        summary = cls()
+        """Return the evidence of some events of one cluster."""
+        evidence = cls()
         for e in events:
-            summary._add(e)
-        for times in summary.from_memory.values():
+            evidence._add(e)
+        for times in evidence.from_memory.values():
             times[:] = sorted(times)[-MOST_FROM_MEMORY:]
-        return summary
+        return evidence
 
     def _add(self, e: Event) -> None:
         kind, ts, log = e.event_type, e.ts, log_of(e.logger)
@@ -244,16 +255,16 @@ class Summary:
         if e.controller_epoch is not None and e.controller is not None:
             if ts is not None:
                 places, place = self.sent.setdefault((e.controller_epoch, e.controller), {}), (folder_of(e.file), e.node)
-                told = ts, e.record_id
-                places[place] = min(places.get(place, told), told)
+                first_mention = ts, e.record_id
+                places[place] = min(places.get(place, first_mention), first_mention)
             if e.controller != e.node and log == STATE_CHANGE_LOG:
                 _add_hour(self.worked, e)
-            # up to 2.0 a controller that is elected reads the epoch of the one before
+            # up to 2.0 an elected controller reads the epoch of the one before
             if e.controller == e.node and kind != "controller_epoch_read":
                 _add_hour(self.spoke, e)
-                self._add_spoken(e, log)
+                self._add_own_line(e, log)
         if kind in OF_MODE:
-            days = self.mode_signs.setdefault(kind, {})
+            days = self.mode_events.setdefault(kind, {})
             days[_day(ts)] = _named_from_to(days.get(_day(ts), (ts, ts)), (ts, ts))
         if e.topic_id is not None and e.topic is not None:
             ids = self.topic_ids.setdefault(e.topic, {})
@@ -269,7 +280,7 @@ class Summary:
             self.cluster_events[e.record_id, e.item] = e
 
     def _add_names(self, e: Event) -> None:
-        """Adds the nodes that a line names, and the one that wrote it."""
+        """Add the nodes that a line names, and the node that wrote it."""
         # lines of the quorum, and those about connections to it, name voters
         is_of_quorum = e.event_type == "node_unreachable" or ".raft." in (e.logger or "")
         lists = [ids for name in MEMBER_LISTS if (ids := getattr(e, name))]
@@ -293,8 +304,8 @@ class Summary:
             if 0 <= key[0] < LARGEST_NODE:
                 known[key] = _named_from_to(known[key], span) if key in known else span
 
-    def _add_spoken(self, e: Event, log: int) -> None:
-        """Adds a line that a controller prints in a term of its own."""
+    def _add_own_line(self, e: Event, log: int) -> None:
+        """Add a line that a controller prints in a term of its own."""
         assert e.controller_epoch is not None
         term = e.controller_epoch, e.node
         line = Line(e.ts, log, e.file, e.record_no, e.record_id)
@@ -305,14 +316,14 @@ class Summary:
         if e.ts is not None and is_from_memory(e):
             self.from_memory.setdefault(term, []).append(e.ts)
 
-    def __add__(self, other: "Summary") -> "Summary":
-        """The summary of the events of both. No event may be in both."""
-        both = Summary(
+    def __add__(self, other: "ClusterEvidence") -> "ClusterEvidence":
+        """Return the evidence of the events of both. No event may be in both."""
+        both = ClusterEvidence(
             cluster_events=self.cluster_events | other.cluster_events,
             files=_merged(self.files, other.files, _joined),
             traced_hours=_merged(self.traced_hours, other.traced_hours, set.union),
             logged_hours=_merged(self.logged_hours, other.logged_hours, set.union),
-            mode_signs=_merged(self.mode_signs, other.mode_signs, lambda a, b: _merged(a, b, _named_from_to)),
+            mode_events=_merged(self.mode_events, other.mode_events, lambda a, b: _merged(a, b, _named_from_to)),
             terms=_merged(self.terms, other.terms, lambda a, b: _merged(a, b, lambda x, y: min(x, y, key=in_files))),
             from_memory=_merged(self.from_memory, other.from_memory, lambda a, b: sorted([*a, *b])[-MOST_FROM_MEMORY:]),
             sent=_merged(self.sent, other.sent, lambda a, b: _merged(a, b, min)),
@@ -334,24 +345,24 @@ class Summary:
 
     @property
     def changes_since(self) -> int | None:
-        """The oldest time stamp of the files that print changes of partitions, null where there is none."""
-        told = STATE_CHANGE_LOG | CONTROLLER_LOG
-        return min((span.first for span in self.files.values() if span.logs & told and span.first is not None), default=None)
+        """Return the oldest time stamp of the files that print changes of partitions; None if there is none."""
+        logs = STATE_CHANGE_LOG | CONTROLLER_LOG
+        return min((span.first for span in self.files.values() if span.logs & logs and span.first is not None), default=None)
 
     @property
     def newest(self) -> int:
-        """The newest time stamp, -1 where there is none."""
+        """Return the newest time stamp; -1 if there is none."""
         return max((span.last for span in self.files.values() if span.last is not None), default=-1)
 
     def logs_of_nodes(self) -> dict[int | None, int]:
-        """Node -> which of Kafka's logs it wrote anything to that a rule reads (bits)."""
+        """Return node -> those of Kafka's logs that have a record of it which a rule matches (bits)."""
         found: dict[int | None, int] = {}
         for (node, _), span in self.files.items():
             found[node] = found.get(node, 0) | span.logs
         return found
 
     def newest_of_places(self) -> dict[Place, int]:
-        """Place -> its newest time stamp."""
+        """Return place -> its newest time stamp."""
         found: dict[Place, int] = {}
         for (node, file), span in self.files.items():
             place = folder_of(file), node
@@ -359,7 +370,7 @@ class Summary:
         return found
 
     def to_json(self) -> str:
-        """The same for equal summaries."""
+        """Return JSON, which is the same for equal evidence."""
         defaults = Event._field_defaults
         events = [
             {name: value for name, value in e._asdict().items() if value is not None or name not in defaults}
@@ -371,7 +382,9 @@ class Summary:
                 "files": _sorted((*key, *span) for key, span in self.files.items()),
                 "traced_hours": _sorted((node, sorted(hours)) for node, hours in self.traced_hours.items()),
                 "logged_hours": _sorted((node, sorted(hours)) for node, hours in self.logged_hours.items()),
-                "mode_signs": _sorted((name, day, *span) for name, days in self.mode_signs.items() for day, span in days.items()),
+                "mode_signs": _sorted(
+                    (name, day, *span) for name, days in self.mode_events.items() for day, span in days.items()
+                ),
                 "terms": _sorted((*term, day, *line) for term, days in self.terms.items() for day, line in days.items()),
                 "from_memory": _sorted((*term, times) for term, times in self.from_memory.items()),
                 "sent": _sorted((*term, *place, *first) for term, places in self.sent.items() for place, first in places.items()),
@@ -394,56 +407,58 @@ class Summary:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Of what `to_json` gives."""
-        held = json.loads(text)
+        """Return the evidence of the output of `to_json`."""
+        stored = json.loads(text)
         terms: dict[Term, dict[int, Line]] = {}
-        for epoch, node, day, *line in held["terms"]:
+        for epoch, node, day, *line in stored["terms"]:
             terms.setdefault((epoch, node), {})[day] = Line(*line)
         sent: dict[Term, dict[Place, Mention]] = {}
-        for epoch, node, folder, of_node, ts, record_id in held["sent"]:
+        for epoch, node, folder, of_node, ts, record_id in stored["sent"]:
             sent.setdefault((epoch, node), {})[folder, of_node] = ts, record_id
-        signs: dict[str, dict[int, Named]] = {}
-        for name, day, first, last in held["mode_signs"]:
-            signs.setdefault(name, {})[day] = first, last
+        mode_events: dict[str, dict[int, Named]] = {}
+        for name, day, first, last in stored["mode_signs"]:
+            mode_events.setdefault(name, {})[day] = first, last
         named: dict[Place, dict[tuple[int, int], Named]] = {}
-        for folder, of_node, node, role, first, last in held["named"]:
+        for folder, of_node, node, role, first, last in stored["named"]:
             named.setdefault((folder, of_node), {})[node, role] = first, last
         return cls(
-            cluster_events={(e["record_id"], e["item"]): Event(**e) for e in held["cluster_events"]},
-            files={(node, file): FileSpan(*span) for node, file, *span in held["files"]},
-            traced_hours={node: set(hours) for node, hours in held["traced_hours"]},
-            logged_hours={node: set(hours) for node, hours in held["logged_hours"]},
-            mode_signs=signs,
+            cluster_events={(e["record_id"], e["item"]): Event(**e) for e in stored["cluster_events"]},
+            files={(node, file): FileSpan(*span) for node, file, *span in stored["files"]},
+            traced_hours={node: set(hours) for node, hours in stored["traced_hours"]},
+            logged_hours={node: set(hours) for node, hours in stored["logged_hours"]},
+            mode_events=mode_events,
             terms=terms,
-            from_memory={(epoch, node): times for epoch, node, times in held["from_memory"]},
+            from_memory={(epoch, node): times for epoch, node, times in stored["from_memory"]},
             sent=sent,
-            worked=_hours_of(held["worked"]),
-            spoke=_hours_of(held["spoke"]),
-            led=_hours_of(held["led"]),
-            taken_back=_hours_of(held["taken_back"]),
-            foreign=_hours_of(held.get("foreign", ())),
-            topic_ids={topic: {name: (a, z) for name, (a, z) in ids.items()} for topic, ids in held["topic_ids"].items()},
-            tracers={(folder, node) for folder, node in held["tracers"]},
-            change_printers={(folder, node) for folder, node in held.get("change_printers", ())},
-            checkpoints=set(held["checkpoints"]),
+            worked=_hours_of(stored["worked"]),
+            spoke=_hours_of(stored["spoke"]),
+            led=_hours_of(stored["led"]),
+            taken_back=_hours_of(stored["taken_back"]),
+            foreign=_hours_of(stored.get("foreign", ())),
+            topic_ids={topic: {name: (a, z) for name, (a, z) in ids.items()} for topic, ids in stored["topic_ids"].items()},
+            tracers={(folder, node) for folder, node in stored["tracers"]},
+            change_printers={(folder, node) for folder, node in stored.get("change_printers", ())},
+            checkpoints=set(stored["checkpoints"]),
             named=named,
-            listed={(folder, node): (first, last) for folder, node, first, last in held["listed"]},
-            created={(topic, value, (folder, node)): (ts, record) for topic, value, folder, node, ts, record in held["created"]},
-            hides_state_before=held["hides_state_before"],
+            listed={(folder, node): (first, last) for folder, node, first, last in stored["listed"]},
+            created={
+                (topic, value, (folder, node)): (ts, record) for topic, value, folder, node, ts, record in stored["created"]
+            },
+            hides_state_before=stored["hides_state_before"],
         )
 
 
 def _add_hour(hours: Hours, e: Event) -> None:
-    """Adds a line to those of its speaker."""
+    """Add a line to the hours of its node."""
     if e.ts is None or e.node is None:
         return
-    told = e.ts, e.record_id
+    mention = e.ts, e.record_id
     mine, hour = hours.setdefault((folder_of(e.file), e.node), {}), e.ts // HOUR
     known = mine.get(hour)
     if known is None:
-        mine[hour] = told, told
-    elif not known[0] <= told <= known[1]:
-        mine[hour] = _first_and_last(known, (told, told))
+        mine[hour] = mention, mention
+    elif not known[0] <= mention <= known[1]:
+        mine[hour] = _first_and_last(known, (mention, mention))
 
 
 def _hour_rows(hours: Hours) -> list[Any]:
@@ -451,21 +466,21 @@ def _hour_rows(hours: Hours) -> list[Any]:
 
 
 def mentions(hours: Hours) -> Iterator[tuple[str, int | None, int, str]]:
-    """(folder, node, time stamp, record) of each."""
+    """Yield (folder, node, time stamp, record) of each line."""
     for (folder, node), mine in hours.items():
-        for ts, record_id in {told for both in mine.values() for told in both}:
+        for ts, record_id in {mention for both in mine.values() for mention in both}:
             yield folder, node, ts, record_id
 
 
 def _hours_of(rows: Iterable[Any]) -> Hours:
     found: Hours = {}
-    for folder, node, hour, *told in rows:
-        found.setdefault((folder, node), {})[hour] = (told[0], told[1]), (told[2], told[3])
+    for folder, node, hour, *mention in rows:
+        found.setdefault((folder, node), {})[hour] = (mention[0], mention[1]), (mention[2], mention[3])
     return found
 
 
 def _merged(one: Mapping[Any, Any], other: Mapping[Any, Any], merge: Any) -> dict[Any, Any]:
-    """The union of two dictionaries; values that both have are merged."""
+    """Return the union of two dictionaries; values of common keys are merged."""
     return {**one, **{key: merge(one[key], value) if key in one else value for key, value in other.items()}}
 
 
@@ -478,22 +493,22 @@ def _sorted(rows: Iterable[Any]) -> list[Any]:
 
 
 def _day(ts: int | None) -> int:
-    """Since 1970; -1 where there is none."""
+    """Return the day since 1970; -1 for None."""
     return -1 if ts is None else ts // DAY
 
 
 def in_files(line: Line) -> tuple[Any, ...]:
-    """The order of lines, those without a time stamp first."""
+    """Return the order of a line; lines without a time stamp are first."""
     return (line.ts is not None, line.ts or 0, *line[1:])
 
 
 def earlier(one: int | None, other: int | None) -> int | None:
-    """The earlier of two moments, either of which may not be known."""
+    """Return the earlier of two moments, either of which may be unknown."""
     return other if one is None else one if other is None else min(one, other)
 
 
 def later(one: int | None, other: int | None) -> int | None:
-    """The later of two moments, either of which may not be known."""
+    """Return the later of two moments, either of which may be unknown."""
     return other if one is None else one if other is None else max(one, other)
 
 

@@ -1,7 +1,7 @@
-"""ZooKeeper mode: the versions of a partition's state znode (leader, leader epoch, ISR), put in Kafka's own order.
+"""ZooKeeper mode: order the versions of a partition's state znode (leader, leader epoch, ISR).
 
-The version of the znode is the partition epoch. Lines that name it are lines about one version, whatever clock wrote them; lines that do
-not (up to 2.6 most) stand where their time puts them, unless a version with an epoch has the same values.
+The version of the znode is the partition epoch. All lines that name it are about one version, whatever their clock. Lines without it (most up
+to 2.6) are ordered by their time, unless a version with an epoch has the same values.
 """
 
 from collections import defaultdict
@@ -17,11 +17,11 @@ Values = tuple[int | None, int | None, tuple[int, ...] | None]
 
 @dataclass(slots=True)
 class Version:
-    """What lines say of one version of the znode: of a partition epoch or, where they print none, of a moment.
+    """One version of the znode: the values in lines of a partition epoch or, without an epoch, of a moment.
 
-    keeps: fields that are as in the version before (`keeps` of the rules). elects: it elects a leader of an online partition. is_counted:
-    no line prints the epoch; it orders the version and is not told. is_by_leader: the leader wrote it, up to 2.6.
-    is_written: who wrote it prints it; requests may carry what was before. begun: the leader epoch in which its leader, who wrote it, began to lead.
+    keeps: fields that are as in the version before (`keeps` of the rules). elects: it elects a leader of an online partition. is_counted: no
+    line prints the epoch; it only orders the version. is_by_leader: the leader wrote it, up to 2.6. is_written: its writer prints it; requests
+    may have older values. begun: the leader epoch in which the leader that wrote it began to lead.
     """
 
     pos: int
@@ -40,28 +40,28 @@ class Version:
     begun: int | None = None
 
     def copy(self) -> "Version":
-        """The same, to be changed."""
+        """Return a copy that can be changed."""
         return Version(*(getattr(self, name) for name in self.__slots__))
 
     @property
     def values(self) -> Values:
-        """What makes two versions one where an epoch is not printed."""
+        """Return the values that identify a version without an epoch."""
         return self.leader, self.leader_epoch, in_any_order(self.isr)
 
     @property
     def is_whole(self) -> bool:
-        """Whether everything is known and printed."""
+        """Return whether all values are known and printed."""
         return None not in (self.epoch, self.leader, self.leader_epoch, self.isr) and not self.is_counted and not self.inferred
 
     def learn(self, other: "Version", names: Iterable[str] = ("leader", "leader_epoch", "isr")) -> None:
-        """Fills what is not known yet."""
+        """Fill unknown values from another version."""
         for name in names:
             if getattr(self, name) is None:
                 setattr(self, name, getattr(other, name))
 
 
 class ProposedIsr(NamedTuple):
-    """A leader is about to write an ISR (up to 2.3 no line says that it did)."""
+    """An ISR that a leader is about to write (up to 2.3 no line shows that it was written)."""
 
     pos: int
     ts: int | None
@@ -72,7 +72,10 @@ class ProposedIsr(NamedTuple):
 
 
 class LeaderWrite(NamedTuple):
-    """A proposed ISR that became a version, or is likely to have. proof: the leader's next proposal, which begins with this ISR."""
+    """A proposed ISR that became a version, or probably did.
+
+    proof: the leader's next proposal, which begins with this ISR.
+    """
 
     version: Version
     is_proven: bool
@@ -87,10 +90,10 @@ def in_order(
     caught_up: Sequence[tuple[int, int | None, str]],
     printed_values: set[Values],
 ) -> list[Version]:
-    """The versions with what is known of each, and where in the history of the partition each began.
+    """Return the versions in order, with all known values and the position where each began.
 
-    printed: by partition epoch. loose: without one. caught_up: position, time and record of when the target replicas of a reassignment
-    were. printed_values: of versions with an epoch that are final.
+    printed: by partition epoch. loose: versions without one. caught_up: position, time and record of lines that the target replicas of a
+    reassignment have caught up. printed_values: values of final versions with an epoch.
     """
     known = {epoch: version.copy() for epoch, version in printed.items()}
     writes = leader_writes(proposed, known)
@@ -103,7 +106,7 @@ def in_order(
             known.setdefault(version.epoch, version).learn(version)
     values = printed_values | {version.values for version in known.values()}
     ordered = [known[epoch] for epoch in sorted(known)]
-    # it began no later than the first line about it, and than any line about a later one
+    # a version began no later than the first line about it or about a later version
     for later, version in pairwise(reversed(ordered)):
         if later.pos < version.pos:
             version.pos, version.ts = later.pos, later.ts
@@ -120,9 +123,9 @@ def in_order(
     return found
 
 
-# a leader epoch that no line tells
+# an unknown leader epoch
 _UNKNOWN = -2
-# later than all that is told: a write that is proven by the room that later epochs leave begins no later than they do
+# later than all lines: a write that only later epochs prove begins no later than these
 _END = 1 << 62
 
 
@@ -131,10 +134,10 @@ def _follows(before: Version, version: Version) -> bool:
 
 
 def _learn_leader_epochs(ordered: Iterable[Version]) -> None:
-    """Gives what leaders wrote the leader epoch in which they began to lead, where the epochs since a version that has both prove it.
+    """Set the leader epoch of leaders' writes, if the epochs since a version with both epochs prove it.
 
-    A controller raises both by one, a leader the partition epoch alone; so what the partition epoch has grown more than the leader epoch is
-    what leaders wrote. If that is as much as they print, no controller has written since the leader began.
+    A controller raises both epochs by one, a leader only the partition epoch. So the difference of their growth is the number of leaders'
+    writes. If leaders print that number, no controller has written since the leader began.
     """
     base, writes = None, 0
     for version in ordered:
@@ -148,10 +151,10 @@ def _learn_leader_epochs(ordered: Iterable[Version]) -> None:
 
 
 def _unexplained(ordered: Sequence[Version], loose: Iterable[Version], values: set[Values]) -> Iterator[Version]:
-    """Versions told without an epoch, less those that one with an epoch explains, and those older than their time.
+    """Yield versions without an epoch that no version with an epoch explains, and that are not outdated.
 
-    Leader epochs are raised by controllers, who know them; an ISR that a leader wrote they learn seconds later. So what is told without an
-    epoch in the leader epoch of such a version is older than that.
+    Controllers raise leader epochs, and so know them; they learn an ISR that a leader wrote seconds later. So a version without an epoch, in
+    the leader epoch of a leader's write, is older than that write.
     """
     newest = -1
     learning: int | None = None
@@ -169,13 +172,12 @@ def _unexplained(ordered: Sequence[Version], loose: Iterable[Version], values: s
 
 
 def leader_writes(proposed: Sequence[ProposedIsr], known: Mapping[int, Version]) -> list[LeaderWrite]:
-    """What leaders wrote themselves, up to 2.3. known: versions by partition epoch.
+    """Return the writes of leaders, up to 2.3. known: versions by partition epoch.
 
-    A write of the controller raises leader epoch and partition epoch by one, one of the leader the partition epoch alone, and a leader
-    writes on condition that the partition epoch is the one it knows. So the n-th proposal since the leader epoch began makes its
-    partition epoch plus n. It counts where it begins with the ISR of its leader epoch or of the proposal before it; the next proposal
-    proves it, or a later version whose two epochs leave room for it. If neither is there and nothing later is known, it is likely and no
-    more.
+    A controller's write raises leader epoch and partition epoch by one, a leader's write only the partition epoch. A leader writes only if the
+    partition epoch is the one that it knows. So the n-th proposal since the begin of the leader epoch is n partition epochs later. A proposal
+    counts if it begins with the ISR of its leader epoch or of the proposal before. It is proven by the next proposal, or by a later version
+    whose epochs leave room for it; without both, and if nothing later is known, it is only probable.
     """
     by_leader_epoch: dict[int, list[Version]] = defaultdict(list)
     of_epoch: dict[int, list[ProposedIsr]] = defaultdict(list)
@@ -201,15 +203,18 @@ def leader_writes(proposed: Sequence[ProposedIsr], known: Mapping[int, Version])
 def _writes_of(
     leader_epoch: int, its: Sequence[ProposedIsr], by_leader_epoch: Mapping[int, Sequence[Version]], later: Sequence[Version]
 ) -> Iterator[LeaderWrite]:
-    """Those in one leader epoch. its: what was proposed in it; later: versions of the next leader epoch that is known."""
+    """Yield the writes of one leader epoch.
+
+    its: its proposals; later: versions of the next known leader epoch.
+    """
     own = by_leader_epoch[leader_epoch]
     begun = min(own, key=_epoch)
     assert begun.epoch is not None
     limit = min(map(_epoch, later), default=None)
-    # another leader epoch, of which nothing is here, may have begun before any of these
+    # another leader epoch, which is not logged, may have begun before any of these
     is_current = leader_epoch > min(by_leader_epoch) or any(v.is_written for v in own)
     is_certain = is_current and all(v.leader_epoch == leader_epoch + 1 for v in later)
-    # writes by leaders since the partition was created, as far as the two epochs tell
+    # writes by leaders since the creation of the partition, by the difference of the two epochs
     room = max(_epoch(v) - (v.leader_epoch or 0) for v in (*own, *by_leader_epoch.get(leader_epoch + 1, ())))
     linked = [begun.leader == its[0].writer and same_set(begun.isr, its[0].before)]
     linked += [one.writer == after.writer and same_set(one.isr, after.before) for one, after in pairwise(its)]
@@ -231,10 +236,10 @@ def _epoch(version: Version) -> int:
 
 
 def _before_election(caught_up: Iterable[tuple[int, int | None, str]], ordered: Sequence[Version]) -> Iterator[Version]:
-    """The version in which all target replicas were in the ISR, where no line prints it.
+    """Yield the version in which all target replicas were in the ISR, if no line prints it.
 
-    A reassignment election changes the leader and leaves the ISR (ReassignPartitionLeaderElectionStrategy), so the ISR that the election
-    prints is the one before it; the controller says when that was so: `have all caught up`.
+    A reassignment election changes the leader and keeps the ISR (ReassignPartitionLeaderElectionStrategy), so the election prints the ISR
+    before it. The controller prints the time of that: `have all caught up`.
     """
     caught_up = list(caught_up)
     for before, after in pairwise(ordered) if caught_up else ():
@@ -246,7 +251,7 @@ def _before_election(caught_up: Iterable[tuple[int, int | None, str]], ordered: 
 
 
 def before_all(found: Sequence[Version]) -> Iterator[Version]:
-    """What held before the first version that the logs show, where its change is known to have kept leader and ISR."""
+    """Yield the version before the first logged one, if that is known to keep leader and ISR."""
     first = min(found, key=lambda v: (v.pos, v.epoch or -1), default=None)
     if first and {"leader", "isr"} <= set(first.keeps) and first.leader is not None and first.isr is not None:
         epoch, leader_epoch = (None if one is None else one - 1 for one in (first.epoch, first.leader_epoch))

@@ -1,4 +1,7 @@
-"""`partition_spells`: intervals in which something was wrong with a partition, for checks to read; from `jobs.timelines.spells`, topic by topic."""
+"""Build the view `partition_spells`: episodes in which something was wrong with a partition.
+
+`jobs.timelines.episodes` finds them, topic by topic.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -26,12 +29,12 @@ from jobs.engine.types import schema_of
 from jobs.nightly.by_topic import fold_topics
 from jobs.nightly.folding import rows_of
 from jobs.timelines import ClusterFacts
+from jobs.timelines.episodes import Deletion, Step, Surroundings, episodes
 from jobs.timelines.events import EPOCH
 from jobs.timelines.facts import QUIET
 from jobs.timelines.outages import Outage
-from jobs.timelines.spells import Deletion, Step, Surroundings, spells
 
-# of a row of `partition_timeline`; partitions that have none are not looked at
+# replicas of a row of `partition_timeline`; null if the list is empty
 _HAS_ONE = pc.if_else(pc.list_value_length(pc.field("replicas")) > 0, pc.field("replicas"), pa.scalar(None, pa.list_(pa.int32())))
 IS_WRONG = Where(
     "leader = -1 OR replicas IS NULL OR size(isr) < size(replicas) OR leader <> get(replicas, 0)",
@@ -40,7 +43,7 @@ IS_WRONG = Where(
     | (pc.list_value_length(pc.field("isr")) < pc.list_value_length(pc.field("replicas")))
     | (pc.field("leader") != pc.list_element(_HAS_ONE, 0)),
 )
-# the fields of `Spell`
+# the fields of `Episode`
 _COLUMNS = """cluster STRING, incarnation INT, topic STRING, partition INT, kind STRING, replica INT, since TIMESTAMP, until TIMESTAMP,
   ended BOOLEAN, is_begin_seen BOOLEAN, is_end_seen BOOLEAN, leader INT, isr ARRAY<INT>, replicas ARRAY<INT>, min_isr INT, record_id STRING, evidence ARRAY<STRING>, returned BOOLEAN,
   missing ARRAY<INT>, alive_at TIMESTAMP, up ARRAY<STRUCT<since: TIMESTAMP, until: TIMESTAMP>>,
@@ -48,18 +51,21 @@ _COLUMNS = """cluster STRING, incarnation INT, topic STRING, partition INT, kind
   cause_all_since TIMESTAMP"""
 
 
-def partition_spells(
-    audited: Mapping[str, Frame], told: Mapping[str, Frame], now: Mapping[str, datetime | None], facts: Mapping[str, ClusterFacts]
+def partition_episodes(
+    audited: Mapping[str, Frame],
+    fact_tables: Mapping[str, Frame],
+    now: Mapping[str, datetime | None],
+    facts: Mapping[str, ClusterFacts],
 ) -> Frame:
-    """Return the intervals in which something was wrong with partitions, from the rows that checks read.
+    """Return the episodes in which something was wrong with partitions, from the rows that checks read.
 
-    audited: `nights.scope`; told: min_isr and broker_signs of `schemas/facts`; now: cluster -> what its findings are measured against (UTC without a
-    zone). out: cluster, incarnation, topic, partition and the fields of `Spell`.
+    audited: `updates.scope`; fact_tables: min_isr and broker_signs of `schemas/facts`; now: cluster -> reference time of its findings (UTC without
+    a zone). out: cluster, incarnation, topic, partition and the fields of `Episode`.
     """
-    around = _surroundings(audited, told["broker_signs"], now, facts)
+    around = _surroundings(audited, fact_tables["broker_signs"], now, facts)
     smallest = {
         (cluster, number, topic): value
-        for cluster, number, topic, value in _values(told["min_isr"], "cluster", "incarnation", "topic", "min_isr")
+        for cluster, number, topic, value in _values(fact_tables["min_isr"], "cluster", "incarnation", "topic", "min_isr")
     }
     timeline = audited["partition_timeline"]
     partition = ("cluster", "incarnation", "topic", "partition")
@@ -73,14 +79,14 @@ def partition_spells(
     deletions = in_microseconds(deleted, *Deletion._fields)
 
     def fold(key: tuple[Any, ...], rows: Dicts, deleted: Dicts) -> Iterable[dict[str, Any]]:
-        judged_by = around.get(key[:2])
-        if judged_by is None:
+        surroundings = around.get(key[:2])
+        if surroundings is None:
             return
         least = smallest.get(key, smallest.get((*key[:2], None)))
-        gone = [Deletion(row["requested_at"], row["completed_at"]) for row in deleted]
+        known_deletions = [Deletion(row["requested_at"], row["completed_at"]) for row in deleted]
         for partition, some in _by_partition(rows).items():
-            for spell in spells(some, judged_by, topic=key[2], min_isr=least, deletions=gone):
-                yield {"partition": partition, **spell._asdict()}
+            for episode in episodes(some, surroundings, topic=key[2], min_isr=least, deletions=known_deletions):
+                yield {"partition": partition, **episode._asdict()}
 
     return fold_topics(steps, deletions, fold, schema_of(_COLUMNS))
 
@@ -95,21 +101,21 @@ def _by_partition(rows: Dicts) -> dict[int, list[Step]]:
 def _surroundings(
     audited: Mapping[str, Frame], broker_signs: Frame, now: Mapping[str, datetime | None], facts: Mapping[str, ClusterFacts]
 ) -> dict[tuple[str, int], Surroundings]:
-    """Return the facts that decide on these intervals, by cluster and incarnation; none for a cluster without a time stamp."""
+    """Return the surroundings by cluster and incarnation, without clusters that have no time stamp."""
     outages: dict[tuple[str, int], list[Outage]] = {}
     for cluster, number, *outage in _values(audited["broker_outages"], "cluster", "incarnation", *Outage._fields):
         outages.setdefault((cluster, number), []).append(Outage(*outage))
-    signs: dict[tuple[str, int], dict[int, list[tuple[int, str]]]] = {}
+    own_lines: dict[tuple[str, int], dict[int, list[tuple[int, str]]]] = {}
     of_brokers = where(broker_signs, is_known("broker"))
     for at, record_id, cluster, number, broker in sorted(
         _values(of_brokers, "ts", "record_id", "cluster", "incarnation", "broker")
     ):
-        signs.setdefault((cluster, number), {}).setdefault(broker, []).append((at, record_id))
+        own_lines.setdefault((cluster, number), {}).setdefault(broker, []).append((at, record_id))
     for cluster, one in facts.items():
         for number, alive in one.alive_by_number.items():
             for broker, some in alive.items():
-                own = signs.setdefault((cluster, number), {}).setdefault(broker, [])
-                own[:] = sorted({*own, *((sign.ts, sign.record_id) for sign in some)})
+                own = own_lines.setdefault((cluster, number), {}).setdefault(broker, [])
+                own[:] = sorted({*own, *((one.ts, one.record_id) for one in some)})
     listed: dict[tuple[str, int], dict[int, set[str]]] = {}
     lists = where(audited["events"], one_of("event_type", ["topics"]) & is_known("ts"))
     for at, cluster, number, topic in sorted(_values(lists, "ts", "cluster", "incarnation", "topic"), key=lambda row: row[0]):
@@ -121,17 +127,17 @@ def _surroundings(
             now=moments[cluster],
             heard_until=facts[cluster].heard_until.get(number),
             outages=outages.get((cluster, number), []),
-            signs=signs.get((cluster, number), {}),
+            own_lines=own_lines.get((cluster, number), {}),
             topics_listed=[(at, frozenset(some)) for at, some in listed.get((cluster, number), {}).items()],
             written_until=facts[cluster].newest_of_nodes,
             controller_heard=facts[cluster].changes_heard.get(number, ()),
             quiet=QUIET,
         )
-        for cluster, number in {*known, *outages, *signs}
+        for cluster, number in {*known, *outages, *own_lines}
         if cluster in moments
     }
 
 
 def _values(rows: Frame, *columns: str) -> Iterator[tuple[Any, ...]]:
-    """Columns of the rows; moments are microseconds."""
+    """Yield columns of the rows; moments are microseconds."""
     return rows_of(to_table(select(rows, *columns)).to_batches())
