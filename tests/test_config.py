@@ -285,7 +285,7 @@ def test_sinks(written: Callable[[str], Path], tmp_path: Path) -> None:
         (ONCALL.replace("http://127.0.0.1:9093", "127.0.0.1:9093"), "alert 1 ('oncall'): url '127.0.0.1:9093' is no address such as http://host:port"),
         (ONCALL.replace("http:", "ftp:"), "url 'ftp://127.0.0.1:9093' is no address"),
         (ONCALL.replace("9093", "99999"), "is no address"),
-        (ONCALL.replace("127.0.0.1", "ann:pw@h"), "url holds a user or password"),
+        (ONCALL.replace("127.0.0.1", "ann:pw@h"), "url contains a user or password"),
         (ONCALL.replace('url = "http://127.0.0.1:9093"\n', ""), "url is missing"),
         (ONCALL + 'url_env = "PD_KEY"\n', "url and url_env exclude each other"),
         (ONCALL + ONCALL, "alert 2: name 'oncall' is that of another alert"),

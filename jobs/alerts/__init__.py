@@ -1,4 +1,4 @@
-"""Alerts: which findings are due where (`outbox`), what is said about them (`text`, `payloads`), how it gets there (`sending`).
+"""Alerts: which findings are due at which sink (`outbox`), their text (`text`), and how they are sent (`sink`, `sinks`, `http`).
 
-The first three are pure; `delivery` joins them with the tables.
+`outbox` and `text` are pure; `delivery` reads the tables and records what was sent, `command` is the command line.
 """
