@@ -88,8 +88,8 @@ def test_other_statements(query: str, named: str) -> None:
         ("SELECT * FROM IDENTIFIER('eve' || 'nts')", None),
     ],
 )
-def test_what_a_query_names_is_made_known(query: str, names: set[str] | None) -> None:
-    """Of a query whose names do not stand in it all is."""
+def test_the_tables_that_a_query_names(query: str, names: set[str] | None) -> None:
+    """All tables are opened if a query may name tables that are not in its text."""
     found = named(query)
     assert names == (None if found is None else found & {"events", "proof", "findings", "coverage"})
 

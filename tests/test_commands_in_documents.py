@@ -58,7 +58,7 @@ class Command(NamedTuple):
 
 
 def commands_in(where: str, text: str) -> list[Command]:
-    """The commands of the lines of a text; a line that ends with a backslash goes on."""
+    """Return the commands in the lines of a text; a line that ends with a backslash is continued."""
     found = []
     for line in text.replace("\\\n", " ").splitlines():
         for start in STARTS:
@@ -118,7 +118,7 @@ def tables(tmp_path_factory):
     return folder
 
 
-def test_commands_are_found_wherever_documents_have_them():
+def test_commands_are_found_in_all_forms_of_documents():
     documents = {command.where for command in in_documents()}
     assert {"README.md", "docs/guides/operators.md", "docs/guides/spark-cluster.md", "docs/concepts/engines.md"} <= documents
     # cron, systemd, Airflow, and the line of `config check`
@@ -135,7 +135,7 @@ def test_each_command_has_examples_in_its_help(name):
 
 
 @pytest.mark.parametrize("command", [*in_documents(), *in_help()], ids=lambda command: f"{command.where}: {command.text[:60]}")
-def test_a_command_is_understood_and_runs(command, tables, capsys, monkeypatch):
+def test_each_command_of_a_document_runs(command, tables, capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
     if "[" in command.text.replace("[[", "").replace("'[", ""):
         known = parsers()[command.text.split()[1]]._option_string_actions
@@ -168,7 +168,7 @@ def test_a_command_is_understood_and_runs(command, tables, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize(("where", "manifest"), manifests())
-def test_a_manifest_starts_a_command_that_is_understood(where, manifest):
+def test_each_manifest_starts_a_valid_command(where, manifest):
     pod = manifest["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     named = {volume["name"] for volume in pod["volumes"]}
     for container in pod["containers"]:

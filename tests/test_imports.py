@@ -48,7 +48,7 @@ def canonical(name: str) -> str:
 
 
 def test_every_import_is_a_declared_dependency() -> None:
-    """What comes in through another package only may be gone with its next version."""
+    """The next version of another package may not bring an undeclared dependency any more."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     groups, extras = project["dependency-groups"], project["project"]["optional-dependencies"]
     known = declared([*project["project"]["dependencies"], *groups["jre"], *(one for some in extras.values() for one in some)])
@@ -78,7 +78,7 @@ def test_timelines_are_plain_python() -> None:
             assert all(name.startswith("jobs.timelines") or name in allowed for name in ours), f"{path.name} imports {ours}"
 
 
-def test_what_computes_without_spark_does_not_import_it() -> None:
+def test_code_that_runs_without_spark_does_not_import_it() -> None:
     """A module imports Spark's where it uses them (`jobs.engine.later`), so that the local engine runs where they are not installed."""
     of_spark = {"pyspark", "py4j", "delta", "great_expectations"}
     for path in sorted((ROOT / "jobs").rglob("*.py")):
@@ -110,7 +110,7 @@ def test_libraries_of_the_engines_are_imported_in_one_room() -> None:
     assert found == NOT_YET_IN_ENGINE
 
 
-# a room -> the rooms that it may import; modules that stand in jobs/ itself may be imported by all
+# a room -> the rooms that it may import; all may import the modules directly in jobs/
 ROOMS = {
     "": {"alerts", "checking", "commands", "engine", "landing", "nightly", "operators"},
     "commands": {"alerts", "checking", "demo", "engine", "landing", "nightly", "operators", "reporting"},
@@ -128,7 +128,7 @@ ROOMS = {
 
 
 def test_rooms_import_in_one_direction() -> None:
-    """A room imports those below it; the arrows that are left upwards are listed, and no new one comes in."""
+    """A room imports the rooms below it; the remaining upward imports are listed, and no new one is added."""
     jobs = ROOT / "jobs"
     found: dict[str, set[str]] = {room: set() for room in ROOMS}
     for path in jobs.rglob("*.py"):
@@ -151,7 +151,7 @@ NOT_OF_CONNECT: dict[str, dict[str, str]] = {
 }
 
 
-def test_spark_is_used_as_spark_connect_offers_it() -> None:
+def test_only_parts_of_spark_that_spark_connect_has_are_used() -> None:
     """No SparkContext, no RDD, no object of the JVM; no switch of the optimiser, of the compilers or of the JVM's memory areas."""
     names = {"sparkContext", "SparkContext", "_jvm", "jvm", "_jsc", "_sc", "_jdf", "_jsparkSession", "rdd", "broadcast"}
     switches = ("spark.sql.optimizer", "spark.sql.codegen", "spark.sql.adaptive", "-XX:", "-Xm", "-Xshare")

@@ -17,7 +17,7 @@ CONTROLLER_SAMPLES = [
     for sample in SAMPLES
     if (sample.record.logger or "").endswith(CONTROLLER_LOGGERS[0]) or CONTROLLER_LOGGERS[1] in sample.line
 ]
-# one for all draws: hypothesis looks at every sample when a strategy is made
+# one strategy for all draws: hypothesis looks at every sample when a strategy is created
 A_SAMPLE = st.sampled_from(SAMPLES)
 LONGEST_TOPIC = ("a.b_c-9" * 36)[:249]
 INT_MAX, BIGINT_MAX = 2**31 - 1, 2**63 - 1

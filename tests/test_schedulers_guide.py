@@ -79,9 +79,9 @@ def test_replaced_files_can_be_removed(tmp_path: Path, capsys: pytest.CaptureFix
     )
     assert "retention_hours=0" in script
     before = {path for path in tables.rglob("*.parquet") if "_delta_log" not in path.parts}
-    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    output = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
     after = {path for path in tables.rglob("*.parquet") if "_delta_log" not in path.parts}
-    assert sum(map(int, re.findall(r"(\d+) files removed", said))) >= len(before - after) > 0
+    assert sum(map(int, re.findall(r"(\d+) files removed", output))) >= len(before - after) > 0
     timeline = rows_of(tables, "partition_timeline")
     for again in (SAMPLE / "broker-1", SAMPLE):
         capsys.readouterr()
