@@ -1,4 +1,5 @@
-"""Alerts: which findings are due at which sink (`outbox`), their text (`text`), and how they are sent (`sink`, `sinks`, `http`).
+"""Alerts: find what is due, write the texts, send and record them.
 
-`outbox` and `text` are pure; `delivery` reads the tables and records what was sent, `command` is the command line.
+`outbox` finds the findings that are due at each sink, `text` writes the texts; both are pure. `sink`, `sinks` and `http` send. `delivery`
+reads the tables and records what was sent. `command` is the command line.
 """

@@ -58,7 +58,10 @@ def plan(
     newest: Mapping[str, datetime],
     again: str | None = None,
 ) -> dict[str, list[Message]]:
-    """Return sink -> its messages, in order. again: the sink that is notified again of all that is firing."""
+    """Return sink -> its messages, in order.
+
+    again: the sink that is notified again of all that is firing.
+    """
     found = {}
     for sink in sinks:
         items = due(sink, findings, sent, now=now, newest=newest, again=again == sink.name)
@@ -67,7 +70,10 @@ def plan(
 
 
 def finding_of(row: Mapping[str, Any]) -> Finding:
-    """Return a row of `findings` as a Finding, with the fingerprint that sinks know it by. row: times are UTC without a zone."""
+    """Return a row of `findings` as a Finding, with the fingerprint that sinks know it by.
+
+    row: its times are UTC without a zone.
+    """
     values: dict[str, Any] = {field.name: row.get(field.name) for field in fields(Finding)}
     values["fingerprint"] = known_as(row)
     values |= {name: in_utc(row[name]) for name in ("first_seen", "last_seen")}
@@ -75,7 +81,7 @@ def finding_of(row: Mapping[str, Any]) -> Finding:
 
 
 def findings_of(rows: Iterable[Mapping[str, Any]], harms: Mapping[str, tuple[str, ...]]) -> list[Finding]:
-    """Return rows of `findings` as sinks know them, each with the fingerprint that they know its cause by.
+    """Return rows of `findings` with the fingerprints that sinks know them and their causes by.
 
     harms: what `harms.by_finding` returns.
     """
@@ -137,7 +143,7 @@ def send_all(
     environment: Mapping[str, str],
     record: Record,
 ) -> list[Delivered]:
-    """Send to all sinks at once, to each in order; return the outcome of each sink that had something due.
+    """Send to all sinks at once, to each in order; return a report of each sink with messages.
 
     record: takes rows of the outbox. Each delivery is recorded at once, the failures at the end.
     """
@@ -188,7 +194,7 @@ def _rows(request: Request, error: str | None) -> list[Sent]:
 
 
 def _bounded(sink: Sink, request: Request, secrets: Secrets) -> None:
-    """Send within a time limit that no server can stretch by answering byte after byte. Raises Undelivered."""
+    """Send within a time limit, also if the server answers byte after byte. Raises Undelivered."""
     problems: list[Undelivered] = []
 
     def attempt() -> None:

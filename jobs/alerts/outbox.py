@@ -60,8 +60,9 @@ class Finding:
 
 @dataclass(frozen=True)
 class Sent:
-    """A row of `alerts`: one finding that was sent to one sink, or failed to be; times are UTC with a zone.
+    """A row of `alerts`: one finding that was sent to one sink, or failed to be sent.
 
+    Times are UTC with a zone.
     digest: key of the digest, or of the story of another finding, that it was part of; None: the key was its own fingerprint.
     labels: JSON; Alertmanager resolves an alert only under the labels that it fired with.
     """
@@ -100,7 +101,7 @@ class Due:
 
 @dataclass(frozen=True)
 class Message:
-    """One message to a sink: about one finding, a story (a cause and its consequences), or a digest of findings.
+    """One message to a sink: a finding, a story (a cause and its consequences), or a digest.
 
     key: the same whenever the same message is sent again. lead: fingerprint of the first cause of a story.
     """
@@ -149,8 +150,9 @@ def due(
     newest: Mapping[str, datetime],
     again: bool = False,
 ) -> list[Due]:
-    """Return what a sink must be notified of: undelivered rows first, then firing findings, then resolved ones; the worst first.
+    """Return what a sink must be notified of, in order.
 
+    Undelivered rows are first, then firing findings, then resolved ones; of each, the worst first.
     sent: all rows of the sink. now: this machine's clock. newest: cluster -> newest moment of its logs.
     again: repeat all that is firing, because the sink has lost it.
     """
@@ -197,7 +199,7 @@ def _next(sink: Sink, finding: Finding, rows: Sequence[Sent], *, wanted: bool, n
 
 
 def _order(item: Due) -> tuple[Any, ...]:
-    """Return the sort key of what is due: undelivered rows in the order of their attempts, then firing before resolved."""
+    """Return the sort key: undelivered rows in the order of their attempts, then firing before resolved."""
     waiting = item.tried is not None and item.tried.delivered_at is None
     tried_at = item.tried.tried_at if waiting and item.tried else EPOCH
     return not waiting, tried_at, item.state == RESOLVED, worst_first(item.finding), item.occurrence > 1
@@ -227,7 +229,7 @@ def messages(sink: Sink, items: Sequence[Due], findings: Iterable[Finding], sent
 
 
 def _first_causes(findings: Iterable[Finding]) -> dict[tuple[str, str], str]:
-    """Return (cluster, fingerprint) -> fingerprint of its first cause among these findings; its own if it has none."""
+    """Return (cluster, fingerprint) -> fingerprint of its first cause; its own if it has none."""
     known = {(finding.cluster, finding.fingerprint): finding for finding in findings}
     found = {}
     for key in known:
@@ -257,7 +259,10 @@ class _Joining:
 def _joining(
     items: Sequence[Due], findings: Sequence[Finding], sent: Sequence[Sent], causes: Mapping[tuple[str, str], str]
 ) -> _Joining:
-    """Return the new findings whose first cause is firing at the sink; the cause is sent again together with them."""
+    """Return the new findings whose first cause is firing at the sink.
+
+    The cause is sent again together with them.
+    """
     by_name = {(finding.cluster, finding.fingerprint): finding for finding in findings}
     last: dict[tuple[str, str], Sent] = {}
     for row in sorted(sent, key=lambda row: (row.occurrence, row.state == RESOLVED)):
@@ -299,7 +304,10 @@ def _grouped(sink: Sink, items: Iterable[Due], causes: Mapping[tuple[str, str], 
 
 
 def _of_story(sink: Sink, cluster: str, state: str, root: str, items: Sequence[Due]) -> Message:
-    """Return the message about a cause and its effects; without the cause its key is that of the worst effect."""
+    """Return the message about a cause and its effects.
+
+    Without the cause, its key is that of the worst effect.
+    """
     names = {item.finding.fingerprint for item in items}
     key = root if root in names else min((item.finding for item in items), key=worst_first).fingerprint
     return Message(sink, cluster, state, key, tuple(items), lead=key)
@@ -333,7 +341,7 @@ def _resolving(
 
 
 def _under_their_keys(sink: Sink, state: str, items: Iterable[tuple[Due, str | None]]) -> list[Message]:
-    """Return messages about incidents that the sink knows, each under the key of the digest or story that opened it."""
+    """Return messages about incidents that the sink knows, each under the key that opened it."""
     by_key: dict[tuple[str, str], dict[tuple[str, int, str], Due]] = defaultdict(dict)
     for item, key in items:
         name = item.finding.fingerprint
@@ -353,7 +361,10 @@ def _under_their_keys(sink: Sink, state: str, items: Iterable[tuple[Due, str | N
 
 
 def _pairs_as_resolved(items: Sequence[Due]) -> list[Due]:
-    """Return the items with each pair of start and end as `resolved`: one message to a person covers both."""
+    """Return the items with each pair of start and end as `resolved`.
+
+    One message to a person covers both.
+    """
     over = {(item.finding.fingerprint, item.occurrence) for item in items if item.state == RESOLVED}
     return [replace(item, state=RESOLVED) if (item.finding.fingerprint, item.occurrence) in over else item for item in items]
 

@@ -33,7 +33,10 @@ ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Undelivered(Exception):
-    """A request was not delivered; the text says why. refused: the sink understood and refused it, so it may accept others."""
+    """A request was not delivered; the text says why.
+
+    refused: the sink understood the request and refused it, so it may accept others.
+    """
 
     def __init__(self, text: str, refused: bool = False) -> None:
         super().__init__(text)
@@ -65,7 +68,10 @@ class Secrets:
         return self.values.get(key)
 
     def hidden(self) -> tuple[str, ...]:
-        """Return the texts that no output may repeat, the longest first: the values, and the parts of an address that may be secret."""
+        """Return the texts that no output may repeat, the longest first.
+
+        They are the values, and the parts of an address that may be secret.
+        """
         texts = list(self.values.values())
         if address := self.values.get("url"):
             parts = urlsplit(address)
@@ -80,8 +86,9 @@ class Secrets:
 
 @dataclass(frozen=True, kw_only=True)
 class Sink(ABC):
-    """Where alerts are sent. It names the environment variables of its secrets, never their values; see `docs/guides/alerts.md`.
+    """Where alerts are sent; see `docs/guides/alerts.md`.
 
+    It has the names of the environment variables of its secrets, never their values.
     A subclass sets `type`, may set other defaults, and adds fields: str, int, bool, a list of texts (tuple) or a path to a file (Path). A field
     whose name ends with `_env` names an environment variable.
     """
@@ -155,7 +162,7 @@ class Sink(ABC):
         return entry.texts(key)
 
     def check_address(self, entry: Entry, environment: Mapping[str, str]) -> None:
-        """Check url and url_env. Raises UsageError, which never repeats the address in an environment variable."""
+        """Check url and url_env. Raises UsageError, which never repeats a secret address."""
         if self.url and self.url_env:
             raise entry.wrong("url", "and url_env exclude each other")
         if self.url_env:

@@ -85,7 +85,10 @@ def what(finding: Finding, context: Context) -> str:
 
 
 def where(finding: Finding, context: Context, width: int = HEADLINE) -> str:
-    """Return topic, partition, replica and node, such as `orders-3, replica 2`; the name of the topic is cut so that it fits."""
+    """Return topic, partition, replica and node, such as `orders-3, replica 2`.
+
+    The name of the topic is cut so that the text fits.
+    """
     parts = [f"replica {finding.replica}"] if finding.replica is not None else []
     if finding.node is not None and finding.node != finding.replica:
         parts.append(f"node {finding.node}")
@@ -183,7 +186,10 @@ def report(message: Message, context: Context) -> str | None:
 
 
 def description(message: Message, context: Context) -> str:
-    """Return the text of a message without log lines and command: harm, title, detail, times, cause, consequences, advice."""
+    """Return the text of a message without log lines and command.
+
+    It has harm, title, detail, times, cause, consequences and advice.
+    """
     if message.digest:
         return _digest(message, context)
     finding = message.findings[0]

@@ -1,4 +1,4 @@
-"""The command `assignments` and the tables that it reads: who placed the replicas of each topic, and how evenly they are spread."""
+"""The command `assignments` and its tables: who placed the replicas of a topic, and their spread."""
 
 import argparse
 import json

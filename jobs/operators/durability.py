@@ -1,4 +1,4 @@
-"""The command `durability` and its table: seconds at full ISR, below min ISR and without a leader, by topic and day."""
+"""The command `durability` and its table: seconds at full ISR, below min ISR, and leaderless."""
 
 import argparse
 import json
@@ -152,7 +152,7 @@ def _fold_all_days(shared: Mapping[tuple[str, int], Shared]) -> "Fold":
 
 
 def _fold_new_days(shared: Mapping[tuple[str, int], Shared], since: Mapping[str, date]) -> "Fold":
-    """Return the fold of a topic's last days, from the intervals that reach into them and the stored rows of these days."""
+    """Return the fold of a topic's last days, from their intervals and the stored rows of these days."""
 
     def fold(key: tuple[Any, ...], history: "Dicts", stored: "Dicts") -> Iterable[Mapping[str, Any]]:
         topic, known = key[2], shared.get(key[:2])
@@ -176,8 +176,9 @@ def _settings(facts: ClusterFacts) -> dict[int, min_isr.MinIsr]:
 
 
 def _with_changed_settings(updated: Any, rebuilt: frozenset[str]) -> tuple[frozenset[str], list[tuple[str, str]]]:
-    """Return (clusters to rebuild, cluster and topic of other topics to rebuild) because new records change min.insync.replicas.
+    """Return what to rebuild because new records change min.insync.replicas.
 
+    The result is (clusters, cluster and topic of topics in other clusters).
     A cluster whose default has changed is rebuilt whole. rebuilt: clusters that are rebuilt in any case; they are in the result.
     """
     whole, topics = set(rebuilt), []
@@ -194,8 +195,9 @@ def _with_changed_settings(updated: Any, rebuilt: frozenset[str]) -> tuple[froze
 def _shared(
     facts: Mapping[str, ClusterFacts], deletions: Iterable[Mapping[str, Any]], dated: Iterable[Mapping[str, Any]], config: Config
 ) -> dict[tuple[str, int], Shared]:
-    """Return (cluster, incarnation) -> what its topics share; incarnations without a time stamp are left out.
+    """Return (cluster, incarnation) -> what its topics share.
 
+    Incarnations without a time stamp are left out.
     deletions: rows of `topic_deletions` with requested_at. dated: cluster and hour of `coverage`, of hours with records.
     """
     pending: dict[tuple[str, int], list[Any]] = {}
@@ -247,7 +249,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _spans(rows: Sequence[Mapping[str, Any]], by_day: bool) -> list[dict[str, Any]]:
-    """Return one row per topic (day null) or per topic and day, summed over the incarnations of a cluster."""
+    """Return one row per topic (day null) or per topic and day; incarnations are summed."""
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for row in rows:
         groups.setdefault((row["cluster"], row["topic"], row["day"] if by_day else None), []).append(row)
@@ -324,7 +326,7 @@ def _cells(row: Mapping[str, Any]) -> list[Any]:
 
 
 def _words(row: Mapping[str, Any], slos: Sequence[Slo]) -> Iterator[str]:
-    """Return the sentences about a topic: its episodes, what each acks setting would have meant, and its goals."""
+    """Return the sentences about a topic: episodes, the effect of each acks setting, and goals."""
     name = (
         visible(row["topic"]) + (f"-{row['partition']}" if "partition" in row else "") + (f" {row['day']}" if row["day"] else "")
     )

@@ -14,7 +14,10 @@ Assignment = Mapping[int, Sequence[int]]
 
 
 class PlacementError(ValueError):
-    """Kafka would refuse the request: no partition, no replica, more replicas than brokers, or racks of some brokers only."""
+    """Kafka would refuse the request.
+
+    There is no partition or replica, or more replicas than brokers, or only some brokers have racks.
+    """
 
 
 @dataclass(frozen=True)
@@ -32,14 +35,20 @@ class Found:
 
 
 def rack_alternated(racks: Mapping[int, str]) -> list[int]:
-    """Return broker ids, one of each rack in turn; racks by name, brokers of a rack by id (AdminUtils.getRackAlternatedBrokerList)."""
+    """Return broker ids, one of each rack in turn; racks by name, brokers of a rack by id.
+
+    Source: AdminUtils.getRackAlternatedBrokerList.
+    """
     members = {name: sorted(broker for broker in racks if racks[broker] == name) for name in sorted(set(racks.values()))}
     longest = max(map(len, members.values()), default=0)
     return [brokers[at] for at in range(longest) for brokers in members.values() if at < len(brokers)]
 
 
 def replica_index(first: int, shift: int, replica: int, brokers: int) -> int:
-    """Return the index in the broker list of a replica after the first one (AdminUtils.replicaIndex). replica: its number, from 0."""
+    """Return the index in the broker list of a replica after the first one.
+
+    replica: its number, from 0. Source: AdminUtils.replicaIndex.
+    """
     return (first + 1 + (shift + replica) % (brokers - 1)) % brokers
 
 
@@ -81,7 +90,10 @@ def assign(
 
 
 def _across_racks(listed: list[int], racks: Mapping[int, str], first: int, shift: int, replication_factor: int) -> list[int]:
-    """Return the replicas of one partition; a broker is skipped if it has one, or if its rack has one and another rack has none."""
+    """Return the replicas of one partition.
+
+    A broker is skipped if it has a replica, or if its rack has one and another rack has none.
+    """
     count = len(set(racks.values()))
     replicas = [listed[first]]
     step = 0
@@ -95,7 +107,7 @@ def _across_racks(listed: list[int], racks: Mapping[int, str], first: int, shift
 
 
 def find(assignment: Assignment, brokers: Collection[int], racks: Mapping[int, str] | None = None) -> Found | None:
-    """Return the start index and shift that lead to an assignment of consecutive partitions; null if there are none.
+    """Return start index and shift of an assignment of consecutive partitions; null if there are none.
 
     brokers: those that were alive. Three orders are tried: by rack if all brokers have one, by id, and the order of the partitions' first
     replicas, because CreateTopics up to 3.9 takes the brokers in the order of its metadata cache.
@@ -141,8 +153,9 @@ def _order_of_firsts(rows: list[list[int]], brokers: int) -> list[int] | None:
 def find_added(
     added: Assignment, partition_0: Sequence[int], brokers: Collection[int], racks: Mapping[int, str] | None = None
 ) -> Found | None:
-    """Return the same for added partitions: start and shift are both the index of partition 0's first replica among all brokers.
+    """Return the same for added partitions.
 
+    Start and shift are both the index of partition 0's first replica among all brokers.
     Source: AdminZkClient.addPartitions and its predecessors. They take the first broker, by id, that is not below that replica; else the
     first broker.
     """
@@ -197,7 +210,10 @@ def not_striped(
 
 
 def _not_one_round(rows: Sequence[Sequence[int]], rack_of: Mapping[int, str], begin: int) -> str | None:
-    """Return the same for partitions between two shuffles. begin: partitions of this request that were placed before."""
+    """Return the same for partitions between two shuffles.
+
+    begin: number of partitions of this request that were placed before.
+    """
     racks = sorted(set(rack_of.values()))
     # the racks of a partition are in a cycle; after one round a rack without brokers left is skipped
     order = _cycle([[rack_of[b] for b in row[: len(racks)]] for row in rows], len(racks), begin)
@@ -216,7 +232,10 @@ def _not_one_round(rows: Sequence[Sequence[int]], rack_of: Mapping[int, str], be
 
 
 def _cycle(windows: Sequence[Sequence[Hashable]], size: int, begin: int) -> dict[int, Hashable] | None:
-    """Return place -> member of a circle of `size` in which window n starts at place begin + n; null if there is no such circle."""
+    """Return place -> member of a circle of `size` in which window n starts at place begin + n.
+
+    The result is null if there is no such circle.
+    """
     circle: dict[int, Hashable] = {}
     places: dict[Hashable, int] = {}
     for number, window in enumerate(windows):
@@ -236,8 +255,9 @@ def _listed(row: Sequence[int]) -> str:
 
 @dataclass(frozen=True)
 class Spread:
-    """The goals of Kafka's placement as figures; skew is the largest ÷ the mean over the live brokers, 1 = even.
+    """The goals of Kafka's placement as figures.
 
+    skew: the largest ÷ the mean over the live brokers, 1 = even.
     companions_skew: how the other replicas of one broker's partitions are spread over the other brokers; the largest of any broker.
     """
 
@@ -256,7 +276,10 @@ def skew(counts: Mapping[int, int]) -> float | None:
 
 
 def spread(assignment: Assignment, brokers: Collection[int], racks: Mapping[int, str] | None = None) -> Spread:
-    """Return the figures of one topic's assignment. brokers: the live ones; assigned ones count in any case."""
+    """Return the figures of one topic's assignment.
+
+    brokers: the live ones; assigned ones count in any case.
+    """
     everyone = sorted(set(brokers) | {b for row in assignment.values() for b in row})
     replicas = Counter(dict.fromkeys(everyone, 0))
     leaders = Counter(dict.fromkeys(everyone, 0))
@@ -276,7 +299,10 @@ def spread(assignment: Assignment, brokers: Collection[int], racks: Mapping[int,
 
 
 def violations(assignment: Assignment, brokers: Collection[int], racks: Mapping[int, str] | None = None) -> list[str]:
-    """Return what violates the goals of any placement, as sentences. brokers: the live ones; empty: not known."""
+    """Return what violates the goals of any placement, as sentences.
+
+    brokers: the live ones; empty: not known.
+    """
     found = []
     live, known = set(brokers), racks or {}
     count = len({known[broker] for broker in live if broker in known})

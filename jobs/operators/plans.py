@@ -26,7 +26,10 @@ class PlanError(ValueError):
 
 @dataclass(frozen=True)
 class Move:
-    """One partition of a plan. replicas: its target; null: the output names only the replicas before, `original`."""
+    """One partition of a plan.
+
+    replicas: its target; null: the output names only the replicas before, `original`.
+    """
 
     topic: str
     partition: int
@@ -151,8 +154,9 @@ class Attempt:
 
 @dataclass(frozen=True)
 class History:
-    """The reassignments of a partition until some moment, and the last interval whose replicas are known (null: no log names it).
+    """The reassignments of a partition until some moment.
 
+    now: the last interval whose replicas are known; null: no log names the partition.
     lost: since when its replicas are not known any more: KRaft controllers do not log a change that only removes or reorders replicas.
     """
 
@@ -221,7 +225,10 @@ def _target(row: Row) -> frozenset[int] | None:
 
 
 def _end_attempt(attempts: list[Attempt], before: tuple[int, ...] | None, intervals: Sequence[Row]) -> None:
-    """End the running attempt; a change without AR and RR (of the order, fewer replicas) is an attempt that ends when it begins."""
+    """End the running attempt, and add the changes without AR and RR.
+
+    Such a change (of the order, fewer replicas) is an attempt that ends when it begins.
+    """
     first = tuple(intervals[0]["replicas"])
     if attempts and attempts[-1].ended_at is None and attempts[-1].moves_replicas:
         attempts[-1] = _ended(attempts[-1], intervals[0]["valid_from"], first)
@@ -402,7 +409,10 @@ def _ids(ids: Iterable[int]) -> str:
 
 
 def expected_end(verdicts: Sequence[Verdict], now: datetime) -> datetime | None:
-    """Return when the plan would be done at the pace so far, an estimate: replicas that have caught up since the first move began."""
+    """Return an estimate of when the plan will be done, at the pace so far.
+
+    The pace is that of replicas that have caught up since the first move began.
+    """
     began = [v.started_at for v in verdicts if v.started_at is not None and v.status in ("running", "completed")]
     if not began or not any(v.status == "running" for v in verdicts):
         return None
@@ -419,8 +429,9 @@ def progress(verdicts: Iterable[Verdict]) -> tuple[int, int]:
 
 
 def verify_text(verdicts: Iterable[Verdict], done: str = "completed") -> str:
-    """Return what kafka-reassign-partitions --verify of 2.6 and later prints (ReassignPartitionsCommand), without the throttles it clears.
+    """Return what kafka-reassign-partitions --verify of 2.6 and later prints.
 
+    Source: ReassignPartitionsCommand; the lines about throttles that it clears are left out.
     done: its word for completed, `complete` in 2.6 to 2.8.
     """
     lines = ["Status of partition reassignment:"]

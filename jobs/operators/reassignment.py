@@ -121,7 +121,10 @@ def _moves(given: str) -> list[plans.Move]:
 
 
 def _rows(tables: Tables, moves: Sequence[plans.Move], cluster: str | None) -> tuple[str, list[analysis.Row]]:
-    """Return (cluster, rows of partition_timeline of its last incarnation, of the topics of a plan). Raises UsageError."""
+    """Return the cluster of a plan and the rows of partition_timeline of its topics. Raises UsageError.
+
+    The rows are those of the last incarnation.
+    """
     topics = sorted({move.topic for move in moves})
     rows = analysis.rows_where(tables, "partition_timeline", one_of("topic", topics))
     clusters = sorted({row["cluster"] for row in rows})
@@ -177,7 +180,7 @@ def _judged(
 
 
 def _is_all_printed(history: plans.History, debug_since: datetime | None) -> bool:
-    """Return whether the logs of a KRaft cluster have every change of a partition's assignment since the last one that they show.
+    """Return whether the logs of a KRaft cluster have every change after the last one that they show.
 
     A dump of the metadata log has every change, and so do controllers at DEBUG. debug_since: time of their first DEBUG line.
     """
@@ -196,7 +199,10 @@ def _by_partition(rows: Iterable[analysis.Row], asked: set[tuple[str, int]]) -> 
 
 
 def as_json(verdicts: Sequence[plans.Verdict], now: datetime | None) -> Iterator[str]:
-    """Return JSON Lines. expected_end: the estimate for the whole plan, at each move that is still running."""
+    """Return JSON Lines.
+
+    expected_end: the estimate for the whole plan, at each move that is still running.
+    """
     end = plans.expected_end(verdicts, now) if now else None
     for verdict in verdicts:
         values = {**vars(verdict), "expected_end": end if verdict.status == "running" else None}

@@ -1,4 +1,4 @@
-"""Find who placed the replicas of a topic and how they are spread: the rows of `topic_assignments` and `broker_load`. Pure."""
+"""Compute who placed the replicas of a topic, and their spread, from plain rows. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -64,14 +64,17 @@ class Brokers:
 
 @dataclass(frozen=True)
 class Cluster:
-    """What all topics of an incarnation share. brokers: in order of time. racks: broker -> rack. rackless: brokers known to have none."""
+    """What all topics of an incarnation share.
+
+    brokers: in order of time. racks: broker -> rack. rackless: brokers known to have none.
+    """
 
     brokers: tuple[Brokers, ...] = ()
     racks: Mapping[int, str] = field(default_factory=dict)
     rackless: frozenset[int] = frozenset()
 
     def at(self, moment: datetime) -> list[Brokers]:
-        """Return the brokers at a moment and in the ten seconds before, latest first; empty if no line shows them."""
+        """Return the brokers at a moment and in the 10 s before, latest first; empty if not known."""
         before = [entry for entry in self.brokers if entry.since <= moment + TOGETHER]
         first = max((at for at, entry in enumerate(before) if entry.since <= moment - LAG), default=0)
         return before[first:][::-1]
@@ -89,7 +92,10 @@ def shared_events(facts: ClusterFacts) -> dict[int, list[dict[str, Any]]]:
 
 
 def cluster(events: Iterable[Row], racks: Mapping[int, str] | None = None) -> Cluster:
-    """Return brokers and racks of one incarnation. events: in any order. racks: of audit.toml; they supersede those of log lines."""
+    """Return brokers and racks of one incarnation.
+
+    events: in any order. racks: of audit.toml; they supersede those of log lines.
+    """
     found: list[Brokers] = []
     known: dict[int, str | None] = {}
     registered: dict[int, int] = {}  # broker -> epoch
@@ -126,7 +132,10 @@ def cluster(events: Iterable[Row], racks: Mapping[int, str] | None = None) -> Cl
 
 @dataclass(frozen=True)
 class Batch:
-    """Partitions of a topic that one request created. by_hand: whether the request named the replicas; null: no line shows it."""
+    """Partitions of a topic that one request created.
+
+    by_hand: whether the request named the replicas; null: no line shows it.
+    """
 
     ts: datetime
     partitions: Mapping[int, Sequence[int]]
@@ -137,7 +146,10 @@ class Batch:
 
 @dataclass(frozen=True)
 class Judged:
-    """Who placed a topic. placement: kafka, kafka_extended, manual or not_known. start_index, shift: of its creation."""
+    """Who placed a topic.
+
+    placement: kafka, kafka_extended, manual or not_known. start_index, shift: of its creation.
+    """
 
     placement: str
     reason: str
@@ -274,7 +286,10 @@ def _caveat(batch: Batch) -> str:
 
 @dataclass(frozen=True)
 class AssignmentInterval:
-    """A topic's assignment from `since` (null: before the logs begin) until `until` (null: still), outside of reassignments."""
+    """A topic's assignment from `since` until `until`, outside of reassignments.
+
+    since: null if it is from before the logs. until: null if it is still the assignment.
+    """
 
     since: datetime | None
     until: datetime | None
@@ -283,7 +298,7 @@ class AssignmentInterval:
 
 
 def assignment_intervals(rows: Iterable[Row]) -> list[AssignmentInterval]:
-    """Return the assignments of one topic in order of time; an assignment is empty between a deletion and the next creation.
+    """Return the assignments of one topic, oldest first; empty while the topic is deleted.
 
     rows: of partition_timeline, of the topic. An interval begins when no partition is being reassigned any more; changes within a second
     are one change.
@@ -341,7 +356,7 @@ def _apart(ts: datetime | None, later: Sequence[tuple[datetime | None, Any, Any,
 
 
 def topic_rows(rows: Sequence[Row], batches: Sequence[Batch], shared: Cluster) -> list[dict[str, Any]]:
-    """Return rows of `topic_assignments` of one topic of one incarnation, without cluster, incarnation and topic.
+    """Return rows of `topic_assignments` of one topic, without cluster, incarnation and topic.
 
     rows: of partition_timeline. batches: what created and extended the topic.
     """
@@ -350,7 +365,10 @@ def topic_rows(rows: Sequence[Row], batches: Sequence[Batch], shared: Cluster) -
 
 
 def broker_loads(row: Row) -> list[dict[str, Any]]:
-    """Return rows of `broker_load`: the replicas and first replicas of each broker. row: of `topic_assignments`."""
+    """Return rows of `broker_load`: the replicas and first replicas of each broker.
+
+    row: of `topic_assignments`.
+    """
     placed = [partition["replicas"] for partition in row["assignment"]]
     replicas = Counter(broker for ids in placed for broker in ids)
     leaders = Counter(ids[0] for ids in placed if ids)
@@ -420,7 +438,10 @@ def _partition_0(history: Sequence[AssignmentInterval], added: Batch) -> Sequenc
 
 
 def _judge_moved(interval: AssignmentInterval, moved: list[int], created: Judged, shared: Cluster) -> Judged:
-    """Return who placed a reassigned topic: `kafka-reassign-partitions --generate` uses assignReplicasToBrokers up to 3.x, also in KRaft."""
+    """Return who placed a reassigned topic.
+
+    `kafka-reassign-partitions --generate` uses assignReplicasToBrokers up to 3.x, also in KRaft.
+    """
     text = f"{_partitions(moved)} reassigned; created: {created.placement}"
     assignment = interval.assignment
     live = shared.at(interval.since) if interval.since is not None else []
@@ -449,7 +470,10 @@ def _ids(ids: Iterable[int]) -> str:
 
 @dataclass(frozen=True)
 class Effect:
-    """The effect on a partition if brokers go down. effect: loses_leader, below_min_isr or offline; the worst of them, in this order."""
+    """The effect on a partition if brokers go down.
+
+    effect: the worst of loses_leader, below_min_isr and offline, which are in this order.
+    """
 
     topic: str
     partition: int

@@ -1,4 +1,4 @@
-"""Compute how long a topic was durable and available: seconds, from the intervals of its partitions. Pure."""
+"""Compute how long a topic was durable and available, from the intervals of its partitions. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -59,14 +59,20 @@ class Tally:
 
 
 def silent_spans(hours: Iterable[datetime]) -> tuple[Span, ...]:
-    """Return the spans without a line between the first and the last hour. hours: with lines, from `coverage`."""
+    """Return the spans without a line between the first and the last hour.
+
+    hours: with lines, from `coverage`.
+    """
     known = sorted(set(hours))
     step = timedelta(hours=1)
     return tuple((before + step, after) for before, after in pairwise(known) if after - before > step)
 
 
 def fenced_spans(brokers: Iterable[tuple[datetime, Iterable[int]]], now: datetime) -> dict[int, tuple[Span, ...]]:
-    """Return broker -> spans in which it was fenced. brokers: (time, brokers that are fenced from then on), in order of time."""
+    """Return broker -> spans in which it was fenced.
+
+    brokers: (time, brokers that are fenced from then on), in order of time.
+    """
     since: dict[int, datetime] = {}
     found: dict[int, list[Span]] = {}
     for ts, ids in (*brokers, (now, ())):
@@ -146,8 +152,9 @@ def _tally_partition(days: dict[date, Tally], history: Sequence[Row], topic: str
 
 
 def _pieces(begin: datetime, end: datetime, topic: str, shared: Shared, dark: Sequence[Span]) -> Iterable[Span]:
-    """Return the parts of a span without the time of a pending deletion, cut at midnight, changes of min ISR, and dark spans.
+    """Return the parts of a span, without the time of a pending deletion.
 
+    They are cut at midnight, at changes of min ISR, and at the ends of dark spans.
     dark: spans that the logs say nothing about.
     """
     pending = shared.deleted.get(topic, ())
@@ -199,7 +206,7 @@ def topic_rows(days: Mapping[date, Tally], topic: str, shared: Shared) -> list[d
 
 
 def with_stored_losses(rows: Iterable[Mapping[str, Any]], stored: Iterable[Row]) -> list[dict[str, Any]]:
-    """Return the rows of a topic without new records, with the elections and losses of the stored rows of the same days."""
+    """Return rows of a topic without new records, with the stored elections and losses of their days."""
     known = {row["day"]: {name: row[name] for name in ("unclean_elections", "records_lost")} for row in stored}
     return [{**row, **known.get(row["day"], {})} for row in rows]
 
@@ -208,7 +215,10 @@ def with_stored_losses(rows: Iterable[Mapping[str, Any]], stored: Iterable[Row])
 
 
 def availability(row: Mapping[str, Any], acks: str = "all") -> float | None:
-    """Return the share of the covered time in which writes were possible, 0 .. 1; null if none is covered. acks: `all` or `1`."""
+    """Return the share of the covered time in which writes were possible, 0 .. 1.
+
+    It is null if no time is covered. acks: `all` or `1`.
+    """
     refused = row["leaderless"] + (row["below_min_isr"] if acks == "all" else 0)
     return 1 - refused / row["covered"] if row["covered"] else None
 

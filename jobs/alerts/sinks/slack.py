@@ -1,4 +1,7 @@
-"""Slack: incoming webhooks, Block Kit. All text is of the type plain_text, in which nothing is mark-up."""
+"""Slack: incoming webhooks with Block Kit.
+
+All text is of the type plain_text, in which nothing is mark-up.
+"""
 
 from __future__ import annotations
 
