@@ -1,4 +1,4 @@
-"""The Dockerfile: its targets, its user, and that what it leaves out is what the documents name and the lock file has."""
+"""The Dockerfile: its targets, its user, and the packages that it omits, which are documented and locked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LEFT_OUT = re.compile(r"--no-install-package (\S+)")
 
 
 def stages() -> dict[str, str]:
-    """Name of a stage -> its instructions."""
+    """Return name of a stage -> its instructions."""
     parts = re.split(r"^FROM \S+ AS (\S+)$", DOCKERFILE, flags=re.M)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 

@@ -27,7 +27,7 @@ def test_packages_import_downwards_only() -> None:
 
 
 def third_party(package: str) -> dict[str, Path]:
-    """Top-level modules that are neither Python's nor ours -> a file that imports them."""
+    """Return top-level modules of other packages -> a file that imports them."""
     found = {}
     for path in (ROOT / package).rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
@@ -38,12 +38,12 @@ def third_party(package: str) -> dict[str, Path]:
 
 
 def declared(requirements: Iterable[str | dict[str, str]]) -> set[str]:
-    """The names of distributions in a list of requirements."""
+    """Return the names of distributions in a list of requirements."""
     return {canonical(re.split(r"[^\w.-]", one, maxsplit=1)[0]) for one in requirements if isinstance(one, str)}
 
 
 def canonical(name: str) -> str:
-    """The name of a distribution as registries compare it."""
+    """Return the name of a distribution as registries compare it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -68,7 +68,7 @@ def test_an_undeclared_import_is_found(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_timelines_are_plain_python() -> None:
-    """Without Spark, and without anything of ours but the state machines and what event types mean."""
+    """They import no Spark, and of our modules only the state machines and the meanings of event types."""
     for path in (ROOT / "jobs" / "timelines").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
@@ -79,7 +79,7 @@ def test_timelines_are_plain_python() -> None:
 
 
 def test_code_that_runs_without_spark_does_not_import_it() -> None:
-    """A module imports Spark's where it uses them (`jobs.engine.later`), so that the local engine runs where they are not installed."""
+    """A module imports Spark where it uses it (`jobs.engine.later`), so that the local engine runs without Spark."""
     of_spark = {"pyspark", "py4j", "delta", "great_expectations"}
     for path in sorted((ROOT / "jobs").rglob("*.py")):
         if path.relative_to(ROOT / "jobs").as_posix() in ("engine/spark.py", "engine/remote.py"):
@@ -97,7 +97,7 @@ NOT_YET_IN_ENGINE = {"commands/repair.py", "landing/events.py"}
 
 
 def test_libraries_of_the_engines_are_imported_in_one_room() -> None:
-    """pyspark, delta, duckdb and deltalake: in jobs/engine/, and nowhere else but where they still are."""
+    """pyspark, delta, duckdb and deltalake are imported in jobs/engine/, and in the listed modules."""
     libraries = {"pyspark", "py4j", "delta", "duckdb", "deltalake"}
     found = set()
     for path in (ROOT / "jobs").rglob("*.py"):
@@ -121,7 +121,7 @@ ROOMS = {
     "checking": {"engine", "landing", "nightly", "timelines"},
     "nightly": {"engine", "timelines"},
     "landing": {"engine", "nightly", "timelines"},
-    # what the processes of the pool compute is imported there
+    # the functions that the processes of the pool compute
     "engine": {"landing", "nightly", "timelines"},
     "timelines": set(),
 }
@@ -145,14 +145,14 @@ def test_rooms_import_in_one_direction() -> None:
     assert found == ROOMS
 
 
-# what Spark Connect does not have -> files that use it, with the reason
+# name that Spark Connect does not have -> files that use it, with the reason
 NOT_OF_CONNECT: dict[str, dict[str, str]] = {
     "jvm": {"engine/driver.py": "spark-submit sends Python's stderr to stdout; only the driver's own JVM writes to its stderr"},
 }
 
 
 def test_only_parts_of_spark_that_spark_connect_has_are_used() -> None:
-    """No SparkContext, no RDD, no object of the JVM; no switch of the optimiser, of the compilers or of the JVM's memory areas."""
+    """No SparkContext, RDD or object of the JVM; no setting of the optimiser, the compilers or the JVM's memory."""
     names = {"sparkContext", "SparkContext", "_jvm", "jvm", "_jsc", "_sc", "_jdf", "_jsparkSession", "rdd", "broadcast"}
     switches = ("spark.sql.optimizer", "spark.sql.codegen", "spark.sql.adaptive", "-XX:", "-Xm", "-Xshare")
     found: dict[str, set[str]] = {}
@@ -169,5 +169,5 @@ def test_only_parts_of_spark_that_spark_connect_has_are_used() -> None:
 
 
 def _is_functions(node: ast.Attribute) -> bool:
-    """Whether it is of pyspark.sql.functions, which has a `broadcast` for joins."""
+    """Return whether it is of pyspark.sql.functions, which has a `broadcast` for joins."""
     return isinstance(node.value, ast.Name) and node.value.id == "F"
