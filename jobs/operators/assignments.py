@@ -75,8 +75,8 @@ def add_arguments(commands: Any) -> None:
 def write(store: Any, updated: Any, rebuilt: Iterable[str], racks: Mapping[str, Mapping[int, str]]) -> None:
     """Update `topic_assignments` and `broker_load`.
 
-    updated: `nights.Made`. rebuilt: clusters whose topics are all judged again; of other clusters, the topics with new records are, and those
-    whose assignment is as recent as this run's records. racks: cluster -> broker -> rack, of audit.toml.
+    updated: `nights.Made`. rebuilt: clusters whose topics are all judged again. Of other clusters, only topics with new records are, and topics
+    whose assignment is as recent as the new records. racks: cluster -> broker -> rack, of audit.toml.
     """
     from jobs.engine.rows import (
         at_or_after,
