@@ -35,14 +35,14 @@ pytestmark = pytest.mark.spark
 
 
 def audit(capsys, logs, tables: Path, *more: str) -> tuple[int, dict, str]:
-    """Return (exit code, verdict as JSON, stderr)."""
+    """Run an audit; return (exit code, verdict as JSON, text on stderr)."""
     code = main(["audit", *map(str, logs), "--tables", str(tables), "--json", *more])
     output = capsys.readouterr()
     return code, json.loads(output.out) if output.out.strip() else {}, output.err
 
 
 def fingerprint(tables: Path) -> dict[str, list[str]]:
-    """Return the tables of DELETIONS, without columns that name files, runs and places in files."""
+    """Return all tables of DELETIONS without columns about files, runs and places in files."""
     left_out = {"events": ("file", "record_no", "ends_file"), "findings": ("run_id", "status")}
     found = {}
     for table in (*TABLES_OF_TIME, "coverage", "passed_over", *left_out):
@@ -56,7 +56,7 @@ def fingerprint(tables: Path) -> dict[str, list[str]]:
 
 @pytest.fixture(scope="module")
 def audited(spark, tmp_path_factory):
-    """Return the tables of one run over a blocked deletion, at TRACE and at default levels, two clusters in one folder, and PAIRS."""
+    """Tables of one run over a deletion that waits, at TRACE and at the default levels, two clusters in one tree, and PAIRS."""
     folder = tmp_path_factory.mktemp("audited")
     one_tree(folder / "both")
     every_pair(folder / PAIRS)
@@ -100,7 +100,7 @@ def test_replica_states_during_a_deletion_follow_their_broker(audited):
             assert [state for p, state in paths[replica] if p == partition] == expected
 
 
-def test_a_blocked_deletion_is_resolved_when_the_broker_is_back(audited):
+def test_a_waiting_deletion_ends_when_the_broker_is_back(audited):
     (deletion,) = rows_of(audited, "topic_deletions", "trace")
     assert deletion["outcome"] == "completed"
     assert deletion["completed_at"] is not None
@@ -111,7 +111,7 @@ def test_a_blocked_deletion_is_resolved_when_the_broker_is_back(audited):
 
 
 def quiet(folder: Path, day: int) -> None:
-    """Write logs in which only a controller still logs."""
+    """Leave only a controller that continues to log."""
     shutil.rmtree(folder)
     (folder / "broker-1").mkdir(parents=True)
     (folder / "broker-1" / "controller.log").write_text(
@@ -120,7 +120,7 @@ def quiet(folder: Path, day: int) -> None:
 
 
 @dataclass(frozen=True)
-class RunResult:
+class Run:
     """The result of a run: exit code, verdict, rows of tables, and `fingerprint`."""
 
     code: int
@@ -131,47 +131,47 @@ class RunResult:
 
 
 @pytest.fixture(scope="module")
-def runs(spark, tmp_path_factory) -> list[RunResult]:
-    """Audit DELETIONS until the broker is back, then whole; and `over`, in which all is resolved, in the first and two later runs."""
+def runs(spark, tmp_path_factory) -> list[Run]:
+    """Run over DELETIONS up to the return of the broker, then over all of it; and over `over`, which has ended after the first run."""
     folder, found = tmp_path_factory.mktemp("runs"), []
     for name, recording in DELETIONS.items():
         write_early(recording, folder / name, broker_is_back(recording))
     # up to the end of the scenario: a broker was killed and is back
     write_early(SAMPLES / "2.8.2-default" / "delete-topic-dead-broker", folder / "over", "2026-11-20 10:59:20")
 
-    def audit_of(recordings: dict[str, Path]) -> None:
+    def run(recordings: dict[str, Path]) -> None:
         config, tables = configuration(folder / "audit.toml", recordings), folder / "tables"
-        out = io.StringIO()
-        with contextlib.redirect_stdout(out):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
             code = main(["audit", "--config", str(config), "--tables", str(tables), "--json"])
         some = (rows_of(tables, table) for table in ("topic_deletions", "findings"))
-        found.append(RunResult(code, json.loads(out.getvalue()), *some, fingerprint(tables)))
+        found.append(Run(code, json.loads(printed.getvalue()), *some, fingerprint(tables)))
 
-    audit_of({name: folder / name for name in (*DELETIONS, "over")})
-    audit_of(DELETIONS)
+    run({name: folder / name for name in (*DELETIONS, "over")})
+    run(DELETIONS)
     for day in (23, 25):
         quiet(folder / "over", day)
-        audit_of({"over": folder / "over"})
+        run({"over": folder / "over"})
     return found
 
 
 def test_a_deletion_that_waits_is_a_finding_until_it_is_completed(runs, audited):
-    run = runs[0]
-    assert run.code == errors.FINDINGS
-    known = [f for f in run.verdict["findings"] if f["cluster"] in DELETIONS]
+    first = runs[0]
+    assert first.code == errors.FINDINGS
+    known = [f for f in first.verdict["findings"] if f["cluster"] in DELETIONS]
     found = {f["cluster"]: f for f in known if f["check_id"] == "topic_deletion_blocked"}
-    deletions = {row["cluster"]: row for row in run.deletions if row["cluster"] in DELETIONS}
+    deletions = {row["cluster"]: row for row in first.deletions if row["cluster"] in DELETIONS}
     assert found.keys() == deletions.keys() == DELETIONS.keys()
     for name, finding in found.items():
         assert (finding["status"], finding["severity"], finding["topic"], finding["node"]) == ("new", "error", "audit", 3)
         assert "replica 3 of partition 0, replica 3 of partition 1" in finding["detail"]
         assert (deletions[name]["outcome"], deletions[name]["completed_at"]) == ("blocked", None)
 
-    run = runs[1]
-    assert run.code == errors.CLEAN
-    blocked = {f["cluster"]: f["status"] for f in run.verdict["findings"] if f["check_id"] == "topic_deletion_blocked"}
+    second = runs[1]
+    assert second.code == errors.CLEAN
+    blocked = {f["cluster"]: f["status"] for f in second.verdict["findings"] if f["check_id"] == "topic_deletion_blocked"}
     assert blocked == dict.fromkeys(DELETIONS, "resolved")
-    assert run.tables == fingerprint(audited)
+    assert second.tables == fingerprint(audited)
 
 
 def test_a_resolved_finding_does_not_change(runs):
@@ -181,7 +181,7 @@ def test_a_resolved_finding_does_not_change(runs):
     assert down["title"].startswith("Broker 3 crashed and was back after ")
     assert "At least 3 partitions lacked its replica in the ISR meanwhile" in down["detail"]
     assert {title: resolved[-1].get(title) for title in resolved[0]} == resolved[0]
-    # the blind spots are those of the first run
+    # later logs without new information do not weaken the finding
     details = {f["check_id"]: f["detail"] for f in found[-1]}
     assert "No server.log" not in details["blind_spot"]
     assert "No log of broker" not in details["blind_spot"]
@@ -224,7 +224,7 @@ def test_the_same_records_again_change_nothing(capsys, tmp_path, audited):
     assert fingerprint(alone) == before
 
 
-def test_coverage_shows_what_the_log_level_has(audited):
+def test_coverage_depends_on_the_log_level(audited):
     def shown(cluster: str) -> set[str]:
         rows = rows_of(audited, "coverage", cluster)
         return {row["replica_states"] for row in rows if row["logger"] == "state.change.logger"}
@@ -240,20 +240,20 @@ def test_all_tables_can_be_read_by_any_engine(audited):
             assert DeltaTable(str(table)).protocol().min_reader_version == 1
 
 
-def test_two_clusters_in_one_folder_are_separated(audited):
+def test_two_clusters_in_one_tree_are_distinguished(audited):
     mixed = [f for f in rows_of(audited, "findings") if f["check_id"] == "clusters_mixed"]
     assert [(f["severity"], f["cluster"]) for f in mixed] == [("warning", "both")]
     for table in ("partition_timeline", "replica_timeline", "controllers", "topic_deletions"):
-        rows = defaultdict(list)
+        by_cluster = defaultdict(list)
         for row in rows_of(audited, table):
             name = row.pop("cluster"), row.pop("incarnation")
             row.pop("record_id")
             row.pop("settled", None)  # depends on the newest record of the cluster
             row.pop("evidence", None)
-            rows[name].append(json.dumps(row, default=str, sort_keys=True))
-        assert sorted(rows["both", 1]) == sorted(rows["one", 1]), table
-        assert sorted(rows["both", 2]) == sorted(rows["other", 1]), table
-        assert {key for key in rows if key[0] in IN_ONE_TREE} == {("both", 1), ("both", 2), ("one", 1), ("other", 1)}
+            by_cluster[name].append(json.dumps(row, default=str, sort_keys=True))
+        assert sorted(by_cluster["both", 1]) == sorted(by_cluster["one", 1]), table
+        assert sorted(by_cluster["both", 2]) == sorted(by_cluster["other", 1]), table
+        assert {key for key in by_cluster if key[0] in IN_ONE_TREE} == {("both", 1), ("both", 2), ("one", 1), ("other", 1)}
 
 
 def test_a_reassignment_that_does_not_finish(spark, capsys, tmp_path, monkeypatch):

@@ -108,7 +108,7 @@ def test_logs_are_relative_to_the_folder_of_the_file(
         ("name = ", "audit.toml"),
     ],
 )
-def test_a_mistake_is_named(written: Callable[[str], Path], text: str, complaint: str) -> None:
+def test_mistakes_are_answered(written: Callable[[str], Path], text: str, complaint: str) -> None:
     with pytest.raises(UsageError) as raised:
         load(written(text))
     assert complaint in str(raised.value)

@@ -39,7 +39,7 @@ gives = { broker = 7 }
 """
 
 
-def test_the_built_in_definitions_are_sound() -> None:
+def test_ours_are_sound() -> None:
     assert problems(None) == []
 
 
@@ -69,7 +69,7 @@ def test_faults_of_an_envelope(changed: dict[str, Any], named: str) -> None:
     assert named in problem
 
 
-def test_own_rules_are_linted_with_the_built_in_ones(tmp_path: Path) -> None:
+def test_own_rules_are_linted_with_ours(tmp_path: Path) -> None:
     (tmp_path / "own.toml").write_text(RULE)
     assert problems(tmp_path) == []
 
@@ -240,7 +240,7 @@ def test_faults_of_a_contract() -> None:
         assert named in found
 
 
-def test_faults_of_the_vocabulary() -> None:
+def test_faults_of_a_word() -> None:
     assert word_problems({"a": {"type": "int", "comment": "x"}}) == []
     assert len(word_problems({"A": {"type": "long", "note": "x"}})) == 4
 
@@ -254,7 +254,7 @@ def test_another_column_is_another_version_of_the_tables() -> None:
 
 
 def test_a_check_names_the_logs_that_it_needs() -> None:
-    """A query that tests for absence needs logs, or has a reason why missing lines raise no finding."""
+    """A query that tests for absence needs logs, or says why lines that are missing raise no finding."""
     check = schemas.statements("checks")[0]
 
     def found(needs: str, query: str, **header: str) -> str:
@@ -274,7 +274,7 @@ def test_a_check_names_the_logs_that_it_needs() -> None:
     assert "by_absence marks findings" in found("lines", "SELECT 1 AS by_absence", also="by_absence")
 
 
-def test_a_finding_until_the_end_of_the_logs_is_of_the_last_incarnation() -> None:
+def test_what_lasts_until_the_end_of_the_logs_is_of_the_last_incarnation() -> None:
     """As in log_directory_failed, which reported a directory of an earlier cluster of that name as failed until today."""
     check = schemas.statements("checks")[0]
 
@@ -295,7 +295,7 @@ def test_coverage_is_one_of_several_kinds() -> None:
 
 
 def test_a_failure_that_no_check_reads_is_a_problem() -> None:
-    """A new rule with `says = "failed"`, or of a statement at ERROR, needs a check or a reason."""
+    """No silent failure: a new rule that says `failed`, or is printed at ERROR, needs a check or a reason."""
     checks, listed = schemas.statements("checks"), schemas.unreported()
     rules = list(built_in().rules)
     assert silence_problems(rules, [*checks, *schemas.statements("facts")], listed) == []

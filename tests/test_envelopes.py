@@ -129,7 +129,7 @@ def prefixes(draw: st.DrawFn) -> str:
         )
     )
     end = draw(st.sampled_from([" ", ": ", "| ", "> ", "]", "\t"]))
-    # numbers and times are words of their own
+    # a counter or a time is a part of its own
     form = (
         "".join(piece + draw(st.sampled_from([" ", "|", "/", "] ", "; "] if "{" in piece else ["", " "])) for piece in pieces)
         + end
@@ -174,7 +174,7 @@ HOSTILE = [*PLAIN[:3], *(line for quoted in QUOTED for line in (PLAIN[3], quoted
 
 
 @pytest.mark.parametrize("name", ENVELOPES)
-def test_a_line_that_a_stack_trace_quotes_begins_no_record(name: str) -> None:
+def test_a_header_quoted_in_a_stack_trace_begins_no_record(name: str) -> None:
     _, records = read(ENVELOPES[name](HOSTILE))
     assert texts(records) == texts(read(HOSTILE)[1])
     assert all("replica 9" not in record.statement for record in records)
@@ -182,14 +182,14 @@ def test_a_line_that_a_stack_trace_quotes_begins_no_record(name: str) -> None:
 
 @pytest.mark.parametrize("quoted", QUOTED)
 @pytest.mark.parametrize("name", ENVELOPES)
-def test_stack_traces_may_be_most_of_the_lines(name: str, quoted: str) -> None:
+def test_nor_where_most_lines_are_stack_traces(name: str, quoted: str) -> None:
     lines = [PLAIN[0], *[PLAIN[3], *[quoted] * 30] * 3, PLAIN[1]]
     _, records = read(ENVELOPES[name](lines))
     assert all("replica 9" not in record.statement for record in records)
     assert len(records) == 5
 
 
-def test_a_log_in_json_may_quote_any_line() -> None:
+def test_a_json_log_may_quote_other_logs() -> None:
     lines = [
         json.dumps({"timestamp": f"2026-11-20T10:09:{n:02d}.175Z", "level": "INFO", "logger": "kafka.server.KafkaServer",
                     "message": FORGED if n == 7 else "starting", "thread": FORGED, "exception": {"stacktrace": FORGED}})
@@ -251,7 +251,7 @@ def test_the_envelope_names_node_and_time() -> None:
     assert [(record.ts, record.node) for record in records] == [(f"2026-11-20 10:09:1{n}.175+01:00", n) for n in range(3)]
 
 
-def test_a_name_that_the_lines_contradict_is_no_node() -> None:
+def test_names_that_the_lines_contradict_give_no_node() -> None:
     """Pods are numbered from 0, brokers may be numbered from 1001."""
     lines = [f"kafka-0 kafka {line}" for line in PLAIN]
     envelope, records = read(lines)

@@ -13,34 +13,35 @@ TAIL = " (state.change.logger)"
 CHANGE = "Changed state of replica 3 for partition orders-12 from OnlineReplica to OfflineReplica"
 
 
-def test_a_matched_record_has_every_value() -> None:
-    output = explain(HEAD + CHANGE + TAIL, None)
-    assert "log4j_default" in output
-    assert "2026-03-01 12:00:00.123" in output
-    assert "state.change.logger (in scope)" in output
-    assert "node = 1, controller = 1, controller_epoch = 5" in output
-    assert "replica_state_changed (replica_state_machine.toml), says: happened" in output
-    values = {tuple(line.split()[:3]) for line in output.splitlines()}
+def test_claimed_record_with_every_value() -> None:
+    explained = explain(HEAD + CHANGE + TAIL, None)
+    assert "log4j_default" in explained
+    assert "2026-03-01 12:00:00.123" in explained
+    assert "state.change.logger (in scope)" in explained
+    assert "node = 1, controller = 1, controller_epoch = 5" in explained
+    assert "replica_state_changed (replica_state_machine.toml), says: happened" in explained
+    values = {tuple(line.split()[:3]) for line in explained.splitlines()}
     assert ("partition", "INT", "12") in values
     assert ("from_state", "STRING", "OnlineReplica") in values
 
 
 def test_error_and_further_lines() -> None:
-    output = explain(f"{HEAD}x{TAIL}\nkafka.common.StateChangeFailedException: no \x1b[31m leader\n\tat a.B", None)
-    assert "kafka.common.StateChangeFailedException" in output
-    assert "no  leader" in output  # colours are removed
-    assert "\x1b" not in output
+    explained = explain(f"{HEAD}x{TAIL}\nkafka.common.StateChangeFailedException: no \x1b[31m leader\n\tat a.B", None)
+    assert "kafka.common.StateChangeFailedException" in explained
+    assert "no  leader" in explained  # colours are left out, as they are when logs are read
+    assert "\x1b" not in explained
+    assert "\x1b" not in explained
 
 
 def test_list_gives_items() -> None:
-    output = explain(
+    explained = explain(
         "[2026-11-20 10:19:00,901] INFO [Controller id=5] Removing partitions Map(ledger-0 -> Buffer(3), "
         "ledger-1 -> Buffer(3, 4, 5)) from the list of reassigned partitions in zookeeper "
         "(kafka.controller.KafkaController)",
         None,
     )
-    assert "2, one event each" in output
-    assert "ARRAY<INT>  [3,4,5]" in output
+    assert "2, one event each" in explained
+    assert "ARRAY<INT>  [3,4,5]" in explained
 
 
 def test_drift_is_marked_where_it_begins() -> None:
@@ -60,21 +61,21 @@ def test_unrecognised_and_out_of_scope() -> None:
 
 
 def test_several_records_and_lines_without_a_head() -> None:
-    output = explain(f"before\n{HEAD}{CHANGE}{TAIL}\n\tat x\n{HEAD}{CHANGE}{TAIL}", None)
-    assert output.count("rule          replica_state_changed") == 2
-    assert "No layout has a line with such a head" in output
-    assert "line 4" in output
+    explained = explain(f"before\n{HEAD}{CHANGE}{TAIL}\n\tat x\n{HEAD}{CHANGE}{TAIL}", None)
+    assert explained.count("rule          replica_state_changed") == 2
+    assert "No layout has a line with such a head" in explained
+    assert "line 4" in explained
 
 
 def test_head_of_a_cut_line() -> None:
-    output = explain(HEAD + CHANGE, None)
-    assert "the rest of the line does not fit" in output
+    explained = explain(HEAD + CHANGE, None)
+    assert "the rest of the line does not fit" in explained
 
 
-def test_layouts_say_how_far_they_got() -> None:
-    output = explain("[2026-03-01 12:00:00,123] LOUD hello", None).splitlines()
-    at = next(number for number, line in enumerate(output) if "^ matched" in line)
-    assert output[at - 1][output[at].index("^") :].startswith("LOUD")
+def test_layouts_show_how_far_they_match() -> None:
+    explained = explain("[2026-03-01 12:00:00,123] LOUD hello", None).splitlines()
+    at = next(number for number, line in enumerate(explained) if "^ matched" in line)
+    assert explained[at - 1][explained[at].index("^") :].startswith("LOUD")
 
 
 @pytest.mark.parametrize(
@@ -129,11 +130,11 @@ def test_visible() -> None:
 )
 def test_any_input_is_explained_in_time(text: str) -> None:
     began = time.perf_counter()
-    output = explain(text, None)
-    assert output
-    assert len(output) < 20_000
-    output.encode("utf-8")
-    assert all(line.isprintable() for line in output.split("\n"))
+    explained = explain(text, None)
+    assert explained
+    assert len(explained) < 20_000
+    explained.encode("utf-8")
+    assert all(line.isprintable() for line in explained.split("\n"))
     assert time.perf_counter() - began < 10
 
 
@@ -141,7 +142,7 @@ def test_own_rules(tmp_path: Path) -> None:
     (tmp_path / "own.toml").write_text(
         "loggers = [\"own.Logger\"]\n[own_rule]\nstarts = \"Own \"\npattern = '''Own (?<broker>\\d+)'''\nsays = 'is'\n"
     )
-    output = explain("[2026-03-01 12:00:00,123] INFO Own 7 (own.Logger)", tmp_path)
-    assert "own_rule (own.toml)" in output
+    explained = explain("[2026-03-01 12:00:00,123] INFO Own 7 (own.Logger)", tmp_path)
+    assert "own_rule (own.toml)" in explained
     with pytest.raises(DefinitionError, match="no such folder"):
         explain("x", tmp_path / "missing")

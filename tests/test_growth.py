@@ -101,7 +101,7 @@ LAYOUT = replace(
 )
 
 
-def test_lint_finds_a_quadratic_layout_log_ident_and_wrapper() -> None:
+def test_lint_finds_a_quadratic_layout_speaker_and_wrapper() -> None:
     slow = r"(?:\[[^\]]*\][:,]* ?)?"
     layout = replace(LAYOUT, line=LAYOUT.line.replace("(?<log_ident>", rf"(?<log_ident>{slow}"))
     speaker = replace(built_in().speakers[0], pattern=r"\[\w+ id=(?<node>\d+)[^\]]*\] ", samples=("[Broker id=3] ",))
@@ -130,7 +130,7 @@ def spin(seconds: float) -> None:
 
 
 @pytest.mark.parametrize(("power", "is_slow"), [(1, False), (1.1, False), (2, True), (3, True)])
-def test_a_pattern_is_slow_if_it_grows_faster_than_the_text(power: float, is_slow: bool) -> None:
+def test_slow_is_what_grows_faster_than_the_text(power: float, is_slow: bool) -> None:
     """Whatever a slow machine needs for a character."""
 
     def use(text: str) -> None:
@@ -144,7 +144,7 @@ def test_a_pattern_is_slow_if_it_grows_faster_than_the_text(power: float, is_slo
     ("linear", "quadratic", "is_slow"),
     [(0.0, 0.013, True), (0.002, 0.04, True), (0.002, 0.0, False), (0.04, 0.0, False), (0.0, 0.004, False)],
 )
-def test_a_slow_length_makes_shorter_lengths_suspicious(linear: float, quadratic: float, is_slow: bool) -> None:
+def test_what_is_too_long_is_suspicious_at_each_shorter_length(linear: float, quadratic: float, is_slow: bool) -> None:
     """Seconds for 16,384 characters; a whole line has a linear part of its own."""
 
     def use(text: str) -> None:
@@ -154,8 +154,8 @@ def test_a_slow_length_makes_shorter_lengths_suspicious(linear: float, quadratic
     assert (too_long(use, ["7"]) is not None) == is_slow
 
 
-def test_an_interrupted_measurement_is_repeated() -> None:
-    """On a busy machine another process may run in the middle of a measurement, while the wall clock advances."""
+def test_a_use_that_was_interrupted_is_measured_again() -> None:
+    """On a busy machine another process takes the processor in the middle of a use: the clock on the wall goes on."""
     times = iter([0.05] * 3)
 
     def use(_: str) -> None:
@@ -165,7 +165,7 @@ def test_an_interrupted_measurement_is_repeated() -> None:
 
 
 def test_a_busy_machine_slows_all_lengths() -> None:
-    """The lengths are measured in turns, so that a varying load affects both."""
+    """The lengths are measured in turns, so that a load that comes and goes meets both."""
     measured = 0
 
     def use(text: str) -> None:
@@ -188,9 +188,9 @@ def test_processes_share_the_patterns() -> None:
 
 
 def test_stretched() -> None:
-    parts = list(stretched("a=7"))
-    assert {(one.before, one.part) for one in parts} >= {
+    made = list(stretched("a=7"))
+    assert {(one.before, one.part) for one in made} >= {
         ("", "a"), ("", "a="), ("", "a=7"), ("a", "="), ("a", "=7"), ("a=", "7"), ("a", ":"), ("a=", "("),
     }  # fmt: skip
-    assert {one.text(8) for one in parts if one.part == "=7"} == {"a=7=7=7=7", "a=7=7=7=7\x02"}
-    assert {one.after for one in parts if one.part == "a"} == {"=7", "", "=7\x02"}
+    assert {one.text(8) for one in made if one.part == "=7"} == {"a=7=7=7=7", "a=7=7=7=7\x02"}
+    assert {one.after for one in made if one.part == "a"} == {"=7", "", "=7\x02"}

@@ -16,7 +16,7 @@ from processes import MARK, left
 ROOT = Path(__file__).parents[1]
 SAMPLE = ROOT / "sample_logs" / "3.3.2-trace" / "delete-topic-dead-broker"
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
-# sends the signal `{number}` when `{module}` is imported
+# before anything of ours is imported; `{number}` is the signal
 AT_IMPORT = (
     "sys.addaudithook(lambda event, given: event == 'import' and given[0] == '{module}' and os.kill(os.getpid(), {number}))"
 )
@@ -38,7 +38,7 @@ owner.{name} = instead
 
 
 def run(code: str, *arguments: str, timeout: float = 120) -> tuple[int, str, dict[int, str]]:
-    """Run the console script after some code; return (exit code, stderr, processes that are left)."""
+    """(exit code, standard error, processes that are left) of the console script after some code."""
     mark = uuid.uuid4().hex
     script = f"import os, signal, sys, time\n{code}\nfrom jobs.nightly_audit import main\nsys.exit(main())"
     done = subprocess.run(
@@ -54,14 +54,14 @@ def run(code: str, *arguments: str, timeout: float = 120) -> tuple[int, str, dic
 
 
 def is_interrupted(code: str, number: signal.Signals, *arguments: str) -> None:
-    """Run the console script; check exit code, processes and stderr."""
-    returned, stderr, processes = run(code, *arguments)
-    assert returned == CODES[number], stderr
+    """Runs it, and looks at everything that is promised."""
+    returned, said, processes = run(code, *arguments)
+    assert returned == CODES[number], said
     assert processes == {}
-    *before, last = stderr.splitlines()
+    *before, last = said.splitlines()
     assert last == f"kafka-audit: interrupted by {number.name}. What is written is kept; run the same command again to continue"
-    # each completed stage has its line, as in any run
-    assert all(": " in line and " s" in line for line in before), stderr
+    # of each stage that was over a line, as in any run
+    assert all(": " in line and " s" in line for line in before), said
 
 
 @pytest.mark.parametrize("number", CODES)
@@ -78,7 +78,7 @@ def is_interrupted(code: str, number: signal.Signals, *arguments: str) -> None:
         "deltalake",
     ],
 )
-def test_a_signal_while_modules_are_imported(tmp_path: Path, module: str, number: signal.Signals) -> None:
+def test_while_modules_are_imported(tmp_path: Path, module: str, number: signal.Signals) -> None:
     code = AT_IMPORT.format(module=module, number=int(number))
     engine = "spark" if module == "pyspark" else "local"
     is_interrupted(code, number, "audit", str(SAMPLE), "--tables", str(tmp_path / "tables"), "--engine", engine)
@@ -97,7 +97,7 @@ def test_a_signal_while_modules_are_imported(tmp_path: Path, module: str, number
         pytest.param(
             signal.SIGINT,
             AT_CALL.format(module="pyspark", owner="SparkContext", name="_initialize_context", number=2, seconds=0),
-            id="while Spark's context is created",
+            id="while Spark's context is made",
         ),
         pytest.param(
             signal.SIGTERM,
@@ -112,7 +112,7 @@ def test_a_signal_while_modules_are_imported(tmp_path: Path, module: str, number
         ),
     ],
 )
-def test_a_signal_while_spark_runs(tmp_path: Path, number: signal.Signals, code: str) -> None:
+def test_while_spark_runs(tmp_path: Path, number: signal.Signals, code: str) -> None:
     is_interrupted(code, number, "audit", str(SAMPLE), "--tables", str(tmp_path / "tables"))
 
 
@@ -135,11 +135,11 @@ command_line.run = run
 """
 
 
-def test_a_second_signal_does_not_disturb_the_release() -> None:
-    returned, stderr, _ = run(IN_ORDER + "sys.stdout = sys.stderr")
+def test_a_second_signal_does_not_disturb_the_release_of_resources() -> None:
+    returned, said, _ = run(IN_ORDER + "sys.stdout = sys.stderr")
     assert returned == 130
-    assert stderr.splitlines()[0] == "released"
-    assert len(stderr.splitlines()) == 2
+    assert said.splitlines()[0] == "released"
+    assert len(said.splitlines()) == 2
 
 
 SWALLOWED = """
@@ -158,24 +158,24 @@ command_line.run = run
 
 
 @pytest.mark.parametrize("then", ["with progress.stage('next'): print('not reached')", "pass", "threading.Event().wait(60)"])
-def test_a_signal_that_a_library_swallows_still_ends_the_run(then: str) -> None:
+def test_a_signal_that_a_library_swallows_ends_the_run_nevertheless(then: str) -> None:
     begun = time.perf_counter()
-    returned, stderr, _ = run("import threading\n" + SWALLOWED.format(then=then))
+    returned, said, _ = run("import threading\n" + SWALLOWED.format(then=then))
     assert returned == 143
-    assert len(stderr.splitlines()) == 1
+    assert len(said.splitlines()) == 1
     assert time.perf_counter() - begun < 20
 
 
-def test_waiting_threads_do_not_keep_the_process_alive() -> None:
+def test_threads_that_wait_do_not_keep_the_process() -> None:
     waits = "from concurrent.futures import ThreadPoolExecutor\npool = ThreadPoolExecutor(1)\npool.submit(time.sleep, 60)\n"
     begun = time.perf_counter()
-    returned, stderr, _ = run(waits + SWALLOWED.format(then="pass"))
-    assert (returned, len(stderr.splitlines())) == (143, 1)
+    returned, said, _ = run(waits + SWALLOWED.format(then="pass"))
+    assert (returned, len(said.splitlines())) == (143, 1)
     assert time.perf_counter() - begun < 20
 
 
 def test_the_next_run_is_not_disturbed_in_the_same_process(capsys: pytest.CaptureFixture[str]) -> None:
-    """After a command, the signal handlers are those from before it."""
+    """Handlers are those that were there before, whatever a command did."""
     from jobs.nightly_audit import main
 
     before = [signal.getsignal(number) for number in CODES]
@@ -202,7 +202,7 @@ command_line.run = run
         pytest.param("weakref.finalize(run, os.kill, os.getpid(), signal.SIGINT)", 130, id="while temporary files are removed"),
     ],
 )
-def test_a_signal_after_the_verdict(end: str, code: int) -> None:
-    """A signal counts until the process has ended."""
-    returned, stderr, _ = run(AT_THE_END.format(end=end))
-    assert (returned, "interrupted by" in stderr) == (code, code > 1)
+def test_after_the_verdict(end: str, code: int) -> None:
+    """Wait until the process has ended."""
+    returned, said, _ = run(AT_THE_END.format(end=end))
+    assert (returned, "interrupted by" in said) == (code, code > 1)

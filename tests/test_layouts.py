@@ -140,11 +140,11 @@ def test_message_of_many_lines() -> None:
         ("", "no %m in the pattern"),
     ],
 )
-def test_unsupported_conversions_are_errors(pattern: str, complaint: str) -> None:
-    with pytest.raises(DefinitionError) as raised:
+def test_unsupported_conversions_are_named(pattern: str, complaint: str) -> None:
+    with pytest.raises(DefinitionError) as told:
         from_conversion_pattern(pattern, "layout strimzi")
-    assert str(raised.value).startswith("layout strimzi: ")
-    assert complaint in str(raised.value)
+    assert str(told.value).startswith("layout strimzi: ")
+    assert complaint in str(told.value)
 
 
 # -- any pattern -------------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ def test_any_pattern_reads_what_it_prints(date: tuple[str, str], order: list[str
     values = {"level": data.draw(st.sampled_from(["INFO", "WARN", "TRACE", "ERROR"])), "thread": data.draw(threads),
               "logger": data.draw(st.sampled_from(["state.change.logger", "kafka.controller.KafkaController"]))}  # fmt: skip
     pieces = [date, *(data.draw(conversions[name]) for name in order)]
-    # free text cannot be separated from the end of a message
+    # what may be anything cannot be told from the end of a message
     at = data.draw(st.integers(max(n for n, name in enumerate(order, 2) if name == "other"), len(pieces)))
     pattern = " ".join([*(p for p, _ in pieces[:at]), "%m", *(p for p, _ in pieces[at:])]) + "%n"
     printed = " ".join([*(p.format(**values) for _, p in pieces[:at]), MESSAGE, *(p.format(**values) for _, p in pieces[at:])])
@@ -179,7 +179,7 @@ def test_any_pattern_reads_what_it_prints(date: tuple[str, str], order: list[str
     assert record.ts == "2026-11-20 10:09:12.175"
     assert (record.level, record.logger) == (values["level"], values["logger"])
     shown = values["thread"][:15] if "%15.15t" in pattern else values["thread"]
-    # after the message, padding cannot be separated from blanks at its end
+    # after the message, padding cannot be told from blanks at its end
     assert (record.thread, record.log_ident, record.statement.rstrip()) == (shown, "[Controller id=1 epoch=1] ", STATEMENT)
 
 
@@ -202,12 +202,12 @@ def test_samples_of_the_built_in_layouts(entry: Any) -> None:
     for sample in entry.samples:
         record = PARSER.record(sample["line"])
         assert record is not None, sample["line"]
-        values = ({"layout": entry.name} if isinstance(entry, Layout) else {}) | sample["gives"] | {"fits": True}
-        assert {name: getattr(record, SLOTS.get(name, name)) for name in values} == values
+        wanted = ({"layout": entry.name} if isinstance(entry, Layout) else {}) | sample["gives"] | {"fits": True}
+        assert {name: getattr(record, SLOTS.get(name, name)) for name in wanted} == wanted
 
 
 @pytest.mark.shared
-def test_every_record_of_the_corpus_has_its_header(shared: Path) -> None:
+def test_every_record_of_the_wild_has_its_header(shared: Path) -> None:
     """100 % of the records of every excerpt; what is no record is a line of a stack trace or of a message."""
     sniffer = Sniffer()
     for path in sorted((shared / "corpus" / "layouts").iterdir()):
@@ -243,7 +243,7 @@ def test_a_layout_may_change_in_the_middle_of_a_file() -> None:
 
 
 @pytest.mark.parametrize("layout", [lay for lay in shapes().layouts if not lay.bare], ids=lambda layout: layout.name)
-def test_a_line_that_an_exception_quotes_is_no_record(layout: Layout) -> None:
+def test_what_an_exception_quotes_is_no_record(layout: Layout) -> None:
     """A line of any layout inside of a line of a stack trace begins nothing; one that is cut off at its header neither."""
     for sample in layout.samples:
         first = sample["line"].split("\n")[0]
@@ -265,17 +265,17 @@ def test_wrappers_are_taken_off_every_line_and_from_any_layout() -> None:
     for layout in shapes().layouts:
         for text in (sample["line"] for sample in layout.samples):
             for wrapper in wrapped:
-                record = PARSER.record("\n".join(wrapper + line for line in text.split("\n")))
-                assert record == PARSER.record(text), wrapper + text
+                told = PARSER.record("\n".join(wrapper + line for line in text.split("\n")))
+                assert told == PARSER.record(text), wrapper + text
 
 
-def test_a_wrapper_in_the_middle_of_a_line_stays() -> None:
+def test_what_looks_like_a_wrapper_in_the_middle_stays() -> None:
     for text in ("[2026-11-20 10:09:12,175] INFO a kafka-1  | b STDOUT: c (kafka.server.KafkaServer)", '{"a": 1} | STDOUT: x'):
         assert PARSER.unwrapped(text) == text
 
 
 @pytest.mark.parametrize(
-    ("cut", "log_ident", "full"),
+    ("cut", "speaker", "full"),
     [
         ("KafkaController", "", "kafka.controller.KafkaController"),
         ("k.c.KafkaController", "", "kafka.controller.KafkaController"),
@@ -290,8 +290,8 @@ def test_a_wrapper_in_the_middle_of_a_line_stays() -> None:
         ("Unheard", "", "Unheard"),
     ],
 )
-def test_abbreviated_loggers(cut: str, log_ident: str, full: str) -> None:
-    record = read_by("%d %p %c{1} - %m%n", f"2026-11-20 10:09:12,175 INFO {cut} - {log_ident}text")
+def test_abbreviated_loggers(cut: str, speaker: str, full: str) -> None:
+    record = read_by("%d %p %c{1} - %m%n", f"2026-11-20 10:09:12,175 INFO {cut} - {speaker}text")
     assert record is not None
     assert record.logger == full
     assert built_in().in_scope(record.logger) == (full.startswith(("kafka.", "state.")))
@@ -382,9 +382,9 @@ def test_a_layout_of_ones_own_is_one_line(tmp_path: Path) -> None:
 )
 def test_faults_of_a_layout_of_ones_own(tmp_path: Path, text: str, complaint: str) -> None:
     (tmp_path / "layouts.toml").write_text(text)
-    with pytest.raises(DefinitionError) as raised:
+    with pytest.raises(DefinitionError) as told:
         load(tmp_path)
-    assert complaint in str(raised.value)
+    assert complaint in str(told.value)
 
 
 @pytest.mark.parametrize(
@@ -424,9 +424,9 @@ def test_layout_says_how_a_file_is_read(tmp_path: Path, capsys: pytest.CaptureFi
     assert "without a zone" in plain
     assert plain.count("[Broker id=3] Stopped fetchers") == 3
     wrapped = "".join(f"kafka-3.1.x7@worker | {line}\n" for line in LINES.splitlines())
-    code, output = laid_out(tmp_path / "b.log", wrapped, capsys)
-    assert "prefix 'kafka-3.1.x7@worker | '" in output
-    assert "node 3, as the envelope names it" in output
+    code, told = laid_out(tmp_path / "b.log", wrapped, capsys)
+    assert "prefix 'kafka-3.1.x7@worker | '" in told
+    assert "node 3, as the envelope names it" in told
     packed = gzip.compress(LINES.replace(",175", ".175+01:00").encode())
     assert "a zone, which wins over --timezone" in laid_out(tmp_path / "c.log.gz", packed, capsys)[1]
     bare = "[Broker id=3] Sending StopReplica request for 1 replicas to broker 1 (state.change.logger)\n"
@@ -443,11 +443,11 @@ UNKNOWN = {
 @pytest.mark.parametrize("pattern", UNKNOWN)
 def test_layout_proposes_a_pattern_that_reads_the_file(pattern: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = [UNKNOWN[pattern].replace("{n}", str(n)) for n in range(5)]
-    code, output = laid_out(tmp_path / "a.log", "\n".join([*lines, TRACE, ""]), capsys)
+    code, told = laid_out(tmp_path / "a.log", "\n".join([*lines, TRACE, ""]), capsys)
     # what ends with one of Kafka's loggers is read as lines without a time stamp
     assert code == (0 if pattern.endswith("(%c)%n") else 3)
-    found = re.search(r'conversion_pattern = (".*")', output)
-    assert found, output
+    found = re.search(r'conversion_pattern = (".*")', told)
+    assert found, told
     assert json.loads(found[1]) == pattern
     (tmp_path / "rules").mkdir()
     (tmp_path / "rules" / "layouts.toml").write_text(f"[own]\n{found[0]}\n")
@@ -456,10 +456,10 @@ def test_layout_proposes_a_pattern_that_reads_the_file(pattern: str, tmp_path: P
 
 
 def test_layout_of_what_is_no_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, output = laid_out(tmp_path / "notes.txt", "Lorem ipsum\ndolor sit amet\n" * 9, capsys)
+    code, told = laid_out(tmp_path / "notes.txt", "Lorem ipsum\ndolor sit amet\n" * 9, capsys)
     assert code == 3
-    assert "not read" in output
-    assert "conversion_pattern" not in output
+    assert "not read" in told
+    assert "conversion_pattern" not in told
     assert main(["layout", str(tmp_path / "none.log")]) == 3
 
 

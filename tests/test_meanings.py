@@ -1,4 +1,4 @@
-"""The rules list what event types mean for timelines; lint compares these words with the rules and with the code that uses them."""
+"""What event types mean for timelines is said in their rules; lint compares the words with the rules and with the code that asks for them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def problems(*rules: Rule, words: tuple[str, ...] = ("a", "b")) -> list[str]:
 
 
 def test_the_words_are_those_that_the_rules_list() -> None:
-    """Reading only the words gives the same as reading the whole rules."""
+    """The quick way of reading them gives what reading the whole rules gives."""
     by_rule = {rule.name: rule for rule in built_in().rules}
     for word in meanings.words():
         found = meanings.loggers(word)
@@ -36,7 +36,7 @@ def test_the_words_are_those_that_the_rules_list() -> None:
         }
 
 
-def test_the_built_in_meanings_are_sound() -> None:
+def test_ours_are_sound() -> None:
     modules = {str(path): path.read_text("utf-8") for path in JOBS.rglob("*.py")}
     assert meaning_problems(built_in().rules, meanings.words(), modules) == []
 
@@ -55,7 +55,7 @@ def test_a_word_without_a_rule_is_found() -> None:
     assert found == "parsers/meanings.toml [b]: no rule lists it; take it out"
 
 
-def test_a_word_that_no_code_asks_for_is_found() -> None:
+def test_a_word_that_nothing_asks_for_is_found() -> None:
     (found,) = problems(replace(RULE, means=("a", "b", "c"), means_by={}), words=("a", "b", "c"))
     assert found == "parsers/meanings.toml [c]: nothing in jobs/ asks for it; take it out"
 
@@ -71,7 +71,7 @@ def test_a_word_is_listed_once() -> None:
     assert found.endswith("b is under `means` and under `means_by`")
 
 
-def test_asking_for_an_unknown_word_is_an_error() -> None:
+def test_whoever_asks_for_no_word_learns_it_at_once() -> None:
     with pytest.raises(KeyError, match="no word begins_a_term"):
         meanings.event_types("begins_a_term")
 
@@ -98,7 +98,7 @@ def test_the_example_of_the_guide_is_sound(tmp_path: Path) -> None:
     assert own_problems(tmp_path) == []
 
 
-def test_the_guide_shows_existing_words() -> None:
+def test_the_guide_shows_words_that_there_are() -> None:
     page = (Path(__file__).parents[1] / "docs" / "contributing" / "statements.md").read_text("utf-8")
     (listed,) = re.findall(r"^means = \[(.*)\]$", page, re.M)
     assert set(re.findall(r'"(\w+)"', listed)) <= meanings.words().keys()

@@ -49,21 +49,21 @@ def rows_of(blocks: Iterable[events.Block]) -> list[dict[str, Any]]:
 def read(folder: Path, size: int = 300) -> tuple[list[list[Found]], int]:
     """Return (line number and text of every record of each file, number of splits)."""
     blocks = parsed(folder, size)
-    found: dict[str, list[Found]] = {}
+    records_by_file: dict[str, list[Found]] = {}
     for row in rows_of(blocks):
-        found.setdefault(row["file"], []).append((row["record_no"], row["raw"]))
-    return [found[file] for file in sorted(found)], len({block.place for block in blocks})
+        records_by_file.setdefault(row["file"], []).append((row["record_no"], row["raw"]))
+    return [records_by_file[file] for file in sorted(records_by_file)], len({block.place for block in blocks})
 
 
 def expected(content: Iterable[str]) -> list[Found]:
-    """Return line number and text of every record, by a simple loop over the lines."""
-    found: list[Found] = []
+    """The same, found by going through the lines one after the other."""
+    records: list[Found] = []
     for line_no, line in enumerate(content, 1):
         if line.startswith("[2026-"):
-            found.append((line_no, line))
-        elif found:
-            found[-1] = (found[-1][0], f"{found[-1][1]}\n{line}")
-    return found
+            records.append((line_no, line))
+        elif records:
+            records[-1] = (records[-1][0], f"{records[-1][1]}\n{line}")
+    return records
 
 
 def write(folder: Path, files: list[list[str]], newline: str = "\n", packed: bool = False) -> Path:
@@ -86,23 +86,23 @@ FILES = [
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["LF", "CR LF"])
 def test_records_of_files_that_are_split(tmp_path: Path, newline: str) -> None:
-    found, splits = read(write(tmp_path / "logs", FILES, newline))
+    records_by_file, splits = read(write(tmp_path / "logs", FILES, newline))
     assert splits > 10
-    assert found == [expected(content) for content in FILES]
+    assert records_by_file == [expected(content) for content in FILES]
 
 
 def test_records_of_packed_files(tmp_path: Path) -> None:
-    found, splits = read(write(tmp_path / "logs", FILES, packed=True))
+    records_by_file, splits = read(write(tmp_path / "logs", FILES, packed=True))
     assert splits == len(FILES)
-    assert found == [expected(content) for content in FILES]
+    assert records_by_file == [expected(content) for content in FILES]
 
 
 def test_bare_lines_keep_only_stack_traces(tmp_path: Path) -> None:
     """Lines without time stamps may be mixed with prose, which belongs to no record."""
     one, two = (f"Sending StopReplica request for {n} replicas to broker 1 (state.change.logger)" for n in (1, 2))
     folder = write(tmp_path / "logs", [["We saw this:", one, *TRACE, "", "and then", two, "and that was all"]])
-    found, _ = read(folder)
-    assert found == [[(2, "\n".join([one, *TRACE])), (9, two)]]
+    records_by_file, _ = read(folder)
+    assert records_by_file == [[(2, "\n".join([one, *TRACE])), (9, two)]]
 
 
 @st.composite
@@ -117,7 +117,7 @@ def logs(draw: Any) -> list[str]:
 
 @settings(max_examples=150)
 @given(logs(), st.integers(30, 400), st.booleans(), st.sampled_from(["\n", "\r\n"]))
-def test_a_split_anywhere_changes_nothing(tmp_path_factory: Any, lines: list[str], size: int, ended: bool, newline: str) -> None:
+def test_any_split_gives_the_same_records(tmp_path_factory: Any, lines: list[str], size: int, ended: bool, newline: str) -> None:
     folder = tmp_path_factory.mktemp("any")
     text = newline.join(lines) + (newline if ended else "")
     (folder / "a.log").write_bytes(text.encode())
@@ -151,7 +151,7 @@ def test_headers_of_many_lines_are_those_of_each_line(lines: list[str]) -> None:
         assert not lines or any(odd in line for line in lines for odd in "\x00\x1b[")
 
 
-def test_a_header_does_not_go_on_in_the_next_line() -> None:
+def test_a_header_does_not_continue_in_the_next_line() -> None:
     lines = [header(1), "[2026-11-20 10:09:04,175] INFO [cut", "short] statement (kafka.controller.KafkaController)"]
     found = list(PARSER.records("\n".join(lines)))
     assert [(record.line_no, record.raw) for record in found] == [(1, lines[0]), (2, "\n".join(lines[1:]))]

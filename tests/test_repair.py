@@ -29,7 +29,7 @@ def commits(table: Path) -> list[Path]:
 
 
 def data(table: Path) -> Path:
-    """Return the largest data file."""
+    """Return the largest file with rows."""
     return max(map(Path, DeltaTable(str(table)).file_uris()), key=lambda path: path.stat().st_size)
 
 
@@ -78,12 +78,12 @@ LOGGED: dict[str, Damage] = {
 }
 DELETED: dict[str, Damage] = {"table deleted": shutil.rmtree}
 DAMAGES = FILES | LOGGED | DELETED
-# tables with rows that no other table has
+# tables that cannot be derived and have rows in these tests
 KEPT = ("events", "passed_over", "findings", "finding_subjects", "audit_runs")
 DERIVED = [
     one.name for one in schemas.statements("tables") if one.header.get("derived") == "yes" and one.name not in damage.REMADE
 ]
-# columns that a new run changes
+# columns of rows that are rebuilt
 OF_RUN = {"findings": ("run_id", "status"), "partition_states": ("events_version",), "events": ("ends_file",)}
 
 
@@ -157,7 +157,7 @@ def test_rows_that_can_be_read_are_kept(tables: Path, name: str, what: str) -> N
         assert len(left) < len(before)
         assert "lost" in repaired.sentence()
         assert repair.LOSSES[name] in repaired.sentence()
-    # the derived tables will be rebuilt, and the damaged files are kept aside
+    # cluster_facts is moved away, the damaged table is still there
     assert not (tables / upgrade.FACTS).exists()
     assert what.endswith("file deleted") or what in DELETED or any((tables / repair.ASIDE).glob(f"{name}.*"))
     assert DeltaTable(str(tables / name)).metadata().configuration.items() >= upgrade.properties(name).items()
@@ -213,7 +213,7 @@ END_TO_END = [
 
 
 @pytest.mark.parametrize(("name", "what"), END_TO_END)
-def test_an_audit_names_the_command_and_continues_after_it(
+def test_an_audit_names_the_command_and_works_after_it(
     audited: Path, tables: Path, name: str, what: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     DAMAGES[what](tables / name)

@@ -1,4 +1,4 @@
-"""--since, --until and --node select the findings that are reported."""
+"""--since, --until and --node choose what is reported."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_times_days_and_durations(text, what, expected):
 
 
 @pytest.mark.parametrize(
-    ("since", "until", "nodes", "message"),
+    ("since", "until", "nodes", "said"),
     [
         ("noon", None, [], "--since noon: give a time"),
         (None, "2x", [], "--until 2x: give a time"),
@@ -47,8 +47,8 @@ def test_times_days_and_durations(text, what, expected):
         (None, None, ["three"], "--node three: give ids"),
     ],
 )
-def test_wrong_options_are_errors(since, until, nodes, message):
-    with pytest.raises(UsageError, match=message):
+def test_wrong_bounds_and_nodes_are_refused(since, until, nodes, said):
+    with pytest.raises(UsageError, match=said):
         Window.given(since, until, nodes)
 
 
@@ -66,7 +66,7 @@ def test_wrong_options_are_errors(since, until, nodes, message):
         (Window.given("2h", None, ["3"]), {"long", "timeless"}),
     ],
 )
-def test_a_window_selects_findings(window, expected):
+def test_findings_in_a_window(window, expected):
     def at(hour):
         return datetime(2026, 11, 20, hour)
 
@@ -82,7 +82,7 @@ def test_a_window_selects_findings(window, expected):
 
 
 @pytest.mark.spark
-def test_a_window_does_not_change_the_tables(spark, tmp_path, capsys):
+def test_the_tables_have_everything(spark, tmp_path, capsys):
     def audited(name: str, *more: str) -> dict:
         main(["audit", str(SAMPLE), "--tables", str(tmp_path / name), "--json", "--fail-on", "info", *more])
         return json.loads(capsys.readouterr().out)
@@ -94,7 +94,7 @@ def test_a_window_does_not_change_the_tables(spark, tmp_path, capsys):
         f"2 findings outside of --since, --until and --node: kafka-audit findings --tables {tmp_path / 'part'}"
     ]
     assert none["clusters"][0]["counts"] == whole["clusters"][0]["counts"]
-    # events before the window count: the end of the logs is an outage of brokers that were up before
+    # what began before is known: the end of the logs is an outage of brokers that were up before
     late = audited("part", "--since", "1m")
     assert [row["title"] for row in late["findings"]] == [row["title"] for row in whole["findings"]]
     assert [row["fingerprint"] for row in late["findings"]] != []
