@@ -1,4 +1,4 @@
-"""What all tests share: one JVM, tables of their own, the recordings beside this repository."""
+"""Fixtures of all tests: one JVM, tables, and the recordings beside this repository."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ if TYPE_CHECKING:
     from jobs.engine.store import Store
 
 SHARED = Path(__file__).parents[2] / "shared"
-# short-lived JVMs over a few records: what they would compile well, they run once. C1 alone has 48 MB for its code by default, which fill up
+# short-lived JVMs run most code once, so C1 alone compiles it; its default of 48 MB for code is too small
 JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -Xshare:auto"
 os.environ.setdefault("JDK_JAVA_OPTIONS", JAVA)
-# what makes `--engine auto` Spark
+# with this variable `--engine auto` is Spark
 MASTER = ("KAFKA_AUDIT_MASTER", f"local[{os.cpu_count()}]")
 Expectation = Callable[[Path, Iterable[Mapping[str, Any]]], None]
 
-# no deadline: a busy machine is not a defect; the same examples every time: a red build can be repeated
+# no deadline: a busy machine is not a defect. The same examples every time: a failure can be repeated
 settings.register_profile("audit", deadline=None, derandomize=True, database=None)
 settings.load_profile("audit")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`pytest --rewrite`: what the product says now becomes what is expected; review the diff like code."""
+    """Add `pytest --rewrite`: the present output becomes the expected one; review the diff like code."""
     parser.addoption(
         "--rewrite",
         action="store_true",
-        help="write the expected *.jsonl anew instead of comparing with them",
+        help="write the expected *.jsonl again instead of comparing with them",
     )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Who asks for the fixture has the mark, and the other way round: `-m 'not spark'` starts no JVM. Files with few tests come first."""
+    """Mark each test that uses the fixtures `spark` or `shared`, so that `-m 'not spark'` starts no JVM. Sort files with few tests first."""
     without_shared = pytest.mark.skip(reason=f"needs the recordings in {SHARED}, which are not part of this repository")
     for item in items:
         asked_for = getattr(item, "fixturenames", ())
@@ -51,21 +51,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("shared")
         if item.get_closest_marker("shared") and not SHARED.is_dir():
             item.add_marker(without_shared)
-    # these are whole runs: what ends last is short, and of two workers neither waits for the other
+    # files with few tests are whole runs; short tests at the end keep both workers busy
     tests = Counter(item.path for item in items)
     items.sort(key=lambda item: tests[item.path])
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """The product's own session, in a JVM that is quick to start."""
+    """Return the product's own session, in a JVM that starts quickly."""
     from jobs.engine import session
 
     os.environ["TZ"] = "UTC"
     time.tzset()
     quick = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
     started = session.start(quick)
-    # fixtures of modules that audit with it are set up before those of a test
+    # fixtures of modules run before the fixture of a test that sets it
     os.environ.update([MASTER])
     yield started
     started.stop()
@@ -73,7 +73,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(autouse=True)
 def _engine_of_auto(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`--engine auto` is Spark in tests that start it, as where a master is configured; all others compute without Java."""
+    """Make `--engine auto` Spark in tests with the mark `spark`; all other tests run without Java."""
     if request.node.get_closest_marker("spark"):
         monkeypatch.setenv(*MASTER)
     else:
@@ -81,14 +81,14 @@ def _engine_of_auto(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
 
 
 class SqlSuites:
-    """What `expectations.Suites` does, by the SQL of the same rules: `test_contracts` proves that both find the same."""
+    """Replaces `expectations.Suites` by the SQL of the same rules; `test_contracts` proves that both find the same."""
 
     def __init__(self, docs: Path | None = None, kinds: Iterable[str] = ()) -> None:
         assert docs is None
         self.count, self._kinds = 0, tuple(kinds)
 
     def of_frames(self, spark: SparkSession, written: Mapping[str, Any], whole: Mapping[str, Any]) -> list[Any]:
-        """Validate frames of Spark."""
+        """Return the violations in frames of Spark."""
         from jobs.checking import contracts
         from jobs.engine.database import Database
 
@@ -106,13 +106,12 @@ class SqlSuites:
         return contracts.violations(queries, rules)
 
     def write_docs(self) -> None:
-        """There are none."""
+        """Write nothing."""
 
 
 @pytest.fixture(autouse=True)
 def _contracts_by_sql(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Audits on Spark in this process validate by SQL: loading Great Expectations and its suites take 3 s of each. Tests with the mark
-    `great_expectations` are about it."""
+    """Validate in-process audits on Spark by SQL, because Great Expectations takes 3 s of each; except with the mark `great_expectations`."""
     if request.node.get_closest_marker("great_expectations"):
         return
     from jobs.checking import expectations
@@ -123,7 +122,7 @@ def _contracts_by_sql(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
 
 @pytest.fixture
 def tables(spark: SparkSession, tmp_path: Path) -> Store:
-    """Empty tables in a folder of the test's own."""
+    """Return empty tables in a folder of the test."""
     from jobs.engine.store import Store
 
     store = Store(spark, tmp_path / "tables")
@@ -133,22 +132,22 @@ def tables(spark: SparkSession, tmp_path: Path) -> Store:
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder of recordings and corpora beside this repository; without it the test is skipped."""
+    """Return the folder of recordings and corpora beside this repository; without it the test is skipped."""
     return SHARED
 
 
 @pytest.fixture
 def expect(request: pytest.FixtureRequest) -> Expectation:
-    """Compares rows with an expected file, one JSON object a line; with `--rewrite` it writes the file."""
+    """Return a function that compares rows with an expected file of JSON Lines; with `--rewrite` it writes the file."""
 
     def compare(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-        told = [json.dumps(row, ensure_ascii=False, default=str) for row in rows]
+        lines = [json.dumps(row, ensure_ascii=False, default=str) for row in rows]
         if request.config.getoption("--rewrite"):
-            path.write_text("".join(line + "\n" for line in told), encoding="utf-8")
+            path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
             return
         assert path.is_file(), f"{path} is missing; `pytest --rewrite` writes it"
         expected = path.read_text(encoding="utf-8").splitlines()
-        assert [json.loads(line) for line in told] == [json.loads(line) for line in expected], (
+        assert [json.loads(line) for line in lines] == [json.loads(line) for line in expected], (
             f"differs from {path}; if that is right, run `pytest --rewrite` and review the diff"
         )
 

@@ -1,4 +1,4 @@
-"""Envelopes for tests: what collectors, shells, mail programs and exports put around the lines of a log."""
+"""Envelopes for tests: the text that collectors, shells, mail programs and exports add to the lines of a log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FIRST = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)")
 
 
 def times(lines: Sequence[str]) -> list[tuple[str, str]]:
-    """(day, time) of each line: that of the last line which has one."""
+    """Return (day, time) of each line; a line without a time has that of the line before."""
     found, now = [], ("2026-11-20", "10:00:00")
     for line in lines:
         if match := FIRST.search(line):
@@ -24,7 +24,7 @@ def times(lines: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def grouped(lines: Sequence[str]) -> list[str]:
-    """A text a record: collectors that know about stack traces send one event for all of its lines, if they know the lines."""
+    """Return one text per record: some collectors send the lines of a stack trace as one event."""
     if sum(map(bool, map(HEADER.match, lines))) < 2:
         return list(lines)
     found: list[list[str]] = []
@@ -36,12 +36,12 @@ def grouped(lines: Sequence[str]) -> list[str]:
 
 
 def prefixed(prefix: Callable[[int, str, str], str]) -> Wrap:
-    """Before each line what a function of its number, day and time gives."""
+    """Return an envelope whose prefix of each line is a function of number, day and time."""
     return lambda lines: [prefix(n, *at) + line for n, (line, at) in enumerate(zip(lines, times(lines), strict=True), 1)]
 
 
 def objects(make: Callable[[int, str, str, str], object], by_record: bool = False) -> Wrap:
-    """A JSON object a line, or a record."""
+    """Return an envelope of JSON objects, one per line or per record."""
 
     def wrap(lines: Sequence[str]) -> list[str]:
         texts = grouped(lines) if by_record else list(lines)
@@ -51,7 +51,7 @@ def objects(make: Callable[[int, str, str, str], object], by_record: bool = Fals
 
 
 def table(delimiter: str, header: Sequence[str], make: Callable[[str, str, str], Sequence[str]], by_record: bool = True) -> Wrap:
-    """Rows of CSV; a field may have several lines."""
+    """Return an envelope of CSV rows; a field may have several lines."""
 
     def wrap(lines: Sequence[str]) -> list[str]:
         out = io.StringIO()
@@ -66,7 +66,7 @@ def table(delimiter: str, header: Sequence[str], make: Callable[[str, str, str],
 
 
 def fields(lines: Sequence[str]) -> list[str]:
-    """TSV as CloudWatch and databases print it, a line each."""
+    """Return an envelope of TSV as CloudWatch and databases print it, one row per line."""
     return [
         "timestamp\tstream\tmessage",
         *(f"{day}T{time}Z\tkafka-4\t{line}" for line, (day, time) in zip(lines, times(lines), strict=True)),

@@ -1,4 +1,4 @@
-"""In which order the records of a finding stand."""
+"""The order of the records of findings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jobs import engine
 
 
 def out_of_order(tables: Path) -> Iterator[tuple[str, str, str]]:
-    """Yield (check, cluster, title) of each finding whose records do not stand in the order of their time stamps."""
+    """Yield (check, cluster, title) of each finding whose records are not in the order of their time stamps."""
     opened = engine.opened(str(tables), names=("findings", "events"))
     query = """
       WITH quoted AS (SELECT fingerprint, cluster, check_id, title, posexplode(evidence) AS (place, record_id) FROM findings),

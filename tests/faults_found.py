@@ -1,4 +1,4 @@
-"""How well the checks notice faults: those made in text (`faults.FAULTS`) and those of real clusters (`recorder/scenarios` with a [fault]).
+"""Audit faults and judge the checks: faults inserted into logs (`faults.FAULTS`), and of real clusters (`recorder/scenarios` with a [fault]).
 
 `python -m tests.faults_found --write` audits all of them in one run and rewrites the tables of docs/reference/faults.md.
 """
@@ -64,7 +64,7 @@ def recorded() -> list[RecordedFault]:
 
 
 RECORDED = recorded()
-# recordings of which cases are made, as they are
+# recordings that cases are based on, without a fault
 UNCHANGED = sorted({case.recording for case in FAULTS})
 
 
@@ -73,7 +73,7 @@ def findings(
 ) -> dict[str, list[dict[str, Any]]]:
     """Return what one audit finds at warning or above, by the name of the fault or the recording.
 
-    cases, faults_recorded: those that are audited, with the recordings that the cases are made of.
+    cases, faults_recorded: those that are audited, with the recordings that the cases are based on.
     """
     logs, cases = {}, list(cases)
     unchanged = sorted({case.recording for case in cases})
@@ -100,7 +100,7 @@ def findings(
 
 @dataclass(frozen=True)
 class Judged:
-    """Names of checks that did, did not, and should not have reported a fault; consequences: of what follows from it."""
+    """Names of checks that did, did not, and should not have reported a fault. consequences: checks that report its consequences."""
 
     detected: list[str]
     missed: list[str]
@@ -114,7 +114,7 @@ def checks_of(found: Iterable[Mapping[str, Any]]) -> set[str]:
 
 
 def judge(fault: Case | RecordedFault, found: set[str], usual: frozenset[str] | set[str] = frozenset()) -> Judged:
-    """Return how a fault was noticed. usual: checks that report something of the same recording without the fault."""
+    """Return how a fault was noticed. usual: checks that report the same recording without the fault."""
     new = found - usual
     sets = (fault.detects & found, fault.detects - found, new & fault.may - fault.detects, new - fault.detects - fault.may)
     return Judged(*(sorted(names) for names in sets))
@@ -130,7 +130,7 @@ def _head(*names: str) -> list[str]:
 
 
 def after(fault: RecordedFault, found: Iterable[Mapping[str, Any]]) -> str:
-    """Return the time from the fault to the begin of the first finding of it, or to the one nearest before it."""
+    """Return the time from the fault to the nearest begin of a finding of it; 0 if that is earlier."""
     begins = (datetime.fromisoformat(one["first_seen"]).replace(tzinfo=UTC) for one in found if one["check_id"] in fault.detects)
     delays = [(begin - fault.at).total_seconds() for begin in begins]
     return two_units(max(min(delays, key=abs), 0)) if delays else "-"
@@ -143,9 +143,9 @@ def tables(found: Mapping[str, list[dict[str, Any]]]) -> dict[str, str]:
         one = judge(fault, checks_of(found[fault.name]))
         wait = after(fault, found[fault.name])
         real.append(_row(fault.name, fault.kafka, one.detected, wait, one.missed, one.consequences, one.false))
-    made = _head("fault", "detected by", "missed by", "false alarms")
+    inserted = _head("fault", "detected by", "missed by", "false alarms")
     judged = {case.name: judge(case, checks_of(found[case.name]), checks_of(found[case.recording])) for case in FAULTS}
-    made += [_row(name, one.detected, one.missed, one.false) for name, one in judged.items()]
+    inserted += [_row(name, one.detected, one.missed, one.false) for name, one in judged.items()]
     everything = [*judged.values(), *(judge(fault, checks_of(found[fault.name])) for fault in RECORDED)]
     counts = [Counter(name for one in everything for name in getattr(one, kind)) for kind in ("detected", "missed", "false")]
     by_check = _head("check", "faults detected", "missed", "false alarms")
@@ -154,7 +154,7 @@ def tables(found: Mapping[str, list[dict[str, Any]]]) -> dict[str, str]:
     unchanged += [_row(name, sorted(checks_of(found[name]))) for name in UNCHANGED]
     return {
         name: "\n".join(rows)
-        for name, rows in (("recorded", real), ("made", made), ("checks", by_check), ("unchanged", unchanged))
+        for name, rows in (("recorded", real), ("made", inserted), ("checks", by_check), ("unchanged", unchanged))
     }
 
 

@@ -1,4 +1,4 @@
-"""Small frames from SQL VALUES: `createDataFrame` starts Python workers, this does not."""
+"""Small frames from SQL VALUES, because `createDataFrame` starts Python workers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def literal(value: Any, kind: str) -> str:
-    """A SQL expression of the type."""
+    """Return a value as a SQL expression of a type."""
     if value is None:
         return f"CAST(NULL AS {kind})"
     if isinstance(value, str):
@@ -29,7 +29,7 @@ def literal(value: Any, kind: str) -> str:
 
 
 def frame(spark: SparkSession, types: Mapping[str, str], rows: Iterable[Mapping[str, Any]]) -> DataFrame:
-    """A frame of these columns; what a row does not name is null."""
+    """Return a frame of these columns; a column that a row does not name is null."""
     cells: list[Sequence[str]] = []
     for row in rows:
         assert set(row) <= set(types), f"no such column: {set(row) - set(types)}"

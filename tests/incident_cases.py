@@ -1,6 +1,6 @@
 """The public incidents of `tests/incidents`, and the page that lists them.
 
-`tests/incidents/<number>_<slug>/` holds the logs of an incident as the affected Kafka version prints them, with invented names, and
+`tests/incidents/<number>_<slug>/` has the logs of an incident as the affected Kafka version prints them, with invented names, and
 `incident.toml`: its sources and the findings that are right. `python -m tests.incident_cases --write` writes docs/reference/incidents.md.
 """
 
@@ -111,10 +111,10 @@ def _code(text: str) -> str:
 def _findings(incident: Incident) -> str:
     if incident.signal:
         return "not found: logs cannot show it"
-    told = list(dict.fromkeys(f"`{finding.check_id}` ({finding.severity})" for finding in incident.expected))
-    told += [f"not yet: `{finding.check_id}` ({finding.severity})" for finding in incident.pending]
-    told += [f"wrong: `{finding.check_id}`" for finding in dict.fromkeys(incident.wrong)]
-    return ", ".join(told) or "none, which is right"
+    words = list(dict.fromkeys(f"`{finding.check_id}` ({finding.severity})" for finding in incident.expected))
+    words += [f"not yet: `{finding.check_id}` ({finding.severity})" for finding in incident.pending]
+    words += [f"wrong: `{finding.check_id}`" for finding in dict.fromkeys(incident.wrong)]
+    return ", ".join(words) or "none, which is right"
 
 
 def _shown(incident: Incident) -> str:

@@ -1,4 +1,4 @@
-"""Processes that a test has started, found by a mark in their environment."""
+"""Find processes that a test has started by a mark in their environment."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ MARK = "KAFKA_AUDIT_TEST_RUN"
 
 
 def left(mark: str) -> dict[int, str]:
-    """Number -> command line of those that run."""
+    """Return process id -> command line of the running processes with a mark."""
     found = {}
     for process in Path("/proc").glob("[0-9]*"):
         try:

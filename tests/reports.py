@@ -1,4 +1,4 @@
-"""How logs look in bug reports, chats, mails and exports: each a function from the lines of a log to the lines of what somebody gives."""
+"""Logs in bug reports, chats, mails and exports: each is a function from the lines of a log to the lines of the report."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Report = Callable[[Sequence[str]], list[str]]
 
 
 def document(make: Callable[[list[str]], object], by_record: bool = True, indent: int | None = 2) -> Report:
-    """One JSON document, pretty-printed."""
+    """Return one JSON document, pretty-printed."""
     return lambda lines: json.dumps(make(grouped(lines) if by_record else list(lines)), indent=indent, ensure_ascii=False).split(
         "\n"
     )
 
 
 def table(header: Sequence[str], make: Callable[[str, str, str], Sequence[str]]) -> Report:
-    """CSV, quoted where it has to be."""
+    """Return CSV, quoted where necessary."""
 
     def report(lines: Sequence[str]) -> list[str]:
         out = io.StringIO()
@@ -37,17 +37,17 @@ def table(header: Sequence[str], make: Callable[[str, str, str], Sequence[str]])
 
 
 def each(change: Callable[[str], str]) -> Report:
-    """Each line, changed."""
+    """Return a report in which each line is changed."""
     return lambda lines: [change(line) for line in lines]
 
 
 def around(before: Sequence[str], report: Report, after: Sequence[str]) -> Report:
-    """With lines before and after it."""
+    """Return a report with lines before and after the log."""
     return lambda lines: [*before, *report(lines), *after]
 
 
 def grep(lines: Sequence[str]) -> list[str]:
-    """grep -n -H -A 20: what matches has colons, what follows has dashes."""
+    """Return the output of grep -n -H -A 20: matching lines have colons, following lines have dashes."""
     return [
         f"logs/server.log{mark}{number}{mark}{line}"
         for number, line in enumerate(lines, 1)
@@ -56,7 +56,7 @@ def grep(lines: Sequence[str]) -> list[str]:
 
 
 def wrapped(width: int) -> Report:
-    """As a terminal of so many columns shows it."""
+    """Return a log as a terminal of some columns shows it."""
     return lambda lines: [line[at : at + width] for line in lines for at in range(0, max(len(line), 1), width)]
 
 
@@ -88,7 +88,7 @@ def hits(texts: list[str]) -> object:
 
 
 def gelf(lines: Sequence[str]) -> str:
-    """Messages of Graylog, each with its end."""
+    """Return messages of Graylog, each with its delimiter."""
     return "".join(
         json.dumps({"version": "1.1", "host": "kafka4", "short_message": text.split("\n")[0][:200], "full_message": text, "timestamp": 1795171130.637 + n,
                     "level": 6, "_container_name": "kafka"}) + "\0"
@@ -97,7 +97,7 @@ def gelf(lines: Sequence[str]) -> str:
 
 
 def typescript(lines: Sequence[str]) -> list[str]:
-    """What script(1) has kept of a session."""
+    """Return the log of script(1) about a session."""
     prompt = "\x1b]0;ops@kafka4: ~\x07\x1b[?2004hops@kafka4:~$ "
     return [
         'Script started on 2026-11-20 10:20:01+00:00 [TERM="xterm-256color" COLUMNS="200"]',

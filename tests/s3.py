@@ -1,4 +1,4 @@
-"""An S3 endpoint on loopback (moto), in a process of its own; and the jars with which Spark reaches it, where they can be fetched."""
+"""An S3 endpoint on loopback (moto) in its own process, and the jars with which Spark reaches it, if they can be fetched."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-# Hadoop's S3A of the version that Spark 4.1 has, with the parts of the AWS SDK that it needs: the whole SDK in one jar is 600 MB
+# Hadoop's S3A in the version of Spark 4.1, with the parts of the AWS SDK that it needs; the whole SDK has 600 MB
 HADOOP, SDK = "3.4.2", "2.29.52"
 PACKAGES = [
     f"org.apache.hadoop:hadoop-aws:{HADOOP}",
     *(f"software.amazon.awssdk:{name}:{SDK}" for name in ("s3", "s3-transfer-manager", "sts", "apache-client")),
 ]
-# what Spark has itself, in other versions
+# jars that are needed; Spark has its own versions of the others
 NEEDED = ("hadoop-aws", "software.amazon", "reactive-streams", "httpclient", "httpcore", "wildfly")
 FOLDER = Path(sys.prefix) / "share" / "kafka-audit" / "ivy-s3"
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A running one. environment: with which delta-rs and boto3 reach it."""
+    """A running endpoint. environment: variables with which delta-rs and boto3 reach it."""
 
     url: str
     bucket: str
@@ -45,7 +45,7 @@ class Endpoint:
 
     @property
     def settings(self) -> dict[str, str]:
-        """With which Spark reaches it."""
+        """Return the settings with which Spark reaches it."""
         return {
             "spark.hadoop.fs.s3a.endpoint": self.url,
             "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
@@ -57,7 +57,7 @@ class Endpoint:
 
 @contextmanager
 def endpoint(bucket: str = "audit") -> Iterator[Endpoint]:
-    """Starts moto, with one bucket."""
+    """Run moto with one bucket."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -81,7 +81,7 @@ def endpoint(bucket: str = "audit") -> Iterator[Endpoint]:
 
 
 def jars() -> list[Path]:
-    """The jars of Hadoop's S3A, fetched once into the environment; none where that fails."""
+    """Return the jars of Hadoop's S3A, fetched once into the environment; none if that fails."""
 
     def found() -> list[Path]:
         return sorted(path for path in FOLDER.glob("jars/*.jar") if any(part in path.name for part in NEEDED))

@@ -1,4 +1,4 @@
-"""The samples of all rules, and where in a sample's line each captured value stands."""
+"""The samples of all rules, and the place of each captured value in a sample's line."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Sample:
 
     @cached_property
     def record(self) -> Record:
-        """Its header, understood."""
+        """Return the record of the line."""
         record = PARSER.record(self.line)
         assert record is not None, self.line
         return record
@@ -38,7 +38,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Value:
-    """A captured value and its place in the line. item: of which item; None: of the whole record."""
+    """A captured value and its place in the line. item: number of its item; None if it belongs to the whole record."""
 
     column: str
     item: int | None
@@ -47,12 +47,12 @@ class Value:
 
     @property
     def kind(self) -> str:
-        """Its type in the vocabulary."""
+        """Return its type in the vocabulary."""
         return schemas.vocabulary()[self.column]["type"]
 
 
 def samples() -> list[Sample]:
-    """All samples of all built-in rules."""
+    """Return all samples of all built-in rules."""
     return [
         Sample(rule, sample["line"], tuple(sample.get("gives_each", [sample.get("gives", {})])))
         for rule in built_in().rules
@@ -61,7 +61,7 @@ def samples() -> list[Sample]:
 
 
 def values(sample: Sample) -> Iterator[Value]:
-    """Every value that the rule captures from the statement, in no order."""
+    """Yield every value that the rule captures from the statement, in any order."""
     header = next(
         found
         for pattern in [layout.line for layout in shapes().layouts]
@@ -84,7 +84,7 @@ def values(sample: Sample) -> Iterator[Value]:
 
 
 def leaders_of(number: int) -> str:
-    """A record that names so many partitions of one topic, 0 and up, 115 characters each."""
+    """Return a record with partitions of one topic, 0 and up, 115 characters each. number: of partitions."""
     state = "(Leader:2,ISR:2,3,LeaderRecoveryState:RECOVERED,LeaderEpoch:2,ZkVersion:3,ControllerEpoch:1)"
     states = ",".join(f"orders-{partition} -> {state}" for partition in range(number))
     head = "[2026-11-20 10:19:53,006] TRACE [Controller id=3] All leaders ="

@@ -1,4 +1,4 @@
-"""Stand-ins for the sinks of alerts: servers on loopback that record what they are sent, and misbehave as they are told."""
+"""Stand-ins for the sinks of alerts: servers on loopback that record requests and misbehave on purpose."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 Behaviour = Callable[[BaseHTTPRequestHandler, int], None]
-# seconds after which a server that is shut down has noticed it
+# seconds between two checks of a server whether it is shut down
 NOTICED = 0.02
 
 
 @dataclass
 class Standin:
-    """A server: what it was sent, in order; `behave` decides how it answers, by the number of the request."""
+    """A server and the requests that it received, in order; `behave` answers a request by its number."""
 
     url: str = ""
     behave: Behaviour = lambda handler, number: answer(handler, 200)
@@ -35,7 +35,7 @@ class Standin:
 
 
 def answer(handler: BaseHTTPRequestHandler, status: int, text: str = "ok", **headers: str) -> None:
-    """A whole answer."""
+    """Send a complete answer."""
     handler.send_response(status)
     for name, value in headers.items():
         handler.send_header(name.replace("_", "-"), value)
@@ -45,12 +45,12 @@ def answer(handler: BaseHTTPRequestHandler, status: int, text: str = "ok", **hea
 
 
 def hang(handler: BaseHTTPRequestHandler, number: int) -> None:
-    """Never answers."""
+    """Never answer."""
     handler.server.standin.stopped.wait(60)  # type: ignore[attr-defined]
 
 
 def trickle(handler: BaseHTTPRequestHandler, number: int) -> None:
-    """Answers byte after byte, and never comes to an end."""
+    """Answer byte after byte without an end."""
     handler.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
     while not handler.server.standin.stopped.wait(0.2):  # type: ignore[attr-defined]
         with contextlib.suppress(OSError):
@@ -59,13 +59,13 @@ def trickle(handler: BaseHTTPRequestHandler, number: int) -> None:
 
 
 def garbage(handler: BaseHTTPRequestHandler, number: int) -> None:
-    """Answers what is no HTTP."""
+    """Answer with bytes that are not HTTP."""
     handler.wfile.write(b"\x00\x01\x02 220 not http at all\r\n\r\n")
     handler.close_connection = True
 
 
 def hang_up(handler: BaseHTTPRequestHandler, number: int) -> None:
-    """Closes the connection in the middle of the head of its answer."""
+    """Close the connection in the middle of the header of the answer."""
     handler.wfile.write(b"HTTP/1.1 20")
     handler.wfile.flush()
     handler.connection.shutdown(socket.SHUT_RDWR)
@@ -74,7 +74,7 @@ def hang_up(handler: BaseHTTPRequestHandler, number: int) -> None:
 
 @contextlib.contextmanager
 def serving(behave: Behaviour | None = None, certificate: tuple[Path, Path] | None = None) -> Iterator[Standin]:
-    """An HTTP server, or an HTTPS server with a certificate (and key)."""
+    """Run an HTTP server, or an HTTPS server with a certificate and key."""
     standin = Standin()
     if behave:
         standin.behave = behave
@@ -117,7 +117,7 @@ def serving(behave: Behaviour | None = None, certificate: tuple[Path, Path] | No
 
 @contextlib.contextmanager
 def mail_server(refuses: bool = False) -> Iterator[Standin]:
-    """An SMTP server that takes mails, or refuses all recipients."""
+    """Run an SMTP server that takes mails, or refuses all recipients."""
     standin = Standin()
 
     class Handler(socketserver.StreamRequestHandler):
@@ -151,23 +151,23 @@ def mail_server(refuses: bool = False) -> Iterator[Standin]:
 
 
 def free_port() -> int:
-    """A port of loopback that nobody listens on."""
+    """Return a port of loopback that no process listens on."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return found.getsockname()[1]
 
 
 def certificate(folder: Path, name: str = "127.0.0.1") -> tuple[Path, Path] | None:
-    """(certificate, key), signed by itself; None where openssl is missing."""
+    """Return a self-signed (certificate, key); None if openssl is missing."""
     if shutil.which("openssl") is None:
         return None
-    made = folder / "cert.pem", folder / "key.pem"
+    files = folder / "cert.pem", folder / "key.pem"
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}",
-         "-addext", f"subjectAltName=IP:{name}", "-out", str(made[0]), "-keyout", str(made[1])],
+         "-addext", f"subjectAltName=IP:{name}", "-out", str(files[0]), "-keyout", str(files[1])],
         check=True, capture_output=True, timeout=60,
     )  # fmt: skip
-    return made
+    return files
 
 
 ALERTMANAGER = ("prometheus-alertmanager", "alertmanager")
@@ -175,7 +175,7 @@ ALERTMANAGER = ("prometheus-alertmanager", "alertmanager")
 
 @contextlib.contextmanager
 def alertmanager(folder: Path) -> Iterator[str | None]:
-    """The address of a real Alertmanager on loopback; None where none is installed."""
+    """Run a real Alertmanager on loopback and return its address; None if none is installed."""
     program = next(filter(None, map(shutil.which, ALERTMANAGER)), None)
     if program is None:
         yield None

@@ -1,6 +1,6 @@
-"""Every statement of the catalogues in shared/kafka, rendered with values: does a rule claim it, and where do the values land?
+"""Render every statement of the catalogues in shared/kafka with values; find the rule that matches it and the columns of its values.
 
-python tests/statements.py [FAMILY]    a table; with a part of a name, its renderings, too
+python tests/statements.py [FAMILY]    prints a table; with a part of a name also its renderings
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ UUID = "vA26Q0eURsWxcO60iDY2-g"
 
 @dataclass(frozen=True)
 class Statement:
-    """One entry. slots: placeholder -> type; versions: first and last that print it."""
+    """One entry of a catalogue. slots: placeholder -> type. versions: first and last that print it."""
 
     catalogue: str
     id: str
@@ -43,7 +43,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class Rendering:
-    """A statement as one version prints it. values: placeholder -> what must be found in some column."""
+    """A statement as one version prints it. values: placeholder -> values that must be in some column."""
 
     statement: Statement
     version: Version
@@ -53,7 +53,7 @@ class Rendering:
 
 @dataclass(frozen=True)
 class Reading:
-    """What became of a rendering. rules: that claim it; lost: placeholders whose values are in no column."""
+    """How the parser reads a rendering. rules: that match it. lost: placeholders whose values are in no column."""
 
     rendering: Rendering
     rules: tuple[str, ...]
@@ -62,13 +62,13 @@ class Reading:
 
 
 def version(text: str) -> Version:
-    """`2.4.0` -> (2, 4, 0); of what names none, the newest."""
+    """Return `2.4.0` as (2, 4, 0); the newest version if the text names none."""
     found = re.match(r"\d+(?:\.\d+)*", text)
     return tuple(map(int, found[0].split("."))) if found else NEWEST
 
 
 def statements(least_relevance: int = 2) -> list[Statement]:
-    """What is in scope: everything of the controllers, what matters of the brokers (with 1: all that they print)."""
+    """Return the statements in scope: all of the controllers, and the relevant ones of brokers (with 1: all that they print)."""
     found = []
     entries = [("zk", entry) for entry in json.loads((KAFKA / "statements_zk.json").read_text("utf-8"))]
     broker = json.loads((KAFKA / "statements_broker.json").read_text("utf-8"))["statements"]
@@ -93,61 +93,61 @@ def statements(least_relevance: int = 2) -> list[Statement]:
 
 
 class Values:
-    """Numbers and names that are told apart wherever they turn up."""
+    """Numbers and names that are unique."""
 
     def __init__(self) -> None:
         self._next = 1000
 
     def number(self) -> int:
-        """One that was not there before."""
+        """Return a new number."""
         self._next += 1
         return self._next
 
     def topic(self) -> str:
-        """One that was not there before; it ends like a partition."""
+        """Return a new topic name; it ends like a partition."""
         return f"orders.v{self.number()}-eu_1"
 
 
-Told = tuple[str, tuple[Any, ...]]
+Printed = tuple[str, tuple[Any, ...]]
 # what a type prints in a version, and the values in it
-Form = Callable[[Values, Version], Told]
+Form = Callable[[Values, Version], Printed]
 
 
-def _int(v: Values, _: Version) -> Told:
+def _int(v: Values, _: Version) -> Printed:
     number = v.number()
     return str(number), (number,)
 
 
-def _topic(v: Values, _: Version) -> Told:
+def _topic(v: Values, _: Version) -> Printed:
     topic = v.topic()
     return topic, (topic,)
 
 
-def _tp(v: Values, _: Version) -> Told:
+def _tp(v: Values, _: Version) -> Printed:
     topic, number = v.topic(), v.number()
     return f"{topic}-{number}", (topic, number)
 
 
-def _tap(v: Values, at: Version) -> Told:
+def _tap(v: Values, at: Version) -> Printed:
     topic, number = v.topic(), v.number()
     return (f"[{topic},{number}]" if at < (1,) else f"{topic}-{number}"), (topic, number)
 
 
-def _par(v: Values, _: Version) -> Told:
+def _par(v: Values, _: Version) -> Printed:
     topic, partition, replica = v.topic(), v.number(), v.number()
     return f"[Topic={topic},Partition={partition},Replica={replica}]", (topic, partition, replica)
 
 
 def _listed(form: Form, count: int, join: str = ",", around: str = "{}") -> Form:
-    def listed(v: Values, at: Version) -> Told:
-        told = [form(v, at) for _ in range(count)]
-        return around.format(join.join(text for text, _ in told)), tuple(value for _, values in told for value in values)
+    def listed(v: Values, at: Version) -> Printed:
+        printed = [form(v, at) for _ in range(count)]
+        return around.format(join.join(text for text, _ in printed)), tuple(value for _, values in printed for value in values)
 
     return listed
 
 
 def _mapped(key: Form, value: Form, count: int, around: str = "Map({})") -> Form:
-    def entry(v: Values, at: Version) -> Told:
+    def entry(v: Values, at: Version) -> Printed:
         (left, one), (right, other) = key(v, at), value(v, at)
         return f"{left} -> {right}", one + other
 
@@ -165,7 +165,7 @@ def _until(last: Version, old: Form, new: Form) -> Form:
 def _numbered(template: str, *unread: str) -> Form:
     """Every `#` is another number; those after a word of `unread` are in no column."""
 
-    def form(v: Values, _: Version) -> Told:
+    def form(v: Values, _: Version) -> Printed:
         values = []
 
         def put(found: re.Match[str]) -> str:
@@ -179,13 +179,13 @@ def _numbered(template: str, *unread: str) -> Form:
     return form
 
 
-def _lice(v: Values, at: Version) -> Told:
+def _lice(v: Values, at: Version) -> Printed:
     recovery = ",LeaderRecoveryState:RECOVERED" if at >= (3, 2) else ""
     zk = ",ZkVersion:#" if at >= (3, 1) or (2, 8, 1) <= at < (3,) or (2, 7, 2) <= at < (2, 8) else ""
     return _numbered(f"(Leader:#,ISR:#,#{recovery},LeaderEpoch:#{zk},ControllerEpoch:#)", "ControllerEpoch")(v, at)
 
 
-def _lai(v: Values, at: Version) -> Told:
+def _lai(v: Values, at: Version) -> Printed:
     if at < (1, 1):
         return _numbered('{"leader":#,"leader_epoch":#,"isr":[#,#]}')(v, at)
     isr = "isr=List(#, #)"
@@ -196,11 +196,11 @@ def _lai(v: Values, at: Version) -> Told:
     return _numbered(f"LeaderAndIsr(leader=#, leaderEpoch=#, {isr}{recovery}, {epoch}=#)")(v, at)
 
 
-def _assignment(v: Values, at: Version) -> Told:
+def _assignment(v: Values, at: Version) -> Printed:
     return _numbered("ReplicaAssignment(replicas=#,#,#, addingReplicas=#, removingReplicas=#)")(v, at)
 
 
-def _partition_state(v: Values, at: Version) -> Told:
+def _partition_state(v: Values, at: Version) -> Printed:
     name, adding, more = "PartitionState(", "", ", isNew=true" if at >= (1,) else ""
     isr = "isr=[#, #]" if at < (0, 11) or at >= (2, 4) else "isr=#,#"
     replicas = isr.replace("isr", "replicas")
@@ -214,7 +214,7 @@ def _partition_state(v: Values, at: Version) -> Told:
     return _numbered(text, "controllerEpoch")(v, at)
 
 
-def _new_topics(v: Values, at: Version) -> Told:
+def _new_topics(v: Values, at: Version) -> Printed:
     if at < (2, 4):
         return _mapped(_tap, _numbered("List(#, #)" if at < (1, 1) else "Vector(#, #)"), 2)(v, at)
     partitions = _mapped(_tp, _assignment, 2)
@@ -224,7 +224,7 @@ def _new_topics(v: Values, at: Version) -> Told:
     return f"Set(TopicIdReplicaAssignment({values[0]},Some({UUID}),{text}))", (*values, UUID)
 
 
-def _fetch_states(v: Values, at: Version) -> Told:
+def _fetch_states(v: Values, at: Version) -> Printed:
     if at < (2, 1):
         return _listed(
             lambda v, at: (f"[{(p := _tap(v, at))[0]}, initOffset 5 to broker BrokerEndPoint(2,host,9092)] ", p[1]),
@@ -238,7 +238,7 @@ def _fetch_states(v: Values, at: Version) -> Told:
     return _mapped(_tp, _fixed(f"InitialFetchState({id_}BrokerEndPoint(id=2, host=h:9092),3,5)"), 2)(v, at)
 
 
-def _response(_: Values, at: Version) -> Told:
+def _response(_: Values, at: Version) -> Printed:
     if at < (2, 8):
         return "{error_code=0,partitions=[{topic=t,partition=0,error_code=0}]}", ()
     return "LeaderAndIsrResponseData(errorCode=0, partitionErrors=[], topics=[])", ()
@@ -343,7 +343,7 @@ FORMS: dict[str, tuple[Form, ...]] = {
     "oos_replicas": (_fixed("(brokerId: 3, endOffset: 17) (brokerId: 4, endOffset: 18)"),),
     "fetch_state_map": (_fetch_states, _fixed("Map()")),
 }
-# of free text its name often says what it is
+# the name of a free text often says what it is
 NAMED = (
     (re.compile(r"(?:_ms|_epoch|_offset|_id|epoch|offset|id|leader|count|size|num|latency|lapse|code)$"), FORMS["int"]),
     (re.compile(r"(?:^|_)(?:partition|tp)$"), FORMS["tp"]),
@@ -554,7 +554,7 @@ SAME = {"local_broker_id": "broker", "broker_id_2": "broker_id", "controller_id_
 
 
 def forms(statement: Statement, name: str) -> tuple[Form, ...]:
-    """What a placeholder may look like."""
+    """Return the forms that a placeholder can have."""
     kind = statement.slots[name]
     for (part, slot), found in WORDED.items():
         if slot == name and statement.id.startswith(part):
@@ -565,30 +565,30 @@ def forms(statement: Statement, name: str) -> tuple[Form, ...]:
 
 
 def boundaries(statement: Statement) -> list[Version]:
-    """The versions of a statement in which a value may look different from before."""
+    """Return the versions of a statement in which a value may have another form than before."""
     changes = [(0, 9), (0, 10), (0, 11), (1, 0), (1, 1), (2, 0), (2, 1), (2, 4), (2, 7), (2, 8), (3, 1), (3, 2), (3, 3), (3, 5)]
     first, last = statement.versions
     return [first, *(change for change in changes if first < change <= last)]
 
 
 def renderings(statement: Statement) -> Iterator[Rendering]:
-    """The statement with every form of every value, in every version that prints one differently; each text once."""
+    """Yield the statement with every form of every value, in every version that prints one differently; each text once."""
     seen = set()
     for at in boundaries(statement):
         kinds = {name: forms(statement, name) for name in statement.slots}
         for turn in range(max(map(len, kinds.values()), default=1)):
-            made, told = Values(), {}
+            values, printed = Values(), {}
             for name, found in kinds.items():
-                if SAME.get(name, name) not in told:
-                    told[SAME.get(name, name)] = found[min(turn, len(found) - 1)](made, at)
-            texts = {name: told[SAME.get(name, name)][0] for name in kinds}
-            said = SLOT.sub(lambda found, texts=texts: texts.get(found[1], found[0]), statement.prefix + statement.template)
-            said += FURTHER_LINES.get(statement.family, "")
-            line = f"[2026-11-20 10:09:12,175] {statement.level} {said} ({statement.logger})"
+                if SAME.get(name, name) not in printed:
+                    printed[SAME.get(name, name)] = found[min(turn, len(found) - 1)](values, at)
+            texts = {name: printed[SAME.get(name, name)][0] for name in kinds}
+            text = SLOT.sub(lambda found, texts=texts: texts.get(found[1], found[0]), statement.prefix + statement.template)
+            text += FURTHER_LINES.get(statement.family, "")
+            line = f"[2026-11-20 10:09:12,175] {statement.level} {text} ({statement.logger})"
             shape = re.sub(r"\d+", "0", line)
             if shape not in seen:
                 seen.add(shape)
-                yield Rendering(statement, at, line, {name: told[SAME.get(name, name)][1] for name in kinds})
+                yield Rendering(statement, at, line, {name: printed[SAME.get(name, name)][1] for name in kinds})
 
 
 # (rule, placeholder) -> why its value is in no column; the rule may be any
@@ -599,43 +599,43 @@ NOT_TYPED: tuple[tuple[str, str, str], ...] = (
         r"\w*size|\w*_?num_\w+|number_of_segments|bytes|records|remaining_retries|done|total|rf",
         "a count of things that are not named",
     ),
-    (".*", r"fetcher|leader", "of the thread: who it fetches from, not who leads the partition"),
-    (".*", r"pfx_\w+", "said twice: the statement names the partition, too"),
-    ("isr_expanding|isr_shrinking", "topic|partition_id|topic_partition", "said twice: the speaker names the partition, too"),
-    (".*", "node_id|controller_id|broker_id", "said twice: the speaker is the broker or the controller"),
-    ("deletion_.*|replica_deletion_states", "topics?|topics_to_be_deleted", "said twice: each replica comes with its topic"),
-    ("topics_changed", "new_topics", "said twice: the assignment names them"),
-    ("assignments_by_preferred_leader", "assignment_by_broker", "said twice: the key is the first replica"),
+    (".*", r"fetcher|leader", "the broker that the thread fetches from, not the leader of the partition"),
+    (".*", r"pfx_\w+", "logged twice: the statement names the partition, too"),
+    ("isr_expanding|isr_shrinking", "topic|partition_id|topic_partition", "logged twice: the log ident names the partition, too"),
+    (".*", "node_id|controller_id|broker_id", "logged twice: the log ident names the broker or the controller"),
+    ("deletion_.*|replica_deletion_states", "topics?|topics_to_be_deleted", "logged twice: each replica has its topic"),
+    ("topics_changed", "new_topics", "logged twice: the assignment names them"),
+    ("assignments_by_preferred_leader", "assignment_by_broker", "logged twice: the key is the first replica"),
     (
         "become_skipped.*",
         r"isr|adding_replicas|removing_replicas|leader_epoch|prev\w*_leader_epoch",
-        "said twice: as the request has it",
+        "logged twice: the values of the request",
     ),
-    ("log_load_completed", "log_end_offset", "said twice"),
+    ("log_load_completed", "log_end_offset", "logged twice"),
     ("preferred_election_failed", "preferred_replica", "the first replica of the assignment"),
-    ("truncation_point_told", "end_offset|leader_epoch|log_end_offset", "a step on the way; `Truncating ..` tells where it ends"),
-    ("deletion_answered", "error", "each partition comes with its own error"),
-    ("assignment_updating", "current_assignment", "what was before is told by the line before"),
+    ("truncation_point_told", "end_offset|leader_epoch|log_end_offset", "an intermediate step; `Truncating ..` has the result"),
+    ("deletion_answered", "error", "each partition has its own error"),
+    ("assignment_updating", "current_assignment", "the assignment before is in the line before"),
     ("become_outdated", r"partition_state|partition_registration|\w*partition_epoch", "an outdated request: never the state"),
     ("follower_started", r"previous_leader|prev\w*_leader_epoch|previous_leader_epoch", "from 3.3 on it has the new values"),
     ("leader_and_isr_received_up_to_2_3", "partition_state", "0.10.2 prints the replicas as a set, in no order"),
-    (".*", "current_broker_epoch|local_broker_epoch", "the one that the registration of the broker tells"),
-    (".*", r"\w*log_start_offset|first_offset", "where retention has got to"),
+    (".*", "current_broker_epoch|local_broker_epoch", "the epoch of the broker's registration"),
+    (".*", r"\w*log_start_offset|first_offset", "the progress of retention"),
     (
         ".*",
         "epoch_zk_version|last_committed_epoch|last_producer_id|check_quorum_timeout_ms",
         "a version of something that no table is about",
     ),
-    (".*", "dir_id|directory_id|target_log_directory_id|uuid", "a log directory is told by its path"),
+    (".*", "dir_id|directory_id|target_log_directory_id|uuid", "a log directory is identified by its path"),
     (".*", "offline_future_partitions", "a log that is being moved is no replica yet"),
     ("config_updated", "resource_name", "a group or a client"),
     ("feature_replayed", "feature_level", "a feature other than metadata.version"),
     (
         "controller_kept_leadership|controller_event_failed_up_to_3_5",
         "cur_claim_epoch|last_committed_offset",
-        "of the reign that goes on",
+        "of the current controller term",
     ),
-    ("fetchers_stopped", "correlation_id", "the lines before and after it tell the request"),
+    ("fetchers_stopped", "correlation_id", "the lines before and after it have the request"),
 )
 
 
@@ -647,34 +647,34 @@ def reason(reading: Reading, placeholder: str) -> str | None:
     )
 
 
-def _held(events: list[dict[str, Any]]) -> set[Any]:
-    """All values of all columns."""
-    held: set[Any] = set()
+def _values(events: list[dict[str, Any]]) -> set[Any]:
+    """Return all values of all columns."""
+    values: set[Any] = set()
     for event in events:
         for value in event.values():
-            held |= set(value) if isinstance(value, list) else {value}
-    return held
+            values |= set(value) if isinstance(value, list) else {value}
+    return values
 
 
 def read_line(line: str) -> list[dict[str, Any]]:
-    """What the reference parser makes of a line."""
+    """Return the events that the reference parser reads from a line."""
     record = PARSER.record(line)
     assert record is not None, line
     return PARSER.events(record)
 
 
 def read(rendering: Rendering) -> Reading:
-    """What the reference parser makes of it."""
+    """Return how the reference parser reads a rendering."""
     events = read_line(rendering.line)
     rules = tuple({event["event_type"]: None for event in events if event["event_type"]})
-    held = _held(events)
-    texts = "\n".join(value for value in held if isinstance(value, str))
-    lost = [name for name, values in rendering.values.items() if any(v not in held and str(v) not in texts for v in values)]
+    in_columns = _values(events)
+    texts = "\n".join(value for value in in_columns if isinstance(value, str))
+    lost = [name for name, values in rendering.values.items() if any(v not in in_columns and str(v) not in texts for v in values)]
     return Reading(rendering, rules, events[0]["drifted"], tuple(lost))
 
 
 def readings(part: str = "", least_relevance: int = 2) -> list[Reading]:
-    """Of all renderings of all statements whose id contains `part`."""
+    """Return the readings of all statements whose id contains `part`."""
     of = [statement for statement in statements(least_relevance) if part in statement.id]
     return [read(rendering) for statement in of for rendering in renderings(statement)]
 

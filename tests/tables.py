@@ -1,4 +1,4 @@
-"""What stands in the tables, read by an engine that is not Spark."""
+"""Read the tables by an engine that is not Spark."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 
 def rows_of(tables: Path, table: str, cluster: str | None = None) -> list[dict[str, Any]]:
-    """The rows of a table, or those of one cluster; moments are UTC without a zone, as Spark gives them."""
+    """Return the rows of a table, or those of one cluster; moments are UTC without a zone, as in Spark."""
     found = DeltaTable(str(tables / table)).to_pyarrow_table()
     for number, column in enumerate(found.schema):
         if pa.types.is_timestamp(column.type):

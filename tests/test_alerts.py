@@ -1,4 +1,4 @@
-"""Alerts without a JVM: what is due where, in which messages, and what they say."""
+"""Alerts without a JVM: which findings are due at which sink, in which messages, and the texts of the messages."""
 
 from __future__ import annotations
 
@@ -83,15 +83,15 @@ CONTEXT = text.Context(
 # -- what is due -------------------------------------------------------------------------------------------
 
 
-class Nights:
-    """Runs nights against sinks that answer, refuse or are down, and remembers what arrived where."""
+class Runs:
+    """Plans alerts run after run, for sinks that are up or down, and keeps the outbox."""
 
     def __init__(self, *sinks: Sink) -> None:
         self.sinks = sinks
         self.sent: list[Sent] = []
         self.now = NOW
 
-    def night(self, *findings: Finding, down: Iterable[str] = (), again: str | None = None) -> list[tuple[str, str, str]]:
+    def run(self, *findings: Finding, down: Iterable[str] = (), again: str | None = None) -> list[tuple[str, str, str]]:
         """(sink, state, key) of the messages, in order; those to a sink that is down fail."""
         planned = plan(self.sinks, findings, self.sent, now=self.now, newest=NEWEST, again=again)
         for some in planned.values():
@@ -103,61 +103,61 @@ class Nights:
         return [(m.sink.name, m.state, m.key[-1] if not m.digest else "digest") for some in planned.values() for m in some]
 
 
-def test_told_once_and_once_more_when_it_is_over() -> None:
-    nights = Nights(AM, CHAT)
-    assert nights.night(finding()) == [("oncall", FIRING, "1"), ("chat", FIRING, "1")]
-    assert nights.night(finding(status="open")) == []
-    assert nights.night(finding(status="resolved")) == [("oncall", RESOLVED, "1"), ("chat", RESOLVED, "1")]
-    assert nights.night(finding(status="resolved")) == []
-    assert nights.night(finding(status="reopened")) == [("oncall", FIRING, "1"), ("chat", FIRING, "1")]
-    assert nights.night(finding(status="open")) == []
-    assert nights.night(finding(status="resolved")) == [("oncall", RESOLVED, "1"), ("chat", RESOLVED, "1")]
-    assert {(row.state, row.occurrence) for row in nights.sent} == {(FIRING, 1), (RESOLVED, 1), (FIRING, 2), (RESOLVED, 2)}
+def test_a_sink_is_notified_once_per_start_and_end() -> None:
+    runs = Runs(AM, CHAT)
+    assert runs.run(finding()) == [("oncall", FIRING, "1"), ("chat", FIRING, "1")]
+    assert runs.run(finding(status="open")) == []
+    assert runs.run(finding(status="resolved")) == [("oncall", RESOLVED, "1"), ("chat", RESOLVED, "1")]
+    assert runs.run(finding(status="resolved")) == []
+    assert runs.run(finding(status="reopened")) == [("oncall", FIRING, "1"), ("chat", FIRING, "1")]
+    assert runs.run(finding(status="open")) == []
+    assert runs.run(finding(status="resolved")) == [("oncall", RESOLVED, "1"), ("chat", RESOLVED, "1")]
+    assert {(row.state, row.occurrence) for row in runs.sent} == {(FIRING, 1), (RESOLVED, 1), (FIRING, 2), (RESOLVED, 2)}
 
 
-def test_what_could_not_be_delivered_is_sent_the_next_night_before_what_is_new() -> None:
-    nights = Nights(CHAT, AM)
-    nights.night(finding(2), down=["chat"])
-    assert [row.attempts for row in nights.sent if row.sink == "chat"] == [1]
+def test_undelivered_messages_are_sent_first_by_the_next_run() -> None:
+    runs = Runs(CHAT, AM)
+    runs.run(finding(2), down=["chat"])
+    assert [row.attempts for row in runs.sent if row.sink == "chat"] == [1]
     worse = finding(1, severity="critical")
-    assert nights.night(worse, finding(2, status="open")) == [
+    assert runs.run(worse, finding(2, status="open")) == [
         ("chat", FIRING, "2"),
         ("chat", FIRING, "1"),
         ("oncall", FIRING, "1"),
     ]
-    assert nights.night(replace(worse, status="open"), finding(2, status="open")) == []
-    (row,) = [row for row in nights.sent if row.sink == "chat" and row.fingerprint.endswith("2")]
+    assert runs.run(replace(worse, status="open"), finding(2, status="open")) == []
+    (row,) = [row for row in runs.sent if row.sink == "chat" and row.fingerprint.endswith("2")]
     assert (row.attempts, row.error, row.delivered_at) == (2, None, row.tried_at)
 
 
-def test_over_before_it_could_be_told() -> None:
-    nights = Nights(PAGER, CHAT)
-    nights.night(finding(), down=["pager", "chat"])
+def test_a_finding_that_is_resolved_before_it_was_delivered() -> None:
+    runs = Runs(PAGER, CHAT)
+    runs.run(finding(), down=["pager", "chat"])
     # a pager gets the incident and its end; people read one message
-    assert nights.night(finding(status="resolved")) == [("pager", FIRING, "1"), ("pager", RESOLVED, "1"), ("chat", RESOLVED, "1")]
-    assert nights.night(finding(status="resolved")) == []
-    assert all(row.delivered_at for row in nights.sent)
-    assert sorted((row.sink, row.state) for row in nights.sent) == [
+    assert runs.run(finding(status="resolved")) == [("pager", FIRING, "1"), ("pager", RESOLVED, "1"), ("chat", RESOLVED, "1")]
+    assert runs.run(finding(status="resolved")) == []
+    assert all(row.delivered_at for row in runs.sent)
+    assert sorted((row.sink, row.state) for row in runs.sent) == [
         ("chat", FIRING), ("chat", RESOLVED), ("pager", FIRING), ("pager", RESOLVED)
     ]  # fmt: skip
 
 
 def test_a_resolve_that_failed_before_it_is_reopened() -> None:
-    nights = Nights(AM)
-    nights.night(finding())
-    nights.night(finding(status="resolved"), down=["oncall"])
-    assert nights.night(finding(status="reopened")) == [("oncall", RESOLVED, "1"), ("oncall", FIRING, "1")]
+    runs = Runs(AM)
+    runs.run(finding())
+    runs.run(finding(status="resolved"), down=["oncall"])
+    assert runs.run(finding(status="reopened")) == [("oncall", RESOLVED, "1"), ("oncall", FIRING, "1")]
 
 
-def test_over_before_the_first_night() -> None:
+def test_a_finding_that_is_resolved_before_the_first_run() -> None:
     over = finding(status="resolved")
-    assert Nights(PAGER, AM, CHAT).night(over) == [("chat", RESOLVED, "1")]
-    assert Nights(CHAT).night(replace(over, last_seen=NEWEST["payments"] - timedelta(hours=25))) == []
-    assert Nights(replace(CHAT, ended=False)).night(over) == []
+    assert Runs(PAGER, AM, CHAT).run(over) == [("chat", RESOLVED, "1")]
+    assert Runs(CHAT).run(replace(over, last_seen=NEWEST["payments"] - timedelta(hours=25))) == []
+    assert Runs(replace(CHAT, ended=False)).run(over) == []
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "is_notified"),
     [
         ({}, True),
         ({"severity": "warning"}, False),
@@ -167,56 +167,56 @@ def test_over_before_the_first_night() -> None:
         ({"silenced": True}, False),
     ],
 )
-def test_routes(changed: dict[str, Any], told: bool) -> None:
+def test_routes(changed: dict[str, Any], is_notified: bool) -> None:
     sink = replace(AM, severity="error", checks=("topic_*", "illegal_*"), clusters=("pay*",))
-    assert bool(Nights(sink).night(finding(**changed))) is told
+    assert bool(Runs(sink).run(finding(**changed))) is is_notified
 
 
-def test_a_silence_that_comes_later_does_not_keep_an_alert_open() -> None:
-    nights = Nights(AM)
-    nights.night(finding())
-    assert nights.night(finding(status="open", silenced=True)) == []
-    assert nights.night(finding(status="resolved", silenced=True)) == [("oncall", RESOLVED, "1")]
-    nights = Nights(AM)
-    assert nights.night(finding(silenced=True)) == []
-    assert nights.night(finding(status="open")) == [("oncall", FIRING, "1")]  # the silence has expired
+def test_a_later_silence_does_not_keep_an_alert_open() -> None:
+    runs = Runs(AM)
+    runs.run(finding())
+    assert runs.run(finding(status="open", silenced=True)) == []
+    assert runs.run(finding(status="resolved", silenced=True)) == [("oncall", RESOLVED, "1")]
+    runs = Runs(AM)
+    assert runs.run(finding(silenced=True)) == []
+    assert runs.run(finding(status="open")) == [("oncall", FIRING, "1")]  # the silence has expired
 
 
-def test_alertmanager_is_told_again_before_it_forgets_and_when_asked() -> None:
-    nights = Nights(AM, PAGER)
+def test_alertmanager_is_notified_again_before_an_alert_expires_and_by_again() -> None:
+    runs = Runs(AM, PAGER)
     still = finding(status="open")
-    nights.night(finding())
-    assert nights.night(still, again="oncall") == [("oncall", FIRING, "1")]
-    nights.now += timedelta(days=14)
-    assert nights.night(still) == []
-    nights.now += timedelta(days=1)
-    assert nights.night(still, down=["oncall"]) == [("oncall", FIRING, "1")]
-    assert [row.delivered_at is None for row in nights.sent] == [False, False]
-    assert nights.night(still) == [("oncall", FIRING, "1")]
-    assert nights.night(still) == []
+    runs.run(finding())
+    assert runs.run(still, again="oncall") == [("oncall", FIRING, "1")]
+    runs.now += timedelta(days=14)
+    assert runs.run(still) == []
+    runs.now += timedelta(days=1)
+    assert runs.run(still, down=["oncall"]) == [("oncall", FIRING, "1")]
+    assert [row.delivered_at is None for row in runs.sent] == [False, False]
+    assert runs.run(still) == [("oncall", FIRING, "1")]
+    assert runs.run(still) == []
 
 
 def test_alertmanager_is_resolved_under_the_labels_that_it_knows() -> None:
-    nights = Nights(AM)
-    nights.night(finding())
+    runs = Runs(AM)
+    runs.run(finding())
     changed = finding(status="resolved", severity="critical", node=None)
-    (message,) = plan([AM], [changed], nights.sent, now=NOW, newest=NEWEST)["oncall"]
+    (message,) = plan([AM], [changed], runs.sent, now=NOW, newest=NEWEST)["oncall"]
     assert json.loads(AM.labels(message, CONTEXT))["node"] == "3"
     assert json.loads(AM.labels(message, CONTEXT))["severity"] == "error"
 
 
-def test_four_hundred_at_once_are_a_digest_that_is_resolved_when_all_are() -> None:
-    many = [finding(number, severity="critical" if number == 77 else "error") for number in range(1, 401)]
-    nights = Nights(PAGER, CHAT)
-    assert nights.night(*many) == [("pager", FIRING, "digest"), ("chat", FIRING, "digest")]
-    open_now = [replace(one, status="open") for one in many]
-    assert nights.night(*open_now) == []
+def test_a_digest_of_400_findings_is_resolved_when_all_are() -> None:
+    findings = [finding(number, severity="critical" if number == 77 else "error") for number in range(1, 401)]
+    runs = Runs(PAGER, CHAT)
+    assert runs.run(*findings) == [("pager", FIRING, "digest"), ("chat", FIRING, "digest")]
+    open_now = [replace(one, status="open") for one in findings]
+    assert runs.run(*open_now) == []
     some_over = [replace(one, status="resolved") for one in open_now[:200]] + open_now[200:]
-    assert nights.night(*some_over) == [("chat", RESOLVED, "digest")]
-    all_over = [replace(one, status="resolved") for one in many]
-    assert nights.night(*all_over) == [("pager", RESOLVED, "digest"), ("chat", RESOLVED, "digest")]
-    assert nights.night(*all_over) == []
-    keys = {row.digest for row in nights.sent if row.sink == "pager"}
+    assert runs.run(*some_over) == [("chat", RESOLVED, "digest")]
+    all_over = [replace(one, status="resolved") for one in findings]
+    assert runs.run(*all_over) == [("pager", RESOLVED, "digest"), ("chat", RESOLVED, "digest")]
+    assert runs.run(*all_over) == []
+    keys = {row.digest for row in runs.sent if row.sink == "pager"}
     assert len(keys) == 1
 
 
@@ -238,19 +238,19 @@ def test_a_digest_lists_the_worst_harm_first() -> None:
     assert all(checks()[kind] in lines[-1] for kind in kinds)
 
 
-def test_a_digest_is_told_again_under_its_key() -> None:
+def test_a_digest_is_repeated_under_its_key() -> None:
     some = [finding(number) for number in range(1, 6)]
-    nights = Nights(PAGER)
-    nights.night(*some)
-    (key,) = {row.digest for row in nights.sent}
-    (message,) = plan([PAGER], some, nights.sent, now=nights.now, newest=NEWEST, again="pager")["pager"]
+    runs = Runs(PAGER)
+    runs.run(*some)
+    (key,) = {row.digest for row in runs.sent}
+    (message,) = plan([PAGER], some, runs.sent, now=runs.now, newest=NEWEST, again="pager")["pager"]
     assert (message.key, message.state, len(message.findings)) == (key, FIRING, 5)
 
 
 def test_limits_are_those_of_a_cluster() -> None:
     some = [finding(number, cluster=cluster) for cluster in ("a", "b") for number in range(1, 4)]
-    assert len(Nights(CHAT).night(*some)) == 6
-    assert Nights(CHAT).night(*some, finding(4, cluster="a")) == [
+    assert len(Runs(CHAT).run(*some)) == 6
+    assert Runs(CHAT).run(*some, finding(4, cluster="a")) == [
         ("chat", FIRING, "digest"),
         *[("chat", FIRING, n) for n in "123"],
     ]
@@ -259,14 +259,14 @@ def test_limits_are_those_of_a_cluster() -> None:
 STATES = st.lists(st.sampled_from(["new", "resolved", "open", "reopened"]), min_size=3, max_size=3)
 
 
-@given(nights=st.lists(st.tuples(STATES, st.booleans(), st.booleans()), min_size=1, max_size=8), limit=st.integers(1, 3))
-def test_whatever_happens_each_state_arrives_once_and_in_turn(nights: list[tuple[list[str], bool, bool]], limit: int) -> None:
+@given(runs=st.lists(st.tuples(STATES, st.booleans(), st.booleans()), min_size=1, max_size=8), limit=st.integers(1, 3))
+def test_in_any_course_each_state_is_delivered_once_and_in_turn(runs: list[tuple[list[str], bool, bool]], limit: int) -> None:
     """Any course of three findings, with sinks that are up or down: an incident is opened and resolved in turn, never twice."""
-    world = Nights(replace(PAGER, limit=limit), replace(CHAT, limit=limit, ended=False))
-    for statuses, pager_down, chat_down in [*nights, (["resolved"] * 3, False, False)]:
+    world = Runs(replace(PAGER, limit=limit), replace(CHAT, limit=limit, ended=False))
+    for statuses, pager_down, chat_down in [*runs, (["resolved"] * 3, False, False)]:
         down = [name for name, is_down in (("pager", pager_down), ("chat", chat_down)) if is_down]
         before = {row.identity for row in world.sent if row.delivered_at}
-        world.night(*[finding(number, status=status) for number, status in enumerate(statuses, 1)], down=down)
+        world.run(*[finding(number, status=status) for number, status in enumerate(statuses, 1)], down=down)
         tried_now = world.now - timedelta(days=1)
         delivered = [row.identity for row in world.sent if row.delivered_at == tried_now]
         assert not before & set(delivered)
@@ -282,7 +282,7 @@ def test_whatever_happens_each_state_arrives_once_and_in_turn(nights: list[tuple
             assert times == sorted(times) or (sink.type == "pagerduty" and any(row.digest for row in rows))
 
 
-# -- what is said ------------------------------------------------------------------------------------------
+# -- texts of messages ------------------------------------------------------------------------------------------
 
 PLAIN = finding()
 LEADERLESS = finding(
@@ -338,34 +338,36 @@ def test_each_type_of_sink_is_tested() -> None:
 @pytest.mark.parametrize("name", MESSAGES)
 @pytest.mark.parametrize("sink", SINKS, ids=lambda sink: sink.type)
 def test_golden(sink: Sink, name: str, request: pytest.FixtureRequest) -> None:
-    """The whole request, in a file; `pytest --rewrite` writes it anew, and the diff is reviewed like code."""
+    """The whole request is in a file; `pytest --rewrite` writes it again, and the diff is reviewed like code."""
     path = GOLDEN / f"{sink.type}-{name}.json"
-    made = json.dumps(body(sink, name), ensure_ascii=False, indent=1) + "\n"
+    sent_body = json.dumps(body(sink, name), ensure_ascii=False, indent=1) + "\n"
     if request.config.getoption("--rewrite"):
         path.parent.mkdir(exist_ok=True)
-        path.write_text(made, encoding="utf-8")
-    assert made == path.read_text("utf-8"), f"differs from {path}; if that is right, run `pytest --rewrite` and review the diff"
+        path.write_text(sent_body, encoding="utf-8")
+    assert sent_body == path.read_text("utf-8"), (
+        f"differs from {path}; if that is right, run `pytest --rewrite` and review the diff"
+    )
 
 
 @pytest.mark.parametrize("name", MESSAGES)
-def test_the_first_80_characters_say_what_and_where(name: str) -> None:
+def test_a_headline_names_finding_and_topic_in_80_characters(name: str) -> None:
     first = message(CHAT, name).findings[0]
-    for told in (text.summary(message(CHAT, name), context()), text.titled(message(CHAT, name), context())):
-        assert len(told) <= 80
-        assert text.what(first, context()) in told or first.title[:12] in told or not first.title.isprintable()
-        assert (first.topic or "")[:6] in told
-        assert told.isprintable()
+    for headline in (text.summary(message(CHAT, name), context()), text.titled(message(CHAT, name), context())):
+        assert len(headline) <= 80
+        assert text.what(first, context()) in headline or first.title[:12] in headline or not first.title.isprintable()
+        assert (first.topic or "")[:6] in headline
+        assert headline.isprintable()
 
 
 @pytest.mark.parametrize("name", MESSAGES)
 @pytest.mark.parametrize("sink", SINKS, ids=lambda sink: sink.type)
 def test_no_alert_is_longer_than_a_page_or_carries_a_secret(sink: Sink, name: str) -> None:
-    made = body(sink, name)
-    whole = json.dumps(made, ensure_ascii=False)
+    sent_body = body(sink, name)
+    whole = json.dumps(sent_body, ensure_ascii=False)
     assert len(text.page(message(sink, name), context())) <= text.PAGE
     assert len(whole) < 3 * text.PAGE + (4 * text.PAGE if sink.type == "webhook" else 0)
     assert "s3cret-token" not in whole
-    strings = [part for value in _strings(made) for part in value.split("\n")]
+    strings = [part for value in _strings(sent_body) for part in value.split("\n")]
     assert all(part.isprintable() for part in strings)
 
 
@@ -390,8 +392,8 @@ def test_slack_gets_no_mark_up() -> None:
 
 def test_mail_headers_cannot_be_forged() -> None:
     (request,) = POST.requests([message(POST, "hostile")], context())
-    made = request.body.as_bytes().decode()
-    head = made.split("\n\n", 1)[0]
+    sent_body = request.body.as_bytes().decode()
+    head = sent_body.split("\n\n", 1)[0]
     assert [line.split(":")[0] for line in head.splitlines() if not line.startswith(" ")] == [
         "Subject", "From", "To", "Message-ID", "Auto-Submitted", "Date", "Content-Type", "Content-Transfer-Encoding", "MIME-Version"
     ]  # fmt: skip
@@ -409,8 +411,8 @@ def test_the_same_message_has_the_same_key_however_often_it_is_sent() -> None:
 def test_any_text_stays_within_its_bounds(name: str, detail: str) -> None:
     wild = finding(topic=name, title=f"{name}: {name}", detail=detail, cluster=name)
     one = Message(CHAT, name, FIRING, wild.fingerprint, (Due(wild, FIRING, 1),))
-    made = CHAT.payload(one, CONTEXT)
-    jsonschema.validate(made, SLACK)
+    sent_body = CHAT.payload(one, CONTEXT)
+    jsonschema.validate(sent_body, SLACK)
     assert len(text.summary(one, CONTEXT)) <= 80
     jsonschema.validate(PAGER.payload(one, CONTEXT) | {"routing_key": "k" * 32}, PAGERDUTY)
 
@@ -499,13 +501,13 @@ ALERTMANAGER = {
 
 
 @pytest.mark.parametrize("name", MESSAGES)
-def test_documented_schemas(name: str) -> None:
+def test_requests_match_the_documented_schemas(name: str) -> None:
     jsonschema.validate(body(PAGER, name) | {"routing_key": "k" * 32}, PAGERDUTY)
     jsonschema.validate(body(CHAT, name), SLACK)
     jsonschema.validate(body(AM, name), ALERTMANAGER)
 
 
-def test_the_labels_of_the_contract() -> None:
+def test_an_alertmanager_alert_has_the_labels_of_the_contract() -> None:
     (alert,) = body(AM, "moment")
     assert alert["labels"] == {
         "alertname": "illegal_replica_transition", "severity": "error", "cluster": "payments", "topic": "audit", "partition": "0",
@@ -516,9 +518,9 @@ def test_the_labels_of_the_contract() -> None:
 
 def test_alertmanager_takes_batches() -> None:
     some = [message(AM, "firing")] * 120
-    made = AM.requests(some, CONTEXT)
-    assert [len(request.body) for request in made] == [50, 50, 20]
-    assert made[0].url == "http://am.example.org:9093/prefix/api/v2/alerts"
+    requests = AM.requests(some, CONTEXT)
+    assert [len(request.body) for request in requests] == [50, 50, 20]
+    assert requests[0].url == "http://am.example.org:9093/prefix/api/v2/alerts"
 
 
 def test_the_guide_names_each_key_of_a_webhook() -> None:
@@ -531,16 +533,16 @@ def test_the_guide_names_each_key_of_a_webhook() -> None:
     assert request.headers["Idempotency-Key"] == f"{request.body['key']}/firing/1"
 
 
-# -- one alert a story -----------------------------------------------------------------------------------------
+# -- one alert per story -----------------------------------------------------------------------------------------
 
 
 def story(**changed: Any) -> list[Finding]:
     """A cause (1) and two findings that follow from it, the second from the first; one of them is worse than the cause."""
     cause = finding(1, check_id="log_directory_failed", title="Disk failed", **changed)
-    gone = finding(
+    leaderless = finding(
         2, check_id="partition_leaderless", severity="critical", title="No leader", caused_by=cause.fingerprint, **changed
     )
-    return [cause, gone, finding(3, check_id="below_min_isr", title="Below", caused_by=gone.fingerprint, **changed)]
+    return [cause, leaderless, finding(3, check_id="below_min_isr", title="Below", caused_by=leaderless.fingerprint, **changed)]
 
 
 def planned(sinks: Sequence[Sink], findings: Sequence[Finding], sent: Sequence[Sent] = ()) -> dict[str, list[Message]]:
@@ -552,14 +554,16 @@ def delivered(messages: Mapping[str, Sequence[Message]], sent: Sequence[Sent] = 
     return latest([*sent, *rows])
 
 
-def test_a_cause_and_what_follows_from_it_are_one_alert() -> None:
+def test_a_cause_and_its_consequences_are_one_alert() -> None:
     for sink, (message,) in planned(SINKS, story()).items():
         assert message.key == story()[0].fingerprint, sink
         assert [one.title for one in message.findings] == ["Disk failed", "No leader", "Below"]
         assert (message.severity, message.digest) == ("critical", False)
-        said = text.description(message, CONTEXT)
+        lines = text.description(message, CONTEXT)
         assert (
-            said.index("Disk failed") < said.index("Consequence: [critical] No leader") < said.index("Consequence: [error] Below")
+            lines.index("Disk failed")
+            < lines.index("Consequence: [critical] No leader")
+            < lines.index("Consequence: [error] Below")
         )
     # stories count for the limit, not findings
     others = [finding(number) for number in (7, 8)]
@@ -575,15 +579,15 @@ def test_a_silenced_or_unrouted_cause_hides_no_effect() -> None:
 
 
 def test_a_cause_that_a_sink_is_not_notified_of_is_named() -> None:
-    cause, gone, _ = story()
-    gone = replace(gone, cause=cause.title)
-    (alone,) = planned([PAGER], [replace(cause, severity="warning"), gone])["pager"]
+    cause, leaderless, _ = story()
+    leaderless = replace(leaderless, cause=cause.title)
+    (alone,) = planned([PAGER], [replace(cause, severity="warning"), leaderless])["pager"]
     assert "\nCause: Disk failed" in text.description(alone, CONTEXT)
-    (together,) = planned([PAGER], [cause, gone])["pager"]
+    (together,) = planned([PAGER], [cause, leaderless])["pager"]
     assert "Cause:" not in text.description(together, CONTEXT)
 
 
-def test_what_follows_later_joins_the_incident_of_its_cause() -> None:
+def test_a_later_consequence_joins_the_incident_of_its_cause() -> None:
     cause, *effects = story()
     first = planned([PAGER, AM], [cause])
     sent = delivered(first)

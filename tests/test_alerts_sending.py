@@ -1,4 +1,4 @@
-"""Alerts on their way: servers that are well, down, slow or hostile; what is recorded, and what is sent the next night."""
+"""Sending alerts to servers that are up, down, slow or hostile; what is recorded, and what the next run sends."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def without_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between tries; the longest night has those that every night has."""
+    """Shorten the waits between tries; one case restores the real ones."""
     monkeypatch.setattr(http, "BACKOFF", 0.1)
 
 
@@ -76,10 +76,10 @@ def hidden_by(sink: Sink, environment: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(sorted({*sink.secrets(environment).hidden(), *other.secrets(environment).hidden()}, key=len, reverse=True))
 
 
-def night(
+def run(
     sink: Sink, *findings: Finding, sent: list[Sent] | None = None, environment: Mapping[str, str] = ENVIRONMENT
 ) -> tuple[list[Sent], list[Delivered]]:
-    """(the outbox afterwards, what became of the sink)"""
+    """Return (the outbox afterwards, the reports of the sink)."""
     before = sent or []
     planned = plan([sink], findings, before, now=datetime.now(UTC), newest=NEWEST)
     hidden = hidden_by(sink, environment)
@@ -88,7 +88,7 @@ def night(
     return latest([*before, *rows]), reports
 
 
-# name: (how it behaves, what the error says, how often it is asked within a run: by sinks that hold incidents, by others)
+# name: (behaviour, error, requests within a run: of sinks that keep incidents, of others)
 MISBEHAVIOUR: dict[str, tuple[standins.Behaviour, str, int, int]] = {
     "hangs": (standins.hang, "no answer within 1 s", 3, 1),
     "500": (lambda handler, number: answer(handler, 500), "answered 500", 3, 3),
@@ -102,7 +102,7 @@ MISBEHAVIOUR: dict[str, tuple[standins.Behaviour, str, int, int]] = {
 
 @pytest.mark.parametrize("sink", [AM, CHAT], ids=["alertmanager", "slack"])
 @pytest.mark.parametrize("name", MISBEHAVIOUR)
-def test_what_a_bad_night_leaves_is_delivered_the_next_night_once(
+def test_the_next_run_delivers_failed_messages_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, sink: Sink
 ) -> None:
     if name == "hangs":
@@ -113,7 +113,7 @@ def test_what_a_bad_night_leaves_is_delivered_the_next_night_once(
         sink = replace(sink, timeout_seconds=1, url=server.url if sink is AM else None)
         environment = {"CHAT_URL": server.url + PATH}
         began = time.monotonic()
-        sent, (report,) = night(sink, *found, environment=environment)
+        sent, (report,) = run(sink, *found, environment=environment)
         assert time.monotonic() - began < 15
         assert (report.failed, report.error) == (2, says)
         refused = name in {"302", "400"} and sink.type == "slack"  # the next message may be taken
@@ -124,72 +124,72 @@ def test_what_a_bad_night_leaves_is_delivered_the_next_night_once(
         server.stopped.set()
         server.behave = lambda handler, number: answer(handler, 200)
         server.bodies.clear()
-        sent, (report,) = night(sink, *found, sent=sent, environment=environment)
+        sent, (report,) = run(sink, *found, sent=sent, environment=environment)
         assert report.error is None
         assert len(server.bodies) == (1 if sink.type == "alertmanager" else 2)
         assert all(row.delivered_at and row.error is None and row.attempts == 2 for row in sent)
         server.bodies.clear()
-        assert night(sink, *found, sent=sent, environment=environment)[1] == []
+        assert run(sink, *found, sent=sent, environment=environment)[1] == []
         assert server.bodies == []
 
 
-def test_a_server_that_answers_byte_after_byte_does_not_hold_the_night(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_answers_byte_after_byte_does_not_block_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "PATIENCE", 1)
     with serving(standins.trickle) as server:
         began = time.monotonic()
-        _, (report,) = night(replace(HOOK, url=server.url, timeout_seconds=1), finding(1), finding(2))
+        _, (report,) = run(replace(HOOK, url=server.url, timeout_seconds=1), finding(1), finding(2))
         assert time.monotonic() - began < 10
         assert (report.failed, report.error) == (2, "no whole answer within 4 s")
 
 
-def test_a_sink_that_asks_for_a_moment_gets_it(tmp_path: Path) -> None:
+def test_a_sink_with_retry_after_is_sent_the_message_later(tmp_path: Path) -> None:
     def first_busy(handler: Any, number: int) -> None:
         answer(handler, *((429, "slow down") if number == 1 else (200, "ok")), Retry_After="1")
 
     with serving(first_busy) as server:
         began = time.monotonic()
-        _, (report,) = night(CHAT, finding(1), environment={"CHAT_URL": server.url + PATH})
+        _, (report,) = run(CHAT, finding(1), environment={"CHAT_URL": server.url + PATH})
         assert time.monotonic() - began >= 1
         assert (report.error, len(server.bodies)) == (None, 2)
 
 
-def test_nobody_listens(tmp_path: Path) -> None:
+def test_a_sink_that_is_down_or_unknown_is_an_error(tmp_path: Path) -> None:
     sink = replace(AM, url=f"http://127.0.0.1:{standins.free_port()}")
-    _, (report,) = night(sink, finding(1))
+    _, (report,) = run(sink, finding(1))
     assert report.error == "connection refused"
-    _, (report,) = night(replace(AM, url="http://no-such-host.invalid:9093"), finding(1))
+    _, (report,) = run(replace(AM, url="http://no-such-host.invalid:9093"), finding(1))
     assert report.error is not None
     assert "no-such-host" not in report.error
 
 
-def test_a_certificate_that_nobody_vouches_for(tmp_path: Path) -> None:
-    made = standins.certificate(tmp_path)
-    if made is None:
+def test_an_untrusted_certificate_is_refused(tmp_path: Path) -> None:
+    certificate = standins.certificate(tmp_path)
+    if certificate is None:
         pytest.skip("openssl is not installed")
-    with serving(certificate=made) as server:
-        sent, (report,) = night(replace(AM, url=server.url), finding(1))
+    with serving(certificate=certificate) as server:
+        sent, (report,) = run(replace(AM, url=server.url), finding(1))
         assert report.error is not None
         assert "certificate" in report.error
         assert server.bodies == []
-        _, (report,) = night(replace(AM, url=server.url, ca_file=made[0]), finding(1), sent=sent)
+        _, (report,) = run(replace(AM, url=server.url, ca_file=certificate[0]), finding(1), sent=sent)
         assert (report.error, len(server.bodies)) == (None, 1)
     with serving() as server:  # no TLS at all
-        _, (report,) = night(replace(AM, url=server.url.replace("http:", "https:")), finding(1))
+        _, (report,) = run(replace(AM, url=server.url.replace("http:", "https:")), finding(1))
         assert report.error is not None
         assert "TLS" in report.error
 
 
-def test_a_message_that_is_refused_does_not_hold_up_the_others(tmp_path: Path) -> None:
+def test_a_refused_message_does_not_block_the_others(tmp_path: Path) -> None:
     def refuses_first(handler: Any, number: int) -> None:
         answer(handler, 422 if number == 1 else 200)
 
     with serving(refuses_first) as server:
-        sent, (report,) = night(replace(HOOK, url=server.url), finding(1), finding(2), finding(3))
+        sent, (report,) = run(replace(HOOK, url=server.url), finding(1), finding(2), finding(3))
         assert (report.messages, report.failed, len(server.bodies)) == (3, 1, 3)
         assert sorted(row.delivered_at is None for row in sent) == [False, False, True]
 
 
-def test_one_sink_that_is_down_does_not_hold_up_another(tmp_path: Path) -> None:
+def test_a_sink_that_is_down_does_not_block_another(tmp_path: Path) -> None:
     with serving() as well, serving(standins.hang) as ill:
         sinks = [replace(HOOK, url=ill.url, timeout_seconds=1), replace(AM, url=well.url)]
         planned = plan(sinks, [finding(1)], [], now=NOW, newest=NEWEST)
@@ -199,15 +199,15 @@ def test_one_sink_that_is_down_does_not_hold_up_another(tmp_path: Path) -> None:
         assert {row.sink: row.delivered_at is not None for row in rows} == {"hook": False, "oncall": True}
 
 
-# -- what each kind of sink receives -----------------------------------------------------------------------
+# -- what each type of sink receives -----------------------------------------------------------------------
 
 
 def test_pagerduty_as_documented(tmp_path: Path) -> None:
     with serving(lambda handler, number: answer(handler, 202, '{"status":"success"}')) as server:
         sink = replace(PAGER, url=server.url + "/v2/enqueue")
-        sent, (report,) = night(sink, finding(1))
+        sent, (report,) = run(sink, finding(1))
         assert report.error is None
-        night(sink, finding(1, status="resolved"), sent=sent)
+        run(sink, finding(1, status="resolved"), sent=sent)
     assert server.paths == ["/v2/enqueue"] * 2
     for body in server.bodies:
         jsonschema.validate(body, PAGERDUTY)
@@ -219,16 +219,16 @@ def test_pagerduty_as_documented(tmp_path: Path) -> None:
 
 def test_slack_as_documented(tmp_path: Path) -> None:
     with serving() as server:
-        night(CHAT, finding(1), environment={"CHAT_URL": server.url + PATH})
+        run(CHAT, finding(1), environment={"CHAT_URL": server.url + PATH})
     assert server.paths == [PATH]
     assert server.headers[0]["Content-Type"] == "application/json"
     jsonschema.validate(server.bodies[0], SLACK)
 
 
-def test_tokens_and_passwords_go_into_the_head_only(tmp_path: Path) -> None:
+def test_tokens_and_passwords_are_sent_in_headers_only(tmp_path: Path) -> None:
     with serving() as server:
-        night(replace(HOOK, url=server.url, token_env="TOKEN"), finding(1))
-        night(replace(HOOK, url=server.url, user="ann", password_env="PW"), finding(1))
+        run(replace(HOOK, url=server.url, token_env="TOKEN"), finding(1))
+        run(replace(HOOK, url=server.url, user="ann", password_env="PW"), finding(1))
     assert server.headers[0]["Authorization"] == "Bearer t0ken-of-the-hook"
     assert server.headers[1]["Authorization"].startswith("Basic ")
     assert server.headers[0]["Idempotency-Key"] == f"{finding(1).fingerprint}/firing/1"
@@ -236,17 +236,17 @@ def test_tokens_and_passwords_go_into_the_head_only(tmp_path: Path) -> None:
 
 def test_mail(tmp_path: Path) -> None:
     with standins.mail_server() as server:
-        _, (report,) = night(replace(POST, url=server.url), finding(1))
+        _, (report,) = run(replace(POST, url=server.url), finding(1))
         assert report.error is None
     (mail,) = server.bodies
     assert "Subject: [error] The deletion of audit waits for broker 3 (payments)" in mail
     with standins.mail_server(refuses=True) as server:
-        _, (report,) = night(replace(POST, url=server.url), finding(1))
+        _, (report,) = run(replace(POST, url=server.url), finding(1))
         assert report.error == "the mail server refused all recipients"
-    _, (report,) = night(replace(POST, url=f"smtp://127.0.0.1:{standins.free_port()}"), finding(1))
+    _, (report,) = run(replace(POST, url=f"smtp://127.0.0.1:{standins.free_port()}"), finding(1))
     assert report.error == "connection refused"
     with serving(standins.hang) as server:  # no mail server at all
-        _, (report,) = night(replace(POST, url=server.url.replace("http", "smtp"), timeout_seconds=1), finding(1))
+        _, (report,) = run(replace(POST, url=server.url.replace("http", "smtp"), timeout_seconds=1), finding(1))
         assert report.error is not None
 
 
@@ -254,11 +254,11 @@ def test_services_of_apprise(tmp_path: Path) -> None:
     pytest.importorskip("apprise")
     with serving() as server:
         environment = {"PHONE_URL": server.url.replace("http:", "json:") + "/aVerySecretPart"}
-        _, (report,) = night(PHONE, finding(1), environment=environment)
+        _, (report,) = run(PHONE, finding(1), environment=environment)
         assert report.error is None
         assert server.bodies[0]["title"] == "[error] The deletion of audit waits for broker 3 (payments)"
         server.behave = lambda handler, number: answer(handler, 500)
-        _, (report,) = night(PHONE, finding(1), environment=environment)
+        _, (report,) = run(PHONE, finding(1), environment=environment)
         assert report.error == "apprise could not deliver it"
 
 
@@ -281,14 +281,14 @@ def test_secrets_are_in_no_error_or_row(tmp_path: Path, name: str, capfd: pytest
         sink: Sink = replace(HOOK, url=None, url_env="HOOK_URL", token_env="TOKEN", timeout_seconds=1)
         if name == "apprise":
             sink = Apprise(name="hook", url_env="HOOK_URL", timeout_seconds=1)
-        sent, reports = night(sink, secret, environment=environment)
+        sent, reports = run(sink, secret, environment=environment)
         assert reports[0].error
         if name == "echo":
             assert "***" in reports[0].error
         seen = json.dumps(server.bodies)
-    told = repr(sent) + repr(reports) + reports[0].sentence() + "".join(capfd.readouterr())
+    output = repr(sent) + repr(reports) + reports[0].sentence() + "".join(capfd.readouterr())
     for hidden in ("aVerySecretPart", "t0ken", "anotherSecret", "passw0rd"):
-        assert hidden not in told
+        assert hidden not in output
         assert hidden not in seen
 
 
@@ -301,14 +301,14 @@ def test_a_dry_run_shows_what_would_be_sent_and_no_secret(sink: Sink) -> None:
         1,
         title="aVerySecretPart waits",
         topic="aVerySecretPart",
-        detail="t0ken-of-the-hook, anotherSecret and passw0rd-of-ann stand in a log line",
+        detail="t0ken-of-the-hook, anotherSecret and passw0rd-of-ann are in a log line",
     )
     planned = plan([sink], [careless], [], now=NOW, newest=NEWEST)
-    told = "\n".join(shown(sink, planned[sink.name], replace(CONTEXT, hidden=hidden)))
-    assert f"{sink.name} ({sink.type}, the address in $ADDRESS): 1 message" in told
-    assert "firing: *** waits" in told
+    output = "\n".join(shown(sink, planned[sink.name], replace(CONTEXT, hidden=hidden)))
+    assert f"{sink.name} ({sink.type}, the address in $ADDRESS): 1 message" in output
+    assert "firing: *** waits" in output
     for secret in ("aVerySecretPart", "t0ken", "anotherSecret", "passw0rd", ENVIRONMENT["PD_KEY"]):
-        assert secret not in told
+        assert secret not in output
 
 
 # -- what a server receives ----------------------------------------------------------------------------------
@@ -316,8 +316,8 @@ def test_a_dry_run_shows_what_would_be_sent_and_no_secret(sink: Sink) -> None:
 
 @pytest.mark.parametrize("name", MESSAGES)
 @pytest.mark.parametrize("sink", [one for one in SINKS if isinstance(one, HttpSink)], ids=lambda sink: sink.type)
-def test_what_is_sent_is_what_the_golden_files_have(sink: Sink, name: str) -> None:
-    """A text is not quoted, and JSON is not doubled: the bytes on the way are compared, not the payload."""
+def test_requests_are_those_of_the_golden_files(sink: Sink, name: str) -> None:
+    """The bytes that a server receives are compared: a text is not quoted, and JSON is not encoded twice."""
     with serving() as server:
         sink = replace(sink, url=server.url, url_env=None)
         (request,) = sink.requests([message(sink, name)], context())
@@ -343,7 +343,7 @@ class Plain(HttpSink):
 def test_a_sink_may_post_plain_text() -> None:
     with serving() as server:
         sink = Plain(name="plain", url=server.url)
-        _, (report,) = night(sink, finding(1, title="Größer \N{BELL} als 1"))
+        _, (report,) = run(sink, finding(1, title="Größer \N{BELL} als 1"))
     (received,), (headers,) = server.bodies, server.headers
     assert report.error is None
     assert headers["Content-Type"] == "text/plain; charset=utf-8"
@@ -371,7 +371,7 @@ class Pigeon(HttpSink):
 
 
 def test_a_new_type_of_sink_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its keys, its secrets, its dry run and its sending need no line anywhere else."""
+    """Keys, secrets, dry run and sending of a new type need no code in another file."""
     (tmp_path / "pigeon.py").write_text(NEW_SINK)
     monkeypatch.setattr(sinks, "__path__", [*sinks.__path__, str(tmp_path)])
     found = sinks._found()
@@ -388,7 +388,7 @@ def test_a_new_type_of_sink_is_one_file(tmp_path: Path, monkeypatch: pytest.Monk
         assert f"tower (pigeon, {server.url}): 1 message" in dry
         assert '"colour": "white"' in dry
         assert "a-secret-loft" not in dry
-        _, (report,) = night(sink, finding(1), environment=environment)
+        _, (report,) = run(sink, finding(1), environment=environment)
         assert report.error is None
         assert server.bodies == [{"colour": "white", "text": "[error] The deletion of audit waits for broker 3 (payments)"}]
     for wrong, complaint in (("colour", "unknown key 'color'"), ("loft_env", "loft_env is missing")):
@@ -398,7 +398,7 @@ def test_a_new_type_of_sink_is_one_file(tmp_path: Path, monkeypatch: pytest.Monk
             load(tmp_path / "audit.toml", environment)
 
 
-def test_the_type_of_a_sink_is_asked_nowhere() -> None:
+def test_no_code_asks_for_the_type_of_a_sink() -> None:
     jobs = Path(errors.__file__).parent
     asked = re.compile(r"sink\.type\s*(==|!=|in\b|not in\b)|match sink\.type")
     assert [path.name for path in jobs.rglob("*.py") if asked.search(path.read_text("utf-8"))] == []
@@ -419,7 +419,7 @@ send_all([sink], planned, CONTEXT, {{}}, lambda rows: [outbox.write(repr(row).en
 """
 
 
-def test_a_run_that_is_killed_repeats_at_most_the_message_it_was_sending_under_the_same_key(tmp_path: Path) -> None:
+def test_a_killed_run_repeats_at_most_one_message_under_the_same_key(tmp_path: Path) -> None:
     def third_hangs(handler: Any, number: int) -> None:
         (standins.hang if number == 3 else lambda h, n: answer(h, 200))(handler, number)
 
@@ -435,7 +435,7 @@ def test_a_run_that_is_killed_repeats_at_most_the_message_it_was_sending_under_t
         process.wait(10)
         sent = [eval(line, {"Sent": Sent, "datetime": datetime_module}) for line in outbox.read_text().splitlines()]
         assert [row.fingerprint[-1] for row in sent if row.delivered_at] == ["1", "2"]
-        night(replace(HOOK, url=server.url, limit=9), *[finding(n) for n in range(1, 6)], sent=sent)
+        run(replace(HOOK, url=server.url, limit=9), *[finding(n) for n in range(1, 6)], sent=sent)
         keys = [headers["Idempotency-Key"][63] for headers in server.headers]
         assert keys == ["1", "2", "3", "3", "4", "5"]
 
@@ -459,7 +459,7 @@ def alerts_of(url: str) -> list[dict[str, Any]]:
 def test_a_real_alertmanager_opens_and_resolves(tmp_path: Path, real: str) -> None:
     sink = replace(AM, url=real)
     hostile = finding(2, topic="<!channel>\n" + "x" * 249, detail="\x00\x1b[31m", cluster="c\td")
-    sent, (report,) = night(sink, finding(1), hostile)
+    sent, (report,) = run(sink, finding(1), hostile)
     assert report.error is None
     first, second = sorted(alerts_of(real), key=lambda alert: alert["labels"]["fingerprint"])
     assert first["labels"] == {
@@ -471,10 +471,10 @@ def test_a_real_alertmanager_opens_and_resolves(tmp_path: Path, real: str) -> No
     assert first["generatorURL"] == f"https://audit.example.org/last.html#{finding(1).fingerprint}"
     assert first["status"]["state"] == "active"
     assert second["labels"]["topic"].startswith("<!channel>")
-    sent, _ = night(sink, finding(1, status="resolved", severity="warning"), hostile, sent=sent)
+    sent, _ = run(sink, finding(1, status="resolved", severity="warning"), hostile, sent=sent)
     assert [alert["labels"]["fingerprint"] for alert in alerts_of(real)] == [hostile.fingerprint]
-    # it has forgotten all of them
-    sent, _ = night(sink, hostile, finding(1, status="resolved"), sent=sent)
+    # --again repeats what is firing
+    sent, _ = run(sink, hostile, finding(1, status="resolved"), sent=sent)
     planned = plan([sink], [hostile], sent, now=NOW, newest=NEWEST, again="oncall")
     assert len(planned["oncall"]) == 1
 
@@ -485,7 +485,9 @@ def configured(tmp_path: Path, text: str) -> Path:
     return path
 
 
-def test_the_test_of_a_sink(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_option_test_sends_one_marked_alert(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     with serving() as server:
         monkeypatch.setenv("CHAT_URL", server.url + PATH)
         path = configured(tmp_path, '[[alert]]\nname = "chat"\ntype = "slack"\nurl_env = "CHAT_URL"\n')
@@ -500,7 +502,7 @@ def test_the_test_of_a_sink(tmp_path: Path, capsys: pytest.CaptureFixture[str], 
         assert "no alert is named 'cat'; did you mean 'chat'?" in capsys.readouterr().err
 
 
-def test_the_test_of_alertmanager_ends_by_itself(tmp_path: Path) -> None:
+def test_a_test_alert_at_alertmanager_expires(tmp_path: Path) -> None:
     with serving() as server:
         path = configured(tmp_path, f'[[alert]]\nname = "oncall"\ntype = "alertmanager"\nurl = "{server.url}"\n')
         assert main(["alerts", "--config", str(path), "--test", "oncall"]) == errors.CLEAN
@@ -517,7 +519,7 @@ def test_the_test_of_alertmanager_ends_by_itself(tmp_path: Path) -> None:
         (["--config", "empty.toml"], "no [[alert]]"),
         (["--config", "audit.toml"], "Give --tables DIR"),
         (["--config", "audit.toml", "--tables", "nowhere"], "no such folder"),
-        (["--config", "hook.toml", "--tables", "t", "--again", "h"], "only alertmanager and pagerduty hold incidents"),
+        (["--config", "hook.toml", "--tables", "t", "--again", "h"], "only alertmanager and pagerduty keep incidents"),
         (["--config", "unset.toml", "--dry-run"], "names the environment variable NOT_SET_ANYWHERE, which is not set"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Benchmarks measure what there is: each runs here at its smallest size, as by hand."""
+"""Each benchmark runs at its smallest size, from its command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every command in a document or a help text is understood; those that read are run on prepared tables."""
+"""Every command in a document or a help text can be parsed; reading commands are run on prepared tables."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ OTHERS = {
     "--replication",
     "--py-files",
 }
-# how a scheduler starts it: five fields of cron, a unit of systemd, an operator of Airflow; what is before the command does not matter
+# how a scheduler starts a command: five fields of cron, a unit of systemd, an operator of Airflow
 STARTS = [
     re.compile(r"^(?:\$ )?(?P<command>kafka-audit [a-z].*)"),
     re.compile(r"^(?:[\d*/,-]+ ){5} *(?:.*&& *)?(?:\S+=\S+ )*(?:\S*/)?(?P<command>kafka-audit [a-z].*)"),
@@ -51,14 +51,14 @@ STARTS = [
 
 
 class Command(NamedTuple):
-    """A command, and the document or the help that has it."""
+    """A command, and the document or help text that contains it."""
 
     where: str
     text: str
 
 
 def commands_in(where: str, text: str) -> list[Command]:
-    """The commands of the lines of a text; a line that ends with a backslash goes on."""
+    """Return the commands in the lines of a text; a line that ends with a backslash is continued."""
     found = []
     for line in text.replace("\\\n", " ").splitlines():
         for start in STARTS:
@@ -70,7 +70,7 @@ def commands_in(where: str, text: str) -> list[Command]:
 
 
 def in_documents() -> list[Command]:
-    """The commands in blocks of code: indented, or between fences."""
+    """Return the commands in blocks of code: indented, or between fences."""
     found = []
     for document in DOCUMENTS:
         lines = [
@@ -83,13 +83,13 @@ def in_documents() -> list[Command]:
 
 
 def in_help() -> list[Command]:
-    """The examples of every command, and of the whole."""
+    """Return the examples in the help of the program and of each command."""
     texts = {"--help": command_line.parser().epilog, **{name: command.epilog for name, command in parsers().items()}}
     return [command for name, text in texts.items() for command in commands_in(f"{name} --help", text or "")]
 
 
 def manifests() -> list[tuple[str, dict[str, object]]]:
-    """(document, manifest) of each CronJob."""
+    """Return (document, manifest) of each CronJob."""
     blocks = [
         (str(document.relative_to(ROOT)), yaml.safe_load(block))
         for document in DOCUMENTS
@@ -99,13 +99,13 @@ def manifests() -> list[tuple[str, dict[str, object]]]:
 
 
 def parsers() -> dict[str, argparse.ArgumentParser]:
-    """Name of a command -> its parser."""
+    """Return name of a command -> its parser."""
     actions = command_line.parser()._actions
     return next(action.choices for action in actions if isinstance(action, argparse._SubParsersAction))
 
 
 def arguments(command: str) -> list[str]:
-    """Without remarks, redirections and what follows in a pipe."""
+    """Return a command without remarks, redirections and the rest of a pipe."""
     words = shlex.split(command, comments=True)
     end = next((at for at, word in enumerate(words) if word in (">", "|", "&&", ";", "||", "2>", ">>")), len(words))
     return words[1:end]
@@ -118,7 +118,7 @@ def tables(tmp_path_factory):
     return folder
 
 
-def test_commands_are_found_wherever_documents_have_them():
+def test_commands_are_found_in_all_forms_of_documents():
     documents = {command.where for command in in_documents()}
     assert {"README.md", "docs/guides/operators.md", "docs/guides/spark-cluster.md", "docs/concepts/engines.md"} <= documents
     # cron, systemd, Airflow, and the line of `config check`
@@ -135,7 +135,7 @@ def test_each_command_has_examples_in_its_help(name):
 
 
 @pytest.mark.parametrize("command", [*in_documents(), *in_help()], ids=lambda command: f"{command.where}: {command.text[:60]}")
-def test_a_command_is_understood_and_runs(command, tables, capsys, monkeypatch):
+def test_each_command_of_a_document_runs(command, tables, capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
     if "[" in command.text.replace("[[", "").replace("'[", ""):
         known = parsers()[command.text.split()[1]]._option_string_actions
@@ -156,19 +156,19 @@ def test_a_command_is_understood_and_runs(command, tables, capsys, monkeypatch):
     if "--tables" in given:
         given[given.index("--tables") + 1] = str(tables)
     if options.command in ("durability", "assignments"):
-        # its topics and days are not those of the sample
+        # the topics and days of the example are not in the sample
         given = [given[0], "--tables", str(tables)]
     if options.command == "explain" and options.line == "-":
         return
     if options.command == "sql" and options.format == "parquet":
-        # standard output of a test is no file of bytes
+        # stdout of a test takes no bytes
         given[given.index("parquet")] = "csv"
     code = main(given)
     assert code == errors.CLEAN, capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("where", "manifest"), manifests())
-def test_a_manifest_starts_a_command_that_is_understood(where, manifest):
+def test_each_manifest_starts_a_valid_command(where, manifest):
     pod = manifest["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     named = {volume["name"] for volume in pod["volumes"]}
     for container in pod["containers"]:
@@ -178,7 +178,7 @@ def test_a_manifest_starts_a_command_that_is_understood(where, manifest):
 
 
 def queries() -> list[tuple[str, str]]:
-    """(document, query) of each block of SQL."""
+    """Return (document, query) of each block of SQL."""
     return [
         (str(document.relative_to(ROOT)), block)
         for document in DOCUMENTS

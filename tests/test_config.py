@@ -1,4 +1,4 @@
-"""audit.toml: what it may hold, and what a mistake in it is answered with."""
+"""audit.toml: what it can contain, and the errors for its mistakes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ONE_CLUSTER = '[[cluster]]\nname = "payments"\nlogs = ["payments/**/*.log*"]\n'
 
 @pytest.fixture
 def written(tmp_path: Path) -> Callable[[str], Path]:
-    """Writes audit.toml and gives its path."""
+    """Return a function that writes audit.toml and returns its path."""
 
     def write(text: str) -> Path:
         path = tmp_path / "audit.toml"
@@ -30,12 +30,12 @@ def written(tmp_path: Path) -> Callable[[str], Path]:
     return write
 
 
-def test_smallest(written: Callable[[str], Path], tmp_path: Path) -> None:
+def test_the_smallest_configuration(written: Callable[[str], Path], tmp_path: Path) -> None:
     path = written(ONE_CLUSTER)
     assert load(path) == Config((Cluster("payments", (str(tmp_path / "payments/**/*.log*"),)),))
 
 
-def test_everything(written: Callable[[str], Path], tmp_path: Path) -> None:
+def test_clusters_and_thresholds(written: Callable[[str], Path], tmp_path: Path) -> None:
     path = written(
         """
         [[cluster]]
@@ -58,7 +58,7 @@ def test_everything(written: Callable[[str], Path], tmp_path: Path) -> None:
     assert load(path).thresholds == (Threshold("leaderless_seconds", 5), Threshold("reassignment_minutes", 120))
 
 
-def test_logs_are_relative_to_the_file_not_to_the_folder_of_the_call(
+def test_logs_are_relative_to_the_folder_of_the_file(
     written: Callable[[str], Path],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -109,13 +109,13 @@ def test_logs_are_relative_to_the_file_not_to_the_folder_of_the_call(
     ],
 )
 def test_mistakes_are_answered(written: Callable[[str], Path], text: str, complaint: str) -> None:
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as raised:
         load(written(text))
-    assert complaint in str(told.value)
-    assert told.value.exit_code == 2
+    assert complaint in str(raised.value)
+    assert raised.value.exit_code == 2
 
 
-def test_unreadable(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="No such file"):
         load(tmp_path / "none.toml")
     with pytest.raises(UsageError, match="directory"):
@@ -160,7 +160,7 @@ def test_timezones(given: str, zone: str) -> None:
         "ABC",
     ],
 )
-def test_no_timezones(given: str) -> None:
+def test_unknown_timezones(given: str) -> None:
     with pytest.raises(UsageError, match="no such zone"):
         check_timezone(given)
 
@@ -270,7 +270,7 @@ def test_sinks(written: Callable[[str], Path], tmp_path: Path) -> None:
     assert (pager.severity, pager.limit, pager.secret_names()) == ("critical", 3, {"routing_key_env": "PD_KEY"})
     assert (chat.url, chat.url_env, chat.ended, chat.limit) == (None, "SLACK", False, 5)
     assert (post.to, post.secret_names()) == (("ann@example.org", "bob@example.org"), {"password_env": "PW"})
-    # the names of variables are all that is kept of a secret
+    # of a secret, only the name of its variable is kept
     assert not any(secret in repr(config) for secret in ENVIRONMENT.values())
 
 
@@ -285,7 +285,7 @@ def test_sinks(written: Callable[[str], Path], tmp_path: Path) -> None:
         (ONCALL.replace("http://127.0.0.1:9093", "127.0.0.1:9093"), "alert 1 ('oncall'): url '127.0.0.1:9093' is no address such as http://host:port"),
         (ONCALL.replace("http:", "ftp:"), "url 'ftp://127.0.0.1:9093' is no address"),
         (ONCALL.replace("9093", "99999"), "is no address"),
-        (ONCALL.replace("127.0.0.1", "ann:pw@h"), "url holds a user or password"),
+        (ONCALL.replace("127.0.0.1", "ann:pw@h"), "url contains a user or password"),
         (ONCALL.replace('url = "http://127.0.0.1:9093"\n', ""), "url is missing"),
         (ONCALL + 'url_env = "PD_KEY"\n', "url and url_env exclude each other"),
         (ONCALL + ONCALL, "alert 2: name 'oncall' is that of another alert"),
@@ -320,11 +320,11 @@ def test_mistakes_of_alerts_name_file_key_and_the_nearest_known_one(
     written: Callable[[str], Path], text: str, complaint: str
 ) -> None:
     path = written(ONE_CLUSTER + text)
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as raised:
         load(path, ENVIRONMENT)
-    assert complaint in str(told.value)
-    assert str(path) in str(told.value)
-    assert not any(secret in str(told.value) for secret in (*ENVIRONMENT.values(), "xoxb-12-secret", "services/T/B/x"))
+    assert complaint in str(raised.value)
+    assert str(path) in str(raised.value)
+    assert not any(secret in str(raised.value) for secret in (*ENVIRONMENT.values(), "xoxb-12-secret", "services/T/B/x"))
 
 
 def test_the_configuration_in_the_guide(written: Callable[[str], Path]) -> None:
@@ -340,7 +340,7 @@ def test_the_configuration_in_the_guide(written: Callable[[str], Path]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("glob", "name", "taken"),
+    ("glob", "name", "is_match"),
     [
         ("illegal_*", "illegal_replica_transition", True),
         ("*", "", True),
@@ -351,8 +351,8 @@ def test_the_configuration_in_the_guide(written: Callable[[str], Path]) -> None:
         ("*\\E*", "x\\Ey", True),
     ],
 )
-def test_globs(glob: str, name: str, taken: bool) -> None:
-    assert matches([glob], name) is taken
+def test_globs(glob: str, name: str, is_match: bool) -> None:
+    assert matches([glob], name) is is_match
 
 
 def test_racks_topics_and_goals(tmp_path: Path) -> None:
@@ -366,7 +366,7 @@ def test_racks_topics_and_goals(tmp_path: Path) -> None:
     assert found.clusters[0].racks == {1: "a", 2: "b"}
     assert found.topics == (Topic("orders*", 2),)
     assert found.slos == (Slo(99.95, "orders*", acks="1"),)
-    for wrong, said in [
+    for wrong, complaint in [
         (cluster + 'racks = { "one" = "a" }\n', "racks must be a table of broker ids"),
         (cluster + "[[topic]]\nname = 'a'\n", "min_insync_replicas is missing"),
         (cluster + "[[topic]]\nname = 'a'\nmin_insync_replicas = 0\n", "must be 1 or more"),
@@ -374,5 +374,5 @@ def test_racks_topics_and_goals(tmp_path: Path) -> None:
         (cluster + "[[slo]]\navailability = 99\nacks = '2'\n", "'2' is none of all, 1"),
     ]:
         path.write_text(wrong)
-        with pytest.raises(UsageError, match=re.escape(said)):
+        with pytest.raises(UsageError, match=re.escape(complaint)):
             load(path)

@@ -1,4 +1,4 @@
-"""Terms of KRaft controllers begin and end as the metadata log of each recording shows."""
+"""Terms of KRaft controllers begin and end by the logs as by the metadata log of each recording."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import NamedTuple
 
 import pytest
 from logs import moment, recorded, recordings
-from test_plans_truth import ahead
+from test_plans_truth import offset_from_utc
 from timelines import facts_of
 
 from jobs.timelines import controllers
 
 pytestmark = pytest.mark.shared
-# a controller of a machine under load prints late what it has written; up to 3.8 it prints before the record gets its time stamp
+# on a busy machine a controller logs a record late; up to 3.8 it logs a record before the record gets its time stamp
 LATE, EARLY = timedelta(seconds=3), timedelta(milliseconds=60)
 CASES = [folder for folder in recordings() if list(folder.glob("metadata-log*.txt"))]
 
 
 class Term(NamedTuple):
-    """A term of the leader of the quorum. leader: None up to 4.0: the dump does not name it. begun, last: its first and last record."""
+    """A term of the quorum's leader. leader: null up to 4.0, whose dump does not name it. begun, last: time of its first and last record."""
 
     epoch: int
     leader: int | None
@@ -51,7 +51,7 @@ def true_terms(recording: Path) -> list[Term]:
 
 @pytest.mark.parametrize("recording", CASES, ids=lambda folder: "/".join(folder.parts[-2:]))
 def test_terms_begin_and_end_as_the_metadata_log_says(recording: Path) -> None:
-    shift = ahead(recording)
+    shift = offset_from_utc(recording)
     rows = [
         (node, epoch, begun and moment(begun) - shift, ended and moment(ended) - shift)
         for _, node, epoch, begun, ended, *_ in controllers(facts_of(recorded(recording)))
@@ -63,12 +63,12 @@ def test_terms_begin_and_end_as_the_metadata_log_says(recording: Path) -> None:
         assert len(near) == 1, (term, rows)
         ((node, _, begun, ended),) = near
         assert term.leader in (None, node)
-        # a controller that has resigned writes nothing more
+        # a controller that has resigned writes no more records
         assert ended is None or max(begun, term.last - EARLY) <= ended, (term, ended)
 
 
 def test_a_killed_controller_did_not_resign() -> None:
-    """Controller 102 was killed in epoch 4; its next start prints ResignedState, which is no end of the term."""
+    """Controller 102 was killed in epoch 4; it logs ResignedState when it starts again, which is not the end of its term."""
     (recording,) = (folder for folder in CASES if folder.parts[-2:] == ("3.9.1-default", "controller-failover"))
     by_epoch = {row[2]: (row[1], row[4] is not None) for row in controllers(facts_of(recorded(recording)))}
     assert by_epoch == {4: (102, False), 6: (101, False), 8: (102, True), 9: (101, True)}

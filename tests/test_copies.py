@@ -1,4 +1,4 @@
-"""A record counts once however often its file was copied, and as often as it was said."""
+"""A record counts as often as it was logged, however often its file was copied."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SECOND = "2026-11-20 10:09:{:02d} INFO  [kafka-1] ReplicationControlManager:436 
 
 
 def line(second: int, topic: str = "a") -> str:
-    """Of a layout without fractions of a second: Strimzi from Kafka 4.0 on."""
+    """A record of a layout without fractions of a second: Strimzi from Kafka 4.0 on."""
     return SECOND.format(second, topic)
 
 
@@ -53,7 +53,7 @@ PACKED = gzip.compress("".join(one + "\n" for one in SAID).encode())
     ids=["one file", "a copy", "renamed", "packed", "overlapping", "rotated after one", "rotated after two", "rotated after three",
          "packed, too", "and the whole", "twice"],
 )  # fmt: skip
-def test_each_record_counts_as_often_as_it_was_said(tmp_path: Path, files: dict[str, list[str] | bytes]) -> None:
+def test_each_record_counts_as_often_as_it_was_logged(tmp_path: Path, files: dict[str, list[str] | bytes]) -> None:
     assert landed(tmp_path / "logs", **files) == len(SAID)
 
 
@@ -66,7 +66,7 @@ def last(record_id: str, raw: str, ts: str | None = "2026-11-20T10:09:12+00:00",
     return Last(record_id, "c", node, ts, raw)
 
 
-def test_what_was_cut_short_is_the_beginning_of_another_record() -> None:
+def test_a_truncated_record_is_the_beginning_of_another_record() -> None:
     whole = last("whole", "text\njava.lang.Error: x\n\tat a.b")
     others = [last("line", "text"), last("middle", "text\njava.la"), last("other", "txt"), last("node", "text", node=2), whole]
     assert cut_short(others, [whole]) == {"line", "middle"}

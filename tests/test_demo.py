@@ -26,11 +26,11 @@ def test_the_demo_finds_lost_records_and_writes_a_report(tmp_path, capsys, monke
     monkeypatch.setattr("webbrowser.open", lambda _: pytest.fail("stdout is no terminal"))
     for _ in range(2):
         assert main(["demo", "--into", str(tmp_path / "demo"), "--open"]) == errors.CLEAN
-        said = capsys.readouterr()
-        assert "Broker 1 crashed" in said.out
-        assert "Lost: at least 20 records in 2 partitions of lossy" in said.out
-        assert f"Report: {tmp_path}/demo/report.html" in said.out
-        assert "stdout is no terminal" in said.err
+        output = capsys.readouterr()
+        assert "Broker 1 crashed" in output.out
+        assert "Lost: at least 20 records in 2 partitions of lossy" in output.out
+        assert f"Report: {tmp_path}/demo/report.html" in output.out
+        assert "stdout is no terminal" in output.err
     assert "lossy-0" in (tmp_path / "demo" / "report.html").read_text("utf-8")
 
 
@@ -51,7 +51,7 @@ def test_the_help_of_each_command_has_examples_that_parse(name):
 
 
 def command_line_of(example: str) -> list[str]:
-    """The arguments of an example, without redirection and the remark after two spaces."""
+    """Return the arguments of an example, without a redirection and without the remark after two spaces."""
     import re
     import shlex
 

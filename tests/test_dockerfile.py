@@ -1,4 +1,4 @@
-"""The Dockerfile: its targets, its user, and that what it leaves out is what the documents name and the lock file has."""
+"""The Dockerfile: its targets, its user, and the packages that it omits, which are documented and locked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LEFT_OUT = re.compile(r"--no-install-package (\S+)")
 
 
 def stages() -> dict[str, str]:
-    """Name of a stage -> its instructions."""
+    """Return name of a stage -> its instructions."""
     parts = re.split(r"^FROM \S+ AS (\S+)$", DOCKERFILE, flags=re.M)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
@@ -26,7 +26,7 @@ def test_both_targets_run_as_a_user_without_privileges():
     assert "openjdk" not in stages()["local"] + stages()["build-local"]
 
 
-def test_what_is_left_out_is_locked_and_documented():
+def test_omitted_packages_are_locked_and_documented():
     locked = {package["name"] for package in tomllib.loads((ROOT / "uv.lock").read_text("utf-8"))["package"]}
     left_out = LEFT_OUT.findall(stages()["build-local"])
     assert set(left_out) <= locked
@@ -36,7 +36,7 @@ def test_what_is_left_out_is_locked_and_documented():
     assert "--locked" in stages()["build-spark"]
 
 
-def test_what_is_copied_exists():
+def test_copied_files_exist():
     for line in re.findall(r"^COPY (?!--from)(.*)$", DOCKERFILE, flags=re.M):
         for source in line.split()[:-1]:
             assert (ROOT / source).exists(), source

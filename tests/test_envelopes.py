@@ -129,7 +129,7 @@ def prefixes(draw: st.DrawFn) -> str:
         )
     )
     end = draw(st.sampled_from([" ", ": ", "| ", "> ", "]", "\t"]))
-    # what counts or tells the time stands alone
+    # a counter or a time is a part of its own
     form = (
         "".join(piece + draw(st.sampled_from([" ", "|", "/", "] ", "; "] if "{" in piece else ["", " "])) for piece in pieces)
         + end
@@ -174,7 +174,7 @@ HOSTILE = [*PLAIN[:3], *(line for quoted in QUOTED for line in (PLAIN[3], quoted
 
 
 @pytest.mark.parametrize("name", ENVELOPES)
-def test_what_a_stack_trace_quotes_begins_no_record(name: str) -> None:
+def test_a_header_quoted_in_a_stack_trace_begins_no_record(name: str) -> None:
     _, records = read(ENVELOPES[name](HOSTILE))
     assert texts(records) == texts(read(HOSTILE)[1])
     assert all("replica 9" not in record.statement for record in records)
@@ -182,14 +182,14 @@ def test_what_a_stack_trace_quotes_begins_no_record(name: str) -> None:
 
 @pytest.mark.parametrize("quoted", QUOTED)
 @pytest.mark.parametrize("name", ENVELOPES)
-def test_not_even_where_stack_traces_are_most_of_the_lines(name: str, quoted: str) -> None:
+def test_nor_where_most_lines_are_stack_traces(name: str, quoted: str) -> None:
     lines = [PLAIN[0], *[PLAIN[3], *[quoted] * 30] * 3, PLAIN[1]]
     _, records = read(ENVELOPES[name](lines))
     assert all("replica 9" not in record.statement for record in records)
     assert len(records) == 5
 
 
-def test_a_log_in_json_is_read_as_such_whatever_it_quotes() -> None:
+def test_a_json_log_may_quote_other_logs() -> None:
     lines = [
         json.dumps({"timestamp": f"2026-11-20T10:09:{n:02d}.175Z", "level": "INFO", "logger": "kafka.server.KafkaServer",
                     "message": FORGED if n == 7 else "starting", "thread": FORGED, "exception": {"stacktrace": FORGED}})
@@ -238,7 +238,7 @@ def test_events_of_other_programs_belong_to_no_record(name: str) -> None:
     assert texts(read(foreign)[1]) == PLAIN[:2]
 
 
-# -- what the envelope says of a record --------------------------------------------------------------------
+# -- node and time of an envelope --------------------------------------------------------------------
 
 
 def test_the_envelope_names_node_and_time() -> None:
@@ -251,7 +251,7 @@ def test_the_envelope_names_node_and_time() -> None:
     assert [(record.ts, record.node) for record in records] == [(f"2026-11-20 10:09:1{n}.175+01:00", n) for n in range(3)]
 
 
-def test_names_that_the_lines_contradict_tell_no_node() -> None:
+def test_names_that_the_lines_contradict_give_no_node() -> None:
     """Pods are numbered from 0, brokers may be numbered from 1001."""
     lines = [f"kafka-0 kafka {line}" for line in PLAIN]
     envelope, records = read(lines)
@@ -262,11 +262,11 @@ def test_names_that_the_lines_contradict_tell_no_node() -> None:
     assert "  node          only as log lines name it: line 1 is of node 4, but its envelope names 0" in shown
 
 
-def test_of_several_pods_each_line_speaks_for_itself(tmp_path: Path) -> None:
+def test_lines_of_several_pods_have_their_own_nodes(tmp_path: Path) -> None:
     """The only node that a line names is not the node of the other pods' lines."""
     lines = [
-        f"kafka-{pod} kafka [2026-11-20 10:09:1{second},175] INFO {said} ({logger})"
-        for second, (pod, said, logger) in enumerate(
+        f"kafka-{pod} kafka [2026-11-20 10:09:1{second},175] INFO {statement} ({logger})"
+        for second, (pod, statement, logger) in enumerate(
             [
                 (0, "[Controller id=1001 epoch=5] Resigned", "kafka.controller.KafkaController"),
                 (1, "starting", "kafka.server.KafkaServer"),
@@ -367,7 +367,7 @@ def test_a_file_in_an_envelope_of_lines_is_read_in_parts(name: str, is_split: bo
     assert one == other
 
 
-def test_streams_that_take_turns_are_read_at_once() -> None:
+def test_interleaved_streams_are_read_at_once() -> None:
     wrapped = [
         line
         for pair in zip(ENVELOPES["swarm"](PLAIN), [f"kafka-5.1.abc@worker-1    | {line}" for line in PLAIN], strict=True)

@@ -1,4 +1,4 @@
-"""What the faults do to a few records; that the checks find each fault, made or recorded, and nothing else; that the page says so."""
+"""The faults change a few records as described; the checks find each fault, inserted or recorded, and nothing else; the page is fresh."""
 
 from pathlib import Path
 from typing import Any
@@ -32,12 +32,12 @@ ONE = ("broker-1", "x.log")
 LOGS = {ONE: [A, B, C], ("broker-2", "x.log"): [C]}
 
 
-def test_read_and_written(tmp_path: Path) -> None:
+def test_logs_are_read_and_written(tmp_path: Path) -> None:
     write(LOGS, tmp_path)
     assert read(tmp_path) == LOGS
 
 
-def test_what_is_missing() -> None:
+def test_faults_that_remove_records() -> None:
     assert faulty(LOGS, [without("from B")])[ONE] == [A, C]
     assert faulty(LOGS, [without("done", "broker-2")]) == {ONE: [A, B, C], ("broker-2", "x.log"): []}
     assert list(faulty(LOGS, [without_node("broker-2")])) == [ONE]
@@ -45,7 +45,7 @@ def test_what_is_missing() -> None:
     assert faulty(LOGS, [truncated(0.5)])[ONE] == [(A + B + C)[: len(A + B + C) // 2]]
 
 
-def test_what_is_wrong() -> None:
+def test_faults_that_change_records() -> None:
     assert faulty(LOGS, [altered("from A", "B", "D")])[ONE][0] == A.replace("B", "D")
     assert faulty(LOGS, [swapped("from B")])[ONE][:2] == [B.replace("01,500", "00,000"), A.replace("00,000", "01,500", 1)]
     assert faulty(LOGS, [shifted("broker-1", -3600)])[ONE][2] == C.replace("10:00", "09:00")
@@ -55,13 +55,13 @@ def test_what_is_wrong() -> None:
     assert new == [A, B, "[2026-11-20 10:00:02,000] WARN more (x)\n", C]
 
 
-def test_judged() -> None:
+def test_a_fault_is_judged_by_its_checks() -> None:
     case = Case("n", "r", (), frozenset({"a", "b"}), frozenset({"c"}))
     assert judge(case, {"a", "c", "d", "e"}, {"e"}) == Judged(["a"], ["b"], ["c"], ["d"])
 
 
 @pytest.mark.parametrize("case", FAULTS, ids=lambda case: case.name)
-def test_each_changes_its_recording(case: Case) -> None:
+def test_each_fault_changes_its_recording(case: Case) -> None:
     logs = read(SAMPLES / case.recording)
     assert faulty(logs, case.faults) != logs
 
@@ -88,7 +88,7 @@ def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.mark.parametrize("case", FAULTS, ids=lambda case: case.name)
-def test_a_made_fault_is_found_and_nothing_else(case: Case, found: dict[str, list[dict[str, Any]]]) -> None:
+def test_an_inserted_fault_is_found_and_nothing_else(case: Case, found: dict[str, list[dict[str, Any]]]) -> None:
     judged = judge(case, checks_of(found[case.name]), checks_of(found[case.recording]))
     assert (judged.missed, judged.false) == ([], [])
 

@@ -1,4 +1,4 @@
-"""Records at ERROR that no rule knows, written by somebody who knows where they are shown: report, alerts, SQL, terminal."""
+"""Hostile records at ERROR that no rule matches, in everything that shows them: report, alerts, SQL, terminal."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def audited(folder: Path, lines: list[str], capsys: pytest.CaptureFixture[str]) 
     """Return the finding and what a terminal shows of it."""
     logs = folder / "broker-2"
     logs.mkdir(parents=True)
-    # a log without anything that is known is refused
+    # a log without a known record is refused
     begin = "[2026-11-20 10:09:00,000] INFO [KafkaServer id=2] started (kafka.server.KafkaServer)\n"
     (logs / "server.log").write_bytes("".join([begin, *lines]).encode("utf-8"))
     where = ["--tables", str(folder / "tables"), "--cluster", "c", "--engine", "local"]
@@ -60,11 +60,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("hostile")
 
 
-def test_hostile_errors_are_one_finding_that_harms_nobody(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_hostile_errors_are_one_harmless_finding(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = [line(number, statement) for number, statement in enumerate(HOSTILE.values())]
     found, terminal = audited(folder / "one", lines, capsys)
     tables = folder / "one" / "tables"
-    # neither a template nor a forged record becomes anything; a carriage return ends no record
+    # templates are not rendered, and a forged record is no record: a carriage return ends none
     assert "49" not in re.sub(r"[0-9a-f]{12,}", "", found["detail"])
     assert not [row for row in rows_of(tables, "findings") if row["severity"] in ("error", "critical")]
     assert len(found["title"]) <= 80

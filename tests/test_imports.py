@@ -27,7 +27,7 @@ def test_packages_import_downwards_only() -> None:
 
 
 def third_party(package: str) -> dict[str, Path]:
-    """Top-level modules that are neither Python's nor ours -> a file that imports them."""
+    """Return top-level modules of other packages -> a file that imports them."""
     found = {}
     for path in (ROOT / package).rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
@@ -38,17 +38,17 @@ def third_party(package: str) -> dict[str, Path]:
 
 
 def declared(requirements: Iterable[str | dict[str, str]]) -> set[str]:
-    """The names of distributions in a list of requirements."""
+    """Return the names of distributions in a list of requirements."""
     return {canonical(re.split(r"[^\w.-]", one, maxsplit=1)[0]) for one in requirements if isinstance(one, str)}
 
 
 def canonical(name: str) -> str:
-    """The name of a distribution as registries compare it."""
+    """Return the name of a distribution as registries compare it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def test_every_import_is_a_declared_dependency() -> None:
-    """What comes in through another package only may be gone with its next version."""
+    """The next version of another package may not bring an undeclared dependency any more."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     groups, extras = project["dependency-groups"], project["project"]["optional-dependencies"]
     known = declared([*project["project"]["dependencies"], *groups["jre"], *(one for some in extras.values() for one in some)])
@@ -68,7 +68,7 @@ def test_an_undeclared_import_is_found(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_timelines_are_plain_python() -> None:
-    """Without Spark, and without anything of ours but the state machines and what event types mean."""
+    """They import no Spark, and of our modules only the state machines and the meanings of event types."""
     for path in (ROOT / "jobs" / "timelines").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
@@ -78,7 +78,7 @@ def test_timelines_are_plain_python() -> None:
             assert all(name.startswith("jobs.timelines") or name in allowed for name in ours), f"{path.name} imports {ours}"
 
 
-def test_what_computes_without_spark_does_not_import_it() -> None:
+def test_local_modules_do_not_import_spark() -> None:
     """A module imports Spark's where it uses them (`jobs.engine.later`), so that the local engine runs where they are not installed."""
     of_spark = {"pyspark", "py4j", "delta", "great_expectations"}
     for path in sorted((ROOT / "jobs").rglob("*.py")):
@@ -97,7 +97,7 @@ NOT_YET_IN_ENGINE = {"commands/repair.py", "landing/events.py"}
 
 
 def test_libraries_of_the_engines_are_imported_in_one_room() -> None:
-    """pyspark, delta, duckdb and deltalake: in jobs/engine/, and nowhere else but where they still are."""
+    """pyspark, delta, duckdb and deltalake are imported in jobs/engine/, and in the listed modules."""
     libraries = {"pyspark", "py4j", "delta", "duckdb", "deltalake"}
     found = set()
     for path in (ROOT / "jobs").rglob("*.py"):
@@ -110,7 +110,7 @@ def test_libraries_of_the_engines_are_imported_in_one_room() -> None:
     assert found == NOT_YET_IN_ENGINE
 
 
-# a room -> the rooms that it may import; modules that stand in jobs/ itself may be imported by all
+# a room -> the rooms that it may import; all may import the modules directly in jobs/
 ROOMS = {
     "": {"alerts", "checking", "commands", "engine", "landing", "nightly", "operators"},
     "commands": {"alerts", "checking", "demo", "engine", "landing", "nightly", "operators", "reporting"},
@@ -121,14 +121,14 @@ ROOMS = {
     "checking": {"engine", "landing", "nightly", "timelines"},
     "nightly": {"engine", "timelines"},
     "landing": {"engine", "nightly", "timelines"},
-    # what the processes of the pool compute is imported there
+    # the functions that the processes of the pool compute
     "engine": {"landing", "nightly", "timelines"},
     "timelines": set(),
 }
 
 
 def test_rooms_import_in_one_direction() -> None:
-    """A room imports those below it; the arrows that are left upwards are listed, and no new one comes in."""
+    """A room imports the rooms below it; the remaining upward imports are listed, and no new one is added."""
     jobs = ROOT / "jobs"
     found: dict[str, set[str]] = {room: set() for room in ROOMS}
     for path in jobs.rglob("*.py"):
@@ -145,14 +145,14 @@ def test_rooms_import_in_one_direction() -> None:
     assert found == ROOMS
 
 
-# what Spark Connect does not have -> files that use it, with the reason
+# name that Spark Connect does not have -> files that use it, with the reason
 NOT_OF_CONNECT: dict[str, dict[str, str]] = {
     "jvm": {"engine/driver.py": "spark-submit sends Python's stderr to stdout; only the driver's own JVM writes to its stderr"},
 }
 
 
-def test_spark_is_used_as_spark_connect_offers_it() -> None:
-    """No SparkContext, no RDD, no object of the JVM; no switch of the optimiser, of the compilers or of the JVM's memory areas."""
+def test_only_parts_of_spark_that_spark_connect_has_are_used() -> None:
+    """No SparkContext, RDD or object of the JVM; no setting of the optimiser, the compilers or the JVM's memory."""
     names = {"sparkContext", "SparkContext", "_jvm", "jvm", "_jsc", "_sc", "_jdf", "_jsparkSession", "rdd", "broadcast"}
     switches = ("spark.sql.optimizer", "spark.sql.codegen", "spark.sql.adaptive", "-XX:", "-Xm", "-Xshare")
     found: dict[str, set[str]] = {}
@@ -169,5 +169,5 @@ def test_spark_is_used_as_spark_connect_offers_it() -> None:
 
 
 def _is_functions(node: ast.Attribute) -> bool:
-    """Whether it is of pyspark.sql.functions, which has a `broadcast` for joins."""
+    """Return whether it is of pyspark.sql.functions, which has a `broadcast` for joins."""
     return isinstance(node.value, ast.Name) and node.value.id == "F"

@@ -36,26 +36,26 @@ NOT_IN_CATALOGUE = (
 def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Finding]]:
     """Return the findings of severity warning or above of each incident whose test is selected, by the name of its folder."""
     folder = tmp_path_factory.mktemp("incidents")
-    wanted = [
+    audited = [
         item.callspec.params["incident"]
         for item in request.session.items
         if item.path == request.path and "found" in getattr(item, "fixturenames", ())
     ]
-    blocks = [f"[[cluster]]\nname = {json.dumps(one.folder.name)}\nlogs = [{json.dumps(str(one.folder))}]\n" for one in wanted]
+    blocks = [f"[[cluster]]\nname = {json.dumps(one.folder.name)}\nlogs = [{json.dumps(str(one.folder))}]\n" for one in audited]
     (folder / "audit.toml").write_text("\n".join(blocks))
     tables = folder / "tables"
     code = main(["audit", "--config", str(folder / "audit.toml"), "--tables", str(tables), "--engine", "local"])
     assert code in (errors.CLEAN, errors.FINDINGS)
-    told: dict[str, list[Finding]] = defaultdict(list)
+    findings: dict[str, list[Finding]] = defaultdict(list)
     for row in rows_of(tables, "findings"):
         if row["severity"] != "info":
-            told[row["cluster"]].append(Finding.of(row))
-    return told
+            findings[row["cluster"]].append(Finding.of(row))
+    return findings
 
 
 @pytest.mark.parametrize("incident", WITH_LOGS, **NAMES)
 def test_it_is_found_and_nothing_else(incident: Incident, found: dict[str, list[Finding]]) -> None:
-    """A finding of `pending` or `wrong` that came or went is to be moved in incident.toml."""
+    """If a finding of `pending` or `wrong` appears or disappears, move it in incident.toml."""
     assert sorted(found[incident.folder.name], key=repr) == sorted([*incident.expected, *incident.wrong], key=repr)
 
 
@@ -91,7 +91,7 @@ def catalogue(shared: Path) -> dict[str, list[dict[str, Any]]]:
         by_logger[entry["logger"].strip("$")].append({"pattern": re.compile(entry["regex"]), "spans": spans})
     for entry in json.loads((KAFKA / "statements_kraft.json").read_text("utf-8")):
         first, _, last = entry["versions"].partition(" .. ")
-        # of a header with its time stamp; a minor release words them as its first one
+        # the pattern includes header and time stamp; all patch releases of a minor release use the same words
         pattern = re.compile(entry["regex"])
         by_logger[entry["logger"].strip("$")].append({"pattern": pattern, "spans": [(version(first)[:2], version(last)[:2])]})
     return by_logger
@@ -120,7 +120,7 @@ def is_excepted(line: Line, exception: tuple[str, str]) -> bool:
 
 @pytest.mark.shared
 def test_the_logs_are_worded_as_in_their_version(catalogue: dict[str, list[dict[str, Any]]]) -> None:
-    """The scenarios are not bent: each line is a statement of the catalogues, printed by that version."""
+    """No log is invented: each line is a statement of the catalogues, printed by that version."""
     unknown = {(incident.folder.name, line) for incident in WITH_LOGS for line in not_worded_as(incident, catalogue)}
     idle = [one for one in NOT_IN_CATALOGUE if not any(is_excepted(line, one) for _, line in unknown)]
     assert [pair for pair in sorted(unknown) if not any(is_excepted(pair[1], one) for one in NOT_IN_CATALOGUE)] == []

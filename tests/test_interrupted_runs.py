@@ -1,7 +1,7 @@
-"""A run that was killed anywhere and the same command again leave the tables of an undisturbed run, in all columns.
+"""A killed run and the same command again leave the tables of an undisturbed run, in all columns.
 
-Killed is a run in this process by an exception that nothing catches, at chosen writes. `tests/benchmarks/interruptions.py` kills processes at random
-moments.
+These runs are in-process: an exception that nothing catches ends them at chosen writes. `tests/benchmarks/interruptions.py` kills processes
+at random moments.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from jobs.nightly_audit import main
 
 RECORDING = Path(__file__).parents[1] / "sample_logs" / "3.3.2-default" / "reassign"
 UNTIL = "2026-11-20 10:30:20"
-# night, table, and whether its rows are written before the run is killed
+# run, table, and whether its rows are written before the run is killed
 POINTS = [
     ("first", "events", True),
     ("first", "findings", True),
@@ -35,13 +35,13 @@ POINTS = [
     ("second", "audit_runs", True),
     ("second", "cluster_facts", True),
 ]
-NAMES = [f"{night}, {'after' if is_written else 'before'} {table}" for night, table, is_written in POINTS]
+IDS = [f"{run}, {'after' if is_written else 'before'} {table}" for run, table, is_written in POINTS]
 
 pytestmark = pytest.mark.spark
 
 
 class Killed(BaseException):
-    """In the place of SIGKILL."""
+    """Ends a run like SIGKILL."""
 
 
 def audit(logs: Path, tables: Path) -> None:
@@ -49,7 +49,7 @@ def audit(logs: Path, tables: Path) -> None:
 
 
 def killed(logs: Path, tables: Path, table: str, is_written: bool) -> None:
-    """A run that comes as far as a table."""
+    """Audit, but end the run before or after it writes a table."""
 
     def until(write: Callable[..., Any]) -> Callable[..., Any]:
         def instead(store: Store, name: str, *given: Any, **named: Any) -> Any:
@@ -68,12 +68,12 @@ def killed(logs: Path, tables: Path, table: str, is_written: bool) -> None:
 
 
 @pytest.fixture(scope="module")
-def nights(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
-    """(logs of the first night, of both, tables of the first)."""
-    folder = tmp_path_factory.mktemp("nights")
+def folders(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
+    """Return the folders (logs of the first run, logs of both runs, tables of the first run)."""
+    folder = tmp_path_factory.mktemp("runs")
     write_early(RECORDING, folder / "early", UNTIL)
     shutil.copytree(RECORDING, folder / "both", ignore=shutil.ignore_patterns("*.md", "*.json*"))
-    # under one name: events name the file that they were read from
+    # both have the same name while they are audited, because events name the file that they were read from
     (folder / "early").rename(folder / "logs")
     audit(folder / "logs", folder / "tables")
     (folder / "logs").rename(folder / "early")
@@ -81,38 +81,38 @@ def nights(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, 
 
 
 @pytest.fixture(scope="module")
-def undisturbed(nights: tuple[Path, Path, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], Any]:
-    """(first or second night, runs) -> what the tables hold."""
+def undisturbed(folders: tuple[Path, Path, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], Any]:
+    """Return (first or second run, number of audits) -> contents of the tables."""
     folder, found = tmp_path_factory.mktemp("undisturbed"), {}
-    for night, logs in (("first", nights[0]), ("second", nights[1])):
-        if night == "second":
-            shutil.copytree(nights[2], folder / night)
+    for run, logs in (("first", folders[0]), ("second", folders[1])):
+        if run == "second":
+            shutil.copytree(folders[2], folder / run)
         for runs in (1, 2):
-            with_logs(nights, logs, folder / night, audit)
-            found[night, runs] = contents(folder / night)
+            with_logs(folders, logs, folder / run, audit)
+            found[run, runs] = contents(folder / run)
     return found
 
 
-def with_logs(nights: tuple[Path, Path, Path], logs: Path, tables: Path, run: Callable[[Path, Path], None]) -> None:
-    """Runs it with the logs under the one name."""
-    one = nights[2].with_name("logs")
-    logs.rename(one)
+def with_logs(folders: tuple[Path, Path, Path], logs: Path, tables: Path, do: Callable[[Path, Path], None]) -> None:
+    """Call `do` while the logs have the common name."""
+    common = folders[2].with_name("logs")
+    logs.rename(common)
     try:
-        run(one, tables)
+        do(common, tables)
     finally:
-        one.rename(logs)
+        common.rename(logs)
 
 
-@pytest.mark.parametrize("point", POINTS, ids=NAMES)
-def test_completed_by_the_same_command(
-    nights: tuple[Path, Path, Path], undisturbed: dict[tuple[str, int], Any], tmp_path: Path, point: tuple[str, str, bool]
+@pytest.mark.parametrize("point", POINTS, ids=IDS)
+def test_the_same_command_completes_a_killed_run(
+    folders: tuple[Path, Path, Path], undisturbed: dict[tuple[str, int], Any], tmp_path: Path, point: tuple[str, str, bool]
 ) -> None:
-    night, table, is_written = point
-    tables, logs = tmp_path / "tables", nights[0] if night == "first" else nights[1]
-    if night == "second":
-        shutil.copytree(nights[2], tables)
-    with_logs(nights, logs, tables, lambda one, into: killed(one, into, table, is_written))
-    with_logs(nights, logs, tables, audit)
-    # a run is over when it is recorded; the next one is another one
+    run, table, is_written = point
+    tables, logs = tmp_path / "tables", folders[0] if run == "first" else folders[1]
+    if run == "second":
+        shutil.copytree(folders[2], tables)
+    with_logs(folders, logs, tables, lambda one, into: killed(one, into, table, is_written))
+    with_logs(folders, logs, tables, audit)
+    # a run that was recorded is complete, so the same command is a second run
     runs = 1 + ((table, is_written) in (("cluster_facts", True), ("audit_runs", True)))
-    assert differences(undisturbed[night, runs], contents(tables)) == []
+    assert differences(undisturbed[run, runs], contents(tables)) == []

@@ -1,4 +1,4 @@
-"""What --json prints is what the published schemas describe."""
+"""The output of --json matches the published schemas."""
 
 from __future__ import annotations
 

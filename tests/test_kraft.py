@@ -88,7 +88,7 @@ def test_text_read_in_another_zone_than_it_was_printed_in_is_no_finding(
 ) -> None:
     given = ["audit", str(SAMPLE), "--cluster", "elsewhere", "--tables", str(tmp_path)]
     assert main([*given, "--timezone", "Asia/Tokyo"]) == errors.INPUT
-    said = capsys.readouterr().out
-    assert "9:00 h earlier than its metadata log" in said
-    assert "--timezone" in said
+    output = capsys.readouterr().out
+    assert "9:00 h earlier than its metadata log" in output
+    assert "--timezone" in output
     assert rows_of(tmp_path, "findings", "elsewhere") == []

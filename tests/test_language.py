@@ -1,10 +1,13 @@
-"""Help and documents use the words of the glossary; private words are replaced (docs/contributing/glossary.md)."""
+"""Help, documents and identifiers use the words of the glossary; private words are replaced (docs/contributing/glossary.md)."""
 
 from __future__ import annotations
 
 import argparse
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -63,3 +66,152 @@ def _parsers() -> dict[str, argparse.ArgumentParser]:
 @pytest.mark.parametrize("name", _parsers())
 def test_help_uses_standard_words(name):
     assert not found(_parsers()[name].format_help())
+
+
+# -- identifiers -----------------------------------------------------------------------------------------------
+
+# private word of a name -> what to write; each is a whole part of a name: `told_of`, `PartitionSpells`, not `nightly`
+NAME_WORDS = {
+    r"told": "what the value is: events, rows, stored, logged",
+    r"spells?": "episode, interval",
+    r"held": "loaded, stored, cached, kept",
+    r"nights?": "run",
+    r"anew": "again, rebuilt",
+    r"reigns?": "controller term",
+    r"few of": "what the value is: in_memory, sample",
+    r"here": "in_process, local",
+}
+# folders with their modules; with /* only the modules directly in the folder
+ROOMS = (
+    "jobs/*",
+    "jobs/alerts",
+    "jobs/checking",
+    "jobs/commands",
+    "jobs/demo",
+    "jobs/engine",
+    "jobs/landing",
+    "jobs/nightly",
+    "jobs/operators",
+    "jobs/reporting",
+    "jobs/timelines",
+    "parsers",
+    "schemas",
+)
+# remove a room together with its last private word; never add one
+ROOMS_STILL_TO_CLEAN = frozenset(
+    {
+        "jobs/*",
+        "jobs/checking",
+        "jobs/commands",
+        "jobs/engine",
+        "jobs/landing",
+        "jobs/nightly",
+        "jobs/reporting",
+        "jobs/timelines",
+        "parsers",
+    }
+)
+
+
+class PrivateName(NamedTuple):
+    """A name with a private word, where it is defined."""
+
+    file: str
+    line: int
+    name: str
+    word: str
+    better: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.name} has the private word `{self.word}`; write {self.better}"
+
+
+def defined_names(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """Every name that a module defines, with its line: functions, classes, arguments, imports, and whatever is assigned."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield node.name, node.lineno
+            case ast.arg():
+                yield node.arg, node.lineno
+            case ast.Name(ctx=ast.Store()):
+                yield node.id, node.lineno
+            case ast.Attribute(ctx=ast.Store()):
+                yield node.attr, node.lineno
+            case ast.alias(asname=str(name)) | ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
+                yield name, node.lineno
+            case ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
+                yield name, node.lineno
+
+
+def words_of(name: str) -> str:
+    """`ToldAnew` and `told_anew` as `told anew`."""
+    return " ".join(re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)).lower()
+
+
+def private_names(file: str, text: str) -> list[PrivateName]:
+    """The defined names of a module that have a private word, and the module itself if its name has one."""
+    names = [(Path(file).stem, 1), *defined_names(ast.parse(text))]
+    return [
+        PrivateName(file, line, name, hit[0], better)
+        for name, line in sorted(set(names), key=lambda one: (one[1], one[0]))
+        for word, better in NAME_WORDS.items()
+        if (hit := re.search(rf"\b(?:{word})\b", words_of(name)))
+    ]
+
+
+def modules_of(room: str) -> list[Path]:
+    """The modules of a room."""
+    return sorted(ROOT.glob(f"{room.removesuffix('/*')}/*.py" if room.endswith("/*") else f"{room}/**/*.py"))
+
+
+def names_of_room(room: str) -> list[PrivateName]:
+    """The private names of a room, by file and line."""
+    modules = modules_of(room)
+    assert modules, f"{room} has no modules: is it still a folder?"
+    return [one for path in modules for one in private_names(str(path.relative_to(ROOT)), path.read_text("utf-8"))]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("def told_of(rows): ...", ["told_of"]),
+        ("class ToldAnew: ...", ["ToldAnew", "ToldAnew"]),
+        ("def f(held, *nights, **reign): ...", ["held", "nights", "reign"]),
+        ("for few_of_them in x: ...", ["few_of_them"]),
+        ("PARTITION_SPELLS: int = 1", ["PARTITION_SPELLS"]),
+        ("self.is_here = 1", ["is_here"]),
+        ("import a as anew", ["anew"]),
+        ("[1 for spell in x]; (told := 1); lambda here: 1", ["here", "spell", "told"]),
+        ("with a as (held, b): ...\ntry: ...\nexcept E as night: ...", ["held", "night"]),
+        ("match x:\n case [told, *here]: ...\n case {1: y, **held}: ...", ["here", "told", "held"]),
+        # used, not defined
+        ("a.held(told, night=1)", []),
+        ("nightly = midnight = threshold = untold = where = there = spelling = few = cohere = f'{held}'", []),
+    ],
+)
+def test_a_private_name_is_found(text, names):
+    assert [one.name for one in private_names("jobs/module.py", text)] == names
+
+
+def test_a_private_name_is_reported_with_its_place_and_a_better_word():
+    (of_module, of_function) = private_names("jobs/nights.py", "\ndef held(): ...")
+    assert str(of_module) == "jobs/nights.py:1: nights has the private word `nights`; write run"
+    assert (of_function.line, of_function.better) == (2, NAME_WORDS["held"])
+
+
+@pytest.mark.parametrize("room", [room for room in ROOMS if room not in ROOMS_STILL_TO_CLEAN])
+def test_names_use_standard_words(room):
+    found = names_of_room(room)
+    assert not found, "\n".join(map(str, found))
+
+
+@pytest.mark.parametrize("room", sorted(ROOMS_STILL_TO_CLEAN))
+def test_a_room_that_is_still_to_clean_has_a_private_name(room):
+    assert names_of_room(room), f"{room} is clean: remove it from ROOMS_STILL_TO_CLEAN"
+
+
+def test_every_module_is_in_one_room():
+    modules = [path for room in ROOMS for path in modules_of(room)]
+    assert sorted(modules) == sorted(path for folder in ("jobs", "parsers", "schemas") for path in (ROOT / folder).rglob("*.py"))
+    assert set(ROOMS) >= ROOMS_STILL_TO_CLEAN

@@ -167,10 +167,10 @@ def lines_of(recording: Path) -> dict[tuple[str, int], list[Line]]:
     return found
 
 
-def unclean(life: truth.Life) -> list[int]:
-    """Return the leader epochs of the unclean elections of a partition, from the written states."""
+def unclean(generation: truth.PartitionGeneration) -> list[int]:
+    """Leader epochs of the unclean elections of a partition, by the states that were written."""
     found, last = [], None
-    for before, state in zip([None, *life.states], life.states, strict=False):
+    for before, state in zip([None, *generation.states], generation.states, strict=False):
         is_alone = set(state.isr) == {state.leader}
         if before is not None and is_alone and state.leader not in (*before.isr, last):
             found.append(state.leader_epoch)
@@ -194,7 +194,11 @@ def test_unclean_elections_are_those_of_the_truth(recording: Path) -> None:
             assert loss.kind == UNCLEAN
             assert loss.is_certain
             found.append((key.topic, key.partition, loss.leader_epoch, loss.records))
-    right = [(life.topic, life.partition, epoch) for life in truth_of(recording).lives for epoch in unclean(life)]
+    right = [
+        (generation.topic, generation.partition, epoch)
+        for generation in truth_of(recording).generations
+        for epoch in unclean(generation)
+    ]
     assert sorted(one[:3] for one in found) == sorted(right)
     # before the leader was killed ten records were written to each partition of ZooKeeper's recordings, three of KRaft's (steps.jsonl)
     assert recording.name != "unclean" or {one[3] for one in found} == {3 if facts[1].kraft_since is not None else 10}

@@ -1,4 +1,4 @@
-"""The state machines: every pair of states is either a legal move of a Kafka version or it is not."""
+"""The state machines: the legal state changes of each Kafka version."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REPLICA_STATES = (
     "NonExistentReplica",
 )
 PARTITION_STATES = ("NonExistentPartition", "NewPartition", "OnlinePartition", "OfflinePartition")
-# read off kafka.controller.ReplicaState and PartitionState once more, apart from the product's data
+# copied from kafka.controller.ReplicaState and PartitionState, independently of the product's data
 REPLICA_MOVES = {
     ("NonExistentReplica", "NewReplica"),
     ("NewReplica", "OnlineReplica"),
@@ -48,7 +48,7 @@ PARTITION_MOVES = {
 
 
 def legal(machine: str, version: str) -> set[tuple[str, str]]:
-    """The moves that the product's data call legal in a Kafka version."""
+    """Return the state changes that are legal in a Kafka version, by the product's data."""
     number = schemas.version_number(version)
     return {
         (move.from_state, move.to_state)

@@ -1,4 +1,4 @@
-"""The commands assignments, reassignment, durability and their tables, checkpoints,, on a recording; what is wrong with their options."""
+"""The commands assignments, reassignment and durability, their tables, and checkpoints, on a recording; errors of their options."""
 
 import json
 import re
@@ -26,7 +26,7 @@ def printed(capsys, *arguments: str) -> list[dict]:
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
-def test_before_and_after_each_reassignment(audited, capsys):
+def test_assignments_before_and_after_each_reassignment(audited, capsys):
     capsys.readouterr()
     rows = printed(capsys, "assignments", "orders", "--tables", audited)
     assert [(row["cause"], row["placement"], row["partitions"]) for row in rows] == [
@@ -48,7 +48,7 @@ def test_what_if_and_the_load_of_brokers(spark, audited, capsys):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--what-if", "broker=4"], "--what-if broker=4: give it as broker=3:down"),
         (["--what-if", "broker=99:down"], "no partition has a replica on broker 99"),
@@ -57,11 +57,11 @@ def test_what_if_and_the_load_of_brokers(spark, audited, capsys):
         (["--cluster", "x"], "No cluster x in these tables; there is reassign"),
     ],
 )
-def test_wrong_options_are_one_sentence(audited, capsys, arguments, said):
+def test_wrong_options_are_one_line(audited, capsys, arguments, message):
     capsys.readouterr()
     assert main(["assignments", "--tables", audited, *arguments]) == errors.USAGE
     shown = capsys.readouterr()
-    assert said in shown.err
+    assert message in shown.err
     assert len(shown.err.splitlines()) == 1
     assert not shown.out
 
@@ -86,7 +86,7 @@ def plan(tmp_path):
     return write
 
 
-def test_what_became_of_a_plan(audited, plan, capsys):
+def test_the_outcome_of_a_plan(audited, plan, capsys):
     capsys.readouterr()
     rows = printed(capsys, "reassignment", plan(PLAN), "--tables", audited)
     assert [(row["partition"], row["status"]) for row in rows] == [
@@ -95,7 +95,7 @@ def test_what_became_of_a_plan(audited, plan, capsys):
         (2, "completed"),
         (3, "completed"),
     ]
-    wanted = {
+    columns = {
         "topic",
         "partition",
         "target_replicas",
@@ -107,7 +107,7 @@ def test_what_became_of_a_plan(audited, plan, capsys):
         "waiting_for",
         "reason",
     }
-    assert wanted <= rows[0].keys()
+    assert columns <= rows[0].keys()
     during = ["reassignment", plan(PLAN), "--tables", audited, "--at", "2026-11-20T10:30:11Z"]
     assert main([*during, "--json"]) == errors.FINDINGS
     found = {row["partition"]: row for row in map(json.loads, capsys.readouterr().out.splitlines())}
@@ -123,9 +123,9 @@ def test_what_became_of_a_plan(audited, plan, capsys):
     assert json.loads(capsys.readouterr().out)["partitions"][0]["replicas"] == [1, 2, 3]
 
 
-def test_a_plan_of_which_kraft_at_info_logs_nothing(spark, tmp_path, plan, capsys):
+def test_a_plan_that_kraft_at_info_does_not_log(spark, tmp_path, plan, capsys):
     sample = Path(__file__).parents[1] / "sample_logs" / "4.3.0-kraft" / "reassign"
-    # the folder holds a dump of the metadata log, which shows each change
+    # the folder has a dump of the metadata log, which shows each change
     for name, logs, shrinks in (("text", sorted(sample.glob("node-*")), "not_known"), ("dump", [sample], "not_requested")):
         tables = str(tmp_path / name)
         main(["audit", *map(str, logs), "--cluster", "c", "--tables", tables])
@@ -179,11 +179,11 @@ def test_the_end_of_a_plan_is_estimated_from_its_pace(audited, plan, capsys):
     ]
 
 
-def test_plans_that_are_none_are_one_sentence(audited, plan, tmp_path, capsys):
+def test_a_file_that_is_no_plan_is_a_one_line_error(audited, plan, tmp_path, capsys):
     capsys.readouterr()
     (tmp_path / "broken.json").write_text("{")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    for given, said in [
+    for given, message in [
         (str(tmp_path / "nowhere.json"), "No such file"),
         (str(tmp_path / "broken.json"), "is no JSON"),
         (str(tmp_path / "binary"), "is no text"),
@@ -191,7 +191,7 @@ def test_plans_that_are_none_are_one_sentence(audited, plan, tmp_path, capsys):
     ]:
         assert main(["reassignment", given, "--tables", audited]) == errors.USAGE
         shown = capsys.readouterr()
-        assert said in shown.err
+        assert message in shown.err
         assert len(shown.err.splitlines()) == 1
         assert not shown.out
 
@@ -222,10 +222,10 @@ DESCRIBED = "Topic: orders\tPartitionCount: 4\tReplicationFactor: 3\tConfigs: \n
 AT = ["--at", "2026-11-20T10:30:40Z"]
 
 
-def test_a_checkpoint_from_outside(audited, tmp_path, capsys):
+def test_a_checkpoint_of_kafka_topics(audited, tmp_path, capsys):
     file = tmp_path / "describe.txt"
     file.write_text(DESCRIBED)
-    # one that agrees, among the logs, with the moment in its name
+    # among the logs is one that agrees, with the time in its name
     logs = [str(SAMPLE), str(tmp_path / "describe-20261120T103041Z.txt")]
     Path(logs[1]).write_text(DESCRIBED.replace("Replicas: 2,0,5", "Replicas: 0,2,5"))
     checkpoints = "SELECT partition, differs FROM checkpoints ORDER BY taken_at, partition"
@@ -235,7 +235,7 @@ def test_a_checkpoint_from_outside(audited, tmp_path, capsys):
         "JOIN events e USING (record_id) WHERE source <> 'logs'"
     )
     kept = "SELECT count(*) AS lines, (SELECT count(*) FROM coverage WHERE logger = 'describe') AS hours FROM events WHERE event_type = 'checkpoint'"
-    for status in ("new", "open"):  # the same once more changes nothing
+    for status in ("new", "open"):  # a second run with the same files changes nothing
         assert main(["audit", *logs, "--tables", audited, "--checkpoint", str(file), *AT]) == errors.CLEAN
         capsys.readouterr()
         assert printed(capsys, "sql", checkpoints, "--tables", audited) == [
@@ -244,17 +244,17 @@ def test_a_checkpoint_from_outside(audited, tmp_path, capsys):
             for partition, differs in ((0, []), (1, replicas), (3, []), (9, ["partition"]))
         ]
         assert printed(capsys, "sql", findings, "--tables", audited) == [{"topic": "orders", "partition": 1, "status": status}]
-        # where the logs are silent the timeline begins with the tool's word, once, and its record is in `events`
+        # a partition that no log names has one interval, from the tool; its record is in `events`
         assert printed(capsys, "sql", begun, "--tables", audited) == [
             {"partition": 9, "step": 1, "leader": 1, "since": "10:30:40", "inferred": False, "source": "describe", "item": 0}
         ]
         assert printed(capsys, "sql", kept, "--tables", audited) == [{"lines": 8, "hours": 0}]
-    # of one that the logs do not know the tool's word is the last
+    # the last state of a partition that no log names is that of the tool
     now = "SELECT partition, leader, source FROM partitions_now WHERE source <> 'logs'"
     assert printed(capsys, "sql", now, "--tables", audited) == [{"partition": 9, "leader": 1, "source": "describe"}]
 
 
-def test_what_a_tool_said_of_the_quorum(spark, tmp_path, capsys):
+def test_a_checkpoint_of_the_quorum(spark, tmp_path, capsys):
     logs, tables, file = str(SAMPLE.parents[1] / "4.3.0-kraft" / "reassign"), str(tmp_path / "tables"), tmp_path / "quorum.txt"
     command = ["audit", logs, "--tables", tables, "--checkpoint", str(file), "--at", "2026-11-22T21:53:50Z"]
     page = tmp_path / "report.html"
@@ -286,17 +286,17 @@ def test_what_a_tool_said_of_the_quorum(spark, tmp_path, capsys):
     assert main(command) in (errors.CLEAN, errors.FINDINGS)
     assert re.search(r"2026-11-22: \d+(\.\d)? % full ISR", page.read_text("utf-8"))
     capsys.readouterr()
-    # no timeline is made of it
+    # the quorum has no timeline
     assert printed(capsys, "sql", "SELECT * FROM partition_timeline WHERE topic LIKE '%metadata'", "--tables", tables) == []
     file.write_text(file.read_text().replace("5zFh", "6zFh"))
     assert main(command) == errors.USAGE
-    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
-    assert len(said) == 1
-    assert said[0].endswith("quorum.txt (6zFhN5T3RWu8hAobBQP26g); is it of another cluster?")
+    errors_shown = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert len(errors_shown) == 1
+    assert errors_shown[0].endswith("quorum.txt (6zFhN5T3RWu8hAobBQP26g); is it of another cluster?")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["ordres"], "No topic ordres in these tables; there is orders"),
         (["--cluster", "x"], "No cluster x in these tables; there is reassign"),
@@ -308,22 +308,22 @@ def test_what_a_tool_said_of_the_quorum(spark, tmp_path, capsys):
         (["--config", "HERE/broken.toml"], "broken.toml"),
     ],
 )
-def test_wrong_options_of_durability_are_one_sentence(audited, capsys, tmp_path, arguments, said):
+def test_wrong_options_of_durability_are_one_line(audited, capsys, tmp_path, arguments, message):
     (tmp_path / "broken.toml").write_text("[[slo]]\navailability = 'high'\n")
     capsys.readouterr()
     assert main(["durability", "--tables", audited, *(one.replace("HERE", str(tmp_path)) for one in arguments)]) == errors.USAGE
     shown = capsys.readouterr()
     assert shown.out == ""
     (line,) = [line for line in shown.err.splitlines() if line.startswith("error: ")]
-    assert said in line
+    assert message in line
 
 
-def test_what_is_no_checkpoint_is_one_sentence(audited, tmp_path, capsys):
+def test_a_file_that_is_no_checkpoint_is_a_one_line_error(audited, tmp_path, capsys):
     file = tmp_path / "describe.txt"
     tools = "SELECT (SELECT count(*) FROM checkpoints) AS kept, (SELECT count(*) FROM events WHERE event_type = 'checkpoint') AS landed"
     capsys.readouterr()
     before = printed(capsys, "sql", tools, "--tables", audited)
-    for text, more, said in [
+    for text, more, message in [
         ("hello", AT, "is no output of kafka-topics --describe"),
         (DESCRIBED, [], "has no time at which the tool was run; give it with --at TIME"),
         (DESCRIBED.replace("orders", "ordres"), AT, "is it of another cluster?"),
@@ -333,12 +333,12 @@ def test_what_is_no_checkpoint_is_one_sentence(audited, tmp_path, capsys):
         assert main(["audit", str(SAMPLE), "--tables", audited, "--checkpoint", str(file), *more]) == errors.USAGE
         shown = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
         assert len(shown) == 1
-        assert said in shown[0]
+        assert message in shown[0]
     assert printed(capsys, "sql", tools, "--tables", audited) == before
 
 
-def test_a_partition_of_which_only_a_tool_tells_may_be_without_a_leader(audited, tmp_path, capsys):
-    """It is a finding, with the tool's line as proof; of a moment after the logs have ended it is none yet."""
+def test_a_partition_that_only_a_tool_shows_may_be_leaderless(audited, tmp_path, capsys):
+    """It is a finding, with the tool's line as evidence; a checkpoint after the end of the logs gives none yet."""
     file = tmp_path / "describe.txt"
     file.write_text("\tTopic: orders\tPartition: 20\tLeader: none\tReplicas: 1,2\tIsr: 1\n")
     query = (

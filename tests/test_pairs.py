@@ -20,6 +20,6 @@ def test_a_pair_of_runs_leaves_the_tables_of_one(
         pytest.skip("Hadoop's S3A and the AWS SDK cannot be fetched from Maven Central")
     monkeypatch.setattr("sys.argv", ["two_runs", "--pairs", "1", "--at", place, "--logs", str(LOGS)])
     failed = importlib.import_module("benchmarks.two_runs").main()
-    said = capsys.readouterr().out
-    assert not failed, said
-    assert "1 of 1 pairs left the tables of one run" in said
+    output = capsys.readouterr().out
+    assert not failed, output
+    assert "1 of 1 pairs left the tables of one run" in output

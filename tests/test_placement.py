@@ -1,4 +1,4 @@
-"""Kafka's placement and its inverse: Kafka's own vectors, and every start and shift found again."""
+"""Kafka's placement and its inverse: the cases of Kafka's own tests, and start and shift of random assignments."""
 
 import json
 import random
@@ -20,16 +20,16 @@ def _expected(case: dict) -> dict[int, list[int]]:
 
 
 @pytest.mark.parametrize("case", CASES["given"], ids=lambda case: case["test"])
-def test_kafkas_vectors(case):
-    given = placement.assign(
+def test_assignments_are_those_of_kafkas_tests(case):
+    assigned = placement.assign(
         case["brokers"], case["partitions"], case["replication_factor"], case["start_index"], case["start_index"],
         start_partition=case["start_partition"], racks=_racks(case),
     )  # fmt: skip
-    assert given == _expected(case)
+    assert assigned == _expected(case)
 
 
 @pytest.mark.parametrize("case", CASES["given"], ids=lambda case: case["test"])
-def test_kafkas_vectors_are_found_again(case):
+def test_parameters_of_kafkas_tests_are_found(case):
     expected, racks = _expected(case), _racks(case)
     if case["start_partition"] and not racks:
         found = placement.find_added(expected, case["partition_0"], case["brokers"], racks)
@@ -53,11 +53,11 @@ def test_kafkas_vectors_are_found_again(case):
 
 @pytest.mark.parametrize("case", CASES["properties"], ids=lambda case: case["test"])
 @pytest.mark.parametrize("seed", range(20))
-def test_properties_that_kafka_asserts(case, seed):
+def test_properties_of_kafkas_tests(case, seed):
     drawn = random.Random(seed)
-    brokers, racks, wanted = case["brokers"], _racks(case), case["expected"]
+    brokers, racks, properties = case["brokers"], _racks(case), case["expected"]
     start, shift = drawn.randrange(len(brokers)), drawn.randrange(len(brokers))
-    given = placement.assign(
+    assigned = placement.assign(
         brokers,
         case["partitions"],
         case["replication_factor"],
@@ -66,24 +66,24 @@ def test_properties_that_kafka_asserts(case, seed):
         start_partition=case["start_partition"],
         racks=racks,
     )
-    figures = placement.spread(given, brokers, racks)
-    assert all(len(set(row)) == case["replication_factor"] for row in given.values())
-    if wanted.get("leaders_per_broker"):
-        assert set(figures.leaders.values()) == {wanted["leaders_per_broker"]}
-    if wanted.get("replicas_per_broker"):
-        assert set(figures.replicas.values()) == {wanted["replicas_per_broker"]}
-    if wanted.get("one_replica_per_rack"):
+    figures = placement.spread(assigned, brokers, racks)
+    assert all(len(set(row)) == case["replication_factor"] for row in assigned.values())
+    if properties.get("leaders_per_broker"):
+        assert set(figures.leaders.values()) == {properties["leaders_per_broker"]}
+    if properties.get("replicas_per_broker"):
+        assert set(figures.replicas.values()) == {properties["replicas_per_broker"]}
+    if properties.get("one_replica_per_rack"):
         assert figures.racks_min == case["replication_factor"]
-    if wanted.get("distinct_racks_per_partition"):
-        assert figures.racks_min == wanted["distinct_racks_per_partition"]
-    found = placement.find(given, brokers, racks)
+    if properties.get("distinct_racks_per_partition"):
+        assert figures.racks_min == properties["distinct_racks_per_partition"]
+    found = placement.find(assigned, brokers, racks)
     assert found is not None
     assert found.start_index == start
     assert found.rack_aware
 
 
 @pytest.mark.parametrize(("partitions", "factor"), [(0, 1), (1, 0), (1, 6)])
-def test_refused_as_kafka_refuses(partitions, factor):
+def test_requests_that_kafka_refuses(partitions, factor):
     with pytest.raises(placement.PlacementError):
         placement.assign(range(5), partitions, factor, 0, 0)
 
@@ -94,31 +94,31 @@ def test_one_broker_without_a_rack_is_refused():
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_start_and_shift_are_found_again(seed):
+def test_start_and_shift_of_random_assignments_are_found(seed):
     drawn = random.Random(seed)
     brokers = sorted(drawn.sample(range(100), drawn.randint(3, 9)))
     factor, partitions = drawn.randint(2, min(4, len(brokers))), drawn.randint(2, 40)
     start, shift = drawn.randrange(len(brokers)), drawn.randrange(len(brokers))
-    given = placement.assign(brokers, partitions, factor, start, shift)
-    found = placement.find(given, brokers)
+    assigned = placement.assign(brokers, partitions, factor, start, shift)
+    found = placement.find(assigned, brokers)
     assert found is not None
     assert (found.start_index, found.shift) == (start, shift % (len(brokers) - 1))
-    # two replicas that are not the first change places: no start and shift gives that among so many
+    # swapping two later replicas: with 5 brokers no start and shift leads to that
     if factor >= 3 and len(brokers) >= 5:
-        row = sorted(given)[drawn.randrange(partitions)]
-        given[row] = [given[row][0], given[row][2], given[row][1], *given[row][3:]]
-        assert placement.find(given, brokers) is None
+        row = sorted(assigned)[drawn.randrange(partitions)]
+        assigned[row] = [assigned[row][0], assigned[row][2], assigned[row][1], *assigned[row][3:]]
+        assert placement.find(assigned, brokers) is None
 
 
 def test_brokers_in_another_order_than_by_id_are_found():
-    given = placement.assign([3, 1, 4, 2], 8, 3, 1, 2)
-    found = placement.find(given, [1, 2, 3, 4])
+    assigned = placement.assign([3, 1, 4, 2], 8, 3, 1, 2)
+    found = placement.find(assigned, [1, 2, 3, 4])
     assert found is not None
     assert found.brokers == (1, 4, 2, 3)
 
 
 def striped(brokers, racks, partitions, factor, drawn):
-    """What StripedReplicaPlacer draws where no broker is fenced: its lists, offsets and epochs, told once more in the plainest way."""
+    """Return a placement of StripedReplicaPlacer without fenced brokers: a plain reimplementation of its lists, offsets and epochs."""
     names = sorted({racks.get(b, "") for b in brokers})
     lists = {name: [b for b in brokers if racks.get(b, "") == name] for name in names}
     offsets = dict.fromkeys(names, 0)
@@ -163,7 +163,7 @@ def test_every_striped_placement_is_accepted(seed):
         ([[1, 3], [2, 4]], {1: "a", 2: "a", 3: "b", 4: "b"}, "do not go round the racks"),
     ],
 )
-def test_what_cannot_be_striped(rows, racks, why):
+def test_an_impossible_striped_placement_has_a_reason(rows, racks, why):
     assert why in placement.not_striped(rows, [1, 2, 3, 4], racks)
 
 
@@ -180,7 +180,7 @@ def test_violations_are_named():
     assert placement.violations({0: [1, 3], 1: [1, 3], 2: [1, 3]}, [1, 2, 3]) == [
         "broker 2 has no replica", "broker 1 is the first replica of all 3 partitions",
     ]  # fmt: skip
-    assert placement.violations({0: [1, 3, 4]}, [1, 3]) == ["partition 0 has 3 replicas, more than the 2 brokers that live"]
+    assert placement.violations({0: [1, 3, 4]}, [1, 3]) == ["partition 0 has 3 replicas, more than the 2 live brokers"]
     assert placement.violations({0: [1, 3], 1: [2, 1], 2: [3, 2]}, [1, 2, 3], racks) == [
         "partition 1 has two replicas in rack a, though 2 racks suffice for 2"
     ]

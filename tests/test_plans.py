@@ -1,4 +1,4 @@
-"""Plans: what is read as one, and what becomes of a move, from plain rows."""
+"""Reassignment plans: parsing, and the outcome of a move, from plain rows."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -70,7 +70,7 @@ def test_every_phase_of_a_move():
         ([], [], "not_requested"),
     ],
 )
-def test_every_other_end(rows, events, status):
+def test_statuses_of_moves(rows, events, status):
     found = verdict(rows, events=events)
     assert found.status == status
     assert found.done == (status in {"already_there", "completed"})
@@ -86,26 +86,26 @@ def test_every_other_end(rows, events, status):
         ((1, 2, 3), "already_there"),
     ],
 )
-def test_fewer_replicas_and_another_order_leave_no_line_in_kraft(target, status):
+def test_kraft_logs_no_move_that_only_removes_or_reorders_replicas(target, status):
     past = plans.history([interval(1, 0, None, [1, 2, 3])])
     move = plans.Move("orders", 0, target)
     found = plans.judge(move, past, prints_all=False)
     assert (found.status, found.replicas_unknown) == (status, status == "not_known")
-    # a dump of the metadata log, controllers at DEBUG and ZooKeeper mode have a line for each change
+    # a dump of the metadata log, controllers at DEBUG, and ZooKeeper mode log each change
     assert plans.judge(move, past).status == ("already_there" if status == "already_there" else "not_requested")
-    # what was refused or not taken up is in the logs
-    asked = event("reassignment_requested", 5, target_replicas=list(target))
-    assert plans.judge(move, past, [asked], prints_all=False).status in ("never_started", "already_there")
+    # a request that was refused or not carried out is logged
+    requested = event("reassignment_requested", 5, target_replicas=list(target))
+    assert plans.judge(move, past, [requested], prints_all=False).status in ("never_started", "already_there")
 
 
-def test_what_holds_now_is_not_known_once_the_logs_lose_it():
+def test_a_move_is_not_known_once_its_replicas_are_not_logged():
     past = plans.history([interval(1, 0, 10, [4, 5]), interval(2, 10, None, None)])
     found = plans.judge(MOVE, past)
     assert (found.status, found.replicas_unknown) == ("not_known", True)
     assert found.reason == "since 2026-11-20 10:00:10 UTC the logs do not show its replicas; its last known replicas are 4,5"
 
 
-def test_up_to_2_3_the_order_is_known_at_the_end_only():
+def test_up_to_2_3_the_order_is_known_only_at_the_end():
     rows = [
         interval(1, 0, 10, [1, 2]),
         interval(2, 10, 20, [5, 1, 2, 4], [4, 5], [1, 2], "A", [1, 2]),
@@ -117,13 +117,13 @@ def test_up_to_2_3_the_order_is_known_at_the_end_only():
     assert plans.judge(MOVE, plans.history(rows, ordered=False)).status == "completed"
 
 
-def test_what_the_logs_do_not_show_is_said():
+def test_the_reason_names_since_when_replicas_are_not_known():
     found = verdict([*MOVED, interval(6, 40, None, None)])
     assert (found.status, found.replicas_unknown) == ("completed", True)
     assert found.reason.endswith("since 2026-11-20 10:00:40 UTC the logs do not show its replicas")
 
 
-def test_the_words_of_the_tool():
+def test_the_verify_texts_of_the_tool():
     running, done = verdict(MOVED, 15), verdict(MOVED)
     cancelled = verdict([*MOVED[:3], interval(4, 20, None, [1, 2])])
     assert (
@@ -157,7 +157,7 @@ CURRENT = '{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas"
 PROPOSED = CURRENT.replace("[1,2]", "[4,5]")
 
 
-def test_what_the_tool_takes_and_prints():
+def test_plans_are_parsed_from_files_and_output():
     assert plans.parse(PROPOSED) == [MOVE]
     generated = f"Current partition replica assignment\n{CURRENT}\n\nProposed partition reassignment configuration\n{PROPOSED}\n"
     assert plans.parse(generated) == [plans.Move("orders", 0, (4, 5), (1, 2))]
@@ -193,7 +193,7 @@ def test_what_the_tool_takes_and_prints():
         ),
     ],
 )
-def test_what_is_no_plan(text, why):
+def test_a_text_that_is_no_plan_is_an_error(text, why):
     with pytest.raises(plans.PlanError) as raised:
         plans.parse(text)
     assert why in str(raised.value)

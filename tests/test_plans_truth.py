@@ -1,4 +1,4 @@
-"""Plans that were executed on real clusters: what the logs say became of them is what the truth beside the recording says, at any moment."""
+"""Plans that were executed on real clusters: the outcome by the logs is that of the truth beside the recording, at any moment."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from jobs.operators import plans
 
 pytestmark = pytest.mark.shared
 MOMENTS = 10
-# a line follows its write, and a broker that is busy prints late: the truth of this long before counts, too
+# a line follows its write, and a busy broker logs late: the truth of up to 3 s before counts, too
 LATE = timedelta(seconds=3)
 
-# plan -> partitions of which the logs do not show what the plan led to, or what came after
+# plan -> partitions whose outcome, or a later change, the logs do not show
 UNSEEN = {
     "3.7.2-default/reassign/reassign-overlap.json": {("Billing.events", 0)},
     "3.7.2-default/reassign/reassign-shrink-reorder.json": {("Billing.events", 0)},
@@ -35,10 +35,10 @@ def plan_files(recording: Path) -> list[Path]:
 CASES = [(folder, file.name) for folder in recordings() for file in plan_files(folder)]
 
 
-def ahead(recording: Path) -> timedelta:
-    """Log time less UTC, of a recording in a zone of its own."""
-    told = recording / "recording.json"
-    zone = json.loads(told.read_text()).get("java_time_zone") if told.is_file() else None
+def offset_from_utc(recording: Path) -> timedelta:
+    """Log time minus UTC, of a recording in another time zone."""
+    described = recording / "recording.json"
+    zone = json.loads(described.read_text()).get("java_time_zone") if described.is_file() else None
     found = re.fullmatch(r"GMT([+-])(\d+):(\d+)", zone or "")
     if not found:
         return timedelta()
@@ -50,7 +50,7 @@ def ahead(recording: Path) -> timedelta:
 def rows_of(recording: Path) -> dict[tuple[str, int], list[dict]]:
     """Rows of partition_timeline by partition, in UTC."""
     found: dict[tuple[str, int], list[dict]] = {}
-    by = ahead(recording)
+    by = offset_from_utc(recording)
     for row in recorded_timelines(recording).rows():
         for name in ("valid_from", "valid_to"):
             row[name] = row[name] and row[name] - by
@@ -60,7 +60,7 @@ def rows_of(recording: Path) -> dict[tuple[str, int], list[dict]]:
 
 @cache
 def is_old(recording: Path) -> bool:
-    """Whether reassignments are asked for in ZooKeeper."""
+    """Return whether reassignments are requested in ZooKeeper."""
     return any(event.event_type == "reassignment_requested" for event in recorded(recording))
 
 
@@ -73,35 +73,35 @@ def judged(recording: Path, moves: list[plans.Move], at: datetime | None = None)
 
 
 @cache
-def lives_of(recording: Path) -> dict[tuple[str, int], truth.Life]:
-    return {(life.topic, life.partition): life for life in truth_of(recording).lives}
+def generations_of(recording: Path) -> dict[tuple[str, int], truth.PartitionGeneration]:
+    return {(generation.topic, generation.partition): generation for generation in truth_of(recording).generations}
 
 
-def expected(life: truth.Life, target: tuple[int, ...], at: datetime) -> str:
-    """What the written assignments of a partition make of a move."""
-    written = [a for a in life.assignments if a.begun <= at]
+def expected(generation: truth.PartitionGeneration, target: tuple[int, ...], at: datetime) -> str:
+    """Return the status of a move by the written assignments of a partition."""
+    written = [a for a in generation.assignments if a.begun <= at]
     if not written:
         return "not_requested"
     now = written[-1]
 
-    def on_its_way(a: truth.TrueAssignment) -> bool:
-        wanted = tuple(b for b in a.replicas if b not in a.removing)
-        return bool(a.adding or a.removing) and (wanted == target if a.ordered else set(wanted) == set(target))
+    def is_running(a: truth.TrueAssignment) -> bool:
+        remaining = tuple(b for b in a.replicas if b not in a.removing)
+        return bool(a.adding or a.removing) and (remaining == target if a.ordered else set(remaining) == set(target))
 
-    if on_its_way(now):
+    if is_running(now):
         return "running"
-    before = [a for a in written if on_its_way(a) or (not (a.adding or a.removing) and a.has_replicas(target))]
+    before = [a for a in written if is_running(a) or (not (a.adding or a.removing) and a.has_replicas(target))]
     if not (now.adding or now.removing) and now.has_replicas(target):
         return "completed" if any(not a.has_replicas(target) for a in written) else "already_there"
     if not before:
         return "not_requested"
     after = written[written.index(before[-1]) + 1]
-    return "cancelled" if on_its_way(before[-1]) and not (after.adding or after.removing) else "replaced"
+    return "cancelled" if is_running(before[-1]) and not (after.adding or after.removing) else "replaced"
 
 
 def moments(recording: Path, moves: list[plans.Move]) -> list[datetime]:
-    """From before the first change to the end, more densely where something happens."""
-    begun = sorted({a.begun for move in moves for a in lives_of(recording)[move.topic, move.partition].assignments})
+    """Return moments from before the first change to the end, half of them between the last changes."""
+    begun = sorted({a.begun for move in moves for a in generations_of(recording)[move.topic, move.partition].assignments})
     first, last = begun[0], begun[-1] + timedelta(seconds=5)
     between = [after + (before - after) / 2 for before, after in list(zip(begun[1:], begun, strict=False))[-MOMENTS // 2 :]]
     parts = MOMENTS - len(between)
@@ -117,7 +117,7 @@ def test_every_recording_with_a_reassignment_has_a_plan() -> None:
 @pytest.mark.parametrize(
     ("recording", "plan"), CASES, ids=lambda value: value if isinstance(value, str) else "/".join(value.parts[-2:])
 )
-def test_what_became_of_a_plan(recording: Path, plan: str) -> None:
+def test_the_outcome_of_a_plan_is_that_of_the_truth(recording: Path, plan: str) -> None:
     moves = plans.parse((recording / plan).read_text())
     times = moments(recording, moves)
     unseen = set()
@@ -129,17 +129,17 @@ def test_what_became_of_a_plan(recording: Path, plan: str) -> None:
             verdict = plans.judge(move, past(recording, move, at))
             found = verdict.status
             moment = at or max(times) + timedelta(days=1)
-            right = {expected(lives_of(recording)[key], move.replicas, moment - LATE * late / 10) for late in range(11)}
-            # what these logs cannot show is said: KRaft prints no assignment that only loses or reorders replicas
+            right = {expected(generations_of(recording)[key], move.replicas, moment - LATE * late / 10) for late in range(11)}
+            # the verdict says so: KRaft does not log an assignment that only removes or reorders replicas
             if verdict.replicas_unknown and found not in right:
                 unseen.add(key)
                 continue
             assert found in right, (str(at), key, found)
             if found == "completed" and verdict.completed_at is not None:
-                # then, or later, where one line tells of it
+                # within 3 s of a write that ended it
                 ended = [
                     a.begun
-                    for a in lives_of(recording)[key].assignments
+                    for a in generations_of(recording)[key].assignments
                     if not (a.adding or a.removing) and a.has_replicas(move.replicas)
                 ]
                 assert any(end - LATE <= verdict.completed_at <= end + LATE for end in ended), (
@@ -151,8 +151,8 @@ def test_what_became_of_a_plan(recording: Path, plan: str) -> None:
     assert unseen == UNSEEN.get(f"{'/'.join(recording.parts[-2:])}/{plan}", set())
 
 
-def test_what_the_logs_do_not_show_is_not_known() -> None:
-    """The recording shrinks a partition, which no line shows; before it moves, nothing would show it either."""
+def test_a_move_that_the_logs_do_not_show_is_not_known() -> None:
+    """The recording shrinks a partition, which no line shows."""
     (recording,) = (folder for folder, plan in CASES if plan == "reassign-shrink-reorder.json")
     moves = plans.parse((recording / "reassign-shrink-reorder.json").read_text())
     (shrunk,) = (move for move in moves if move.topic == "Billing.events")
@@ -179,8 +179,8 @@ VERIFIED = [
 @pytest.mark.parametrize(
     ("recording", "output"), VERIFIED, ids=lambda value: value if isinstance(value, str) else "/".join(value.parts[-2:])
 )
-def test_the_words_of_verify(recording: Path, output: str) -> None:
-    """At one moment between the tool's start and its end the command says what the tool said, byte for byte."""
+def test_the_verify_texts_are_those_of_the_tool(recording: Path, output: str) -> None:
+    """At one moment between start and end of the tool's run the command prints what the tool printed, byte for byte."""
     text = (recording / output).read_text()
     lines = [
         line
@@ -193,22 +193,22 @@ def test_the_words_of_verify(recording: Path, output: str) -> None:
     if any(verdict.replicas_unknown for verdict in judged(recording, moves, end)):
         assert f"{'/'.join(recording.parts[-2:])}/{plan}" in UNSEEN
         return
-    said = set()
+    printed = set()
     for number in range(21):
         at = begin + (end - begin) * number / 20
         verdicts = judged(recording, moves, at)
         word = "complete" if any(line.endswith("is complete.") for line in lines) else "completed"
-        said.add(plans.verify_old_text(verdicts) if old else plans.verify_text(verdicts, word))
-    # up to 0.11 a partition is [orders,0]; 2.5 names what does not run first
+        printed.add(plans.verify_old_text(verdicts) if old else plans.verify_text(verdicts, word))
+    # up to 0.11 a partition is [orders,0]; 2.5 prints partitions that are not running first
     expected_lines = [re.sub(r"\[([\w.-]+),(\d+)\]", r"\1-\2", line) for line in lines]
     if old:
-        assert sorted(expected_lines) in [sorted(one.splitlines()) for one in said]
+        assert sorted(expected_lines) in [sorted(one.splitlines()) for one in printed]
     else:
-        assert "\n".join(expected_lines) + "\n" in said
+        assert "\n".join(expected_lines) + "\n" in printed
 
 
 def executed(recording: Path, output: str) -> tuple[str, datetime, datetime]:
-    """Plan file, begin and end of the run of the tool that gave an output."""
+    """Return plan file, begin and end of the tool's run that printed an output."""
     steps = [json.loads(line) for line in (recording / "steps.jsonl").read_text().splitlines()]
     runs = []
     for step, following in itertools.pairwise(steps):
@@ -223,7 +223,7 @@ def executed(recording: Path, output: str) -> tuple[str, datetime, datetime]:
 
 
 def _order(runs: list[tuple[str, str, str]]):
-    """Outputs in the order of their runs: by number, or by plan and `during`, `after`, `final`."""
+    """Return the sort key of outputs in the order of their runs: by number, or by plan and `during`, `after`, `final`."""
     plan_order = [plan.removesuffix(".json") for plan, _, _ in runs]
 
     def key(file: Path):
@@ -236,12 +236,12 @@ def _order(runs: list[tuple[str, str, str]]):
     return key
 
 
-def test_rollback_is_what_execute_printed() -> None:
+def test_a_rollback_is_what_execute_printed() -> None:
     compared = 0
     for recording, plan in CASES:
         for output in [*recording.glob("reassign*execute*")]:
             text = output.read_text()
-            # `There is an existing assignment running.` is all that some executions printed
+            # some executions printed only `There is an existing assignment running.`
             if f"{Path(plan).stem.removeprefix('reassign-')}-execute" not in output.name or "{" not in text:
                 continue
             moves = plans.parse((recording / plan).read_text())
@@ -249,7 +249,7 @@ def test_rollback_is_what_execute_printed() -> None:
             mine = {(m.topic, m.partition): m.replicas for m in plans.parse(plans.rollback(verdicts))}
             printed = {(m.topic, m.partition): m.original for m in plans.parse(text) if (m.topic, m.partition) in mine}
             if any(len(replicas or ()) > len(mine[key] or ()) for key, replicas in printed.items()):
-                continue  # executed once more while it ran: what it prints is old and new replicas together
+                continue  # executed again while it ran: it prints old and new replicas together
             assert mine == printed, (recording, plan)
             compared += 1
     assert compared >= 20

@@ -1,4 +1,4 @@
-"""Samples with other numbers and names in them read the same; rubbish is read without an exception."""
+"""Samples with other numbers and names are read the same way; garbage raises no exception."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONTROLLER_SAMPLES = [
     for sample in SAMPLES
     if (sample.record.logger or "").endswith(CONTROLLER_LOGGERS[0]) or CONTROLLER_LOGGERS[1] in sample.line
 ]
-# one for all draws: hypothesis looks at every sample when a strategy is made
+# one strategy for all draws: hypothesis looks at every sample when a strategy is created
 A_SAMPLE = st.sampled_from(SAMPLES)
 LONGEST_TOPIC = ("a.b_c-9" * 36)[:249]
 INT_MAX, BIGINT_MAX = 2**31 - 1, 2**63 - 1
@@ -25,7 +25,7 @@ INT_MAX, BIGINT_MAX = 2**31 - 1, 2**63 - 1
 # edges first: hypothesis takes the first of several more often
 ids = st.one_of(st.sampled_from([0, 1, INT_MAX]), st.integers(0, INT_MAX))
 offsets = st.one_of(st.sampled_from([0, BIGINT_MAX]), st.integers(0, BIGINT_MAX))
-# what Kafka allows; names that look like a partition, a number or a list are meant to be there
+# names that Kafka allows; some look like a partition, a number or a list on purpose
 topics = st.one_of(
     st.sampled_from(
         [
@@ -47,7 +47,7 @@ topics = st.one_of(
 
 
 def replaced(value: Value, text: str, numbers: Iterator[int], large: Iterator[int], names: Iterator[str]) -> tuple[str, Any]:
-    """(text to put in, what must be read from it); the text as it is where it is no number and no topic."""
+    """Draw (new text, expected value); a text that is no number and no topic is unchanged."""
     if value.column == "topic":
         name = next(names)
         return name, name
@@ -66,7 +66,7 @@ def replaced(value: Value, text: str, numbers: Iterator[int], large: Iterator[in
 
 
 def varied(sample: Sample, numbers: list[int], large: list[int], names: list[str]) -> tuple[str, list[tuple[Value, Any]]]:
-    """The sample's line with other values, and what they are."""
+    """Draw the line of a sample with other values; return it with the values."""
     line = sample.line
     expected = []
     sources = cycle(numbers), cycle(large), cycle(names)
@@ -116,7 +116,7 @@ def test_any_bytes(content: bytes) -> None:
 @settings(max_examples=400)
 @given(st.data())
 def test_cut_and_spliced_samples(data: st.DataObject) -> None:
-    """What a full disk, a crash or two threads in one file leave."""
+    """Lines as after a full disk, a crash, or two threads that write one file."""
     one, other = (data.draw(A_SAMPLE).line for _ in range(2))
     at, to = data.draw(st.integers(0, len(one))), data.draw(st.integers(0, len(other)))
     rubbish = data.draw(
@@ -131,7 +131,7 @@ def test_cut_and_spliced_samples(data: st.DataObject) -> None:
 @settings(max_examples=200)
 @given(st.data())
 def test_any_statement_of_a_known_beginning(data: st.DataObject) -> None:
-    """Whatever follows the words that a rule knows, it is read, or drift."""
+    """A statement that begins like a rule is read by it, or is drift."""
     sample = data.draw(A_SAMPLE)
     rest = data.draw(st.text(max_size=80))
     record = PARSER.record(f"[2026-11-20 10:09:12,175] INFO {sample.rule.starts[0]}{rest} (state.change.logger)")

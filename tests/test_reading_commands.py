@@ -108,14 +108,14 @@ def test_the_product_has_a_pager_of_its_own(audited: Path, tmp_path: Path) -> No
     assert "\x1b[" in kept.read_text()
 
 
-def test_a_pager_that_is_left_early_is_no_error(audited: Path, tmp_path: Path) -> None:
+def test_leaving_the_pager_early_is_no_error(audited: Path, tmp_path: Path) -> None:
     script = tmp_path / "pager"
     script.write_text("#!/bin/sh\nexit 0\n")
     script.chmod(0o755)
     assert on_a_terminal([*LONG["sql"], "--tables", str(audited)], {"PAGER": str(script)}) == (errors.CLEAN, "")
 
 
-def test_operators_commands_read_tables_in_an_object_store(audited: Path, tmp_path: Path) -> None:
+def test_reading_commands_read_tables_in_an_object_store(audited: Path, tmp_path: Path) -> None:
     """The same answer as from the folder, by the scheme of the store and by Hadoop's."""
     import boto3
 

@@ -1,4 +1,4 @@
-"""The recorder without a cluster: the truth it writes, scenarios it refuses, statements it names."""
+"""The recorder without a cluster: the truth that it writes, and errors in scenarios, versions and statements."""
 
 import json
 import struct
@@ -29,17 +29,17 @@ def test_partitions_after_each_record():
 
 
 def jute(*values: int | bool | bytes | str, longs: tuple[int, ...] = ()) -> bytes:
-    """Values as ZooKeeper writes them; longs: places of those numbers that are long."""
-    made = b""
+    """Return values in ZooKeeper's encoding. longs: places of the numbers that are long."""
+    encoded = b""
     for place, value in enumerate(values):
         if isinstance(value, bool):
-            made += struct.pack(">?", value)
+            encoded += struct.pack(">?", value)
         elif isinstance(value, int):
-            made += struct.pack(">q" if place in longs else ">i", value)
+            encoded += struct.pack(">q" if place in longs else ">i", value)
         else:
             data = value.encode() if isinstance(value, str) else value
-            made += struct.pack(">i", len(data)) + data
-    return made
+            encoded += struct.pack(">i", len(data)) + data
+    return encoded
 
 
 def test_writes_of_a_transaction_log():
@@ -98,15 +98,15 @@ def test_scenarios_that_are_refused(tmp_path, text, why):
         scenario_of(tmp_path / "s.toml")
 
 
-def test_wrong_versions_and_scenarios_are_one_sentence(tmp_path, capsys):
-    for version, scenario, said in [
+def test_wrong_versions_and_scenarios_are_one_line_errors(tmp_path, capsys):
+    for version, scenario, message in [
         ("4", "reassign", "no Kafka version"),
         ("2.8.2", "reassign", "no kraft mode"),
         ("4.3.0", "x", f"there is {min(path.stem for path in SCENARIOS.glob('*.toml'))}, "),
     ]:
         assert main(["--kafka", version, "--scenario", scenario, "--into", str(tmp_path)]) == 2
         shown = capsys.readouterr().err
-        assert said in shown
+        assert message in shown
         assert len(shown.splitlines()) == 1
     assert not list(tmp_path.iterdir())
 
@@ -114,24 +114,24 @@ def test_wrong_versions_and_scenarios_are_one_sentence(tmp_path, capsys):
 def test_jars_by_version():
     assert {name for _, name, _ in dependencies("3.3.2")} == {"kafka_2.13", "kafka-tools", "slf4j-reload4j"}
     assert {name for _, name, _ in dependencies("4.3.0")} == {"kafka_2.13", "kafka-tools", "log4j-slf4j-impl", "log4j-core"}
-    # before 2.4 there is no Scala 2.13, and ZooKeeper's client of before 2.6 finds no server on a Java of today
+    # before 2.4 there is no Scala 2.13; ZooKeeper's client before 2.6 cannot connect on a current Java
     assert {name for _, name, _ in dependencies("2.1.1")} == {"kafka_2.12", "kafka-tools", "slf4j-reload4j", "zookeeper"}
     assert numbers("4.10.0") > numbers("4.9.9")
 
 
 @pytest.mark.parametrize(("version", "mode"), [("3.9.1", "kraft"), ("3.9.1", "zookeeper"), ("4.3.0", "kraft")])
-def test_levels(version, mode):
-    for level, wanted in (("default", "INFO"), ("trace", "TRACE")):
+def test_loggers_have_the_level_of_the_recording(version, mode):
+    for level, level_name in (("default", "INFO"), ("trace", "TRACE")):
         _, text = log4j_properties(version, mode, level, "/x")
         lines = text.splitlines()
-        for logger, least in (("state.change.logger", wanted), ("kafka.cluster.Partition", wanted)):
+        for logger, least in (("state.change.logger", level_name), ("kafka.cluster.Partition", level_name)):
             names = [line.split(".")[1] for line in lines if line.startswith("logger.") and line.endswith(f".name = {logger}")]
             starts = [f"log4j.logger.{logger}=", *(f"logger.{name}.level" for name in names)]
             (line,) = [line for line in lines if line.startswith(tuple(starts))]
             assert least in line
 
 
-def test_this_machine_is_forgotten(tmp_path):
+def test_recordings_name_nothing_of_this_machine(tmp_path):
     (tmp_path / "node-1").mkdir()
     log = tmp_path / "node-1" / "server.log"
     log.write_bytes(b"INFO Client environment:user.home=/home/x\nLog directory /tmp/w/data-1 of /tmp/w\xff, /tmp/other\n")
@@ -150,7 +150,7 @@ def test_statements_that_no_rule_knows_are_named(tmp_path):
 
 
 def test_the_recording_of_the_newest_version_is_right(capsys):
-    """Made by the recorder; every statement of the loggers in scope is known."""
+    """A recording of the recorder: every statement of the loggers in scope is known."""
     assert check(NEWEST)
     assert "is known" in capsys.readouterr().out
 
@@ -160,7 +160,7 @@ SMALL = sorted((ROOT / "tests" / "recorder" / "recordings").glob("*/*"))
 
 @pytest.mark.parametrize("recording", SMALL, ids=lambda path: path.parent.name)
 def test_recordings_of_the_oldest_and_the_newest_version(recording, capsys):
-    """Their timelines are as the truth has them, and every statement is known, also of partitions at DEBUG and TRACE."""
+    """Their timelines are those of the truth, and every statement is known, also of partitions at DEBUG and TRACE."""
     assert check(recording)
     assert "Every statement of the loggers in scope is known." in capsys.readouterr().out
     found = versions.measured(recording)
@@ -179,7 +179,7 @@ def test_partitions_at_debug_and_trace():
 
 
 def test_versions_are_listed():
-    """When this fails: python tests/recorder/versions.py RECORDING..."""
+    """If this fails, run python tests/recorder/versions.py RECORDING..."""
     listed = json.loads(versions.RECORDED.read_text())
     text = versions.PAGE.read_text()
     assert versions.page(text, listed) == text

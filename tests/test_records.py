@@ -1,4 +1,4 @@
-"""Lines put together to records, with their line numbers and ids, wherever a file is cut."""
+"""Lines are joined to records, with the same line numbers and ids wherever a file is split."""
 
 from __future__ import annotations
 
@@ -47,23 +47,23 @@ def rows_of(blocks: Iterable[events.Block]) -> list[dict[str, Any]]:
 
 
 def read(folder: Path, size: int = 300) -> tuple[list[list[Found]], int]:
-    """(of each file, line and text of every record; number of splits)."""
+    """Return (line number and text of every record of each file, number of splits)."""
     blocks = parsed(folder, size)
-    told: dict[str, list[Found]] = {}
+    records_by_file: dict[str, list[Found]] = {}
     for row in rows_of(blocks):
-        told.setdefault(row["file"], []).append((row["record_no"], row["raw"]))
-    return [told[file] for file in sorted(told)], len({block.place for block in blocks})
+        records_by_file.setdefault(row["file"], []).append((row["record_no"], row["raw"]))
+    return [records_by_file[file] for file in sorted(records_by_file)], len({block.place for block in blocks})
 
 
 def expected(content: Iterable[str]) -> list[Found]:
     """The same, found by going through the lines one after the other."""
-    told: list[Found] = []
+    records: list[Found] = []
     for line_no, line in enumerate(content, 1):
         if line.startswith("[2026-"):
-            told.append((line_no, line))
-        elif told:
-            told[-1] = (told[-1][0], f"{told[-1][1]}\n{line}")
-    return told
+            records.append((line_no, line))
+        elif records:
+            records[-1] = (records[-1][0], f"{records[-1][1]}\n{line}")
+    return records
 
 
 def write(folder: Path, files: list[list[str]], newline: str = "\n", packed: bool = False) -> Path:
@@ -75,39 +75,39 @@ def write(folder: Path, files: list[list[str]], newline: str = "\n", packed: boo
 
 
 FILES = [
-    # begins in the middle of a stack trace: a rotation cut it off
+    # begins in the middle of a stack trace, after a rotation
     [*TRACE[1:], header(1), *TRACE, header(2), header(3), *TRACE[:1], *(f"\tat a.b.C.d(C.java:{n})" for n in range(60)), header(4)],
-    # ends in one
+    # ends in a stack trace
     [*(header(n) for n in range(5, 45)), *TRACE],
-    # orphans only before its one record
+    # has one record, after lines that belong to none
     ["prose", "", "  more prose", header(45)],
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["LF", "CR LF"])
 def test_records_of_files_that_are_split(tmp_path: Path, newline: str) -> None:
-    told, splits = read(write(tmp_path / "logs", FILES, newline))
+    records_by_file, splits = read(write(tmp_path / "logs", FILES, newline))
     assert splits > 10
-    assert told == [expected(content) for content in FILES]
+    assert records_by_file == [expected(content) for content in FILES]
 
 
 def test_records_of_packed_files(tmp_path: Path) -> None:
-    told, splits = read(write(tmp_path / "logs", FILES, packed=True))
+    records_by_file, splits = read(write(tmp_path / "logs", FILES, packed=True))
     assert splits == len(FILES)
-    assert told == [expected(content) for content in FILES]
+    assert records_by_file == [expected(content) for content in FILES]
 
 
-def test_of_bare_lines_only_stack_traces_are_kept(tmp_path: Path) -> None:
-    """Between lines without time stamps stands what people write: prose belongs to no record."""
+def test_bare_lines_keep_only_stack_traces(tmp_path: Path) -> None:
+    """Lines without time stamps may be mixed with prose, which belongs to no record."""
     one, two = (f"Sending StopReplica request for {n} replicas to broker 1 (state.change.logger)" for n in (1, 2))
     folder = write(tmp_path / "logs", [["We saw this:", one, *TRACE, "", "and then", two, "and that was all"]])
-    told, _ = read(folder)
-    assert told == [[(2, "\n".join([one, *TRACE])), (9, two)]]
+    records_by_file, _ = read(folder)
+    assert records_by_file == [[(2, "\n".join([one, *TRACE])), (9, two)]]
 
 
 @st.composite
 def logs(draw: Any) -> list[str]:
-    """Lines whose clock is not set back; of one second there may be equal texts."""
+    """Draw lines in order of time; lines of one second may have equal texts."""
     found, second = [header(0, 9)], 10
     for number in draw(st.lists(st.integers(0, 9), max_size=40)):
         second += number == 0 and second < 59
@@ -117,7 +117,7 @@ def logs(draw: Any) -> list[str]:
 
 @settings(max_examples=150)
 @given(logs(), st.integers(30, 400), st.booleans(), st.sampled_from(["\n", "\r\n"]))
-def test_a_split_anywhere_changes_nothing(tmp_path_factory: Any, lines: list[str], size: int, ended: bool, newline: str) -> None:
+def test_any_split_gives_the_same_records(tmp_path_factory: Any, lines: list[str], size: int, ended: bool, newline: str) -> None:
     folder = tmp_path_factory.mktemp("any")
     text = newline.join(lines) + (newline if ended else "")
     (folder / "a.log").write_bytes(text.encode())
@@ -141,8 +141,8 @@ PIECES = [
 
 
 @given(st.lists(st.one_of(st.lists(st.sampled_from(PIECES), max_size=8).map("".join), st.just(header(4))), max_size=6))
-def test_headers_that_are_read_at_once(lines: list[str]) -> None:
-    """The same as one by one, or that has to be done."""
+def test_headers_of_many_lines_are_those_of_each_line(lines: list[str]) -> None:
+    """`at_once` returns the header of each line, or None where the lines must be read one by one."""
     headers = Headers([layout for layout in PARSER.ruleset.layouts if not layout.bare][:1])
     found = headers.at_once(lines)
     if found is not None:
@@ -151,7 +151,7 @@ def test_headers_that_are_read_at_once(lines: list[str]) -> None:
         assert not lines or any(odd in line for line in lines for odd in "\x00\x1b[")
 
 
-def test_a_header_does_not_go_on_in_the_next_line() -> None:
+def test_a_header_does_not_continue_in_the_next_line() -> None:
     lines = [header(1), "[2026-11-20 10:09:04,175] INFO [cut", "short] statement (kafka.controller.KafkaController)"]
     found = list(PARSER.records("\n".join(lines)))
     assert [(record.line_no, record.raw) for record in found] == [(1, lines[0]), (2, "\n".join(lines[1:]))]

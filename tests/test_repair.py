@@ -1,4 +1,4 @@
-"""Damaged tables: an audit names them and the command, `repair` rebuilds what can be rebuilt and says what was lost."""
+"""Damaged tables: an audit names them and the command; `repair` rebuilds what it can and reports what was lost."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def commits(table: Path) -> list[Path]:
 
 
 def data(table: Path) -> Path:
-    """The largest file that holds rows."""
+    """Return the largest file with rows."""
     return max(map(Path, DeltaTable(str(table)).file_uris()), key=lambda path: path.stat().st_size)
 
 
 def with_checkpoint(table: Path) -> Path:
-    """A table whose first commits are in a checkpoint alone, as Delta leaves it after some days; the checkpoint."""
+    """Move the first commits of a table into a checkpoint, as Delta does after some days; return the checkpoint."""
     opened = DeltaTable(str(table))
     opened.create_checkpoint()
     for commit in commits(table):
@@ -44,7 +44,7 @@ def with_checkpoint(table: Path) -> Path:
 
 def overwrite(path: Path, content: bytes) -> None:
     path.write_bytes(content)
-    # of Hadoop, if Spark has written the file
+    # Hadoop's check sum, if Spark has written the file
     path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
 
 
@@ -53,7 +53,7 @@ def truncated(path: Path) -> None:
 
 
 def garbage(path: Path) -> None:
-    """As long as before."""
+    """Overwrite a file with as many bytes of garbage."""
     overwrite(path, b"\x00\x17" * (path.stat().st_size // 2) + b"\x00" * (path.stat().st_size % 2))
 
 
@@ -78,12 +78,12 @@ LOGGED: dict[str, Damage] = {
 }
 DELETED: dict[str, Damage] = {"table deleted": shutil.rmtree}
 DAMAGES = FILES | LOGGED | DELETED
-# that hold what is nowhere else, and have rows here
+# tables that cannot be derived and have rows in these tests
 KEPT = ("events", "passed_over", "findings", "finding_subjects", "audit_runs")
 DERIVED = [
     one.name for one in schemas.statements("tables") if one.header.get("derived") == "yes" and one.name not in damage.REMADE
 ]
-# of rows that are told anew
+# columns of rows that are rebuilt
 OF_RUN = {"findings": ("run_id", "status"), "partition_states": ("events_version",), "events": ("ends_file",)}
 
 
@@ -94,7 +94,7 @@ def audit(tables: Path, *nodes: int) -> int:
 
 @pytest.fixture(scope="module")
 def audited(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Tables of two runs."""
+    """Return the tables of two runs."""
     tables = tmp_path_factory.mktemp("audited") / "tables"
     assert audit(tables, 1) == errors.CLEAN
     assert audit(tables, 1, 2, 3) == errors.CLEAN
@@ -125,7 +125,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.mark.parametrize("what", DAMAGES)
 @pytest.mark.parametrize("name", [*KEPT, "partition_timeline", "coverage", "durability"])
-def test_a_damage_is_found_and_the_table_named(tables: Path, name: str, what: str) -> None:
+def test_each_damage_is_found_in_its_table(tables: Path, name: str, what: str) -> None:
     assert examined(tables) == {}
     DAMAGES[what](tables / name)
     found = examined(tables)
@@ -135,7 +135,7 @@ def test_a_damage_is_found_and_the_table_named(tables: Path, name: str, what: st
         damage.refuse(tables, versions=State.of(commits_of(str(tables)).last()[1]).versions, thorough=True)
     assert raised.value.exit_code == errors.USAGE
     assert "\n" not in str(raised.value)
-    # before anything is written; a file of the right length is opened only where a run has failed
+    # before a run writes, a file of the right length is opened only if the run before has failed
     assert bool(examined(tables, thorough=False)) == (what != "data file is garbage")
 
 
@@ -157,25 +157,25 @@ def test_rows_that_can_be_read_are_kept(tables: Path, name: str, what: str) -> N
         assert len(left) < len(before)
         assert "lost" in repaired.sentence()
         assert repair.LOSSES[name] in repaired.sentence()
-    # what all that is derived goes on from is gone, what was damaged is still there
+    # cluster_facts is moved away, the damaged table is still there
     assert not (tables / upgrade.FACTS).exists()
     assert what.endswith("file deleted") or what in DELETED or any((tables / repair.ASIDE).glob(f"{name}.*"))
     assert DeltaTable(str(tables / name)).metadata().configuration.items() >= upgrade.properties(name).items()
 
 
-def test_of_several_damages_at_once_each_is_repaired(tables: Path) -> None:
+def test_several_damages_are_all_repaired(tables: Path) -> None:
     before = texts(tables, "findings")
     shutil.rmtree(tables / "findings" / LOG)
     shutil.rmtree(tables / "coverage")
     data(tables / "events").unlink()
     assert set(examined(tables)) == {"findings", "coverage", "events"}
-    told = [one.sentence() for one in repair._repair(tables, examined(tables))]
-    assert [one.split()[0] for one in told] == ["coverage", "events", "findings"]
-    assert "rebuilt from events" in told[0]
+    sentences = [one.sentence() for one in repair._repair(tables, examined(tables))]
+    assert [one.split()[0] for one in sentences] == ["coverage", "events", "findings"]
+    assert "rebuilt from events" in sentences[0]
     assert texts(tables, "findings") == before
 
 
-def test_a_record_that_was_cut_short_is_not_kept_beside_the_whole_one(tables: Path) -> None:
+def test_a_truncated_record_is_not_kept_beside_the_whole_one(tables: Path) -> None:
     rows = [row for row in rows_of(tables, "events") if row["item"] == 0 and row["ts"]]
     whole = max(rows, key=lambda row: len(row["raw"]))
     path = str(tables / "events")
@@ -213,24 +213,24 @@ END_TO_END = [
 
 
 @pytest.mark.parametrize(("name", "what"), END_TO_END)
-def test_an_audit_names_the_command_and_goes_on_after_it(
+def test_an_audit_names_the_command_and_works_after_it(
     audited: Path, tables: Path, name: str, what: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     DAMAGES[what](tables / name)
     before = {path: path.read_bytes() for path in sorted(tables.rglob("*")) if path.is_file()}
     assert audit(tables, 1, 2, 3) == errors.USAGE
-    said = capsys.readouterr().err
-    assert f"error: table {name} is damaged (" in said
-    assert f"Run `kafka-audit repair --tables {tables}`" in said
-    assert "Traceback" not in said
+    output = capsys.readouterr().err
+    assert f"error: table {name} is damaged (" in output
+    assert f"Run `kafka-audit repair --tables {tables}`" in output
+    assert "Traceback" not in output
     if what != "data file is garbage":
         after = {path: path.read_bytes() for path in sorted(tables.rglob("*")) if path.is_file() and "_lease" not in path.parts}
         assert after == {path: content for path, content in before.items() if "_lease" not in path.parts}
     assert main(["repair", "--tables", str(tables)]) == errors.CLEAN
-    said = capsys.readouterr().out
-    assert f"{name} (" in said
-    assert "All tables can be read." in said
-    assert "rebuilt from events" in said
+    output = capsys.readouterr().out
+    assert f"{name} (" in output
+    assert "All tables can be read." in output
+    assert "rebuilt from events" in output
     assert audit(tables, 1, 2, 3) == errors.CLEAN
     of_findings = () if (name, what) == ("findings", "data file deleted") else ("findings", "finding_subjects")
     for other in ["events", "passed_over", *of_findings, *DERIVED]:
@@ -247,9 +247,9 @@ def test_a_reading_command_names_the_command(
 ) -> None:
     DAMAGES[what](tables / "findings")
     assert main([*command, "--tables", str(tables)]) == errors.USAGE
-    said = capsys.readouterr().err
-    assert "table findings is damaged (" in said
-    assert f"Run `kafka-audit repair --tables {tables}`" in said
+    output = capsys.readouterr().err
+    assert "table findings is damaged (" in output
+    assert f"Run `kafka-audit repair --tables {tables}`" in output
 
 
 def test_a_wrong_query_is_no_damage(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:

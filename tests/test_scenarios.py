@@ -1,7 +1,8 @@
-"""Every check on logs of a few lines that raise it, and on logs that nearly do: folders `scenarios/<check>/raises*` and `silent*`.
+"""Every check on short logs that raise it, and on logs that nearly do: folders `scenarios/<check>/raises*` and `silent*`.
 
-`scenarios/<check>/expected.jsonl` holds the findings in them; `pytest --rewrite` writes it. All scenarios of the selected tests are clusters of one
-run, so `pytest tests/test_scenarios.py -k broker_down` audits those of one check. `scenarios/<check>/settings.toml` is a part of the run's audit.toml.
+`scenarios/<check>/expected.jsonl` has the findings; `pytest --rewrite` writes it. All scenarios of the selected tests are clusters of one
+run, so `pytest tests/test_scenarios.py -k broker_down` audits those of one check. `scenarios/<check>/settings.toml` is part of the run's
+audit.toml.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ SHOWN = ("cluster", "check_id", "severity", "status", "topic", "partition", "rep
 
 @pytest.fixture(scope="module")
 def checked() -> dict[str, Any]:
-    """Of the run over all scenarios: its queries, the frames that they were given, and what violated checks."""
+    """Return what the run over all scenarios passes to its checks, and what violates them; `found` fills it."""
     return {}
 
 
 def selected(request: pytest.FixtureRequest) -> set[str]:
-    """Return the checks whose scenarios the selected tests need: all of them where a test is about all checks."""
+    """Return the checks whose scenarios the selected tests need; all of them if a test is about all checks."""
     of_module = [
         item for item in request.session.items if item.path == request.path and "found" in getattr(item, "fixturenames", ())
     ]
@@ -55,7 +56,7 @@ def found(
     if engine == "spark":
         request.getfixturevalue("spark")
     folder = tmp_path_factory.mktemp("scenarios")
-    wanted = selected(request)
+    names = selected(request)
     register, violations = checks.register, checks.violations
 
     def registered(queries: Any, *frames: Any, **settings: Any) -> None:
@@ -63,15 +64,15 @@ def found(
         checked.update(queries=queries, frames=frames, settings=settings, tables=tables)
 
     def violated(queries: Any, given: Any) -> checks.Violations:
-        checked.update(given=given, told=violations(queries, given))
-        return checked["told"]
+        checked.update(given=given, violations=violations(queries, given))
+        return checked["violations"]
 
     blocks = [
         f"[[cluster]]\nname = {json.dumps(f'{logs.parent.name}/{logs.name}')}\nlogs = [{json.dumps(str(logs))}]\n"
         for logs in sorted(SCENARIOS.glob("*/*/"))
-        if logs.parent.name in wanted
+        if logs.parent.name in names
     ]
-    settings = [path.read_text("utf-8") for path in sorted(SCENARIOS.glob("*/settings.toml")) if path.parent.name in wanted]
+    settings = [path.read_text("utf-8") for path in sorted(SCENARIOS.glob("*/settings.toml")) if path.parent.name in names]
     (folder / "audit.toml").write_text("\n".join([*blocks, *settings]))
     report, tables = folder / "report.html", folder / "tables"
     with pytest.MonkeyPatch.context() as noted:
@@ -80,19 +81,19 @@ def found(
         audit = ["audit", "--config", str(folder / "audit.toml"), "--tables", str(tables), "--report", str(report)]
         code = main([*audit, "--engine", engine])
     assert code in (errors.CLEAN, errors.FINDINGS)
-    # some 230 clusters: findings have a fixed room, and each cluster a table of its files
+    # some 230 clusters: the space for findings is fixed, and each cluster has a table of its files
     assert report.stat().st_size < 3_000_000
-    told = defaultdict(list)
+    findings = defaultdict(list)
     rows = rows_of(tables, "findings")
     rows.sort(key=lambda row: (row["cluster"], row["check_id"], row["title"], str(row["first_seen"] or ""), row["fingerprint"]))
     titles = {row["fingerprint"]: row["title"] for row in rows}
     for row in rows:
         check = row["cluster"].split("/")[0]
-        told[check].append({name: row[name] for name in SHOWN} | {"caused_by": titles.get(row["caused_by"])})
-    return told
+        findings[check].append({name: row[name] for name in SHOWN} | {"caused_by": titles.get(row["caused_by"])})
+    return findings
 
 
-def test_every_check_has_its_logs() -> None:
+def test_every_check_has_scenarios() -> None:
     folders = {path.parent.name for path in SCENARIOS.glob("*/raises")} & {
         path.parent.name for path in SCENARIOS.glob("*/silent")
     }
@@ -100,14 +101,14 @@ def test_every_check_has_its_logs() -> None:
 
 
 def test_a_check_that_needs_logs_has_those_of_one_node_alone() -> None:
-    """What is concluded from absence may be false where the logs of other nodes are missing."""
+    """A conclusion from absence may be false if the logs of other nodes are missing."""
     known = {path.parent.name for path in SCENARIOS.glob("*/*one-node-of-three")}
     assert {check.name for check in schemas.statements("checks") if check.needs.kinds != ("lines",)} <= known
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("check", sorted(path.name for path in SCENARIOS.iterdir() if path.is_dir()))
-def test_raises_and_stays_silent(check: str, found: dict[str, list[dict[str, Any]]], expect: Any) -> None:
+def test_a_check_raises_and_stays_silent(check: str, found: dict[str, list[dict[str, Any]]], expect: Any) -> None:
     raised = {finding["cluster"] for finding in found[check] if finding["check_id"] == check}
     expected = {f"{check}/{logs.name}" for logs in (SCENARIOS / check).glob("raises*")}
     assert not (expected - raised), f"{check} did not raise in {', '.join(sorted(expected - raised))}"
@@ -118,16 +119,16 @@ def test_raises_and_stays_silent(check: str, found: dict[str, list[dict[str, Any
 
 @pytest.mark.spark
 def test_evidence_is_in_the_order_of_time(found: dict[str, list[dict[str, Any]]], checked: dict[str, Any]) -> None:
-    """Of every finding in every scenario: what is quoted first is the earliest record."""
+    """Every finding in every scenario quotes its earliest record first."""
     assert found
     assert list(out_of_order(checked["tables"])) == []
 
 
 @pytest.mark.spark
-def test_findings_and_durability_tell_the_same_losses(
+def test_findings_and_durability_have_the_same_losses(
     found: dict[str, list[dict[str, Any]]], checked: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By topic and by partition: how many elections were unclean, and how many records they lost."""
+    """Both have the same unclean elections and lost records, by topic and by partition."""
     assert found
     tables = checked["tables"]
     elections = {
@@ -159,7 +160,7 @@ def test_findings_and_durability_tell_the_same_losses(
 
 
 def emptied(check: schemas.Statement) -> schemas.Statement:
-    """The check, without rows in its candidates."""
+    """Return the check without rows in its candidates."""
     sql = check.sql
     for name in check.listed("candidates"):
         whole = check.part(name).removesuffix(f"\n) SELECT * FROM {name}")
@@ -171,7 +172,7 @@ def emptied(check: schemas.Statement) -> schemas.Statement:
 @pytest.mark.spark
 @pytest.mark.parametrize("engine", ["spark"], indirect=True)
 def test_a_check_without_candidates_finds_nothing(found: dict[str, list[dict[str, Any]]], checked: dict[str, Any]) -> None:
-    """In the frames of the run over all scenarios: what is left out for want of candidates would have found nothing."""
+    """A check without candidates is not run; over all scenarios it would find nothing."""
     some = [check for check in schemas.statements("checks") if check.header.get("candidates")]
     assert {finding["check_id"] for check in some for finding in found[check.name]} >= {check.name for check in some}
     assert checked["queries"].rows(*(f"SELECT check_id FROM (\n{checks._select(emptied(check))}\n)" for check in some)) == []
@@ -179,17 +180,19 @@ def test_a_check_without_candidates_finds_nothing(found: dict[str, list[dict[str
 
 @pytest.mark.spark
 @pytest.mark.parametrize("engine", ["spark"], indirect=True)
-def test_spark_finds_what_is_found_here(spark: Any, found: dict[str, list[dict[str, Any]]], checked: dict[str, Any]) -> None:
-    """All checks over the same frames: what many rows are asked in tells what few are asked in."""
+def test_checks_find_the_same_in_spark_and_duckdb(
+    spark: Any, found: dict[str, list[dict[str, Any]]], checked: dict[str, Any]
+) -> None:
+    """All checks find the same rows in the same frames, by Spark and by DuckDB."""
     assert isinstance(checked["queries"], Database)
     queries = InSpark(spark)
     checks.register(queries, *checked["frames"], **checked["settings"])
     assert checks.present(queries) <= checked["given"]
-    told = checks.violations(queries, checked["given"])
-    assert (told.failed, checked["told"].failed) == ({}, {})
+    of_spark = checks.violations(queries, checked["given"])
+    assert (of_spark.failed, checked["violations"].failed) == ({}, {})
 
     def comparable(rows: list[dict[str, Any]]) -> list[str]:
         return sorted(repr(row | {"subjects": sorted(map(repr, row["subjects"] or []))}) for row in rows)
 
-    of_spark, of_duckdb = Counter(comparable(told.rows)), Counter(comparable(checked["told"].rows))
-    assert list((of_spark - of_duckdb).elements()) == list((of_duckdb - of_spark).elements()) == []
+    spark_rows, duckdb_rows = Counter(comparable(of_spark.rows)), Counter(comparable(checked["violations"].rows))
+    assert list((spark_rows - duckdb_rows).elements()) == list((duckdb_rows - spark_rows).elements()) == []

@@ -22,7 +22,7 @@ SAMPLE = ROOT / "sample_logs" / "3.3.2-default" / "reassign"
 
 
 def blocks(language: str, begin: str = "") -> list[str]:
-    """Return the blocks of the guide in a language, that begin so."""
+    """Return the blocks of the guide in a language that begin with a text."""
     return [block for block in re.findall(rf"```{language}\n(.*?)```", GUIDE, re.DOTALL) if block.startswith(begin)]
 
 
@@ -46,7 +46,7 @@ def test_the_units_are_sound(tmp_path: Path) -> None:
     units = blocks("ini")
     assert names == ["kafka-audit.service", "kafka-audit-failed.service", "kafka-audit.timer"]
     for name, unit in zip(names, units, strict=True):
-        # what is not installed on this machine
+        # programs that are not installed on this machine
         text = re.sub(r"/opt/kafka-audit/bin/kafka-audit|/usr/bin/curl", "/bin/true", unit)
         (tmp_path / name).write_text(text.replace("User=kafka-audit", "User=root"))
     for name in names:
@@ -73,15 +73,15 @@ def test_replaced_files_can_be_removed(tmp_path: Path, capsys: pytest.CaptureFix
     given = ["audit", "--tables", str(tables), "--cluster", "c", "--engine", "local", "--exit-zero"]
     for number in (1, 2):
         assert main([*given, str(SAMPLE / f"broker-{number}")]) == errors.CLEAN
-    # each file that is not needed now, as after 7 days
+    # the script removes each file that is not needed any more, as after 7 days
     script = script.replace("/data/audit", str(tables)).replace(
         "retention_hours=7 * 24", "retention_hours=0, enforce_retention_duration=False"
     )
     assert "retention_hours=0" in script
     before = {path for path in tables.rglob("*.parquet") if "_delta_log" not in path.parts}
-    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    output = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
     after = {path for path in tables.rglob("*.parquet") if "_delta_log" not in path.parts}
-    assert sum(map(int, re.findall(r"(\d+) files removed", said))) >= len(before - after) > 0
+    assert sum(map(int, re.findall(r"(\d+) files removed", output))) >= len(before - after) > 0
     timeline = rows_of(tables, "partition_timeline")
     for again in (SAMPLE / "broker-1", SAMPLE):
         capsys.readouterr()

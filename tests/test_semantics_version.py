@@ -1,4 +1,4 @@
-"""Whoever changes what timelines are raises `SEMANTICS_VERSION`, and the timelines of every user are rebuilt once."""
+"""A change of timelines raises `SEMANTICS_VERSION`, so that the timelines of every user are rebuilt once."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from jobs import errors
 from jobs.nightly_audit import main
 from jobs.timelines import SEMANTICS_VERSION
 
-# {"version": of the semantics, "cases": {case: digest of its rows and of what is kept of it}}
+# {"version": of the semantics, "cases": {case: digest of its rows and of the evidence for the next run}}
 DIGESTS = Path(__file__).parent / "timeline_cases" / "digests.json"
 SAMPLE = Path(__file__).parents[1] / "sample_logs" / "3.3.2-trace" / "delete-topic-dead-broker"
 
 
 def digest_of(case: Path) -> str:
-    """Of the rows of a case, and of all that the next run starts from."""
+    """Return the digest of the rows of a case and of all that the next run starts from."""
     _, events, _ = read(case)
     found = timelines_of(events)
     kept = [json.loads(folded.state)[1:] for _, folded in sorted(found.folded.items())]
@@ -31,7 +31,7 @@ def digest_of(case: Path) -> str:
 
 
 def problems(known: dict[str, Any], cases: dict[str, str], version: int) -> list[str]:
-    """Why the digests are not those that are stored."""
+    """Return why the digests differ from the stored ones."""
     changed = sorted(name for name, digest in cases.items() if known["cases"].get(name, digest) != digest)
     if changed and version == known["version"]:
         return [f"{', '.join(changed)} changed: raise SEMANTICS_VERSION in jobs/timelines/partition.py above {version}"]
@@ -74,7 +74,7 @@ def test_tables_of_a_hash_are_rebuilt_once(tmp_path: Path, capsys: pytest.Captur
     for table in ("cluster_facts", "partition_states"):
         assert versions(table) == {str(SEMANTICS_VERSION)}
         DeltaTable(str(tables / table)).update(updates={"code_version": "'0123456789abcdef'"})
-    # a row that no rebuilding would leave
+    # a row that a rebuild would remove
     DeltaTable(str(tables / "partition_timeline")).update(updates={"leader": "99"})
     assert main(audit) == errors.CLEAN
     for table in ("cluster_facts", "partition_states"):

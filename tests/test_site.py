@@ -1,4 +1,4 @@
-"""Whole runs over logs of other layouts, with rules and layouts of a site's own, and what is reported of text that no rule reads."""
+"""Whole runs over logs of other layouts, with a site's own rules and layouts, and the report of unknown statements."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CHANGE = "Changed state of replica {} for partition orders-12 from OnlineReplica to OfflineReplica"
-SPOKEN = "[Controller id=1 epoch=5] " + CHANGE
+WITH_IDENT = "[Controller id=1 epoch=5] " + CHANGE
 TRACE = "kafka.common.StateChangeFailedException: no leader\n\tat kafka.controller.A.run(A.scala:1)"
-FORGED = f"[2026-11-20 10:00:00,000] TRACE {SPOKEN.format(6)} (state.change.logger)"
+FORGED = f"[2026-11-20 10:00:00,000] TRACE {WITH_IDENT.format(6)} (state.change.logger)"
 UTC = datetime(2026, 11, 20, 10, 9, 12, 175_000)
 
-# replica -> its record; all are of the same moment: the cluster's clocks are two hours ahead of UTC
+# replica -> its record, all of the same moment; the cluster's clocks are two hours ahead of UTC
 LINES = {
-    1: f"[2026-11-20 12:09:12,175] TRACE {SPOKEN.format(1)} (state.change.logger)",
-    2: f"[2026-11-20T10:09:12.175Z] TRACE {SPOKEN.format(2)} (state.change.logger)",
-    3: f"2026-11-20 05:09:12.175-0500 TRACE {SPOKEN.format(3)} (state.change.logger) [controller-event-thread]",
-    4: f"2026-11-20T15:39:12.175+05:30  TRACE 7 --- [main] state.change.logger      : {SPOKEN.format(4)}",
-    5: json.dumps({"timeMillis": 1795169352175, "level": "TRACE", "loggerName": "state.change.logger", "message": SPOKEN.format(5),
+    1: f"[2026-11-20 12:09:12,175] TRACE {WITH_IDENT.format(1)} (state.change.logger)",
+    2: f"[2026-11-20T10:09:12.175Z] TRACE {WITH_IDENT.format(2)} (state.change.logger)",
+    3: f"2026-11-20 05:09:12.175-0500 TRACE {WITH_IDENT.format(3)} (state.change.logger) [controller-event-thread]",
+    4: f"2026-11-20T15:39:12.175+05:30  TRACE 7 --- [main] state.change.logger      : {WITH_IDENT.format(4)}",
+    5: json.dumps({"timeMillis": 1795169352175, "level": "TRACE", "loggerName": "state.change.logger", "message": WITH_IDENT.format(5),
                    "thrown": {"name": "a.b.SomeException", "message": "why", "extendedStackTrace": "a.b.SomeException: why\n\tat " + FORGED}}),
-    11: f"kafka-1  | 2026-11-20 19:09:12,175 |TRACE| {SPOKEN.format(11)} @state.change.logger\nkafka-1  | {TRACE}",
-    12: f"\x1b[36mkafka_1  |\x1b[0m 2026-11-20T10:09:12.175000001Z 2026-11-20 12:09:12,175 TRACE [controller-event-thread] logger:42 - {SPOKEN.format(12)}",
-    13: f"2026-11-20 12:09:12,175 TRACE state.change.logger: {SPOKEN.format(13)}\njava.io.IOException: {FORGED}\n\tat {FORGED}",
-    14: f"2026-11-20T12:09:12.175+02:00 stdout F [2026-11-20 12:09:12,175] TRACE {SPOKEN.format(14)} (state.change.logger:77)",
+    11: f"kafka-1  | 2026-11-20 19:09:12,175 |TRACE| {WITH_IDENT.format(11)} @state.change.logger\nkafka-1  | {TRACE}",
+    12: f"\x1b[36mkafka_1  |\x1b[0m 2026-11-20T10:09:12.175000001Z 2026-11-20 12:09:12,175 TRACE [controller-event-thread] logger:42 - {WITH_IDENT.format(12)}",
+    13: f"2026-11-20 12:09:12,175 TRACE state.change.logger: {WITH_IDENT.format(13)}\njava.io.IOException: {FORGED}\n\tat {FORGED}",
+    14: f"2026-11-20T12:09:12.175+02:00 stdout F [2026-11-20 12:09:12,175] TRACE {WITH_IDENT.format(14)} (state.change.logger:77)",
 }  # fmt: skip
 OTHERS = [
     f"[2026-11-20 12:09:12,{n:03d}] INFO [Controller id=1 epoch=5] Whispered {n} times to orders-{n} <b> (state.change.logger)"
@@ -54,7 +54,7 @@ gives = { broker = 7 }
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of rules and layouts of one's own."""
+    """Return a folder with own rules and layouts."""
     folder = tmp_path_factory.mktemp("rules")
     (folder / "layouts.toml").write_text(LAYOUTS)
     (folder / "own.toml").write_text(RULES)
@@ -63,7 +63,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def audited(spark: SparkSession, site: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Tables of one run over one file of all these layouts; report.html beside them."""
+    """Return the folder of tables and report.html of one run over one file with all these layouts."""
     folder = tmp_path_factory.mktemp("audited")
     (folder / "logs").mkdir()
     (folder / "logs" / "all.log").write_text("\n".join([*LINES.values(), *OTHERS]) + "\n")
@@ -102,7 +102,7 @@ def test_coverage_counts_the_records_of_each_layout(spark: SparkSession, audited
 
 
 @pytest.mark.spark
-def test_rules_of_ones_own_read(spark: SparkSession, audited: Path, site: Path) -> None:
+def test_rules_of_the_site_are_used(spark: SparkSession, audited: Path, site: Path) -> None:
     (row,) = spark.table("events").filter("event_type = 'paused'").collect()
     assert (row.broker, row.logger) == (12, "own.Logger")
     (run,) = spark.table("audit_runs").collect()
@@ -110,7 +110,7 @@ def test_rules_of_ones_own_read(spark: SparkSession, audited: Path, site: Path) 
 
 
 @pytest.mark.spark
-def test_text_that_no_rule_reads_is_masked_and_counted(spark: SparkSession, audited: Path) -> None:
+def test_unknown_statements_are_masked_and_counted(spark: SparkSession, audited: Path) -> None:
     (row,) = spark.table("unknown_statements").collect()
     assert (row.logger, row.status, row.records) == ("state.change.logger", "unrecognised", 4)
     assert row.masked == "Whispered N times to TOPIC-N <b>"
@@ -128,7 +128,7 @@ def test_text_that_no_rule_reads_is_masked_and_counted(spark: SparkSession, audi
         ("layouts.toml", LAYOUTS.replace("%p", "%q"), "layouts.toml [ours]: conversion %q is not supported"),
     ],
 )
-def test_rules_that_are_wrong_are_a_usage_error(
+def test_wrong_rules_are_a_usage_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str, complaint: str
 ) -> None:
     (tmp_path / name).write_text(text)

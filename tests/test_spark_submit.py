@@ -1,4 +1,4 @@
-"""The README's cluster command: zip of the packages, jobs/nightly_audit.py, in local mode and on a standalone master."""
+"""The cluster command of the guide: a zip of the packages and jobs/nightly_audit.py, in local mode and on a standalone master."""
 
 import json
 import os
@@ -25,9 +25,9 @@ from jobs.engine import session
 from jobs.engine.frames import IN_PROCESS
 from jobs.nightly_audit import main
 
-# of a stage, where shuffles may have 200
+# tasks of a stage; Spark's default for shuffles is 200
 MOST_TASKS = 8
-# copies of a topic with three partitions: few more than make workers fold
+# copies of a topic with three partitions: just enough that workers fold them
 TOPICS = 50
 # rows that the driver handles: there are more events, so that workers fold them
 IN_PROCESS_ROWS = 20_000
@@ -42,7 +42,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory) -> Path:
-    """What `zip -qr kafka_audit.zip parsers schemas jobs` makes."""
+    """Return the archive that `zip -qr kafka_audit.zip parsers schemas jobs` writes."""
     target = tmp_path_factory.mktemp("zip") / "kafka_audit.zip"
     with zipfile.ZipFile(target, "w") as packed:
         for name in ("parsers", "schemas", "jobs"):
@@ -53,7 +53,7 @@ def packages(tmp_path_factory) -> Path:
 
 
 def delta_jars() -> str:
-    """Delta's jars as a class path."""
+    """Return Delta's jars as a class path."""
     return os.pathsep.join(map(str, session.jar_files()))
 
 
@@ -88,17 +88,17 @@ def command(
     ]
 
 
-def said(done: subprocess.CompletedProcess[str]) -> str:
-    """What the driver's Python printed, all of it on stdout under spark-submit, and the errors among Spark's lines."""
+def output_of(done: subprocess.CompletedProcess[str]) -> str:
+    """Return what the driver's Python printed, which spark-submit passes to stdout, and the errors among Spark's lines."""
     errors = [
         line for line in done.stderr.splitlines() if re.match(r"(?!\s+at |\S+ \S+ INFO).*(ERROR|Error\b|Exception\b)", line)
     ]
     return f"exit code {done.returncode}\n{done.stdout[-3000:]}\n" + "\n".join(line[:500] for line in errors[:30])
 
 
-def check(done: subprocess.CompletedProcess[str], tables: Path) -> dict[str, int]:
-    """Looks at what is told of SAMPLE. Returns how many partitions each cluster has."""
-    assert done.returncode in (0, 1), said(done)
+def partitions_of(done: subprocess.CompletedProcess[str], tables: Path) -> dict[str, int]:
+    """Check the findings of SAMPLE; return cluster -> number of partitions."""
+    assert done.returncode in (0, 1), output_of(done)
     verdict = json.loads(done.stdout)
     of_sample = [f["status"] for f in verdict["findings"] if f["check_id"] == "topic_deletion_blocked"]
     assert of_sample == ["resolved"]
@@ -107,30 +107,33 @@ def check(done: subprocess.CompletedProcess[str], tables: Path) -> dict[str, int
 
 
 def logged_to(folder: Path) -> list[str]:
-    """Arguments that make Spark write its event log to a folder, as lines of JSON."""
+    """Return arguments with which Spark writes its event log to a folder, as lines of JSON."""
     folder.mkdir()
     settings = {"enabled": "true", "dir": folder.as_uri(), "compress": "false", "rolling.enabled": "false"}
     return [word for name, value in settings.items() for word in ("--conf", f"spark.eventLog.{name}={value}")]
 
 
 def tasks_of_stages(folder: Path) -> list[int]:
-    """How many tasks each stage had that ran."""
+    """Return the number of tasks of each completed stage."""
     (path,) = folder.iterdir()
     events = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     return [one["Stage Info"]["Number of Tasks"] for one in events if one["Event"] == "SparkListenerStageCompleted"]
 
 
 def test_local_mode(packages, tmp_path):
-    """With Spark's own number of partitions of a shuffle, 200, no stage of a small audit has many tasks."""
+    """No stage of a small audit has more than MOST_TASKS, although Spark's default of shuffle partitions is 200."""
     done = submit(packages, "local[2]", tmp_path / "tables", tmp_path, *logged_to(tmp_path / "spark-events"))
-    assert done.returncode == 0, said(done)
+    assert done.returncode == 0, output_of(done)
     assert max(tasks_of_stages(tmp_path / "spark-events"), default=0) <= MOST_TASKS
-    assert check(done, tmp_path / "tables") == {SAMPLE.name: 3}
+    assert partitions_of(done, tmp_path / "tables") == {SAMPLE.name: 3}
 
 
-@pytest.mark.parametrize("whom", ["driver", "python"])
-def test_sigterm_leaves_nothing(packages, tmp_path, whom):
-    """To spark-submit, which is the driver, or to the driver's Python: both end. What Python prints the driver passes on, as long as it is there."""
+@pytest.mark.parametrize("target", ["driver", "python"])
+def test_sigterm_leaves_no_process(packages, tmp_path, target):
+    """SIGTERM to spark-submit, which is the driver, or to the driver's Python ends both.
+
+    Python's last message is printed only if the driver is still running.
+    """
     mark = uuid.uuid4().hex
     line = command(packages, "local[2]", tmp_path / "tables")
     process = subprocess.Popen(
@@ -142,14 +145,14 @@ def test_sigterm_leaves_nothing(packages, tmp_path, whom):
         if "open tables: " in printed_line:
             break
     (python,) = [number for number, text in left(mark).items() if "nightly_audit.py" in text and "java" not in text.split()[0]]
-    os.kill(process.pid if whom == "driver" else python, signal.SIGTERM)
+    os.kill(process.pid if target == "driver" else python, signal.SIGTERM)
     printed += process.communicate(timeout=60)[0].splitlines()
     assert process.returncode == 143
     deadline = time.monotonic() + 10
     while left(mark) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert left(mark) == {}
-    assert "".join(printed).count("interrupted by SIGTERM") == (whom == "python")
+    assert "".join(printed).count("interrupted by SIGTERM") == (target == "python")
     assert "Traceback" not in "".join(printed)
 
 
@@ -186,11 +189,11 @@ def test_standalone_master_with_two_workers(packages, tmp_path, monkeypatch):
             tmp_path / "tables",
             tmp_path,
             *("--conf", "spark.executor.memory=700m", *logged_to(tmp_path / "spark-events")),
-            # --jars brings Delta to the executors alone; that it brings it to a driver, too, is seen in local mode
+            # --jars passes Delta to executors only; local mode tests that it passes it to a driver, too
             *("--driver-class-path", delta_jars()),
             audited=["--config", str(both)],
         )
-        partitions = check(done, tmp_path / "tables")
+        partitions = partitions_of(done, tmp_path / "tables")
         assert partitions["one"] == 3
         assert partitions["many"] > 3 * TOPICS
         (new,) = re.findall(r"timelines, coverage: .* ([\d,]+) new events", done.stdout + done.stderr)
@@ -200,9 +203,9 @@ def test_standalone_master_with_two_workers(packages, tmp_path, monkeypatch):
         assert max(tasks) <= MOST_TASKS, tasks
         local = tmp_path / "local"
         assert main(["audit", "--config", str(both), "--tables", str(local), "--engine", "local", "--quiet"]) in (0, 1)
-        there, here = tables_of(tmp_path / "tables"), tables_of(local)
-        for table, rows in there.items():
-            assert here[table] == rows, table
+        on_cluster, locally = tables_of(tmp_path / "tables"), tables_of(local)
+        for table, rows in on_cluster.items():
+            assert locally[table] == rows, table
     finally:
         for daemon in daemons:
             daemon.terminate()

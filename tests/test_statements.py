@@ -1,4 +1,4 @@
-"""Every statement of the catalogues is claimed by a rule that reads it whole, with its values in columns."""
+"""Every statement of the catalogues matches a rule that reads it whole, with its values in columns."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from statements import NOT_TYPED, Reading, kraft_examples, read_line, readings, reason
 
-# what Kafka prints beside the statements of the catalogues, and wordings that only some versions have
+# lines of Kafka that the catalogues do not have, and wordings of some versions only
 WORDINGS = Path(__file__).with_name("wordings.txt")
 
 
 @pytest.mark.parametrize("line", [line for line in WORDINGS.read_text("utf-8").splitlines() if line[:1] == "["])
-def test_a_wording_of_a_released_version_is_no_drift(line):
+def test_a_wording_of_a_released_version_is_known(line):
     assert not read_line(line)[0]["drifted"]
 
 
-# every statement that these have is read, at whatever level
+# all statements of these loggers are read, at any level
 CLIENTS_AND_SETTINGS = ("clients.NetworkClient)", "clients.ClusterConnectionStates)", "server.KafkaConfig)")
 
 
@@ -33,7 +33,7 @@ def test_clients_and_settings_have_a_rule_for_each_statement(line):
 
 @pytest.mark.shared
 def test_no_statement_of_a_released_version_drifts(shared):
-    """Also of those that say nothing about partitions: whatever begins like a rule is read by it."""
+    """Also statements that are not about partitions: a line that begins like a rule is read by it."""
     found = readings(least_relevance=1)
     assert len(found) > 3000
     assert [r.rendering.line for r in found if r.drifted] == []
@@ -57,13 +57,13 @@ def test_every_statement_is_read_whole(all_readings):
 
 
 @pytest.mark.shared
-def test_values_stand_in_columns_or_there_is_a_reason(all_readings):
+def test_values_are_in_columns_or_have_a_reason(all_readings):
     lost = {(r.rules[0], name): r.rendering.line for r in all_readings if r.rules for name in r.lost if reason(r, name) is None}
     assert lost == {}
 
 
 @pytest.mark.shared
-def test_no_reason_is_idle(all_readings):
+def test_every_reason_is_needed(all_readings):
     given = {(r.rules[0], name) for r in all_readings if r.rules for name in r.lost}
     idle = [
         why for why in NOT_TYPED if not any(re.fullmatch(why[0], rule) and re.fullmatch(why[1], name) for rule, name in given)
@@ -73,7 +73,7 @@ def test_no_reason_is_idle(all_readings):
 
 @pytest.mark.shared
 def test_one_rule_for_a_statement(all_readings):
-    """A family may be several rules; one rendering is never two things."""
+    """A family may be several rules; one rendering matches one rule."""
     assert [r for r in all_readings if len(r.rules) > 1] == []
 
 

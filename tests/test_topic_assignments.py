@@ -1,4 +1,4 @@
-"""Whose placement a topic has, and what it spreads: from plain rows, no Spark."""
+"""Who placed a topic and how it is spread: from plain rows, without Spark."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -16,7 +16,7 @@ def at(seconds: float) -> datetime:
 
 
 def event(event_type: str, seconds: float, **values):
-    """A row of `events` with the columns that are read, null where not given."""
+    """A row of `events` with the columns that are read; the others are null."""
     row = dict.fromkeys((*assignments.EVENT_COLUMNS, *OF_BROKERS)) | {
         "event_type": event_type,
         "ts": at(seconds),
@@ -48,13 +48,13 @@ def verdict(events, **more):
     return assignments.judge(assignments.batches(events)["orders"], assignments.cluster(events), **more)
 
 
-def test_kafkas_own_with_its_parameters():
+def test_a_placement_of_kafka_has_its_parameters():
     rows = placement.assign([1, 2, 3, 4, 5], 8, 3, 2, 1)
     found = verdict([alive(0, 1, 2, 3, 4, 5), *created(5, rows)])
     assert (found.placement, found.start_index, found.shift, found.rack_aware) == ("kafka", 2, 1, False)
 
 
-def test_partitions_added_follow_where_partition_0_is_then():
+def test_added_partitions_depend_on_the_replicas_of_partition_0_then():
     brokers = [1, 2, 3, 4, 5]
     rows = placement.assign(brokers, 5, 2, 0, 1)
     moved = [4, 2]  # partition 0 after a reassignment
@@ -66,20 +66,20 @@ def test_partitions_added_follow_where_partition_0_is_then():
     assert verdict(events, partition_0=[moved]).placement == "kafka_extended"
 
 
-def test_by_hand():
+def test_a_placement_by_hand_is_manual():
     events = [alive(0, 1, 2, 3), *created(5, {0: [1, 2], 1: [1, 3], 2: [1, 2]})]
     events += [event("channel_connected", 1, broker=b) for b in (1, 2, 3)]
     assert verdict(events).placement == "manual"
 
 
-def test_brokers_that_died_a_moment_ago_may_still_be_placed_on():
+def test_kafka_may_place_on_a_broker_that_died_seconds_ago():
     rows = placement.assign([1, 2, 3], 3, 2, 0, 0)
     assert verdict([alive(0, 1, 2, 3), alive(60, 1, 2), *created(63, rows)]).placement == "kafka"
     late = [alive(0, 1, 2, 3), alive(60, 1, 2), *created(90, rows), *(event("channel_connected", 1, broker=b) for b in (1, 2))]
     assert verdict(late).placement == "manual"
 
 
-def test_unknown_where_the_logs_begin_later_or_name_no_brokers():
+def test_a_placement_is_not_known_without_creation_or_brokers():
     rows = placement.assign([1, 2, 3], 3, 2, 0, 0)
     assert verdict(created(5, rows)).reason == "no line shows which brokers were alive then"
     assert assignments.judge([], assignments.Cluster()).placement == "not_known"
@@ -103,21 +103,20 @@ def answered(seconds: float, partitions: int | None):
     return event("topic_creation_answered", seconds, topic="orders", partitions_named=partitions, error_code="SUCCESS")
 
 
-def test_kraft_knows_by_the_request():
+def test_kraft_is_judged_by_the_request():
     brokers = [registered(0, b) for b in (1, 2, 3)]
     rows = {0: [1, 2], 1: [2, 3]}
     assert verdict([*brokers, answered(5, None), *replayed(5, rows)]).reason == "the request named the replicas"
     assert verdict([*brokers, answered(5, 2), *replayed(5, rows)]).placement == "kafka"
 
 
-def test_kraft_without_the_request_goes_by_what_the_placer_can_do():
+def test_kraft_without_the_request_is_judged_by_the_placer():
     brokers = [registered(0, b) for b in (1, 2, 3)]
     assert verdict([*brokers, *replayed(5, {0: [1, 2], 1: [2, 3], 2: [3, 1]})]).placement == "kafka"
     assert "do not go round" in verdict([*brokers, *replayed(5, {0: [1, 2], 1: [1, 3], 2: [3, 1]})]).reason
 
 
-def test_kraft_prints_its_history_again():
-    """A controller that starts prints all partitions once more; they are not added then."""
+def test_partitions_that_a_starting_controller_logs_again_are_not_added():
     rows = {0: [1, 2], 1: [2, 3], 2: [3, 1]}
     brokers = [registered(0, b) for b in (1, 2, 3)]
     events = [*brokers, answered(5, 3), *replayed(5, rows), *replayed(500, rows), *(registered(500, b) for b in (1, 2, 3))]
@@ -126,14 +125,14 @@ def test_kraft_prints_its_history_again():
     assert verdict(events).placement == "kafka_extended"
 
 
-def test_racks_of_the_configuration_beat_the_lines():
+def test_racks_of_the_configuration_supersede_those_of_lines():
     events = [registered(0, 1, "a"), registered(0, 2)]
     assert assignments.cluster(events).racks == {1: "a"}
     assert assignments.cluster(events).rackless == {2}
     assert assignments.cluster(events, {1: "x", 2: "y"}).racks == {1: "x", 2: "y"}
 
 
-def test_a_moment_is_what_holds_outside_of_reassignments():
+def test_an_assignment_begins_when_its_reassignments_have_ended():
     rows = [
         interval(0, 1, 5, 60, [1, 2]),
         interval(0, 2, 60, 70, [3, 1, 2], adding_replicas=[3], removing_replicas=[2]),
@@ -142,20 +141,20 @@ def test_a_moment_is_what_holds_outside_of_reassignments():
         interval(1, 2, 60, 90, [1, 2, 3], adding_replicas=[1], removing_replicas=[3]),
         interval(1, 3, 90, None, [1, 2]),
     ]
-    first, last = assignments.moments(rows)
+    first, last = assignments.assignment_intervals(rows)
     assert (first.since, first.until, first.assignment) == (at(5), at(70), {0: (1, 2), 1: (2, 3)})
     assert (last.since, last.until, last.assignment) == (at(70), None, {0: (3, 1), 1: (1, 2)})
 
 
 def test_a_deleted_topic_has_no_assignment_until_it_is_created_again():
     rows = [interval(0, 1, 5, 60, [1, 2]), interval(0, 2, 60.3, None, [2, 1])]
-    found = assignments.moments(rows)
+    found = assignments.assignment_intervals(rows)
     assert [(m.since, m.until, m.assignment) for m in found] == [
         (at(5), at(60), {0: (1, 2)}), (at(60), at(60.3), {}), (at(60.3), None, {0: (2, 1)}),
     ]  # fmt: skip
 
 
-def test_rows_of_a_topic_that_was_moved():
+def test_rows_of_a_reassigned_topic():
     rows = placement.assign([1, 2, 3], 3, 2, 0, 0)
     events = [alive(0, 1, 2, 3), *created(5, rows)]
     history = [interval(p, 1, 5, 60 if p == 2 else None, row) for p, row in rows.items()]
@@ -168,7 +167,7 @@ def test_rows_of_a_topic_that_was_moved():
     assert after["record_ids"] == ["2/2"]
 
 
-def test_topics_that_were_there_before_the_logs():
+def test_a_topic_that_is_older_than_the_logs_is_found():
     history = [interval(0, 1, None, None, [1, 2])]
     (row,) = assignments.topic_rows(history, [], assignments.Cluster())
     assert (row["valid_from"], row["cause"], row["placement"]) == (None, "found", "not_known")
@@ -189,5 +188,5 @@ def test_what_if_a_broker_goes_down():
     assert {e.partition for e in assignments.what_if(rows, [3], {})} == {0, 2, 4}
 
 
-def test_what_tells_of_brokers_is_kept_between_nights():
+def test_the_events_of_brokers_are_kept_between_runs():
     assert set(assignments.BROKER_TYPES) <= CLUSTER_EVENTS

@@ -41,7 +41,7 @@ OUTAGE = [
 ]
 
 
-def test_every_second_counts_where_it_belongs():
+def test_seconds_of_an_outage():
     row = seconds(OUTAGE, least=2)[DAY]
     assert {name: row[name] for name in durability.SECONDS} == {
         "covered": 100.0, "full_isr": 40.0, "under_replicated": 30.0, "at_min_isr": 15.0, "below_min_isr": 15.0, "at_isr_1": 15.0,
@@ -53,13 +53,13 @@ def test_every_second_counts_where_it_belongs():
     assert durability.availability(row, "1") == pytest.approx(0.7)
 
 
-def test_what_the_parts_add_up_to():
+def test_covered_is_the_sum_of_its_parts():
     row = seconds(OUTAGE)[DAY]
     assert row["covered"] == row["full_isr"] + row["under_replicated"] + row["leaderless"]
     assert row["below_min_isr"] == 0
 
 
-def test_replicas_that_are_added_are_not_missed():
+def test_replicas_that_are_being_added_do_not_count_as_missing():
     rows = [interval(1, 0, None, 1, [1, 2, 3], replicas=[4, 5, 1, 2, 3], adding_replicas=[4, 5])]
     assert seconds(rows)[DAY]["full_isr"] == 100
 
@@ -78,7 +78,7 @@ def test_hours_without_a_line_are_unknown():
     assert (row["covered"], row["unknown"]) == (3 * 3600, 2 * 3600)
 
 
-def test_midnight_parts_a_spell():
+def test_an_episode_is_cut_at_midnight():
     rows = [interval(1, 0, 3600 * 13, 1, [1, 2, 3]), interval(2, 3600 * 13, 3600 * 16, -1, [1])]
     found = seconds(rows, now=3600 * 16)
     assert found[DAY]["leaderless"] == 3600
@@ -87,12 +87,12 @@ def test_midnight_parts_a_spell():
     assert sum(row["covered"] for row in found.values()) == 3600 * 16
 
 
-def test_a_topic_that_is_being_deleted_is_not_missed():
+def test_the_time_of_a_pending_deletion_does_not_count():
     row = seconds(OUTAGE, deleted={"orders": ((at(40), at(1000)),)})[DAY]
     assert (row["leaderless"], row["covered"]) == (0, 40)
 
 
-def test_min_isr_changes_in_between():
+def test_min_isr_over_time():
     lines = [Setting(0, None, 1), Setting(30_000_000, "orders", 2), Setting(40_000_000, None, 4, of_broker=True)]
     settings = min_isr.from_lines(lines)
     assert [settings.of("orders"), settings.of("other")] == [2, 1]
@@ -103,11 +103,11 @@ def test_min_isr_changes_in_between():
     assert settings.smallest() == {"orders": 2, None: 1}
     known = durability.Shared(at(100), settings)
     rows = [interval(1, 0, None, 1, [1], replicas=[1])]
-    # a topic's first line holds for the time before it, too: a broker that starts prints it again
+    # a topic's first line counts for the time before it, too: a starting broker logs the setting again
     assert durability.tally(rows, [], "orders", known)[DAY].seconds["below_min_isr"] == 100
 
 
-def test_unclean_elections_and_what_they_lost():
+def test_unclean_elections_and_lost_records():
     rows = [interval(1, 0, 10, 1, [1]), interval(2, 10, 20, -1, [1]), interval(3, 20, None, 2, [2])]
     assert seconds(rows)[DAY]["unclean_elections"] == 1
     assert seconds(rows)[DAY]["records_lost"] is None
@@ -121,7 +121,7 @@ def test_unclean_elections_and_what_they_lost():
     assert (row["unclean_elections"], row["records_lost"]) == (1, 8)
 
 
-def test_a_new_leader_of_a_reassignment_is_no_unclean_one():
+def test_a_new_leader_by_reassignment_is_no_unclean_election():
     rows = [
         interval(1, 0, 10, 1, [1, 2], reassignment_phase="A"),
         interval(2, 10, 20, 4, [4], reassignment_phase="B"),
@@ -144,7 +144,7 @@ def test_nines(share, text):
     assert durability.nines(share) == text
 
 
-def test_a_leader_whose_broker_is_fenced_leads_no_more():
+def test_a_fenced_leader_is_unknown():
     fenced = durability.fenced_spans([(at(20), [1]), (at(50), [])], at(100))
     assert fenced == {1: ((at(20), at(50)),)}
     assert durability.fenced_spans([(at(20), [1, 2]), (at(50), [2])], at(100)) == {
@@ -156,7 +156,7 @@ def test_a_leader_whose_broker_is_fenced_leads_no_more():
 
 
 @pytest.mark.parametrize("begun", ["2026-11-20", "2026-11-21", "2026-11-22"])
-def test_days_that_time_goes_on_in_are_those_of_the_whole_history(begun):
+def test_new_days_are_those_of_the_whole_history(begun):
     hours = 3600
     history = [
         interval(1, 0, 10 * hours, 1, [1, 2, 3]),
@@ -172,4 +172,4 @@ def test_days_that_time_goes_on_in_are_those_of_the_whole_history(begun):
     expected = [row for row in whole if row["day"] >= since]
     assert sum(row["unclean_elections"] for row in whole) == 1
     assert expected
-    assert durability.continued(later, expected) == expected
+    assert durability.with_stored_losses(later, expected) == expected

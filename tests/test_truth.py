@@ -1,4 +1,4 @@
-"""The judge is judged: small truths, rows with one known fault each, and every recording against itself."""
+"""Tests of `truth`: small truths, rows with one known fault each, and every recording compared with itself."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def broker(seconds: float, broker_id: int) -> Write:
     return {"time": stamp(seconds), "op": "create", "path": f"/brokers/ids/{broker_id}", "value": {}}
 
 
-def gone(seconds: float, *paths: str) -> Write:
+def session_closed(seconds: float, *paths: str) -> Write:
     return {"time": stamp(seconds), "op": "closeSession", "removes": list(paths)}
 
 
@@ -153,7 +153,7 @@ def test_perfect_timeline_survives_json(recording: Path, tmp_path: Path) -> None
     assert is_perfect(compare(recording, truth.read_rows(rows)))
 
 
-def test_rows_may_come_in_any_order_of_the_file(recording: Path) -> None:
+def test_rows_may_be_in_any_order_in_the_file(recording: Path) -> None:
     assert is_perfect(compare(recording, reversed(perfect_rows(recording))))
 
 
@@ -261,7 +261,7 @@ def test_rows_without_time_are_judged_by_their_order(recording: Path) -> None:
     assert is_perfect(compare(recording, rows))
 
 
-def test_true_values_that_never_went_together_are_mixed(recording: Path) -> None:
+def test_true_values_of_different_times_are_mixed(recording: Path) -> None:
     rows = perfect_rows(recording)
     last = rows[-1]
     last.update(replicas=[2, 3, 4, 1], adding_replicas=[4], removing_replicas=[1])
@@ -271,7 +271,7 @@ def test_true_values_that_never_went_together_are_mixed(recording: Path) -> None
     assert faults(compare(recording, rows)) == {"mixed": 1}
 
 
-def test_null_is_no_claim(recording: Path) -> None:
+def test_null_is_not_wrong(recording: Path) -> None:
     rows = perfect_rows(recording)
     with_partition_epoch(rows, 2)["isr"] = None
     verdict = compare(recording, rows)
@@ -285,7 +285,7 @@ def test_nulls_do_not_hide_a_wrong_leader(recording: Path) -> None:
     assert faults(compare(recording, rows)) == {"wrong": 1}
 
 
-def test_inferred_rows_are_not_held_to_the_truth_and_show_nothing(recording: Path) -> None:
+def test_inferred_rows_are_not_judged_and_show_nothing(recording: Path) -> None:
     rows = perfect_rows(recording)
     with_partition_epoch(rows, 2)["inferred"] = True
     with_partition_epoch(rows, 5).update(inferred=True, leader=1)
@@ -295,7 +295,7 @@ def test_inferred_rows_are_not_held_to_the_truth_and_show_nothing(recording: Pat
     assert sorted(miss.seen for miss in verdict.misses) == ["inferred", "shown nowhere"]
 
 
-def test_partition_that_never_was_is_wrong(recording: Path) -> None:
+def test_a_partition_that_never_existed_is_wrong(recording: Path) -> None:
     rows = perfect_rows(recording)
     rows.append({**rows[0], "partition": 7})
     assert faults(compare(recording, rows)) == {"wrong": 1}
@@ -345,7 +345,7 @@ def test_writes_of_a_topic_queued_for_deletion(tmp_path: Path) -> None:
 
 def test_writes_without_a_live_replica(tmp_path: Path) -> None:
     writes = [controller(), broker(0, 1), topic(1, [1]), state(1, 0, 1, 0, [1])]
-    folder = recorded(tmp_path, [*writes, gone(5, "/brokers/ids/1"), state(6, 1, -1, 1, [1])])
+    folder = recorded(tmp_path, [*writes, session_closed(5, "/brokers/ids/1"), state(6, 1, -1, 1, [1])])
     assert compare(folder, []).misses_by_reason()["no_live_replica"] == 1
 
 
@@ -358,7 +358,7 @@ def test_deletion_supersedes_the_last_state(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------ ZooKeeper
 
 
-def lives_twice(between: Iterable[Write]) -> list[Write]:
+def created_twice(between: Iterable[Write]) -> list[Write]:
     """The same topic with the same first state, before and after something."""
     return [
         topic(1, [1, 2]),
@@ -372,8 +372,8 @@ def lives_twice(between: Iterable[Write]) -> list[Write]:
 DELETION = [delete(10, "/brokers/topics/orders/partitions/0/state"), delete(10.1, "/brokers/topics/orders")]
 
 
-def test_created_again_is_another_life(tmp_path: Path) -> None:
-    folder = recorded(tmp_path, lives_twice(DELETION))
+def test_a_topic_that_is_created_again_is_another_generation(tmp_path: Path) -> None:
+    folder = recorded(tmp_path, created_twice(DELETION))
     rows = perfect_rows(folder)
     assert [row["state"] for row in rows].count("NonExistentPartition") == 1
     verdict = compare(folder, rows)
@@ -381,15 +381,15 @@ def test_created_again_is_another_life(tmp_path: Path) -> None:
     assert (verdict.true_states, verdict.true_assignments) == (2, 2)
 
 
-def test_second_life_is_not_shown_by_the_first(tmp_path: Path) -> None:
-    folder = recorded(tmp_path, lives_twice(DELETION))
+def test_rows_of_the_first_generation_do_not_show_the_second(tmp_path: Path) -> None:
+    folder = recorded(tmp_path, created_twice(DELETION))
     verdict = compare(folder, perfect_rows(folder)[:3])
     assert verdict.precise
     assert (verdict.shown_states, verdict.shown_assignments) == (1, 1)
 
 
 def test_wipe_begins_a_new_incarnation(tmp_path: Path) -> None:
-    first, second = numbered(lives_twice([])[:2]), numbered(lives_twice([])[2:])
+    first, second = numbered(created_twice([])[:2]), numbered(created_twice([])[2:])
     wiped = {"time": stamp(15), "op": "cluster_wiped"}
     folder = tmp_path
     write_lines(folder / "truth-txn.jsonl", [*first, wiped, *second])
@@ -412,8 +412,8 @@ BEFORE_2_4 = [
 ]
 
 
-def test_before_2_4_the_target_tells_adding_and_removing(tmp_path: Path) -> None:
-    assignments = truth.read_truth(recorded(tmp_path, BEFORE_2_4)).lives[0].assignments
+def test_before_2_4_adding_and_removing_follow_from_the_target(tmp_path: Path) -> None:
+    assignments = truth.read_truth(recorded(tmp_path, BEFORE_2_4)).generations[0].assignments
     assert [(one.replicas, set(one.adding), set(one.removing), one.ordered) for one in assignments] == [
         ((1, 2, 3), set(), set(), True),
         ((5, 1, 2, 3), {5}, {1}, False),
@@ -422,7 +422,7 @@ def test_before_2_4_the_target_tells_adding_and_removing(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("position", "is_wrong"), [(2, False), (-1, True)])
-def test_before_2_4_replicas_have_an_order_only_at_rest(tmp_path: Path, position: int, is_wrong: bool) -> None:
+def test_before_2_4_replicas_have_no_order_during_a_reassignment(tmp_path: Path, position: int, is_wrong: bool) -> None:
     folder = recorded(tmp_path, BEFORE_2_4)
     rows = perfect_rows(folder)
     rows[position]["replicas"] = rows[position]["replicas"][::-1]
@@ -432,7 +432,7 @@ def test_before_2_4_replicas_have_an_order_only_at_rest(tmp_path: Path, position
 def test_before_2_4_adding_only_ends_with_the_request(tmp_path: Path) -> None:
     writes = [topic(1, [1], None), reassign(5, [1, 2]), topic(5.1, [1, 2], None), topic(9, [1, 2], None)]
     folder = recorded(tmp_path, [*writes, reassign(9.1, None)])
-    assignments = truth.read_truth(folder).lives[0].assignments
+    assignments = truth.read_truth(folder).generations[0].assignments
     assert [(one.begun, set(one.adding)) for one in assignments] == [
         (at(1), set()),
         (at(5.1), {2}),
@@ -446,7 +446,7 @@ def test_same_assignment_written_again_is_no_new_one(recording: Path) -> None:
 
 
 def test_write_with_another_session_is_the_leaders(recording: Path) -> None:
-    states = truth.read_truth(recording).lives[0].states
+    states = truth.read_truth(recording).generations[0].states
     assert [one.partition_epoch for one in states if one.writer == "leader"] == [2]
 
 
@@ -520,7 +520,7 @@ def test_kraft_timelines_are_incarnations(tmp_path: Path) -> None:
     assert is_perfect(compare(tmp_path, rows))
 
 
-def test_kraft_removed_topic_ends_the_life(tmp_path: Path) -> None:
+def test_kraft_a_removed_topic_ends_the_generation(tmp_path: Path) -> None:
     removed = {"ts": stamp(60), "topic": "orders", "partition": 0, "removed": True}
     write_lines(tmp_path / "timeline.jsonl", [*REGISTRATIONS, removed, registration(70, 0)])
     verdict = compare(tmp_path, perfect_rows(tmp_path))
@@ -538,18 +538,18 @@ def test_rows_older_than_a_migration_are_not_judged(tmp_path: Path) -> None:
     assert (verdict.unjudged_rows, verdict.observed_rows) == (1, 1)
 
 
-def test_a_migration_goes_on_from_what_zookeeper_has(tmp_path: Path) -> None:
-    """Its partition has one life; what the new controllers write to ZooKeeper, too, is told by the metadata log alone."""
+def test_a_migration_continues_the_generation_of_zookeeper(tmp_path: Path) -> None:
+    """The partition has one generation; writes to both ZooKeeper and the metadata log count in the metadata log only."""
     older = [controller(), topic(0.5, [1, 2, 3]), state(1, 0, 1, 0, [1, 2, 3]), state(30, 1, 1, 0, [1, 2])]
     written_to_both = [state(45, 2, 2, 1, [2]), delete(60, "/brokers/topics/orders")]
     write_lines(tmp_path / "truth-txn.jsonl", numbered([*older, *written_to_both]))
     taken_over, changed = registration(40, 1, isr=[1, 2]), registration(44, 2, isr=[2], leader=2, leaderEpoch=1)
     removed = {"ts": stamp(59), "topic": "orders", "partition": 0, "removed": True}
     write_lines(tmp_path / "timeline.jsonl", [taken_over, changed, removed, registration(70, 0)])
-    first, second = truth.read_truth(tmp_path).lives
+    first, second = truth.read_truth(tmp_path).generations
     assert [(one.partition_epoch, one.begun) for one in first.states] == [(0, at(1)), (1, at(30)), (2, at(44))]
     assert [(one.replicas, one.begun) for one in first.assignments] == [((1, 2, 3), at(0.5))]
-    assert (first.since_birth, first.ended, len(second.states)) == (True, at(59), 1)
+    assert (first.since_creation, first.ended, len(second.states)) == (True, at(59), 1)
     rows = perfect_rows(tmp_path)
     assert is_perfect(compare(tmp_path, rows))
     for row in rows:
@@ -626,7 +626,7 @@ def test_perfect_rows_of_every_recording_score_all() -> None:
 
 @pytest.mark.shared
 @pytest.mark.skipif(not RECORDINGS.is_dir(), reason=f"no recordings beside the repository ({RECORDINGS})")
-def test_one_spoilt_row_is_found_in_every_recording() -> None:
+def test_one_wrong_row_is_found_in_every_recording() -> None:
     unnoticed = []
     for folder in recording_folders():
         rows = perfect_rows(folder)

@@ -71,7 +71,7 @@ def test_lint_names_a_filter_that_is_none(template: str) -> None:
     assert "capitalize" in wrong
 
 
-def test_words_that_do_not_fit_cost_no_other_check_its_findings() -> None:
+def test_a_wrong_template_costs_no_other_check_its_findings() -> None:
     row = dict.fromkeys(("topic", "partition", "replica", "node", "first_seen", "last_seen", "lacking", "unheard"))
     row |= {"cluster": "c", "severity": "error", "ended": False}
     rows = [

@@ -1,32 +1,33 @@
-"""The judge: compares partition_timeline rows of one recording with the exact truth recorded beside its logs.
+"""Compare partition_timeline rows of one recording with the exact truth that is recorded beside its logs.
 
     python tests/truth.py RECORDING_DIR ROWS.jsonl [--verbose]
 
 The truth of a ZooKeeper recording is its transaction log (truth-txn.jsonl), that of a KRaft recording its
 merged metadata log (timeline.jsonl; timeline-1.jsonl, timeline-2.jsonl where the cluster was wiped).
-Both become lives of partitions: the writes of leader, leader epoch, ISR, partition epoch, and of RS, AR, RR.
+Both become generations of partitions, each from creation to deletion: the writes of leader, leader epoch, ISR, partition
+epoch, and of RS, AR, RR.
 
 Precision: every row that is not marked as inferred must agree with a true state and a true assignment in all
 fields it fills in; the rows must go through the truth in its order; none may begin before the truth did.
     wrong         no state (or assignment) of this partition has ever been what the row says
-    early         it became true, but later than the row says (1 ms is forgiven; see STAMPED_AFTER_LOGGED)
+    early         it became true, but later than the row says (1 ms is tolerated; see STAMPED_AFTER_LOGGED)
     out of order  it was true, but the rows around it do not let it be in its place
     mixed         state and assignment were both true, but never at the same time
     broken        steps do not count 1, 2, 3 …; or it ends before it begins; or begins before an earlier step
-Where a row fits several true values it gets the benefit: the rows are laid along the truth so that as many as
-possible are in place and on time, then in place at all, and then so that they show as much as possible.
+A row may fit several true values. Then the rows are matched so that as many as possible are in place and on time,
+then in place at all, and then so that they show as much as possible.
 
 Recall: a true state is shown by an observed row with leader, leader epoch, ISR and partition epoch (up to Kafka 2.6,
 where leaders write states, too, most lines leave the partition epoch out, and so may the row); a true assignment by one
 with RS, AR and RR. What no row shows is a miss, with the first reason that applies:
     at_shutdown      written after the scenario was over (or while a cluster that was wiped later was stopped)
-    superseded       the next write to this partition, or its deletion, came within 0.5 s
+    superseded       the next write to this partition, or its deletion, followed within 0.5 s
     being_deleted    the topic was queued for deletion (ZooKeeper)
-    no_live_replica  no broker that holds a replica was registered (KRaft: registered and unfenced)
-    missing          none of these: the logs may well have said it
+    no_live_replica  no broker with a replica was registered (KRaft: registered and unfenced)
+    missing          none of these: the logs may show it
 
 Exit code: 0 nothing wrong, early, out of order or broken; 1 otherwise; 2 unreadable input. Misses and mixed
-rows are counted, whoever reads them decides.
+rows are counted, but do not change the exit code.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class TrueState:
         )
 
     def fits(self, row: TimelineRow) -> bool:
-        """Does every state field that the row fills in have this value?"""
+        """Return whether every state field of the row that is not null has this value."""
         return (
             row.leader in (None, self.leader)
             and row.leader_epoch in (None, self.leader_epoch)
@@ -112,7 +113,7 @@ class TrueAssignment:
         return f"RS [{replicas}]{unordered}, AR [{adding}], RR [{removing}] at {clock(self.begun)}"
 
     def fits(self, row: TimelineRow) -> bool:
-        """Does every assignment field that the row fills in have this value?"""
+        """Return whether every assignment field of the row that is not null has this value."""
         return (
             (row.replicas is None or self.has_replicas(row.replicas))
             and (row.adding_replicas is None or same_members(row.adding_replicas, self.adding))
@@ -123,7 +124,7 @@ class TrueAssignment:
         return replicas == self.replicas if self.ordered else same_members(replicas, frozenset(self.replicas))
 
     def continues(self, before: TrueAssignment) -> bool:
-        """Is nothing changed since the write before?"""
+        """Return whether nothing has changed since the write before."""
         return (
             (self.adding, self.removing, self.ordered) == (before.adding, before.removing, before.ordered)
             and self.has_replicas(before.replicas)
@@ -131,8 +132,8 @@ class TrueAssignment:
 
 
 @dataclass
-class Life:
-    """A partition from its creation to its deletion; a re-created topic has new ones."""
+class PartitionGeneration:
+    """A partition from its creation to its deletion; a re-created topic has new generations."""
 
     incarnation: int
     topic: str
@@ -141,10 +142,10 @@ class Life:
     assignments: list[TrueAssignment] = field(default_factory=list)
     ended: datetime | None = None
     end_order: int | None = None
-    forgiven: timedelta = ROUNDING
+    tolerance: timedelta = ROUNDING
 
     @property
-    def since_birth(self) -> bool:
+    def since_creation(self) -> bool:
         """False for a partition migrated from ZooKeeper: its first true state is older than its record."""
         return not self.states or self.states[0].partition_epoch == 0
 
@@ -155,15 +156,15 @@ class Life:
 
 @dataclass
 class Truth:
-    """All lives of one recording in the order of their births, and when each incarnation was shut down."""
+    """All generations of one recording in the order of their creation, and when each incarnation was shut down."""
 
-    lives: list[Life]
+    generations: list[PartitionGeneration]
     shut_down: dict[int, datetime]
 
     @property
     def by_leaders(self) -> bool:
         """Up to Kafka 2.6 leaders write states, too, and most lines about a state leave the partition epoch out."""
-        return any(state.writer == "leader" for life in self.lives for state in life.states)
+        return any(state.writer == "leader" for generation in self.generations for state in generation.states)
 
 
 @dataclass(frozen=True)
@@ -171,28 +172,28 @@ class Interval:
     """A true value with the moment and the write that ended it."""
 
     value: TrueState | TrueAssignment
-    life: Life
+    generation: PartitionGeneration
     first: bool
     until: datetime | None
     until_order: int | None
 
     def overlaps(self, other: Interval) -> bool:
         return (
-            self.life is other.life
+            self.generation is other.generation
             and (self.until_order is None or other.value.order < self.until_order)
             and (other.until_order is None or self.value.order < other.until_order)
         )
 
 
-def intervals(lives: Iterable[Life], aspect: Aspect) -> list[Interval]:
+def intervals(generations: Iterable[PartitionGeneration], aspect: Aspect) -> list[Interval]:
     found = []
-    for life in lives:
-        values: Sequence[TrueState | TrueAssignment] = life.states if aspect == "state" else life.assignments
+    for generation in generations:
+        values: Sequence[TrueState | TrueAssignment] = generation.states if aspect == "state" else generation.assignments
         for position, value in enumerate(values):
             after = values[position + 1] if position + 1 < len(values) else None
-            until = life.ended if after is None else after.begun
-            until_order = life.end_order if after is None else after.order
-            found.append(Interval(value, life, position == 0, until, until_order))
+            until = generation.ended if after is None else after.begun
+            until_order = generation.end_order if after is None else after.order
+            found.append(Interval(value, generation, position == 0, until, until_order))
     return found
 
 
@@ -221,69 +222,72 @@ def json_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def read_truth(recording: Path) -> Truth:
-    """The truth of a recording of either kind, or of both: one that was migrated."""
+    """Return the truth of a recording: of ZooKeeper, of KRaft, or of both if it was migrated."""
     transactions = recording / "truth-txn.jsonl"
-    timelines = sorted(recording.glob("timeline*.jsonl"), key=lambda path: life_number(path.stem))
+    timelines = sorted(recording.glob("timeline*.jsonl"), key=lambda path: incarnation_number(path.stem))
     if not transactions.exists() and not timelines:
         raise FileNotFoundError(f"{recording} has neither truth-txn.jsonl nor timeline.jsonl: not a recording")
-    lives = []
+    generations = []
     for incarnation, timeline in enumerate(timelines, 1):
         metadata_log = timeline.with_name(timeline.name.replace("timeline", "metadata-log"))
-        lives += kraft_lives(incarnation, json_lines(timeline), registrations(metadata_log))
+        generations += kraft_generations(incarnation, json_lines(timeline), registrations(metadata_log))
     if kafka_version(recording) < (3, 9):
-        for life in lives:
-            life.forgiven = STAMPED_AFTER_LOGGED
+        for generation in generations:
+            generation.tolerance = STAMPED_AFTER_LOGGED
     if transactions.exists():
-        older = ZooKeeperTruth(json_lines(transactions)).lives
-        lives = migrated(older, lives) if lives else older
-    return Truth(lives, shutdown_moments(recording / "steps.jsonl"))
+        older = ZooKeeperTruth(json_lines(transactions)).generations
+        generations = migrated(older, generations) if generations else older
+    return Truth(generations, shutdown_moments(recording / "steps.jsonl"))
 
 
-def migrated(zookeeper: Sequence[Life], kraft: Sequence[Life]) -> list[Life]:
-    """Up to the first record of the metadata log what ZooKeeper has is true, from then on only that log: what is written to both is older in ZooKeeper."""
-    taken_over = min(life.states[0].begun for life in kraft)
-    after = 1 + max(write.order for life in zookeeper for write in (*life.states, *life.assignments))
-    before: dict[TopicPartition, Life] = {}
-    lives = []
-    for life in zookeeper:
-        life.states = [state for state in life.states if state.begun <= taken_over]
-        life.assignments = [assignment for assignment in life.assignments if assignment.begun <= taken_over]
-        if life.states:
-            lives.append(life)
-            if life.ended is None or life.ended > taken_over:
-                life.ended = life.end_order = None
-                before[life.topic, life.partition] = life
-    for life in kraft:
-        states = [replace(state, order=state.order + after) for state in life.states]
-        assignments = [replace(assignment, order=assignment.order + after) for assignment in life.assignments]
-        end = None if life.end_order is None else life.end_order + after
-        older = None if life.since_birth else before.get((life.topic, life.partition))
+def migrated(zookeeper: Sequence[PartitionGeneration], kraft: Sequence[PartitionGeneration]) -> list[PartitionGeneration]:
+    """Return ZooKeeper's generations up to the first record of the metadata log, continued by that log alone.
+
+    After that record, ZooKeeper gets the same writes later, so they do not count.
+    """
+    taken_over = min(generation.states[0].begun for generation in kraft)
+    after = 1 + max(write.order for generation in zookeeper for write in (*generation.states, *generation.assignments))
+    before: dict[TopicPartition, PartitionGeneration] = {}
+    generations = []
+    for generation in zookeeper:
+        generation.states = [state for state in generation.states if state.begun <= taken_over]
+        generation.assignments = [assignment for assignment in generation.assignments if assignment.begun <= taken_over]
+        if generation.states:
+            generations.append(generation)
+            if generation.ended is None or generation.ended > taken_over:
+                generation.ended = generation.end_order = None
+                before[generation.topic, generation.partition] = generation
+    for generation in kraft:
+        states = [replace(state, order=state.order + after) for state in generation.states]
+        assignments = [replace(assignment, order=assignment.order + after) for assignment in generation.assignments]
+        end = None if generation.end_order is None else generation.end_order + after
+        older = None if generation.since_creation else before.get((generation.topic, generation.partition))
         if older is None:
-            lives.append(replace(life, states=states, assignments=assignments, end_order=end))
+            generations.append(replace(generation, states=states, assignments=assignments, end_order=end))
             continue
         if older.assignments and assignments[0].continues(older.assignments[-1]):
             del assignments[0]
         known = older.states[-1].partition_epoch
         older.states += [state for state in states if state.partition_epoch > known]
         older.assignments += assignments
-        older.ended, older.end_order, older.forgiven = life.ended, end, life.forgiven
-    return lives
+        older.ended, older.end_order, older.tolerance = generation.ended, end, generation.tolerance
+    return generations
 
 
 def kafka_version(recording: Path) -> tuple[int, ...]:
-    """Of a KRaft recording; one that does not say it is taken for a new one."""
+    """Return the version of a KRaft recording; without one it counts as a new version."""
     described = recording / "recording.json"
     version = json.loads(described.read_text(encoding="utf-8"))["version"] if described.exists() else "9999"
     return tuple(int(number) for number in version.split("."))
 
 
-def life_number(stem: str) -> int:
+def incarnation_number(stem: str) -> int:
     number = re.search(r"-(\d+)$", stem)
     return int(number[1]) if number else 1
 
 
 def shutdown_moments(steps: Path) -> dict[int, datetime]:
-    """When each incarnation began to be stopped for good, as far as the steps say it."""
+    """Return incarnation -> when its final shutdown began, as far as the steps show it."""
     moments: dict[int, datetime] = {}
     incarnation, over, stopping = 1, False, None
     for step in json_lines(steps) if steps.exists() else ():
@@ -307,7 +311,7 @@ class ZooKeeperTruth:
     """Replays the transaction log of ZooKeeper: every write it accepted, in zxid order."""
 
     def __init__(self, writes: Iterable[Mapping[str, Any]]) -> None:
-        self.lives: list[Life] = []
+        self.generations: list[PartitionGeneration] = []
         self.incarnation = 0
         self.zxid = 0
         self.set_up()
@@ -323,71 +327,71 @@ class ZooKeeperTruth:
         """An empty ZooKeeper."""
         self.incarnation += 1
         self.zxid = 0
-        self.open: dict[TopicPartition, Life] = {}
+        self.open: dict[TopicPartition, PartitionGeneration] = {}
         self.live_brokers: set[int] = set()
         self.queued_for_deletion: set[str] = set()
         self.targets: dict[TopicPartition, tuple[int, ...]] = {}
-        self.settled: dict[TopicPartition, tuple[int, ...]] = {}
+        self.stable_replicas: dict[TopicPartition, tuple[int, ...]] = {}
         self.controller_session: str | None = None
 
     def wipe(self) -> None:
-        for life in self.open.values():
-            life.end(self.at, self.order)
+        for generation in self.open.values():
+            generation.end(self.at, self.order)
         self.set_up()
 
     def apply(self, write: Mapping[str, Any]) -> None:
         if write["op"] == "closeSession":
             for path in write["removes"]:
-                self.vanished(path)
+                self.removed_with_session(path)
             return
         if write["op"] not in ("create", "setData", "delete"):
             return
-        path, gone = write["path"], write["op"] == "delete"
+        path, is_deleted = write["path"], write["op"] == "delete"
         value: Any = write.get("value")
         match path.split("/")[1:]:
             case ["controller"]:
-                self.controller_session = None if gone else write["session"]
+                self.controller_session = None if is_deleted else write["session"]
             case ["brokers", "ids", broker]:
-                (self.live_brokers.discard if gone else self.live_brokers.add)(int(broker))
+                (self.live_brokers.discard if is_deleted else self.live_brokers.add)(int(broker))
             case ["admin", "delete_topics", topic]:
-                (self.queued_for_deletion.discard if gone else self.queued_for_deletion.add)(topic)
+                (self.queued_for_deletion.discard if is_deleted else self.queued_for_deletion.add)(topic)
             case ["admin", "reassign_partitions"]:
-                self.reassignment_requested([] if gone else value["partitions"])
+                self.reassignment_requested([] if is_deleted else value["partitions"])
             case ["brokers", "topics", topic]:
-                self.topic_deleted(topic) if gone else self.assignment_written(topic, value)
+                self.topic_deleted(topic) if is_deleted else self.assignment_written(topic, value)
             case ["brokers", "topics", topic, "partitions", partition, "state"]:
-                if not gone:
+                if not is_deleted:
                     self.state_written(topic, int(partition), write)
                 elif (topic, int(partition)) in self.open:
                     self.open[topic, int(partition)].end(self.at, self.order)
 
-    def vanished(self, path: str) -> None:
+    def removed_with_session(self, path: str) -> None:
         if path == "/controller":
             self.controller_session = None
         elif path.startswith("/brokers/ids/"):
             self.live_brokers.discard(int(path.rpartition("/")[2]))
 
-    def life(self, topic: str, partition: int) -> Life:
-        life = self.open.get((topic, partition))
-        if life is None or life.ended is not None:
-            life = Life(self.incarnation, topic, partition)
-            self.open[topic, partition] = life
-            self.lives.append(life)
-            self.settled.pop((topic, partition), None)
-        return life
+    def generation(self, topic: str, partition: int) -> PartitionGeneration:
+        generation = self.open.get((topic, partition))
+        if generation is None or generation.ended is not None:
+            generation = PartitionGeneration(self.incarnation, topic, partition)
+            self.open[topic, partition] = generation
+            self.generations.append(generation)
+            self.stable_replicas.pop((topic, partition), None)
+        return generation
 
     def topic_deleted(self, topic: str) -> None:
         for key in [key for key in self.open if key[0] == topic]:
             self.open.pop(key).end(self.at, self.order)
 
     def state_written(self, topic: str, partition: int, write: Mapping[str, Any]) -> None:
-        life, value = self.life(topic, partition), write["value"]
+        generation, value = self.generation(topic, partition), write["value"]
         circumstance = ""
         if topic in self.queued_for_deletion:
             circumstance = "being_deleted"
-        elif life.assignments and not self.live_brokers & set(life.assignments[-1].replicas):
+        elif generation.assignments and not self.live_brokers & set(generation.assignments[-1].replicas):
             circumstance = "no_live_replica"
-        life.states.append(
+        generation.states.append(
             TrueState(
                 begun=self.at,
                 leader=value["leader"],
@@ -401,7 +405,7 @@ class ZooKeeperTruth:
         )
 
     def assignment_written(self, topic: str, value: Mapping[str, Any]) -> None:
-        """The topic znode says AR and RR from 2.4 on; before, they follow from the requested target."""
+        """Add the assignments of a topic znode. It has AR and RR from 2.4 on; before, they follow from the requested target."""
         for name, listed in value["partitions"].items():
             partition, replicas = int(name), tuple(listed)
             if "adding_replicas" in value:
@@ -413,35 +417,39 @@ class ZooKeeperTruth:
 
     def assignment_before_2_4(self, topic: str, partition: int, replicas: tuple[int, ...]) -> TrueAssignment:
         key = (topic, partition)
-        life = self.life(topic, partition)
-        settled = frozenset(self.settled.setdefault(key, replicas))
+        generation = self.generation(topic, partition)
+        stable_replicas = frozenset(self.stable_replicas.setdefault(key, replicas))
         target = frozenset(self.targets.get(key, ()))
-        running = bool(life.assignments) and not life.assignments[-1].ordered
-        if target - settled and frozenset(replicas) == settled | target and (not running or target != settled | target):
-            adding, removing = target - settled, settled - target
+        running = bool(generation.assignments) and not generation.assignments[-1].ordered
+        if (
+            target - stable_replicas
+            and frozenset(replicas) == stable_replicas | target
+            and (not running or target != stable_replicas | target)
+        ):
+            adding, removing = target - stable_replicas, stable_replicas - target
             return TrueAssignment(self.at, replicas, adding, removing, self.order, ordered=False)
-        if running and frozenset(replicas) == frozenset(life.assignments[-1].replicas):
-            return life.assignments[-1]
-        self.settled[key] = replicas
+        if running and frozenset(replicas) == frozenset(generation.assignments[-1].replicas):
+            return generation.assignments[-1]
+        self.stable_replicas[key] = replicas
         return TrueAssignment(self.at, replicas, order=self.order)
 
     def reassignment_requested(self, partitions: Iterable[Mapping[str, Any]]) -> None:
         """Before 2.4 a reassignment that only adds replicas ends by leaving this list, not with a new RS."""
         self.targets = {(one["topic"], one["partition"]): tuple(one["replicas"]) for one in partitions}
-        for key, life in self.open.items():
-            if key not in self.targets and life.assignments and not life.assignments[-1].ordered:
-                replicas = life.assignments[-1].replicas
-                self.settled[key] = replicas
+        for key, generation in self.open.items():
+            if key not in self.targets and generation.assignments and not generation.assignments[-1].ordered:
+                replicas = generation.assignments[-1].replicas
+                self.stable_replicas[key] = replicas
                 self.assigned(*key, TrueAssignment(self.at, replicas, order=self.order))
 
     def assigned(self, topic: str, partition: int, assignment: TrueAssignment) -> None:
-        assignments = self.life(topic, partition).assignments
+        assignments = self.generation(topic, partition).assignments
         if not assignments or not assignment.continues(assignments[-1]):
             assignments.append(assignment)
 
 
 def registrations(metadata_log: Path) -> list[tuple[datetime, int, bool]]:
-    """When which broker of a KRaft cluster was unfenced or fenced."""
+    """Return (time, broker, is unfenced) of each fencing or unfencing in a KRaft cluster."""
     changes = []
     for record in json_lines(metadata_log) if metadata_log.exists() else ():
         kind, data = record["type"], record["data"]
@@ -455,14 +463,14 @@ def registrations(metadata_log: Path) -> list[tuple[datetime, int, bool]]:
     return changes
 
 
-def kraft_lives(
+def kraft_generations(
     incarnation: int,
     records: Iterable[Mapping[str, Any]],
     broker_changes: Sequence[tuple[datetime, int, bool]],
-) -> list[Life]:
-    """Every record of KRaft gives a whole registration: a state each, an assignment where it changed."""
-    lives: list[Life] = []
-    open_lives: dict[TopicPartition, Life] = {}
+) -> list[PartitionGeneration]:
+    """Return the generations of a KRaft timeline. Each record is a whole registration: a state, and an assignment if it changed."""
+    generations: list[PartitionGeneration] = []
+    open_generations: dict[TopicPartition, PartitionGeneration] = {}
     live_brokers: set[int] = set()
     applied = 0
     for order, record in enumerate(records):
@@ -472,16 +480,16 @@ def kraft_lives(
             (live_brokers.add if unfenced else live_brokers.discard)(broker)
             applied += 1
         if record.get("removed"):
-            open_lives.pop(key).end(at, order)
+            open_generations.pop(key).end(at, order)
             continue
-        if record.get("new") or key not in open_lives:
-            if key in open_lives:
-                open_lives[key].end(at, order)
-            open_lives[key] = Life(incarnation, *key)
-            lives.append(open_lives[key])
-        life, replicas = open_lives[key], tuple(record["replicas"])
+        if record.get("new") or key not in open_generations:
+            if key in open_generations:
+                open_generations[key].end(at, order)
+            open_generations[key] = PartitionGeneration(incarnation, *key)
+            generations.append(open_generations[key])
+        generation, replicas = open_generations[key], tuple(record["replicas"])
         circumstance = "" if not broker_changes or live_brokers & set(replicas) else "no_live_replica"
-        life.states.append(
+        generation.states.append(
             TrueState(
                 begun=at,
                 leader=record["leader"],
@@ -494,9 +502,9 @@ def kraft_lives(
         )
         adding, removing = frozenset(record["addingReplicas"]), frozenset(record["removingReplicas"])
         assignment = TrueAssignment(at, replicas, adding, removing, order)
-        if not life.assignments or not assignment.continues(life.assignments[-1]):
-            life.assignments.append(assignment)
-    return lives
+        if not generation.assignments or not assignment.continues(generation.assignments[-1]):
+            generation.assignments.append(assignment)
+    return generations
 
 
 # -------------------------------------------------------------------------------- the rows
@@ -504,7 +512,7 @@ def kraft_lives(
 
 @dataclass(frozen=True)
 class TimelineRow:
-    """What one row of partition_timeline says, in types that compare."""
+    """One row of partition_timeline, in types that can be compared."""
 
     incarnation: int
     topic: str
@@ -554,7 +562,7 @@ class TimelineRow:
         return self.incarnation, self.topic, self.partition
 
     def lacks(self, aspect: Aspect) -> list[str]:
-        """What is null of that which shows a true value; see Truth.by_leaders."""
+        """Return the fields that are null although a true value needs them; see Truth.by_leaders."""
         names = ASSIGNMENT_FIELDS if aspect == "assignment" else STATE_FIELDS[:-1] if self.by_leaders else STATE_FIELDS
         return [name for name in names if getattr(self, name) is None]
 
@@ -563,13 +571,13 @@ class TimelineRow:
         return any(getattr(self, name) is not None for name in names)
 
     def __str__(self) -> str:
-        said = []
+        parts = []
         for name in (*STATE_FIELDS, *ASSIGNMENT_FIELDS):
             value = getattr(self, name)
             if value is not None:
-                said.append(f"{name} {list(value) if isinstance(value, tuple) else value}")
+                parts.append(f"{name} {list(value) if isinstance(value, tuple) else value}")
         where = f"{self.topic}-{self.partition} incarnation {self.incarnation} step {self.step}"
-        return f"{where} from {clock(self.valid_from)} {self.state or ''}: {', '.join(said) or 'nothing'}"
+        return f"{where} from {clock(self.valid_from)} {self.state or ''}: {', '.join(parts) or 'nothing'}"
 
 
 def whole_number(value: Any) -> int:
@@ -626,16 +634,16 @@ class Miss:
     seen: str
 
     def __str__(self) -> str:
-        life = self.interval.life
+        generation = self.interval.generation
         return (
-            f"{self.reason}: {life.topic}-{life.partition} incarnation {life.incarnation} {self.about} "
+            f"{self.reason}: {generation.topic}-{generation.partition} incarnation {generation.incarnation} {self.about} "
             f"{self.interval.value}, until {clock(self.interval.until)}; {self.seen}"
         )
 
 
 @dataclass
 class Verdict:
-    """How the rows of one recording stand against its truth."""
+    """The result of comparing the rows of one recording with its truth."""
 
     recording: str
     true_states: int = 0
@@ -649,7 +657,7 @@ class Verdict:
     delays: list[float] = field(default_factory=list)
 
     def rows(self, kind: Kind) -> int:
-        """How many rows have a problem of this kind."""
+        """Return how many rows have a problem of this kind."""
         return len({id(problem.row) for problem in self.problems if problem.kind == kind})
 
     @property
@@ -709,15 +717,15 @@ class Reading:
 
 
 def compare(recording: Path, rows: Iterable[Mapping[str, Any]]) -> Verdict:
-    """Judges the partition_timeline rows of one recording."""
+    """Compare the partition_timeline rows of one recording with its truth."""
     return compare_with(read_truth(recording), rows, "/".join(recording.resolve().parts[-3:]))
 
 
 def compare_with(truth: Truth, rows: Iterable[Mapping[str, Any]], recording: str = "") -> Verdict:
     verdict = Verdict(recording)
-    lives: dict[IncarnationPartition, list[Life]] = defaultdict(list)
-    for life in truth.lives:
-        lives[life.incarnation, life.topic, life.partition].append(life)
+    generations: dict[IncarnationPartition, list[PartitionGeneration]] = defaultdict(list)
+    for generation in truth.generations:
+        generations[generation.incarnation, generation.topic, generation.partition].append(generation)
     timelines: dict[IncarnationPartition, list[TimelineRow]] = defaultdict(list)
     clusters = set()
     for given in rows:
@@ -726,10 +734,10 @@ def compare_with(truth: Truth, rows: Iterable[Mapping[str, Any]], recording: str
         timelines[row.key].append(row)
     if len(clusters) > 1:
         raise ValueError(f"these rows are of several clusters, a recording is one: {sorted(map(str, clusters))}")
-    for key in sorted(lives.keys() | timelines.keys()):
+    for key in sorted(generations.keys() | timelines.keys()):
         timeline = sorted(timelines[key], key=lambda row: row.step)
         check_steps(timeline, verdict)
-        judge_partition(timeline, lives[key], truth.shut_down.get(key[0]), verdict)
+        judge_partition(timeline, generations[key], truth.shut_down.get(key[0]), verdict)
     return verdict
 
 
@@ -748,18 +756,20 @@ def check_steps(timeline: Sequence[TimelineRow], verdict: Verdict) -> None:
         begun = row.valid_from or begun
 
 
-def judge_partition(timeline: Sequence[TimelineRow], lives: Sequence[Life], shut_down: datetime | None, verdict: Verdict) -> None:
-    states, assignments = intervals(lives, "state"), intervals(lives, "assignment")
+def judge_partition(
+    timeline: Sequence[TimelineRow], generations: Sequence[PartitionGeneration], shut_down: datetime | None, verdict: Verdict
+) -> None:
+    states, assignments = intervals(generations, "state"), intervals(generations, "assignment")
     verdict.true_states += len(states)
     verdict.true_assignments += len(assignments)
     observed = []
     for row in timeline:
-        if lives and is_older_than_truth(row, lives[0]):
+        if generations and is_older_than_truth(row, generations[0]):
             verdict.unjudged_rows += 1
         elif row.inferred:
             verdict.inferred_rows += 1
             verdict.inferred_never_true += not could_be(row, states, assignments)
-        elif not lives:
+        elif not generations:
             verdict.observed_rows += 1
             verdict.problems.append(Problem("wrong", "partition", row, "there was no such partition"))
         elif row.asserts("state") or row.asserts("assignment"):
@@ -772,20 +782,20 @@ def judge_partition(timeline: Sequence[TimelineRow], lives: Sequence[Life], shut
 
 
 def could_be(row: TimelineRow, states: Sequence[Interval], assignments: Sequence[Interval]) -> bool:
-    """Does the row agree with some state and some assignment of its partition, whenever that was?"""
+    """Return whether the row agrees with a state and an assignment of its partition at any time."""
     return all(
         not row.asserts(aspect) or any(interval.value.fits(row) for interval in truths)
         for aspect, truths in zip(ASPECTS, (states, assignments), strict=True)
     )
 
 
-def is_older_than_truth(row: TimelineRow, life: Life) -> bool:
-    """Does the row speak of the time before a migration, of which the metadata log knows nothing?"""
-    if life.since_birth:
+def is_older_than_truth(row: TimelineRow, generation: PartitionGeneration) -> bool:
+    """Return whether the row is of the time before a migration, which the metadata log does not cover."""
+    if generation.since_creation:
         return False
     if row.partition_epoch is not None:
-        return row.partition_epoch < life.states[0].partition_epoch
-    return row.valid_from is None or row.valid_from < life.states[0].begun
+        return row.partition_epoch < generation.states[0].partition_epoch
+    return row.valid_from is None or row.valid_from < generation.states[0].begun
 
 
 def judge_aspect(
@@ -841,7 +851,7 @@ def judge_together(row: TimelineRow, states: Sequence[Interval], assignments: Se
     if not fitting_states or not fitting_assignments:
         return
     if not any(state.overlaps(assignment) for state in fitting_states for assignment in fitting_assignments):
-        detail = f"{fitting_assignments[0].value} never went with {fitting_states[0].value}"
+        detail = f"{fitting_assignments[0].value} and {fitting_states[0].value} were never true at the same time"
         verdict.problems.append(Problem("mixed", "state and assignment", row, detail))
 
 
@@ -852,16 +862,16 @@ def read_against(row: TimelineRow, aspect: Aspect, truths: Sequence[Interval]) -
 
 
 def begins_early(row: TimelineRow, interval: Interval) -> bool:
-    if row.valid_from is None or (interval.first and not interval.life.since_birth):
+    if row.valid_from is None or (interval.first and not interval.generation.since_creation):
         return False
-    return row.valid_from < interval.value.begun - interval.life.forgiven
+    return row.valid_from < interval.value.begun - interval.generation.tolerance
 
 
 Trail: TypeAlias = "tuple[int, int, Trail] | None"
 
 
 def align(readings: Sequence[Reading]) -> list[int | None]:
-    """Lays rows along the truth, never going back: most rows on time, then most in place, then most shown."""
+    """Match rows to true values in their order: most rows on time, then most in place, then most values shown."""
     best: dict[tuple[int, bool], tuple[tuple[int, int, int], Trail]] = {(-1, False): ((0, 0, 0), None)}
     for number, reading in enumerate(readings):
         grown = dict(best)
@@ -871,8 +881,8 @@ def align(readings: Sequence[Reading]) -> list[int | None]:
                 if last > place:
                     continue
                 shown_before = last == place and shown_already
-                news = reading.full and not shown_before
-                score = (right + timely, late + (not timely), shown + news)
+                is_new = reading.full and not shown_before
+                score = (right + timely, late + (not timely), shown + is_new)
                 ending = (place, reading.full or shown_before)
                 if ending not in grown or score > grown[ending][0]:
                     grown[ending] = (score, (number, place, trail))
@@ -886,7 +896,7 @@ def align(readings: Sequence[Reading]) -> list[int | None]:
 
 
 def nearest(row: TimelineRow, aspect: Aspect, truths: Sequence[Interval]) -> str:
-    """The true value that the row most likely means."""
+    """Return the true value that the row most likely means."""
     if not truths:
         return "nothing of the kind was ever written"
     for interval in truths:
@@ -911,27 +921,27 @@ def reason_of(interval: Interval, shut_down: datetime | None) -> str:
 
 
 def perfect_rows(recording: Path) -> list[dict[str, Any]]:
-    """The partition_timeline that somebody would write who had the truth itself."""
+    """Return the partition_timeline that follows from the truth itself."""
     return rows_of_truth(read_truth(recording))
 
 
 def rows_of_truth(truth: Truth) -> list[dict[str, Any]]:
     timelines: dict[IncarnationPartition, list[dict[str, Any]]] = defaultdict(list)
-    for life in truth.lives:
-        timeline = timelines[life.incarnation, life.topic, life.partition]
+    for generation in truth.generations:
+        timeline = timelines[generation.incarnation, generation.topic, generation.partition]
         known = dict.fromkeys((*STATE_FIELDS, *ASSIGNMENT_FIELDS, "state"))
         writes: dict[int, list[TrueState | TrueAssignment]] = defaultdict(list)
-        for assignment in life.assignments:
+        for assignment in generation.assignments:
             writes[assignment.order].append(assignment)
-        for state in life.states:
+        for state in generation.states:
             writes[state.order].append(state)
         for order in sorted(writes):
             for write in writes[order]:
-                known |= said_by(write)
+                known |= columns_of(write)
             timeline.append({"valid_from": writes[order][0].begun, **known})
-        if life.ended is not None:
-            gone = dict.fromkeys(known) | {"state": "NonExistentPartition"}
-            timeline.append({"valid_from": life.ended, **gone})
+        if generation.ended is not None:
+            deleted = dict.fromkeys(known) | {"state": "NonExistentPartition"}
+            timeline.append({"valid_from": generation.ended, **deleted})
     rows = []
     for (incarnation, topic, partition), timeline in timelines.items():
         ends = [row["valid_from"] for row in timeline[1:]] + [None]
@@ -941,7 +951,7 @@ def rows_of_truth(truth: Truth) -> list[dict[str, Any]]:
     return rows
 
 
-def said_by(write: TrueState | TrueAssignment) -> dict[str, Any]:
+def columns_of(write: TrueState | TrueAssignment) -> dict[str, Any]:
     if isinstance(write, TrueState):
         return {
             "leader": write.leader,
@@ -958,10 +968,10 @@ def said_by(write: TrueState | TrueAssignment) -> dict[str, Any]:
 
 
 def reassignments(truth: Truth) -> Counter[tuple[Any, ...]]:
-    """Incarnation, topic, partition, target, AR, RR and outcome of every reassignment that was written, as `reassignments` has it."""
+    """Count every reassignment that was written, by incarnation, topic, partition, target, AR, RR and outcome."""
     found = []
-    for life in truth.lives:
-        for assignment, after in zip(life.assignments, [*life.assignments[1:], None], strict=True):
+    for generation in truth.generations:
+        for assignment, after in zip(generation.assignments, [*generation.assignments[1:], None], strict=True):
             if assignment.adding or assignment.removing:
                 target = frozenset(assignment.replicas) - assignment.removing
                 if after is None:
@@ -971,7 +981,7 @@ def reassignments(truth: Truth) -> Counter[tuple[Any, ...]]:
                 else:
                     outcome = "completed" if frozenset(after.replicas) == target else "cancelled"
                 moved = (tuple(sorted(ids)) for ids in (target, assignment.adding, assignment.removing))
-                found.append((life.incarnation, life.topic, life.partition, *moved, outcome))
+                found.append((generation.incarnation, generation.topic, generation.partition, *moved, outcome))
     return Counter(found)
 
 
@@ -1020,7 +1030,7 @@ def table_line(verdict: Verdict) -> list[str]:
 
 
 def percent(value: float) -> str:
-    """Rounded down: 100 % is said of all only."""
+    """Return a percentage, rounded down, so that 100 % means all."""
     return f"{int(value * 10) / 10:.1f} %"
 
 

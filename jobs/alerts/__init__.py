@@ -1,4 +1,5 @@
-"""Alerts: which findings are due where (`outbox`), what is said about them (`text`, `payloads`), how it gets there (`sending`).
+"""Alerts: find what is due, write the texts, send and record them.
 
-The first three are pure; `delivery` joins them with the tables.
+`outbox` finds the findings that are due at each sink, `text` writes the texts; both are pure. `sink`, `sinks` and `http` send. `delivery`
+reads the tables and records what was sent. `command` is the command line.
 """

@@ -1,4 +1,4 @@
-"""The command `alerts`: delivers what is due, shows what would be, tries one sink."""
+"""The command `alerts`: deliver what is due, show what would be sent, or test one sink."""
 
 import argparse
 import json
@@ -37,7 +37,7 @@ exit codes:
 
 
 def add_arguments(commands: Any) -> None:
-    """Adds `alerts` to the command line."""
+    """Add `alerts` to the command line."""
     alerts = add_command(
         commands,
         "alerts",
@@ -47,7 +47,7 @@ def add_arguments(commands: Any) -> None:
         examples=EXAMPLES,
     )
     alerts.add_argument("--tables", metavar="DIR", help="folder of the Delta tables (not needed with --test)")
-    alerts.add_argument("--config", type=Path, required=True, metavar="audit.toml", help="holds [[alert]]")
+    alerts.add_argument("--config", type=Path, required=True, metavar="audit.toml", help="the file with [[alert]]")
     add_wait(alerts)
     what = alerts.add_mutually_exclusive_group()
     what.add_argument("--dry-run", action="store_true", help="print what would go where")
@@ -56,7 +56,7 @@ def add_arguments(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """The exit code. Raises UsageError."""
+    """Return the exit code. Raises UsageError."""
     config = configuration.load(options.config)
     if not config.sinks:
         raise UsageError(f"{options.config}: no [[alert]]; nothing is sent anywhere")
@@ -64,9 +64,9 @@ def run(options: argparse.Namespace) -> int:
     for name in filter(None, (options.test, options.again)):
         if name not in known:
             raise UsageError(f"{options.config}: no alert is named {name!r}; did you mean {nearest(name, known)!r}?")
-    if options.again and not next(s for s in config.sinks if s.name == options.again).holds_incidents:
-        holders = " and ".join(name for name, kind in SINK_TYPES.items() if kind.holds_incidents)
-        raise UsageError(f"--again {options.again}: only {holders} hold incidents; people have read the messages of other sinks")
+    if options.again and not next(s for s in config.sinks if s.name == options.again).keeps_incidents:
+        keepers = " and ".join(name for name, kind in SINK_TYPES.items() if kind.keeps_incidents)
+        raise UsageError(f"--again {options.again}: only {keepers} keep incidents; people have read the messages of other sinks")
     if options.test:
         return _test(next(sink for sink in config.sinks if sink.name == options.test), config, os.environ)
     if options.tables is None:
@@ -80,9 +80,9 @@ def run(options: argparse.Namespace) -> int:
     from jobs.engine import damage, lease, session
 
     spark = session.start() if lease.needs_spark(root) else None
-    with lease.held(root, uuid.uuid4().hex[:16], options.wait, spark) as held:
-        damage.refuse(root, versions=held.versions)
-        return _with_tables(root, config, again=options.again, guard=held.check)
+    with lease.held(root, uuid.uuid4().hex[:16], options.wait, spark) as lock:
+        damage.refuse(root, versions=lock.versions)
+        return _with_tables(root, config, again=options.again, guard=lock.check)
 
 
 def _with_tables(
@@ -123,7 +123,7 @@ def _with_tables(
 
 
 def _store(root: str, guard: Callable[[], None]) -> Any:
-    """Return the tables, to be written. guard: raises where the lease is lost."""
+    """Return the store that writes the tables. guard: raises where the lease is lost."""
     from jobs.engine import session
     from jobs.engine.store import Store
 
@@ -133,7 +133,7 @@ def _store(root: str, guard: Callable[[], None]) -> Any:
 
 
 def shown(sink: Sink, messages: list[Message], context: text.Context) -> list[str]:
-    """What would go to a sink, as lines; bodies as they are sent, less the secrets."""
+    """Return what would go to a sink, as lines: the bodies that would be sent, without secrets."""
     lines = [f"{sink.name} ({sink.type}, {sink.address()}): {counted(len(messages), 'message')}"]
     for request in sink.requests(messages, context):
         for message in request.messages:
@@ -144,7 +144,7 @@ def shown(sink: Sink, messages: list[Message], context: text.Context) -> list[st
 
 
 def _test(sink: Sink, config: Config, environment: Mapping[str, str]) -> int:
-    """Sends one finding that says that it is none."""
+    """Send one finding that is marked as a test; return the exit code."""
     from jobs.alerts.sink import Undelivered, deliver
 
     now = datetime.now(UTC)

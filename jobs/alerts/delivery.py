@@ -1,7 +1,6 @@
-"""Delivers what is due and records it: reads `findings` and the outbox `alerts`, sends, writes the outbox.
+"""Deliver what is due and record it: read `findings` and the outbox `alerts`, send, write the outbox.
 
-A delivery is recorded before the next message of its sink is sent: a run that is killed repeats at most the one it was sending, under
-the same key.
+A delivery is recorded before the next message of its sink is sent. So a killed run repeats at most one message, under the same key.
 """
 
 import threading
@@ -33,7 +32,7 @@ Record = Callable[[Sequence[Sent]], None]
 
 @dataclass(frozen=True)
 class Delivered:
-    """What became of one run's messages to one sink. error: why the first of those failed that did."""
+    """The outcome of one run's messages to one sink. error: why the first failed message failed."""
 
     sink: str
     messages: int
@@ -41,7 +40,7 @@ class Delivered:
     error: str | None
 
     def sentence(self) -> str:
-        """For the verdict."""
+        """Return the sentence of the verdict."""
         if self.error is None:
             return f"Alerts: {counted(self.messages, 'message')} to {self.sink}."
         return f"Alerts: {self.failed:,} of {counted(self.messages, 'message')} to {self.sink} could not be delivered ({self.error}); the next run tries again."
@@ -59,7 +58,10 @@ def plan(
     newest: Mapping[str, datetime],
     again: str | None = None,
 ) -> dict[str, list[Message]]:
-    """Sink -> its messages, in order. again: the sink that is notified again of all that is firing."""
+    """Return sink -> its messages, in order.
+
+    again: the sink that is notified again of all that is firing.
+    """
     found = {}
     for sink in sinks:
         items = due(sink, findings, sent, now=now, newest=newest, again=again == sink.name)
@@ -68,15 +70,21 @@ def plan(
 
 
 def finding_of(row: Mapping[str, Any]) -> Finding:
-    """A row of `findings`; its times are UTC without a zone. Its fingerprint is the one that sinks know it by."""
+    """Return a row of `findings` as a Finding, with the fingerprint that sinks know it by.
+
+    row: its times are UTC without a zone.
+    """
     values: dict[str, Any] = {field.name: row.get(field.name) for field in fields(Finding)}
     values["fingerprint"] = known_as(row)
     values |= {name: in_utc(row[name]) for name in ("first_seen", "last_seen")}
     return Finding(**values | {"silenced": bool(row.get("silenced")), "evidence": tuple(row["evidence"] or ())})
 
 
-def findings_of(rows: Iterable[Mapping[str, Any]], said: Mapping[str, tuple[str, ...]]) -> list[Finding]:
-    """Return rows of `findings` as sinks know them, each with the name that they know its cause by. said: `harms.by_finding`."""
+def findings_of(rows: Iterable[Mapping[str, Any]], harms: Mapping[str, tuple[str, ...]]) -> list[Finding]:
+    """Return rows of `findings` with the fingerprints that sinks know them and their causes by.
+
+    harms: what `harms.by_finding` returns.
+    """
     some = list(rows)
     names = {row["fingerprint"]: known_as(row) for row in some}
     titles = {row["fingerprint"]: row["title"] for row in some}
@@ -85,18 +93,18 @@ def findings_of(rows: Iterable[Mapping[str, Any]], said: Mapping[str, tuple[str,
             finding_of(row),
             caused_by=names.get(row.get("caused_by")),
             cause=titles.get(row.get("caused_by")),
-            harms=said.get(row["fingerprint"], ()),
+            harms=harms.get(row["fingerprint"], ()),
         )
         for row in some
     ]
 
 
 def harms_of(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
-    """Return what the tables show of the harm of each finding, as `harms.by_finding`; rows: all of `findings`."""
+    """Return the harm of each finding as `harms.by_finding` words it. rows: all rows of `findings`."""
     findings = [
         dict(row) | {name: row[name] and row[name].replace(tzinfo=None) for name in ("first_seen", "last_seen")} for row in rows
     ]
-    # a finding that is not over was last seen at the end of the logs
+    # an open finding was last seen at the end of the logs
     now: dict[str, datetime | None] = {row["cluster"]: None for row in findings}
     for row in findings:
         if row["last_seen"] is not None:
@@ -104,14 +112,14 @@ def harms_of(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> dict[str, tup
     read = {name: tables.read(name) for name in ("finding_subjects", "durability") if tables.has(name)}
     if len(read) < 2:
         return harms.by_finding(findings, {}, now)
-    asked = queries.over(None, read.values())
+    database = queries.over(None, read.values())
     for name, table in read.items():
-        asked.view(f"told_{name}", table)
-    return harms.by_finding(findings, story_harms.of_stories(asked, findings, now), now)
+        database.view(f"told_{name}", table)
+    return harms.by_finding(findings, story_harms.of_stories(database, findings, now), now)
 
 
 def in_utc(moment: datetime | None) -> datetime | None:
-    """A time that Spark gave, with its zone."""
+    """Return a time of a table with its zone, UTC."""
     return None if moment is None else moment.replace(tzinfo=UTC)
 
 
@@ -121,7 +129,7 @@ def checks() -> dict[str, str]:
 
 
 def latest(rows: Iterable[Sent]) -> list[Sent]:
-    """Of the rows about the same thing, the newest."""
+    """Return the newest row of each finding, sink, state and occurrence."""
     return list({row.identity: row for row in sorted(rows, key=lambda row: row.tried_at)}.values())
 
 
@@ -135,9 +143,9 @@ def send_all(
     environment: Mapping[str, str],
     record: Record,
 ) -> list[Delivered]:
-    """Sends to all sinks at once, to each in order. Returns what became of each sink that had something due.
+    """Send to all sinks at once, to each in order; return a report of each sink with messages.
 
-    record: is given the rows of the outbox; of a delivery at once, of all that failed at the end.
+    record: takes rows of the outbox. Each delivery is recorded at once, the failures at the end.
     """
     busy = [sink for sink in sinks if planned[sink.name]]
     if not busy:
@@ -151,14 +159,17 @@ def send_all(
 
 
 def _serve(sink: Sink, requests: Sequence[Request], secrets: Secrets, record: Record) -> Delivered:
-    """A sink that cannot be reached is not tried any further in this run; one that refuses a message is sent the next."""
+    """Send the requests of one sink, in order.
+
+    A sink that cannot be reached is not tried again in this run. A sink that refuses one message is sent the next.
+    """
     failed: list[tuple[Request, str]] = []
     down: str | None = None
     not_opened: set[str] = set()
     for request in requests:
         error = down
         if error is None and any(message.key in not_opened for message in request.messages):
-            error = "what it is about could not be delivered"
+            error = "an earlier message about it could not be delivered"
         if error is None:
             try:
                 _bounded(sink, request, secrets)
@@ -183,7 +194,7 @@ def _rows(request: Request, error: str | None) -> list[Sent]:
 
 
 def _bounded(sink: Sink, request: Request, secrets: Secrets) -> None:
-    """Sends, within a time that no server can stretch by answering byte after byte. Raises Undelivered."""
+    """Send within a time limit, also if the server answers byte after byte. Raises Undelivered."""
     problems: list[Undelivered] = []
 
     def attempt() -> None:
@@ -207,7 +218,7 @@ def _bounded(sink: Sink, request: Request, secrets: Secrets) -> None:
 
 @dataclass
 class Outbox:
-    """The outbox of some clusters, and what alerts say about them."""
+    """The outbox of some clusters, and the tables that the texts of alerts are built from."""
 
     tables: Tables
     append: Callable[[pa.Table], None]
@@ -226,12 +237,12 @@ class Outbox:
         return [Sent(**row | {name: in_utc(row[name]) for name in TIMES}) for row in rows]
 
     def record(self, rows: Sequence[Sent]) -> None:
-        """Appends to the table; returns when they are there."""
+        """Append rows to the table; return when they are stored."""
         with self.lock:
             self.append(pa.Table.from_pylist([asdict(row) for row in rows]))
 
     def context(self, planned: Mapping[str, Sequence[Message]], newest: Mapping[str, datetime], now: datetime) -> Context:
-        """What the texts of messages are made from, with the log lines that they show."""
+        """Return what the texts of messages are built from, with the log lines that they show."""
         hidden = {text for sink in self.config.sinks for text in sink.secrets(self.environment).hidden()}
         plain = Context(
             tables=self.tables.root,
@@ -254,7 +265,7 @@ class Outbox:
         }
 
     def deliver(self, findings: Sequence[Finding], newest: Mapping[str, datetime], again: str | None = None) -> list[Delivered]:
-        """Sends what is due and records it. Returns what became of each sink that had something due."""
+        """Send what is due and record it; return the outcome of each sink that had something due."""
         now = datetime.now(UTC)
         planned = plan(self.config.sinks, findings, self.sent, now=now, newest=newest, again=again)
         if not any(planned.values()):
@@ -264,7 +275,7 @@ class Outbox:
 
 
 def counts(reports: Iterable[Delivered]) -> str:
-    """For the line of the stage."""
+    """Return the counts for the progress line of the stage."""
     total: Counter[str] = Counter()
     for report in reports:
         total["delivered"] += report.messages - report.failed

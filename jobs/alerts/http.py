@@ -21,7 +21,7 @@ BACKOFF = 0.5
 PATIENCE = 15
 PLAIN_TEXT = "text/plain; charset=utf-8"
 TRY_LATER = (408, 425, 429, 500, 502, 503, 504)
-# of an answer that refuses, so much is repeated
+# characters of a refusing answer that the error repeats
 ANSWER = 200
 
 
@@ -38,8 +38,8 @@ def post(
 ) -> None:
     """Send a body: a text as it is, anything else as JSON. Raises Undelivered.
 
-    secrets: a token goes into the header, a password with the user. is_idempotent: the sink handles the same body once only, so it may be sent again
-    after a time-out.
+    secrets: a token is sent in the header, a password with the user.
+    is_idempotent: the sink handles the same body only once, so it may be sent again after a time-out.
     """
     retry = _Patient(
         total=TRIES - 1,
@@ -56,7 +56,7 @@ def post(
         session.mount("http://", HTTPAdapter(max_retries=retry))
         session.mount("https://", HTTPAdapter(max_retries=retry))
         is_text = isinstance(body, str)
-        # a header that the sink sets wins
+        # a header of the sink replaces ours
         sent = {"User-Agent": "kafka-audit"} | ({"Content-Type": PLAIN_TEXT} if is_text else {}) | dict(headers)
         if token := secrets.get("token"):
             sent["Authorization"] = f"Bearer {token}"
@@ -75,8 +75,8 @@ def post(
             with answer:
                 if 200 <= answer.status_code < 300:
                     return
-                said = answer.raw.read(ANSWER * 4, decode_content=True).decode("utf-8", "replace")
-        text = " ".join(without(said, secrets.hidden()).split())[:ANSWER]
+                refusal = answer.raw.read(ANSWER * 4, decode_content=True).decode("utf-8", "replace")
+        text = " ".join(without(refusal, secrets.hidden()).split())[:ANSWER]
         printable = "".join(c if c.isprintable() else "?" for c in text)
         refused = answer.status_code not in TRY_LATER
         raise Undelivered(f"answered {answer.status_code}" + (f": {printable}" if refused and printable else ""), refused)
@@ -109,7 +109,7 @@ class _NoAuth(requests.auth.AuthBase):
 
 @contextlib.contextmanager
 def _without_address(timeout_seconds: int) -> Any:
-    """Turn an error on the way into an Undelivered whose text has no address."""
+    """Turn an error of the connection into an Undelivered whose text has no address."""
     try:
         yield
     except requests.exceptions.SSLError as error:

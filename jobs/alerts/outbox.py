@@ -1,7 +1,7 @@
-"""Which findings each sink must be notified of, and in which messages. Pure: findings and what was sent before, in; messages out.
+"""Find the findings that each sink must be notified of, and group them into messages. Pure.
 
-A finding is `firing` until it is resolved. Each (fingerprint, sink, state, occurrence) is delivered once; an occurrence ends when the
-finding is resolved, and the next begins when it is reopened.
+A finding is `firing` until it is resolved. Each (fingerprint, sink, state, occurrence) is delivered once. An occurrence ends when the
+finding is resolved; the next one begins when it is reopened.
 """
 
 import hashlib
@@ -17,17 +17,17 @@ from jobs.globs import matches
 from schemas import SEVERITIES
 
 FIRING, RESOLVED = "firing", "resolved"
-# what a digest is called where a finding is called by its check
+# a digest has this name where a finding has its check's
 DIGEST = "findings_digest"
 DIGEST_KEY = "digest-"
-# how long a sink is notified of a finding that was over before its first message
-NEWS_HOURS = 24
+# a finding that was resolved before its first message is still sent for so long
+RECENT_HOURS = 24
 EPOCH = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A row of `findings`, as far as alerts need it; times are UTC with a zone, or None."""
+    """The columns of `findings` that alerts need; times are UTC with a zone, or None."""
 
     cluster: str
     fingerprint: str
@@ -49,21 +49,22 @@ class Finding:
     caused_by: str | None = None
     # title of that cause
     cause: str | None = None
-    # what the story of this finding did to producers and consumers, as the verdict says it
+    # the harm of its story to producers and consumers, in the words of the verdict
     harms: tuple[str, ...] = ()
 
     @property
     def is_over(self) -> bool:
-        """Whether it is resolved."""
+        """Return whether it is resolved."""
         return self.status == "resolved"
 
 
 @dataclass(frozen=True)
 class Sent:
-    """A row of `alerts`: what was sent, or tried to, about one finding to one sink; times are UTC with a zone.
+    """A row of `alerts`: one finding that was sent to one sink, or failed to be sent.
 
-    digest: the key of the message that it was part of, a digest or the story of another finding; None: its own fingerprint.
-    labels: Alertmanager's, as JSON: it resolves under the same ones only.
+    Times are UTC with a zone.
+    digest: key of the digest, or of the story of another finding, that it was part of; None: the key was its own fingerprint.
+    labels: JSON; Alertmanager resolves an alert only under the labels that it fired with.
     """
 
     cluster: str
@@ -80,7 +81,7 @@ class Sent:
 
     @property
     def identity(self) -> tuple[str, str, str, str, int]:
-        """The key of a row."""
+        """Return the key of the row."""
         return self.cluster, self.fingerprint, self.sink, self.state, self.occurrence
 
 
@@ -88,7 +89,7 @@ class Sent:
 class Due:
     """A sink must be notified that a finding is in a state.
 
-    tried: the row of it so far. fired: the row by which the sink knows the incident that is resolved now, or notified again.
+    tried: its row of an earlier run. fired: the row under which the sink knows the incident that is resolved or repeated now.
     """
 
     finding: Finding
@@ -100,9 +101,9 @@ class Due:
 
 @dataclass(frozen=True)
 class Message:
-    """One message to a sink: about one finding, a story (a cause and what follows from it), or a digest of many.
+    """One message to a sink: a finding, a story (a cause and its consequences), or a digest.
 
-    key: the same for the same thing, however often it is sent. lead: fingerprint of the first cause of a story.
+    key: the same whenever the same message is sent again. lead: fingerprint of the first cause of a story.
     """
 
     sink: Sink
@@ -115,7 +116,7 @@ class Message:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Return the findings that it is about, each once: the cause of a story, then the worst first."""
+        """Return its findings, each once: the cause of a story first, then the worst first."""
         found = {item.finding.fingerprint: item.finding for item in self.items}
         return tuple(sorted(found.values(), key=lambda finding: (finding.fingerprint != self.lead, worst_first(finding))))
 
@@ -126,13 +127,13 @@ class Message:
 
 
 def worst_first(finding: Finding) -> tuple[ranking.Rank, bool, datetime, str, str]:
-    """Sort key: the order of all lists, except that a resolved finding counts as what it was."""
+    """Return the sort key of all lists of findings; a resolved finding keeps the rank that it had."""
     rank = ranking.rank(severity=finding.severity, check_id=finding.check_id, is_over=False)
     return rank, *ranking.by_time(finding.first_seen), finding.title, finding.fingerprint
 
 
 def routed(sink: Sink, finding: Finding) -> bool:
-    """Whether the sink is notified of such findings."""
+    """Return whether the sink's severity, checks and clusters match a finding."""
     return (
         SEVERITIES.index(finding.severity) >= SEVERITIES.index(sink.severity)
         and matches(sink.checks, finding.check_id)
@@ -149,10 +150,11 @@ def due(
     newest: Mapping[str, datetime],
     again: bool = False,
 ) -> list[Due]:
-    """What a sink must be notified of, in order: what could not be delivered before, then what fires, then what is over; the worst first.
+    """Return what a sink must be notified of, in order.
 
-    sent: all rows of the sink. now: of this machine. newest: cluster -> the newest moment of its logs. again: what is firing is told
-    once more (of a sink that has lost it).
+    Undelivered rows are first, then firing findings, then resolved ones; of each, the worst first.
+    sent: all rows of the sink. now: this machine's clock. newest: cluster -> newest moment of its logs.
+    again: repeat all that is firing, because the sink has lost it.
     """
     history: dict[tuple[str, str], list[Sent]] = defaultdict(list)
     for row in sent:
@@ -163,10 +165,10 @@ def due(
         rows = sorted(history[finding.cluster, finding.fingerprint], key=lambda row: (row.occurrence, row.state == RESOLVED))
         wanted = routed(sink, finding) and not finding.silenced
         if not rows:
-            news = newest.get(finding.cluster, now) - timedelta(hours=NEWS_HOURS)
+            recent = newest.get(finding.cluster, now) - timedelta(hours=RECENT_HOURS)
             if wanted and not finding.is_over:
                 found.append(Due(finding, FIRING, 1))
-            elif wanted and sink.ended and finding.last_seen is not None and finding.last_seen >= news:
+            elif wanted and sink.ended and finding.last_seen is not None and finding.last_seen >= recent:
                 found.append(Due(finding, RESOLVED, 1))
         else:
             found += _next(sink, finding, rows, wanted=wanted, now=now, again=again)
@@ -174,7 +176,7 @@ def due(
 
 
 def _next(sink: Sink, finding: Finding, rows: Sequence[Sent], *, wanted: bool, now: datetime, again: bool) -> list[Due]:
-    """What a sink must still be notified of about a finding: what is not delivered, and what has changed since."""
+    """Return what a sink must still be notified of about a finding: undelivered rows, and changes since."""
     last = rows[-1]
     fired = next((row for row in reversed(rows) if row.state == FIRING and row.delivered_at), None)
     found = [
@@ -189,7 +191,7 @@ def _next(sink: Sink, finding: Finding, rows: Sequence[Sent], *, wanted: bool, n
     elif (
         last.delivered_at is not None
         and not finding.is_over
-        and sink.holds_incidents
+        and sink.keeps_incidents
         and (again or sink.must_be_repeated(last.delivered_at, now))
     ):
         found.append(Due(finding, FIRING, last.occurrence, last, last))
@@ -197,7 +199,7 @@ def _next(sink: Sink, finding: Finding, rows: Sequence[Sent], *, wanted: bool, n
 
 
 def _order(item: Due) -> tuple[Any, ...]:
-    """The order of messages about a finding that fires and is over at once."""
+    """Return the sort key: undelivered rows in the order of their attempts, then firing before resolved."""
     waiting = item.tried is not None and item.tried.delivered_at is None
     tried_at = item.tried.tried_at if waiting and item.tried else EPOCH
     return not waiting, tried_at, item.state == RESOLVED, worst_first(item.finding), item.occurrence > 1
@@ -206,12 +208,12 @@ def _order(item: Due) -> tuple[Any, ...]:
 def messages(sink: Sink, items: Sequence[Due], findings: Iterable[Finding], sent: Iterable[Sent]) -> list[Message]:
     """Return the messages that are due to a sink, in order.
 
-    What follows from one cause is one message. More than the sink's limit of a cluster make one digest. An incident that a story or a digest
-    opened is resolved when all that it is about is over.
+    A cause and its consequences are one message. If a cluster has more messages than the sink's limit, they become one digest. An incident
+    that a story or a digest opened is resolved when all its findings are.
     """
     known, rows = list(findings), [row for row in sent if row.sink == sink.name]
     causes = _first_causes(finding for finding in known if routed(sink, finding) and not finding.silenced)
-    if sink.holds_incidents:
+    if sink.keeps_incidents:
         firing = [item for item in items if item.state == FIRING]
         joining = _joining([item for item in firing if not item.fired], known, rows, causes)
         opened = _grouped(sink, [item for item in firing if not item.fired and id(item) not in joining.taken], causes)
@@ -220,14 +222,14 @@ def messages(sink: Sink, items: Sequence[Due], findings: Iterable[Finding], sent
         over = [item for item in items if item.state == RESOLVED]
         found = opened + once_more + _resolving(sink, over, opened + once_more, known, rows)
     else:
-        items = _ended_tells_both(items)
+        items = _pairs_as_resolved(items)
         found = _grouped(sink, items, causes)
     position = {id(item): number for number, item in enumerate(items)}
     return sorted(found, key=lambda message: min(position.get(id(item), len(items)) for item in message.items))
 
 
 def _first_causes(findings: Iterable[Finding]) -> dict[tuple[str, str], str]:
-    """Return for each (cluster, fingerprint) the finding that it follows from in the end, among the given ones; itself where there is none."""
+    """Return (cluster, fingerprint) -> fingerprint of its first cause; its own if it has none."""
     known = {(finding.cluster, finding.fingerprint): finding for finding in findings}
     found = {}
     for key in known:
@@ -245,9 +247,9 @@ def _story(finding: Finding, causes: Mapping[tuple[str, str], str]) -> str:
 
 @dataclass(frozen=True)
 class _Joining:
-    """New findings that join incidents which a sink has.
+    """New findings that join incidents that are open at a sink.
 
-    items: each with the key of its incident, and the finding that opened it. taken: ids of the items that were given and joined.
+    items: each new finding with the key of its incident, and the cause that opened it. taken: `id` of the items that join.
     """
 
     items: list[tuple[Due, str | None]]
@@ -257,7 +259,10 @@ class _Joining:
 def _joining(
     items: Sequence[Due], findings: Sequence[Finding], sent: Sequence[Sent], causes: Mapping[tuple[str, str], str]
 ) -> _Joining:
-    """Return the new findings whose first cause is firing at the sink: the cause is sent once more, with them in it."""
+    """Return the new findings whose first cause is firing at the sink.
+
+    The cause is sent again together with them.
+    """
     by_name = {(finding.cluster, finding.fingerprint): finding for finding in findings}
     last: dict[tuple[str, str], Sent] = {}
     for row in sorted(sent, key=lambda row: (row.occurrence, row.state == RESOLVED)):
@@ -278,7 +283,7 @@ def _joining(
 
 
 def _grouped(sink: Sink, items: Iterable[Due], causes: Mapping[tuple[str, str], str]) -> list[Message]:
-    """Return one message a story, or one digest a cluster and state."""
+    """Return one message per story, or one digest per cluster and state."""
     groups: dict[tuple[str, str], dict[str, dict[tuple[str, int], list[Due]]]] = defaultdict(lambda: defaultdict(dict))
     for item in items:
         finding = item.finding
@@ -299,7 +304,10 @@ def _grouped(sink: Sink, items: Iterable[Due], causes: Mapping[tuple[str, str], 
 
 
 def _of_story(sink: Sink, cluster: str, state: str, root: str, items: Sequence[Due]) -> Message:
-    """Return the message about a cause and its effects; where the cause is not among them it has the key of the worst one."""
+    """Return the message about a cause and its effects.
+
+    Without the cause, its key is that of the worst effect.
+    """
     names = {item.finding.fingerprint for item in items}
     key = root if root in names else min((item.finding for item in items), key=worst_first).fingerprint
     return Message(sink, cluster, state, key, tuple(items), lead=key)
@@ -312,10 +320,10 @@ def _resolving(
     findings: Iterable[Finding],
     sent: Iterable[Sent],
 ) -> list[Message]:
-    """Return what resolves incidents: each under the key that it was opened with, in this run or before."""
+    """Return the messages that resolve incidents, each under the key that it was opened with."""
     opened = {(item.finding.fingerprint, item.occurrence): message for message in firing for item in message.items}
     open_now = {(finding.cluster, finding.fingerprint) for finding in findings if not finding.is_over}
-    # a finding that has an incident of its own keeps it open for itself only while it fires (`due`); what follows from it, and a digest, for all
+    # a finding's own incident stays open while the finding fires (`due`); the incident of a story or digest, while any of its findings does
     still_open = {row.digest for row in sent if row.digest and (row.cluster, row.fingerprint) in open_now}
     still_open |= {
         message.key
@@ -333,7 +341,7 @@ def _resolving(
 
 
 def _under_their_keys(sink: Sink, state: str, items: Iterable[tuple[Due, str | None]]) -> list[Message]:
-    """Return messages about incidents that the sink knows, each with the key of the digest or story that it was part of."""
+    """Return messages about incidents that the sink knows, each under the key that opened it."""
     by_key: dict[tuple[str, str], dict[tuple[str, int, str], Due]] = defaultdict(dict)
     for item, key in items:
         name = item.finding.fingerprint
@@ -352,23 +360,26 @@ def _under_their_keys(sink: Sink, state: str, items: Iterable[tuple[Due, str | N
     ]
 
 
-def _ended_tells_both(items: Sequence[Due]) -> list[Due]:
-    """One message for a person covers a start and its end: the pair is sent as `resolved`."""
+def _pairs_as_resolved(items: Sequence[Due]) -> list[Due]:
+    """Return the items with each pair of start and end as `resolved`.
+
+    One message to a person covers both.
+    """
     over = {(item.finding.fingerprint, item.occurrence) for item in items if item.state == RESOLVED}
     return [replace(item, state=RESOLVED) if (item.finding.fingerprint, item.occurrence) in over else item for item in items]
 
 
 def digest_key(items: Iterable[Due]) -> str:
-    """The key of a digest: the same findings make the same one."""
+    """Return the key of a digest: the same for the same findings."""
     members = sorted(f"{item.finding.fingerprint}/{item.occurrence}" for item in items)
     return DIGEST_KEY + hashlib.sha256("|".join(members).encode()).hexdigest()[:32]
 
 
 def outcome(message: Message, at: datetime, error: str | None, labels: str | None = None) -> list[Sent]:
-    """The rows that say what became of a message; error: None where it was delivered."""
+    """Return the rows of `alerts` for a message that was tried. error: None if it was delivered."""
     rows = []
     for item in message.items:
-        # a pair in one message keeps both its rows
+        # a start and an end that are one message keep a row each
         state = item.tried.state if item.tried else item.state
         before = item.tried.attempts if item.tried else 0
         rows.append(
@@ -380,7 +391,7 @@ def outcome(message: Message, at: datetime, error: str | None, labels: str | Non
                 occurrence=item.occurrence,
                 tried_at=at,
                 attempts=before + 1,
-                # what a sink is notified of again stays delivered
+                # a failed repetition does not undo the delivery
                 delivered_at=at if error is None else item.tried.delivered_at if item.tried else None,
                 error=error,
                 digest=message.key if message.key != item.finding.fingerprint else None,

@@ -1,7 +1,7 @@
 """A sink: its settings, how messages become requests, and how a request reaches it.
 
-Each type of sink is a module of `jobs.alerts.sinks` with one subclass of Sink. Its dataclass fields are its keys in audit.toml. `SINK_TYPES` finds it
-there; nothing else has to know of it.
+Each type of sink is a module of `jobs.alerts.sinks` with one subclass of Sink. Its dataclass fields are its keys in audit.toml.
+`SINK_TYPES` finds the module; no other code names it.
 """
 
 from __future__ import annotations
@@ -25,15 +25,18 @@ if TYPE_CHECKING:
     from jobs.alerts.outbox import Message
     from jobs.alerts.text import Context
 
-# ends of the keys that name an environment variable
+# end of each key that names an environment variable
 SECRET = "_env"
-# shorter parts of an address are not treated as a secret
+# characters; a shorter part of an address is not treated as a secret
 SHORTEST_SECRET = 6
 ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Undelivered(Exception):
-    """A request did not arrive; the text says why. refused: the sink understood and refused it, so it may accept others."""
+    """A request was not delivered; the text says why.
+
+    refused: the sink understood the request and refused it, so it may accept others.
+    """
 
     def __init__(self, text: str, refused: bool = False) -> None:
         super().__init__(text)
@@ -44,7 +47,7 @@ class Undelivered(Exception):
 class Request:
     """One request to a sink, and the messages that it delivers.
 
-    url: None where the sink's environment variable holds it. body: what the sink's `send` takes. labels: those of each message (Alertmanager).
+    url: None if the address is in an environment variable. body: what the sink's `send` takes. labels: of each message (Alertmanager).
     """
 
     messages: tuple[Message, ...]
@@ -65,7 +68,10 @@ class Secrets:
         return self.values.get(key)
 
     def hidden(self) -> tuple[str, ...]:
-        """Return the texts that must not be repeated anywhere, the longest first: the values, and parts of an address that may be secret."""
+        """Return the texts that no output may repeat, the longest first.
+
+        They are the values, and the parts of an address that may be secret.
+        """
         texts = list(self.values.values())
         if address := self.values.get("url"):
             parts = urlsplit(address)
@@ -80,18 +86,19 @@ class Secrets:
 
 @dataclass(frozen=True, kw_only=True)
 class Sink(ABC):
-    """Where alerts are sent. Secrets are held by the name of their environment variable only; see `docs/guides/alerts.md`.
+    """Where alerts are sent; see `docs/guides/alerts.md`.
 
+    It has the names of the environment variables of its secrets, never their values.
     A subclass sets `type`, may set other defaults, and adds fields: str, int, bool, a list of texts (tuple) or a path to a file (Path). A field
     whose name ends with `_env` names an environment variable.
     """
 
     type: ClassVar[str]
     # the sink keeps an incident open until it is resolved under the same key; other sinks get messages that people read
-    holds_incidents: ClassVar[bool] = False
+    keeps_incidents: ClassVar[bool] = False
     # an address in the configuration must have one of these schemes
     schemes: ClassVar[tuple[str, ...]] = ("http", "https")
-    # the address, where the configuration gives none
+    # the address if the configuration gives none
     default_url: ClassVar[str | None] = None
 
     name: str
@@ -100,7 +107,7 @@ class Sink(ABC):
     severity: str = "error"
     checks: tuple[str, ...] = ("*",)
     clusters: tuple[str, ...] = ("*",)
-    # findings of one cluster that get a message each; more make one digest
+    # stories of one cluster that get a message each; more become one digest
     limit: int = 10
     timeout_seconds: int = 10
     # whether to send a message about a finding that resolved before its first message
@@ -119,7 +126,7 @@ class Sink(ABC):
     ) -> Self:
         """Return the sink that an [[alert]] describes. Raises UsageError that names file and key.
 
-        checks, clusters: names that the globs may match. folder: of audit.toml, to which paths are relative.
+        checks, clusters: names that the globs may match. folder: the folder of audit.toml; paths are relative to it.
         """
         values: dict[str, Any] = {
             "severity": entry.one_of("severity", "error", schemas.SEVERITIES),
@@ -155,7 +162,7 @@ class Sink(ABC):
         return entry.texts(key)
 
     def check_address(self, entry: Entry, environment: Mapping[str, str]) -> None:
-        """Check url and url_env. Raises UsageError, without the text of an address that an environment variable holds."""
+        """Check url and url_env. Raises UsageError, which never repeats a secret address."""
         if self.url and self.url_env:
             raise entry.wrong("url", "and url_env exclude each other")
         if self.url_env:
@@ -163,13 +170,13 @@ class Sink(ABC):
         elif self.url:
             parts = check_url(self.url, entry, "url", self.schemes)
             if parts.password or parts.username:
-                raise entry.wrong("url", "holds a user or password; give user and password_env, or url_env")
+                raise entry.wrong("url", "contains a user or password; give user and password_env, or url_env")
         elif self.default_url is None:
-            raise entry.wrong("url", "is missing; give it, or url_env, the name of an environment variable that holds it")
+            raise entry.wrong("url", "is missing; give it, or url_env, the name of an environment variable that contains it")
 
     def _check_secrets(self, entry: Entry, environment: Mapping[str, str]) -> None:
         for key, variable in self.secret_names().items():
-            # the text may be the secret itself: it is not repeated
+            # the text may be the secret itself: do not repeat it
             if not ENVIRONMENT_NAME.fullmatch(variable):
                 raise entry.wrong(key, "must be the name of an environment variable, not the secret itself")
             if not environment.get(variable):
@@ -208,11 +215,11 @@ class Sink(ABC):
         ]
 
     def labels(self, message: Message, context: Context) -> str | None:
-        """Return what the sink identifies the message by, if it has labels, as JSON."""
+        """Return the labels that identify the message at the sink, as JSON; None if it has none."""
         return None
 
     def must_be_repeated(self, delivered_at: datetime, now: datetime) -> bool:
-        """Return whether a sink that holds incidents must hear again of one that is still open."""
+        """Return whether an open incident must be sent again, so that the sink keeps it."""
         return False
 
     # -- what people see ---------------------------------------------------------------------------------------
@@ -239,7 +246,7 @@ def deliver(sink: Sink, request: Request, secrets: Secrets) -> None:
     except Undelivered as error:
         raise Undelivered(without(str(error), secrets.hidden()), error.refused) from None
     except Exception as error:
-        # its text may hold the address
+        # its text may contain the address
         raise Undelivered(f"failed with {type(error).__name__}") from None
 
 

@@ -1,7 +1,7 @@
-"""What an alert says, as plain text. Pure.
+"""Write the texts of alerts, plain. Pure.
 
-Everything that comes from a log (names, messages, lines) is hostile: it is made one line of printable characters here, and escaped
-by each sink as the receiver asks for.
+All text from a log (names, messages, lines) is hostile: `Context.plain` turns it into one line of printable characters, and each sink
+escapes it for its receiver.
 """
 
 import shlex
@@ -18,7 +18,7 @@ from schemas.moments import moment
 
 HEADLINE = 80  # characters: what a phone shows
 PAGE = 3000  # characters of a whole alert
-LINES = 3  # log lines that come with an alert
+LINES = 3  # log lines that an alert shows
 LINE = 240  # characters of a log line
 NAMED = 10  # findings that a digest names
 HARMS = 3  # sentences about harm in a digest
@@ -37,10 +37,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Context:
-    """What texts are made from beside findings.
+    """What the texts are built from, besides findings.
 
-    tables: the folder, for the command that shows more. checks: check -> its name. now: of this machine, UTC. hidden: texts that are never repeated, secrets. newest: cluster -> the newest
-    moment of its logs.
+    tables: the folder, for the command that shows more. checks: check -> its name. now: this machine's clock, UTC.
+    hidden: secrets, which are never repeated. newest: cluster -> newest moment of its logs.
     """
 
     tables: str
@@ -53,26 +53,26 @@ class Context:
     test: bool = False
 
     def plain(self, text: str, width: int) -> str:
-        """One line of printable characters, not longer than `width`, without secrets."""
+        """Return one line of printable characters, at most `width` long, without secrets."""
         text = without(text[: 4 * width + 1000], self.hidden)
         clean = "".join(c if c.isprintable() else " " if c in "\n\r\t" else "\N{REPLACEMENT CHARACTER}" for c in text).strip()
         return shortened(clean, width)
 
 
 def without(text: str, hidden: tuple[str, ...]) -> str:
-    """The text with *** in the place of what must not be repeated."""
+    """Return the text with *** in place of each secret."""
     for secret in hidden:
         text = text.replace(secret, "***")
     return text
 
 
 def shortened(text: str, width: int) -> str:
-    """Cut at the end."""
+    """Return the text, cut at its end to a width."""
     return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
 
 
 def _middle_out(text: str, width: int) -> str:
-    """Cut in the middle: names of topics differ at both ends."""
+    """Return the text, cut in the middle to a width: names of topics differ at both ends."""
     if len(text) <= width:
         return text
     tail = (width - 1) // 3
@@ -85,7 +85,10 @@ def what(finding: Finding, context: Context) -> str:
 
 
 def where(finding: Finding, context: Context, width: int = HEADLINE) -> str:
-    """`orders-3, replica 2`, the name of the topic cut so that it fits."""
+    """Return topic, partition, replica and node, such as `orders-3, replica 2`.
+
+    The name of the topic is cut so that the text fits.
+    """
     parts = [f"replica {finding.replica}"] if finding.replica is not None else []
     if finding.node is not None and finding.node != finding.replica:
         parts.append(f"node {finding.node}")
@@ -107,13 +110,13 @@ def headline(finding: Finding, context: Context, state: str = FIRING, width: int
 
 
 def titled(message: Message, context: Context) -> str:
-    """The headline of a message with its severity, where the receiver has no field for it."""
+    """Return the headline of a message with its severity, for receivers without a field for it."""
     severity = f"[{message.severity}] "
     return severity + summary(message, context, HEADLINE - len(severity))
 
 
 def summary(message: Message, context: Context, width: int = HEADLINE) -> str:
-    """The headline of a message."""
+    """Return the headline of a message, within `width` characters."""
     first = message.findings[0]
     if not message.digest:
         return headline(first, context, message.state, width)
@@ -124,7 +127,7 @@ def summary(message: Message, context: Context, width: int = HEADLINE) -> str:
 
 
 def when(finding: Finding, context: Context) -> str:
-    """Since when, and whether it is over."""
+    """Return the sentence about when a finding began and whether it is over."""
     newest = context.newest.get(finding.cluster)
     if finding.first_seen is None:
         return "The logs have no time stamps." + (" It is over." if finding.is_over else "")
@@ -141,7 +144,7 @@ def when(finding: Finding, context: Context) -> str:
 
 
 def proof(finding: Finding, context: Context) -> list[str]:
-    """The log lines that prove it, each with node, file and line."""
+    """Return the log lines that prove a finding, each with node, file and line number."""
     found = []
     for record_id in finding.evidence[:LINES]:
         if (line := context.lines.get(record_id)) is None:
@@ -157,9 +160,9 @@ def proof(finding: Finding, context: Context) -> list[str]:
 
 
 def more(message: Message, context: Context) -> str:
-    """The command that shows more, or the address of the report."""
+    """Return the command that shows more, and the address of the report if there is one."""
     if context.test:
-        # there is no such finding
+        # the tables have no such finding
         command = f"kafka-audit alerts --test {quoted(message.sink.name)}"
         return f"{command}\n{context.report_url}" if context.report_url else command
     if message.digest:
@@ -171,19 +174,22 @@ def more(message: Message, context: Context) -> str:
 
 
 def quoted(text: str) -> str:
-    """A word of a shell command."""
+    """Return a text as one word of a shell command."""
     return shlex.quote(text)
 
 
 def report(message: Message, context: Context) -> str | None:
-    """The address of the report, at the finding."""
+    """Return the address of the report, at the finding."""
     if context.report_url is None or message.digest or "#" in context.report_url:
         return context.report_url
     return f"{context.report_url}#{message.findings[0].fingerprint}"
 
 
 def description(message: Message, context: Context) -> str:
-    """What it did to producers and consumers, what happened, since when, is it over, what to do: without the log lines and the command."""
+    """Return the text of a message without log lines and command.
+
+    It has harm, title, detail, times, cause, consequences and advice.
+    """
     if message.digest:
         return _digest(message, context)
     finding = message.findings[0]
@@ -191,7 +197,7 @@ def description(message: Message, context: Context) -> str:
     lines += [context.plain(harm, 300) for harm in finding.harms]
     lines += [context.plain(finding.title, 400), context.plain(finding.detail or "", 700), when(finding, context)]
     effects = message.findings[1:]
-    # a cause that this sink is not notified of, by its severity or check
+    # this sink does not get the cause itself
     if finding.cause and finding.caused_by not in {effect.fingerprint for effect in effects}:
         lines.append(f"Cause: {context.plain(finding.cause, 200)}")
     lines += [f"Consequence: [{effect.severity}] {context.plain(effect.title, 200)}" for effect in effects[:NAMED]]
@@ -207,11 +213,11 @@ def _digest(message: Message, context: Context) -> str:
     severities = Counter(finding.severity for finding in findings)
     counted = ", ".join(f"{severities[name]:,} {name}" for name in reversed(SEVERITIES) if severities[name])
     lines = [f"{len(findings):,} findings in {context.plain(message.cluster, 249)} at once: {counted}."]
-    # of the worst stories; each says it once
-    said = list(dict.fromkeys(harm for finding in findings for harm in finding.harms if harm != NOTHING_SHOWN))
-    lines += [context.plain(harm, 300) for harm in said[:HARMS]]
+    # findings of one story have the same sentences
+    harms = list(dict.fromkeys(harm for finding in findings for harm in finding.harms if harm != NOTHING_SHOWN))
+    lines += [context.plain(harm, 300) for harm in harms[:HARMS]]
     lines += [f"[{finding.severity}] {headline(finding, context, width=120)}" for finding in findings[:NAMED]]
-    # the worst kind comes first, however few findings it has
+    # in the order of the findings: the worst kind first
     rest = Counter(what(finding, context) for finding in findings[NAMED:])
     if rest:
         lines.append(f"and {sum(rest.values()):,} more: " + "; ".join(f"{count:,} {title}" for title, count in rest.items()))
@@ -219,7 +225,7 @@ def _digest(message: Message, context: Context) -> str:
 
 
 def page(message: Message, context: Context) -> str:
-    """The whole text under the headline, not longer than a page."""
+    """Return the whole text under the headline, at most a page long."""
     parts = [description(message, context)]
     if not message.digest:
         parts.append("\n".join(proof(message.findings[0], context)))

@@ -1,4 +1,4 @@
-"""The command `assignments`, and the tables it reads: whose placement is each topic's assignment, and what does it spread?"""
+"""The command `assignments` and its tables: who placed the replicas of a topic, and their spread."""
 
 import argparse
 import json
@@ -47,7 +47,7 @@ EFFECT_WORDS = {"offline": "no leader", "below_min_isr": "below min ISR", "loses
 
 
 def add_arguments(commands: Any) -> None:
-    """Adds `assignments` to the command line."""
+    """Add `assignments` to the command line."""
     command = add_command(
         commands,
         "assignments",
@@ -57,7 +57,9 @@ def add_arguments(commands: Any) -> None:
         examples=EXAMPLES,
     )
     command.add_argument(
-        "--at", metavar="TIME", help="only the assignments of that moment (default: all there were); with --what-if, its state"
+        "--at",
+        metavar="TIME",
+        help="only the assignments of that moment (default: all); with --what-if, the state of that moment",
     )
     command.add_argument(
         "--what-if",
@@ -70,11 +72,11 @@ def add_arguments(commands: Any) -> None:
 # -- the tables ------------------------------------------------------------------------------------------------
 
 
-def write(store: Any, made: Any, anew: Iterable[str], racks: Mapping[str, Mapping[int, str]]) -> None:
-    """Brings `topic_assignments` and `broker_load` up to date.
+def write(store: Any, updated: Any, rebuilt: Iterable[str], racks: Mapping[str, Mapping[int, str]]) -> None:
+    """Update `topic_assignments` and `broker_load`.
 
-    made: `updates.Updated`. anew: clusters all of whose topics are judged again; of the others those about which there is something new are, and
-    those whose assignment is as new as lines of this night. racks: cluster -> broker -> rack, of audit.toml.
+    updated: `updates.Updated`. rebuilt: clusters whose topics are all judged again. Of other clusters, only topics with new records are, and topics
+    whose assignment is as recent as the new records. racks: cluster -> broker -> rack, of audit.toml.
     """
     from jobs.engine.rows import (
         at_or_after,
@@ -92,20 +94,20 @@ def write(store: Any, made: Any, anew: Iterable[str], racks: Mapping[str, Mappin
     from jobs.nightly.by_topic import KEY, TOPIC, RebuiltTopics, fold_topics
     from jobs.nightly.updates import topic_named
 
-    facts, whole = made.facts, set(anew)
+    facts, whole = updated.facts, set(rebuilt)
     shared = {name: _shared(one, racks.get(name)) for name, one in facts.items()}
     whole |= {
         name
         for name in facts.keys() - whole
-        if _racks(_shared(made.resumed[name].before, racks.get(name))) != _racks(shared[name])
+        if _racks(_shared(updated.resumed[name].before, racks.get(name))) != _racks(shared[name])
     }
     others = facts.keys() - whole
-    recent = by_cluster({name: at_or_after("valid_from", made.resumed[name].since - LAG) for name in others})
+    recent = by_cluster({name: at_or_after("valid_from", updated.resumed[name].since - LAG) for name in others})
     as_new = to_dicts(distinct(store.read("topic_assignments", others, recent, TOPIC))) if others else []
-    topics = RebuiltTopics.of_any(whole, made.topics, [(row["cluster"], row["topic"]) for row in as_new])
+    topics = RebuiltTopics.of_any(whole, updated.topics, [(row["cluster"], row["topic"]) for row in as_new])
     created = topic_named(store.read("events", facts, one_of("event_type", CREATED), ["cluster", *EVENT_COLUMNS]), facts)
-    told = [name for name in EVENT_COLUMNS if name != "topic"]
-    created = select(where(created, is_known("key_topic")), "cluster", *told, topic="key_topic")
+    columns = [name for name in EVENT_COLUMNS if name != "topic"]
+    created = select(where(created, is_known("key_topic")), "cluster", *columns, topic="key_topic")
     timelines = topics.read(store, "partition_timeline", facts, [*KEY, *TIMELINE_COLUMNS])
 
     def fold(key: tuple[Any, ...], history: "Dicts", created: "Dicts") -> Iterable[Mapping[str, Any]]:
@@ -119,12 +121,12 @@ def write(store: Any, made: Any, anew: Iterable[str], racks: Mapping[str, Mappin
 
 
 def _shared(facts: ClusterFacts, racks: Mapping[int, str] | None) -> dict[int, Cluster]:
-    """Incarnation -> what its topics share."""
+    """Return incarnation -> what its topics share."""
     return {number: cluster(events, racks) for number, events in shared_events(facts).items()}
 
 
 def _racks(shared: Mapping[int, Cluster]) -> dict[int, tuple[Any, ...]]:
-    """What is known of racks, which all topics are judged with."""
+    """Return incarnation -> the known racks, which the placement of every topic depends on."""
     return {number: (dict(one.racks), one.rackless) for number, one in shared.items()}
 
 
@@ -132,11 +134,11 @@ def _racks(shared: Mapping[int, Cluster]) -> dict[int, tuple[Any, ...]]:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints assignments, or what happens to partitions. Raises UsageError."""
+    """Print assignments, or with --what-if the effect on partitions. Raises UsageError."""
     down = [_broker(text) for text in options.what_if or ()]
     at = parsed_moment(options.at, "--at") if options.at else None
     if "topic_assignments" not in analysis.present(options.tables):
-        raise UsageError(f"--tables {options.tables} holds no topic_assignments; run `kafka-audit audit` on it first")
+        raise UsageError(f"--tables {options.tables} has no topic_assignments; run `kafka-audit audit` on it first")
     tables = analysis.opened(options.tables, ("partition_timeline", "cluster_facts") if down else ("topic_assignments",))
     if down:
         lines = _effects(tables, options, down, at)
@@ -193,7 +195,7 @@ def _since(began: datetime | None) -> str:
 
 
 def _load(rows: Iterable[Mapping[str, Any]]) -> list[list[int]]:
-    """[broker, replicas, first replicas, topics] of the assignments that still hold."""
+    """Return rows of broker, replicas, first replicas and topics, of the latest assignments."""
     replicas: dict[int, int] = {}
     leaders: dict[int, int] = {}
     topics: dict[int, set[tuple[int, str]]] = {}
@@ -208,7 +210,7 @@ def _load(rows: Iterable[Mapping[str, Any]]) -> list[list[int]]:
 
 
 def _effects(tables: Tables, options: argparse.Namespace, down: list[int], at: datetime | None) -> Iterator[str]:
-    """The state is that of a moment, or the last known one."""
+    """Return the lines of --what-if, for the state at a moment or the last known one."""
     from jobs.nightly import min_isr
 
     rows = analysis.rows_of(tables, "partition_timeline", options.cluster, options.topic, "true" if at else "valid_to IS NULL")

@@ -1,4 +1,4 @@
-"""The command `durability`, and the table it reads: seconds at full ISR, below min ISR, without a leader, by topic and day."""
+"""The command `durability` and its table: seconds at full ISR, below min ISR, and leaderless."""
 
 import argparse
 import json
@@ -18,20 +18,20 @@ from jobs.nightly import min_isr
 from jobs.operators.topic_assignments import cluster as cluster_of
 from jobs.operators.topic_assignments import shared_events
 from jobs.operators.topic_durability import (
+    EPISODES,
     EVENT_COLUMNS,
     SECONDS,
-    SPELLS,
     TIMELINE_COLUMNS,
     Shared,
     Span,
     availability,
-    continued,
     fenced_spans,
     nines,
     silent_spans,
     summed,
     tally,
     topic_rows,
+    with_stored_losses,
 )  # fmt: skip
 from jobs.timelines import ClusterFacts
 from jobs.timelines.events import moment_of
@@ -54,7 +54,7 @@ Seconds are summed over partitions. covered = full_isr + under_replicated + lead
 
 
 def add_arguments(commands: Any) -> None:
-    """Adds `durability` to the command line."""
+    """Add `durability` to the command line."""
     command = add_command(
         commands,
         "durability",
@@ -73,11 +73,11 @@ def add_arguments(commands: Any) -> None:
 # -- the table -------------------------------------------------------------------------------------------------
 
 
-def write(store: Any, made: Any, anew: Iterable[str], config: Config) -> None:
-    """Brings `durability` up to date: every night counts once, late logs correct it.
+def write(store: Any, updated: Any, rebuilt: Iterable[str], config: Config) -> None:
+    """Update `durability`; late records correct the days that they belong to.
 
-    made: `updates.Updated`. anew: clusters all of whose topics are rebuilt. Of the others, those about which there is something new are; of the rest
-    only the days are that time has gone on in.
+    updated: `updates.Updated`. rebuilt: clusters whose topics are all rebuilt. Of other clusters, the topics with new records are rebuilt; the
+    remaining topics get only the days since the last run.
     """
     from jobs.engine.rows import (
         EVERY,
@@ -100,84 +100,90 @@ def write(store: Any, made: Any, anew: Iterable[str], config: Config) -> None:
     from jobs.nightly.by_topic import KEY, RebuiltTopics, fold_topics
     from jobs.nightly.partition_losses import ABOUT_LOSSES
 
-    facts, schema = made.facts, store.schema("durability")
-    whole, reset = _set_otherwise(made, frozenset(anew))
-    since = {name: made.resumed[name].since.date() for name in facts if name not in whole}
-    topics = RebuiltTopics.of_any(whole, made.topics, reset)
+    facts, schema = updated.facts, store.schema("durability")
+    whole, reset = _with_changed_settings(updated, frozenset(rebuilt))
+    since = {name: updated.resumed[name].since.date() for name in facts if name not in whole}
+    topics = RebuiltTopics.of_any(whole, updated.topics, reset)
     deletions = to_dicts(where(store.read("topic_deletions", facts), is_known("requested_at")))
     hours = to_dicts(
         distinct(select(where(store.read("coverage", facts), above("records", 0) & is_known("hour")), "cluster", "hour"))
     )
     shared = _shared(facts, deletions, hours, config)
-    about = store.read("events", facts, ABOUT_LOSSES, ["cluster", "incarnation", *EVENT_COLUMNS])
+    events = store.read("events", facts, ABOUT_LOSSES, ["cluster", "incarnation", *EVENT_COLUMNS])
     columns = [*KEY, *TIMELINE_COLUMNS]
 
-    def fold_anew() -> Any:
+    def rebuild() -> Any:
         timeline = topics.read(store, "partition_timeline", facts, columns)
-        return computed(fold_topics(timeline, topics.of(about), _telling(shared), schema))
+        return computed(fold_topics(timeline, topics.of(events), _fold_all_days(shared), schema))
 
     if not since:
-        store.replace("durability", facts, fold_anew())
+        store.replace("durability", facts, rebuild())
         return
-    held = store.read("durability", since)
+    stored = store.read("durability", since)
     newest = _from_days(since, "day")
-    lasting = is_null("valid_to") | _from_days(since, "valid_to")
+    is_recent = is_null("valid_to") | _from_days(since, "valid_to")
 
-    def fold_on() -> Any:
-        going_on = store.read("partition_timeline", since, lasting, columns)
+    def extend() -> Any:
+        timeline = store.read("partition_timeline", since, is_recent, columns)
         return computed(
-            fold_topics(topics.not_of(going_on), topics.not_of(where(held, newest)), _going_on(shared, since), schema)
+            fold_topics(topics.not_of(timeline), topics.not_of(where(stored, newest)), _fold_new_days(shared, since), schema)
         )
 
-    told, later = run_concurrently(fold_anew, fold_on)
+    rows, later = run_concurrently(rebuild, extend)
     replaced = any_of([newest, of_clusters(whole)])
-    older = where(told, ~replaced)
-    known = select(topics.of(where(held, ~newest)), *schema.names)
+    older = where(rows, ~replaced)
+    known = select(topics.of(where(stored, ~newest)), *schema.names)
     other = differing(older, known, [*KEY, "day"])
     if not is_empty(other):
-        # a late line, or one that explains an earlier one
+        # a late record, or one that explains an earlier one
         store.delete_matching("durability", EVERY, other)
     corrected = having(older, other, [*KEY, "day"])
-    store.replace_where("durability", facts, replaced, together(where(told, replaced), corrected, later))
+    store.replace_where("durability", facts, replaced, together(where(rows, replaced), corrected, later))
 
 
-def _telling(shared: Mapping[tuple[str, int], Shared]) -> "Fold":
-    """A topic from its beginning on, from its intervals and the losses that lines show."""
+def _fold_all_days(shared: Mapping[tuple[str, int], Shared]) -> "Fold":
+    """Return the fold of all days of a topic, from its intervals and the events that show losses."""
 
-    def told(key: tuple[Any, ...], history: "Dicts", said: "Dicts") -> Iterable[Mapping[str, Any]]:
+    def fold(key: tuple[Any, ...], history: "Dicts", events: "Dicts") -> Iterable[Mapping[str, Any]]:
         topic, known = key[2], shared.get(key[:2])
-        return topic_rows(tally(history, said, topic, known), topic, known) if known else ()
+        return topic_rows(tally(history, events, topic, known), topic, known) if known else ()
 
-    return told
+    return fold
 
 
-def _going_on(shared: Mapping[tuple[str, int], Shared], since: Mapping[str, date]) -> "Fold":
-    """A topic from a day on, from the intervals that reach into it and the rows that were held of these days."""
+def _fold_new_days(shared: Mapping[tuple[str, int], Shared], since: Mapping[str, date]) -> "Fold":
+    """Return the fold of a topic's last days, from their intervals and the stored rows of these days."""
 
-    def gone_on(key: tuple[Any, ...], history: "Dicts", held: "Dicts") -> Iterable[Mapping[str, Any]]:
+    def fold(key: tuple[Any, ...], history: "Dicts", stored: "Dicts") -> Iterable[Mapping[str, Any]]:
         topic, known = key[2], shared.get(key[:2])
-        return continued(topic_rows(tally(history, (), topic, known, since[key[0]]), topic, known), held) if known else ()
+        if not known:
+            return ()
+        return with_stored_losses(topic_rows(tally(history, (), topic, known, since[key[0]]), topic, known), stored)
 
-    return gone_on
+    return fold
 
 
 def _from_days(days: Mapping[str, date], column: str) -> "Where":
-    """A day or a moment is of the day of its cluster, or of a later one."""
+    """Return the condition that a day or moment is on the given day of its cluster, or later."""
     from jobs.engine.rows import by_cluster, from_day
 
     return by_cluster({name: from_day(column, day) for name, day in days.items()})
 
 
 def _settings(facts: ClusterFacts) -> dict[int, min_isr.MinIsr]:
-    """Incarnation -> min.insync.replicas, by lines."""
-    return {number: min_isr.from_lines(told) for number, told in facts.settings_by_number.items()}
+    """Return incarnation -> min.insync.replicas, as log lines set it."""
+    return {number: min_isr.from_lines(settings) for number, settings in facts.settings_by_number.items()}
 
 
-def _set_otherwise(made: Any, anew: frozenset[str]) -> tuple[frozenset[str], list[tuple[str, str]]]:
-    """(clusters that are rebuilt: given ones, and those whose lines now set another default of min.insync.replicas; cluster and topic where they set another value)"""
-    whole, topics = set(anew), []
-    for name in made.facts.keys() - anew:
-        then, now = _settings(made.resumed[name].before), _settings(made.facts[name])
+def _with_changed_settings(updated: Any, rebuilt: frozenset[str]) -> tuple[frozenset[str], list[tuple[str, str]]]:
+    """Return what to rebuild because new records change min.insync.replicas.
+
+    The result is (clusters, cluster and topic of topics in other clusters).
+    A cluster whose default has changed is rebuilt whole. rebuilt: clusters that are rebuilt in any case; they are in the result.
+    """
+    whole, topics = set(rebuilt), []
+    for name in updated.facts.keys() - rebuilt:
+        then, now = _settings(updated.resumed[name].before), _settings(updated.facts[name])
         for number in then.keys() | now.keys():
             one, other = then.get(number, min_isr.MinIsr()), now.get(number, min_isr.MinIsr())
             whole |= {name} if (one.default, one.of_brokers) != (other.default, other.of_brokers) else set()
@@ -189,8 +195,9 @@ def _set_otherwise(made: Any, anew: frozenset[str]) -> tuple[frozenset[str], lis
 def _shared(
     facts: Mapping[str, ClusterFacts], deletions: Iterable[Mapping[str, Any]], dated: Iterable[Mapping[str, Any]], config: Config
 ) -> dict[tuple[str, int], Shared]:
-    """(cluster, incarnation) -> what its topics share; incarnations without a time stamp are left out.
+    """Return (cluster, incarnation) -> what its topics share.
 
+    Incarnations without a time stamp are left out.
     deletions: rows of `topic_deletions` with requested_at. dated: cluster and hour of `coverage`, of hours with records.
     """
     pending: dict[tuple[str, int], list[Any]] = {}
@@ -209,8 +216,7 @@ def _shared(
             for row in pending.get((name, number), []):
                 span = row["requested_at"], row["completed_at"] or now
                 deleted[row["topic"]] = (*deleted.get(row["topic"], ()), span)
-            said = events.get(number, [])
-            brokers = cluster_of(said).brokers
+            brokers = cluster_of(events.get(number, [])).brokers
             fenced = fenced_spans([(b.since, b.fenced) for b in brokers if b.kraft], now)
             least = min_isr.from_lines(one.settings_by_number.get(number, ()), configured)
             around = Around(may_be_last_leader=one.may_elect_last_leader(number))
@@ -222,7 +228,7 @@ def _shared(
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints seconds; exit code 1 where an [[slo]] of --config is missed. Raises UsageError."""
+    """Print the seconds; return exit code 1 if an [[slo]] of --config is missed. Raises UsageError."""
     if options.partitions and not options.topic:
         raise UsageError("--partitions is about one topic; name it")
     if options.partitions and options.days:
@@ -230,20 +236,20 @@ def run(options: argparse.Namespace) -> int:
     days = parsed_days(options.days, "--days") if options.days else None
     config = load(options.config) if options.config else Config()
     if "durability" not in analysis.present(options.tables):
-        raise UsageError(f"--tables {options.tables} holds no durability; run `kafka-audit audit` on it first")
+        raise UsageError(f"--tables {options.tables} has no durability; run `kafka-audit audit` on it first")
     of_partitions = ("cluster_facts", "topic_deletions", "coverage", "partition_timeline", "events") if options.partitions else ()
     tables = analysis.opened(options.tables, ("durability", *of_partitions))
     within = f"day BETWEEN DATE '{days[0]}' AND DATE '{days[1]}'" if days else "true"
     rows = analysis.rows_of(tables, "durability", options.cluster, options.topic, within)
     rows.sort(key=lambda r: (r["cluster"], r["topic"], r["day"], r["incarnation"]))
     shown = _of_partitions(tables, options, config) if options.partitions else _spans(rows, options.by_day)
-    missed = [row for row in _spans(rows, False) if any(share < wanted for _, share, wanted in _goals(row, config.slos))]
+    missed = [row for row in _spans(rows, False) if any(share < goal for _, share, goal in _goals(row, config.slos))]
     terminal.show(_json(shown) if options.json else _text(shown, config.slos), styled=False)
     return errors.FINDINGS if missed else errors.CLEAN
 
 
 def _spans(rows: Sequence[Mapping[str, Any]], by_day: bool) -> list[dict[str, Any]]:
-    """One row a topic (day null), or a topic and day; incarnations of a cluster together."""
+    """Return one row per topic (day null) or per topic and day; incarnations are summed."""
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for row in rows:
         groups.setdefault((row["cluster"], row["topic"], row["day"] if by_day else None), []).append(row)
@@ -265,25 +271,25 @@ def _of_partitions(tables: Tables, options: argparse.Namespace, config: Config) 
     groups: dict[tuple[str, int], list[analysis.Row]] = {}
     for row in analysis.rows_of(tables, "partition_timeline", options.cluster, options.topic):
         groups.setdefault((row["cluster"], row["partition"]), []).append(row)
-    said: dict[tuple[str, int, int], list[analysis.Row]] = {}
+    events: dict[tuple[str, int, int], list[analysis.Row]] = {}
     about_losses = f"({one_of('leader_recovery_state', RECOVERING)} OR {one_of('event_type', sorted(LINES))})"
-    lines = f"{about_losses} AND {of_clusters} AND {one_of('topic', [options.topic])} AND partition IS NOT NULL"
-    for line in analysis.rows_where(tables, "events", lines, ["cluster", "incarnation", *EVENT_COLUMNS]):
-        said.setdefault((line["cluster"], line["incarnation"], line["partition"]), []).append(line)
+    condition = f"{about_losses} AND {of_clusters} AND {one_of('topic', [options.topic])} AND partition IS NOT NULL"
+    for event in analysis.rows_where(tables, "events", condition, ["cluster", "incarnation", *EVENT_COLUMNS]):
+        events.setdefault((event["cluster"], event["incarnation"], event["partition"]), []).append(event)
     for (name, partition), some in sorted(groups.items()):
         rows = []
         for number in {row["incarnation"] for row in some}:
             if known := shared.get((name, number)):
                 mine = [row for row in some if row["incarnation"] == number]
-                lines_about = said.get((name, number, partition), [])
-                rows += topic_rows(tally(mine, lines_about, options.topic, known), options.topic, known)
+                of_partition = events.get((name, number, partition), [])
+                rows += topic_rows(tally(mine, of_partition, options.topic, known), options.topic, known)
         if rows:
             found.append({"cluster": name, "topic": options.topic, "partition": partition, "day": None, **summed(rows)})
     return found
 
 
 def _goals(row: Mapping[str, Any], slos: Iterable[Slo]) -> list[tuple[Slo, float, float]]:
-    """(goal, share reached, share wanted) of the goals that are about a topic."""
+    """Return (SLO, share reached, share of the goal) of the SLOs that match a topic."""
     found = []
     for slo in slos:
         share = availability(row, slo.acks)
@@ -320,19 +326,19 @@ def _cells(row: Mapping[str, Any]) -> list[Any]:
 
 
 def _words(row: Mapping[str, Any], slos: Sequence[Slo]) -> Iterator[str]:
-    """What went wrong, what each setting would have meant, and which goal is missed."""
+    """Return the sentences about a topic: episodes, the effect of each acks setting, and goals."""
     name = (
         visible(row["topic"]) + (f"-{row['partition']}" if "partition" in row else "") + (f" {row['day']}" if row["day"] else "")
     )
-    for spell in SPELLS:
-        if row[f"{spell}_times"]:
-            what = "without a leader" if spell == "leaderless" else f"below min ISR ({row['min_insync_replicas']})"
-            yield f"{name}: {counted(row[f'{spell}_times'], 'time')} {what}, the longest {row[f'{spell}_longest']:g} s"
+    for episode in EPISODES:
+        if row[f"{episode}_times"]:
+            what = "without a leader" if episode == "leaderless" else f"below min ISR ({row['min_insync_replicas']})"
+            yield f"{name}: {counted(row[f'{episode}_times'], 'time')} {what}, the longest {row[f'{episode}_longest']:g} s"
     if row["refused_min_2"] or row["at_isr_1"]:
         yield (
             f"{name}: acks=all would have been refused for {row['refused_min_1']:g} s with min.insync.replicas=1, "
             f"{row['refused_min_2']:g} s with 2; acks=1: what was acknowledged in {row['at_isr_1']:g} s was on the leader alone"
         )
-    for slo, share, wanted in _goals(row, slos):
-        verdict = "kept" if share >= wanted else "MISSED"
+    for slo, share, goal in _goals(row, slos):
+        verdict = "kept" if share >= goal else "MISSED"
         yield f"{name}: {nines(share)} with acks={slo.acks}, the goal is {slo.availability:g} %: {verdict}"

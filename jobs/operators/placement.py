@@ -1,8 +1,8 @@
-"""Where Kafka puts replicas: its two algorithms, their inverse, and what an assignment spreads. Pure.
+"""Kafka's two placement algorithms, their inverse, and how evenly an assignment is spread. Pure.
 
-Up to 3.9 in ZooKeeper mode `AdminUtils.assignReplicasToBrokers` (kafka.admin, the same since 0.10.0): a start index and a shift are drawn
-at random, the rest follows. In KRaft `StripedReplicaPlacer` (org.apache.kafka.metadata.placement): lists of brokers are shuffled, so only
-what every outcome has in common can be found again.
+ZooKeeper mode, up to 3.9: `AdminUtils.assignReplicasToBrokers` (kafka.admin, unchanged since 0.10.0). It draws a start index and a shift at
+random; the rest follows from them. KRaft: `StripedReplicaPlacer` (org.apache.kafka.metadata.placement). It shuffles lists of brokers, so
+only what every outcome has in common can be checked.
 """
 
 from collections import Counter
@@ -14,15 +14,18 @@ Assignment = Mapping[int, Sequence[int]]
 
 
 class PlacementError(ValueError):
-    """Kafka would refuse it: no partition, no replica, more replicas than brokers, a broker without a rack among others with one."""
+    """Kafka would refuse the request.
+
+    There is no partition or replica, or more replicas than brokers, or only some brokers have racks.
+    """
 
 
 @dataclass(frozen=True)
 class Found:
-    """The parameters that give an assignment.
+    """The parameters that lead to an assignment.
 
-    start_index, shift: of `assignReplicasToBrokers`; shift is the smallest one that fits, null where no replica depends on it.
-    rack_aware: whether racks decided; brokers: the list that the indexes are of.
+    start_index, shift: of `assignReplicasToBrokers`. shift is the smallest one that fits; null if no replica depends on it.
+    rack_aware: whether racks were used. brokers: the list that the indexes refer to.
     """
 
     start_index: int | None
@@ -32,14 +35,20 @@ class Found:
 
 
 def rack_alternated(racks: Mapping[int, str]) -> list[int]:
-    """Broker ids, one of each rack in turn; racks by name, brokers of a rack by id (AdminUtils.getRackAlternatedBrokerList)."""
+    """Return broker ids, one of each rack in turn; racks by name, brokers of a rack by id.
+
+    Source: AdminUtils.getRackAlternatedBrokerList.
+    """
     members = {name: sorted(broker for broker in racks if racks[broker] == name) for name in sorted(set(racks.values()))}
     longest = max(map(len, members.values()), default=0)
     return [brokers[at] for at in range(longest) for brokers in members.values() if at < len(brokers)]
 
 
 def replica_index(first: int, shift: int, replica: int, brokers: int) -> int:
-    """Place in the broker list of the replica that follows the first one as number `replica`, from 0 (AdminUtils.replicaIndex)."""
+    """Return the index in the broker list of a replica after the first one.
+
+    replica: its number, from 0. Source: AdminUtils.replicaIndex.
+    """
     return (first + 1 + (shift + replica) % (brokers - 1)) % brokers
 
 
@@ -53,9 +62,9 @@ def assign(
     start_partition: int = 0,
     racks: Mapping[int, str] | None = None,
 ) -> dict[int, list[int]]:
-    """Partition -> replicas, as `assignReplicasToBrokers` gives them from this start and shift.
+    """Return partition -> replicas, as `assignReplicasToBrokers` places them from this start and shift.
 
-    brokers: in the order that Kafka has them; racks: broker -> rack, of all of them or of none. Raises PlacementError.
+    brokers: in Kafka's order. racks: broker -> rack, of all brokers or of none. Raises PlacementError.
     """
     if partitions <= 0:
         raise PlacementError("The number of partitions must be larger than 0")
@@ -67,21 +76,24 @@ def assign(
     if known and len(known) < len(brokers):
         raise PlacementError("Not all brokers have a rack")
     listed = rack_alternated(known) if known else list(brokers)
-    given = {}
+    assigned = {}
     for partition in range(start_partition, start_partition + partitions):
         if partition > 0 and partition % len(listed) == 0:
             shift += 1
         first = (partition + start_index) % len(listed)
         if known:
-            given[partition] = _across_racks(listed, known, first, shift, replication_factor)
+            assigned[partition] = _across_racks(listed, known, first, shift, replication_factor)
         else:
             others = (replica_index(first, shift, j, len(listed)) for j in range(replication_factor - 1))
-            given[partition] = [listed[first], *(listed[at] for at in others)]
-    return given
+            assigned[partition] = [listed[first], *(listed[at] for at in others)]
+    return assigned
 
 
 def _across_racks(listed: list[int], racks: Mapping[int, str], first: int, shift: int, replication_factor: int) -> list[int]:
-    """A broker is passed over while its rack has a replica and another rack has none, or while it has one itself."""
+    """Return the replicas of one partition.
+
+    A broker is skipped if it has a replica, or if its rack has one and another rack has none.
+    """
     count = len(set(racks.values()))
     replicas = [listed[first]]
     step = 0
@@ -95,10 +107,10 @@ def _across_racks(listed: list[int], racks: Mapping[int, str], first: int, shift
 
 
 def find(assignment: Assignment, brokers: Collection[int], racks: Mapping[int, str] | None = None) -> Found | None:
-    """The start index and shift from which Kafka gives this assignment, whose partitions are consecutive; null: there are none.
+    """Return start index and shift of an assignment of consecutive partitions; null if there are none.
 
-    brokers: those that lived then. Tried in this order: racks where all brokers have one, brokers by id, and, as CreateTopics up to 3.9
-    takes the brokers in the order of its metadata cache, the order in which the partitions' first replicas go round.
+    brokers: those that were alive. Three orders are tried: by rack if all brokers have one, by id, and the order of the partitions' first
+    replicas, because CreateTopics up to 3.9 takes the brokers in the order of its metadata cache.
     """
     rows = [list(assignment[partition]) for partition in sorted(assignment)]
     start_partition = min(assignment)
@@ -141,9 +153,11 @@ def _order_of_firsts(rows: list[list[int]], brokers: int) -> list[int] | None:
 def find_added(
     added: Assignment, partition_0: Sequence[int], brokers: Collection[int], racks: Mapping[int, str] | None = None
 ) -> Found | None:
-    """The same for partitions that were added: both start and shift are where the first replica of partition 0 stands among all brokers.
+    """Return the same for added partitions.
 
-    From AdminZkClient.addPartitions and its predecessors: the first broker, by id, that is not below that replica; else the first one.
+    Start and shift are both the index of partition 0's first replica among all brokers.
+    Source: AdminZkClient.addPartitions and its predecessors. They take the first broker, by id, that is not below that replica; else the
+    first broker.
     """
     everyone = sorted(brokers)
     rows = [list(added[partition]) for partition in sorted(added)]
@@ -166,28 +180,29 @@ def find_added(
 def not_striped(
     rows: Sequence[Sequence[int]], brokers: Collection[int], racks: Mapping[int, str] | None = None, fenced: Collection[int] = ()
 ) -> str | None:
-    """Why StripedReplicaPlacer cannot have placed these partitions, of one request and in their order; null: it can.
+    """Return why StripedReplicaPlacer cannot have placed these partitions; null if it can.
 
-    brokers: registered then, fenced ones included; racks: broker -> rack, brokers without one count as one rack.
-    The placer goes round the racks, each partition beginning one rack further; within a rack it goes round the brokers of a list that is
-    shuffled again after as many partitions as there are unfenced brokers.
+    rows: replicas of the partitions of one request, in order. brokers: those that were registered, also fenced ones. racks: broker -> rack;
+    brokers without one count as one rack.
+    The placer cycles through the racks, and each partition begins one rack further. Within a rack it cycles through a list of brokers, which
+    it shuffles again after as many partitions as there are unfenced brokers.
     """
-    everyone, resting = set(brokers), set(fenced) & set(brokers)
+    everyone, fenced_now = set(brokers), set(fenced) & set(brokers)
     rack_of = {broker: (racks or {}).get(broker, "") for broker in everyone}
     for number, row in enumerate(rows):
         if len(set(row)) < len(row):
             return f"a broker is twice in {_listed(row)}"
         if not set(row) <= everyone:
             return f"broker {min(set(row) - everyone)} was not registered then"
-        if row[0] in resting and everyone - resting:
+        if row[0] in fenced_now and everyone - fenced_now:
             return f"its first replica {row[0]} was fenced"
-        wanted = min(len(row), len(set(rack_of.values())))
-        if len({rack_of[broker] for broker in row}) < wanted:
-            return f"the replicas {_listed(row)} are in fewer than {wanted} racks"
+        required = min(len(row), len(set(rack_of.values())))
+        if len({rack_of[broker] for broker in row}) < required:
+            return f"the replicas {_listed(row)} are in fewer than {required} racks"
         if len(row) != len(rows[0]):
             return f"partition number {number} has another number of replicas than the first"
-    if resting:
-        return None  # where fenced brokers go depends on lists of which too little is left to be seen
+    if fenced_now:
+        return None  # too few places in the shuffled lists are known to check the rest
     for begin in range(0, len(rows), max(1, len(everyone))):
         if why := _not_one_round(rows[begin : begin + len(everyone)], rack_of, begin):
             return why
@@ -195,9 +210,12 @@ def not_striped(
 
 
 def _not_one_round(rows: Sequence[Sequence[int]], rack_of: Mapping[int, str], begin: int) -> str | None:
-    """The same for partitions between two shuffles; begin: how many were placed before them in this request."""
+    """Return the same for partitions between two shuffles.
+
+    begin: number of partitions of this request that were placed before.
+    """
     racks = sorted(set(rack_of.values()))
-    # the racks of a partition go round; beyond the first round racks may be used up, and are passed over
+    # the racks of a partition are in a cycle; after one round a rack without brokers left is skipped
     order = _cycle([[rack_of[b] for b in row[: len(racks)]] for row in rows], len(racks), begin)
     if order is None:
         return "its partitions do not go round the racks"
@@ -214,7 +232,10 @@ def _not_one_round(rows: Sequence[Sequence[int]], rack_of: Mapping[int, str], be
 
 
 def _cycle(windows: Sequence[Sequence[Hashable]], size: int, begin: int) -> dict[int, Hashable] | None:
-    """Place -> member of a circle of `size` in which window number n starts at place begin + n and goes on; null: there is no such."""
+    """Return place -> member of a circle of `size` in which window n starts at place begin + n.
+
+    The result is null if there is no such circle.
+    """
     circle: dict[int, Hashable] = {}
     places: dict[Hashable, int] = {}
     for number, window in enumerate(windows):
@@ -229,14 +250,15 @@ def _listed(row: Sequence[int]) -> str:
     return ",".join(map(str, row))
 
 
-# -- what an assignment spreads --------------------------------------------------------------------------------
+# -- how an assignment is spread --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Spread:
-    """The goals of Kafka's placement as figures; skew is the largest ÷ the mean over the brokers that live, 1 = even.
+    """The goals of Kafka's placement as figures.
 
-    companions_skew: of the other replicas of one broker's partitions over the other brokers, for the broker where it is largest.
+    skew: the largest ÷ the mean over the live brokers, 1 = even.
+    companions_skew: how the other replicas of one broker's partitions are spread over the other brokers; the largest of any broker.
     """
 
     replicas: dict[int, int]
@@ -248,13 +270,16 @@ class Spread:
 
 
 def skew(counts: Mapping[int, int]) -> float | None:
-    """Largest ÷ mean; null where there is nothing to spread."""
+    """Return largest ÷ mean; null if all counts are 0."""
     total = sum(counts.values())
     return round(max(counts.values()) * len(counts) / total, 3) if total else None
 
 
 def spread(assignment: Assignment, brokers: Collection[int], racks: Mapping[int, str] | None = None) -> Spread:
-    """Figures of one topic's assignment. brokers: those that live, besides the assigned ones."""
+    """Return the figures of one topic's assignment.
+
+    brokers: the live ones; assigned ones count in any case.
+    """
     everyone = sorted(set(brokers) | {b for row in assignment.values() for b in row})
     replicas = Counter(dict.fromkeys(everyone, 0))
     leaders = Counter(dict.fromkeys(everyone, 0))
@@ -274,13 +299,16 @@ def spread(assignment: Assignment, brokers: Collection[int], racks: Mapping[int,
 
 
 def violations(assignment: Assignment, brokers: Collection[int], racks: Mapping[int, str] | None = None) -> list[str]:
-    """What is against the goals of any placement, named. brokers: those that live; empty: not known."""
+    """Return what violates the goals of any placement, as sentences.
+
+    brokers: the live ones; empty: not known.
+    """
     found = []
     live, known = set(brokers), racks or {}
     count = len({known[broker] for broker in live if broker in known})
     for partition, row in sorted(assignment.items()):
         if live and len(row) > len(live):
-            found.append(f"partition {partition} has {len(row)} replicas, more than the {len(live)} brokers that live")
+            found.append(f"partition {partition} has {len(row)} replicas, more than the {len(live)} live brokers")
         if len(row) <= count and all(b in known for b in row) and (doubled := _doubled(row, known)):
             found.append(
                 f"partition {partition} has two replicas in rack {doubled[0]}, though {count} racks suffice for {len(row)}"

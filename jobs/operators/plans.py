@@ -1,7 +1,7 @@
-"""A reassignment plan judged against what its partitions went through. Pure.
+"""Judge a reassignment plan by the timelines of its partitions. Pure.
 
-A plan is what kafka-reassign-partitions takes and prints: JSON of topic, partition and replicas. Phases as in partition_timeline: U the new
-assignment is written, A replicas catch up, B they have caught up and roles change hands.
+A plan is what kafka-reassign-partitions takes and prints: JSON of topic, partition and replicas. Phases are those of partition_timeline:
+U: the new assignment is written, A: replicas catch up, B: they have caught up and roles change hands.
 """
 
 import json
@@ -18,17 +18,18 @@ Key = tuple[str, int]
 
 REFUSED = ("reassignment_failed", "reassignment_refused", "reassignments_refused")
 REQUESTED = ("reassignment_requested", "assignment_updating")
-# a request and what became of it are printed by different threads
-NEAR = timedelta(seconds=2)
 
 
 class PlanError(ValueError):
-    """It is no plan; the text says why."""
+    """A text is no plan; the message says why."""
 
 
 @dataclass(frozen=True)
 class Move:
-    """One partition of a plan. replicas: where it is to go; null: the output names only its former place, `original`."""
+    """One partition of a plan.
+
+    replicas: its target; null: the output names only the replicas before, `original`.
+    """
 
     topic: str
     partition: int
@@ -40,15 +41,15 @@ class Move:
 
 
 def parse(text: str) -> list[Move]:
-    """The moves of a plan, in its order. Raises PlanError.
+    """Return the moves of a plan, in its order. Raises PlanError.
 
     text: the JSON of --reassignment-json-file; what --generate prints (the current and the proposed assignment); or what --execute prints
-    (the current one only, which tells what was moved and from where).
+    (only the assignment before the moves).
     """
     blocks = _blocks(text)
     if not blocks:
         raise PlanError(
-            "holds no JSON of a plan; give the file of --reassignment-json-file, or what --generate or --execute printed"
+            "contains no JSON of a plan; give the file of --reassignment-json-file, or what --generate or --execute printed"
         )
     read = [_moves(block) for block in blocks[:2]]
     if len(read) == 2:
@@ -62,7 +63,7 @@ def parse(text: str) -> list[Move]:
 
 
 def _blocks(text: str) -> list[Any]:
-    """JSON objects in a text, one after the other."""
+    """Return the JSON objects in a text, in order. Raises PlanError."""
     decoder = json.JSONDecoder()
     found, at = [], text.find("{")
     while at >= 0:
@@ -77,7 +78,7 @@ def _blocks(text: str) -> list[Any]:
 
 
 def _started(text: str) -> set[str]:
-    """Partitions that --execute says to have started, from 2.6 on."""
+    """Return the partitions that --execute reports as started (2.6 and later)."""
     for line in text.splitlines():
         head, found, names = line.partition("Successfully started partition reassignment")
         if found and not head:
@@ -117,15 +118,15 @@ def _move(entry: Any, number: int) -> Move:
     return Move(topic, partition, tuple(replicas))
 
 
-# -- what a partition went through -----------------------------------------------------------------------------
+# -- the reassignments of a partition -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Attempt:
     """One reassignment of a partition.
 
-    target: in the order asked for where the logs show it (`ordered`; up to 2.3 they do not while it runs). ended_with: replicas then.
-    moves_replicas: false for a change of order and for fewer replicas, which need no data to be copied. phases: phase -> seconds.
+    target: in the requested order if the logs show it (`ordered`; up to 2.3 they do not while it runs). ended_with: replicas at its end.
+    moves_replicas: false for a change of order and for fewer replicas, which copy no data. phases: phase -> seconds.
     """
 
     started_at: datetime | None
@@ -140,22 +141,23 @@ class Attempt:
     phases: Mapping[str, float] = field(default_factory=dict)
 
     def is_to(self, target: Sequence[int]) -> bool:
-        """Whether it is a way to these replicas."""
+        """Return whether its target is these replicas."""
         if self.completed and self.ended_with == tuple(target):
             return True
         return self.target == tuple(target) if self.ordered else not self.completed and set(self.target) == set(target)
 
     @property
     def completed(self) -> bool:
-        """Whether it ended with what it was to end with."""
+        """Return whether it ended with its target."""
         return self.ended_with is not None and not self.replaced and set(self.ended_with) == set(self.target)
 
 
 @dataclass(frozen=True)
 class History:
-    """A partition until some moment: what it went through, and the last interval whose replicas are known (null: no log names it).
+    """The reassignments of a partition until some moment.
 
-    lost: since when they are not known any more: KRaft controllers print no assignment that only loses or reorders replicas.
+    now: the last interval whose replicas are known; null: no log names the partition.
+    lost: since when its replicas are not known any more: KRaft controllers do not log a change that only removes or reorders replicas.
     """
 
     attempts: tuple[Attempt, ...] = ()
@@ -164,12 +166,12 @@ class History:
 
     @property
     def replicas(self) -> tuple[int, ...]:
-        """Assigned now."""
+        """Return the last known replicas."""
         return tuple(self.now["replicas"] or ()) if self.now is not None else ()
 
     @property
     def running(self) -> Attempt | None:
-        """The reassignment that runs now."""
+        """Return the reassignment that is running, or None."""
         return (
             self.attempts[-1]
             if self.attempts and self.attempts[-1].ended_at is None and self.attempts[-1].moves_replicas
@@ -178,35 +180,36 @@ class History:
 
 
 def history(rows: Iterable[Row], at: datetime | None = None, ordered: bool = True) -> History:
-    """in: rows of partition_timeline of one partition, of its last incarnation. at: what is later is left out.
+    """Return the reassignments of one partition. at: later rows are left out.
 
-    ordered: while a reassignment runs, the replicas are in the order of the target, and AR and RR are known: Kafka 2.4 and later (KIP-455).
+    rows: of partition_timeline, of one partition in its last incarnation.
+    ordered: Kafka 2.4 and later (KIP-455): while a reassignment runs, replicas are in the order of the target, and AR and RR are known.
     """
     seen = sorted((r for r in rows if at is None or r["valid_from"] is None or r["valid_from"] <= at), key=lambda r: r["step"])
     known = [row for row in seen if row["replicas"] is not None and row["state"] != "NonExistentPartition"]
     lost = seen[seen.index(known[-1]) + 1]["valid_from"] if known and seen[-1] is not known[-1] else None
     attempts: list[Attempt] = []
-    settled: tuple[int, ...] | None = None
+    before: tuple[int, ...] | None = None  # replicas outside of a reassignment
     for target, some in groupby(known, key=_target):
-        spell = list(some)
-        replicas = tuple(spell[0]["replicas"])
+        intervals = list(some)
+        replicas = tuple(intervals[0]["replicas"])
         if target is None:
-            _settle(attempts, settled, spell)
-            settled = tuple(spell[-1]["replicas"])
+            _end_attempt(attempts, before, intervals)
+            before = tuple(intervals[-1]["replicas"])
             continue
         if attempts and attempts[-1].ended_at is None and attempts[-1].moves_replicas:
-            attempts[-1] = _ended(attempts[-1], spell[0]["valid_from"], replicas, replaced=True)
-        caught_up = next((row["valid_from"] for row in spell if row["reassignment_phase"] == "B"), None)
-        removed = set(spell[0]["removing_replicas"] or ())
-        wanted = tuple(b for b in replicas if b not in removed)
-        attempts.append(Attempt(spell[0]["valid_from"], settled, wanted, ordered, caught_up, phases=_phases(spell, at)))
+            attempts[-1] = _ended(attempts[-1], intervals[0]["valid_from"], replicas, replaced=True)
+        caught_up = next((row["valid_from"] for row in intervals if row["reassignment_phase"] == "B"), None)
+        removed = set(intervals[0]["removing_replicas"] or ())
+        remaining = tuple(b for b in replicas if b not in removed)
+        attempts.append(Attempt(intervals[0]["valid_from"], before, remaining, ordered, caught_up, phases=_phases(intervals, at)))
     return History(tuple(attempts), known[-1] if known else None, lost)
 
 
-def _phases(spell: Sequence[Row], at: datetime | None) -> dict[str, float]:
-    """Seconds in each phase, up to a moment."""
+def _phases(intervals: Sequence[Row], at: datetime | None) -> dict[str, float]:
+    """Return the seconds in each phase, up to a moment."""
     found: dict[str, float] = {}
-    for row in spell:
+    for row in intervals:
         ends = [ts for ts in (row["valid_to"], at) if ts is not None]
         if row["reassignment_phase"] and row["valid_from"] is not None and ends:
             seconds = (min(ends) - row["valid_from"]).total_seconds()
@@ -215,19 +218,22 @@ def _phases(spell: Sequence[Row], at: datetime | None) -> dict[str, float]:
 
 
 def _target(row: Row) -> frozenset[int] | None:
-    """Who is to hold the partition when the reassignment that runs is done; null: none runs."""
+    """Return the replicas after the running reassignment; null if none is running."""
     if not (row["adding_replicas"] or row["removing_replicas"] or row["reassignment_phase"]):
         return None
     return frozenset(row["replicas"]) - frozenset(row["removing_replicas"] or ())
 
 
-def _settle(attempts: list[Attempt], before: tuple[int, ...] | None, spell: Sequence[Row]) -> None:
-    """Ends the running attempt; what changes without AR and RR (an order, fewer replicas) is an attempt that ends as it begins."""
-    first = tuple(spell[0]["replicas"])
+def _end_attempt(attempts: list[Attempt], before: tuple[int, ...] | None, intervals: Sequence[Row]) -> None:
+    """End the running attempt, and add the changes without AR and RR.
+
+    Such a change (of the order, fewer replicas) is an attempt that ends when it begins.
+    """
+    first = tuple(intervals[0]["replicas"])
     if attempts and attempts[-1].ended_at is None and attempts[-1].moves_replicas:
-        attempts[-1] = _ended(attempts[-1], spell[0]["valid_from"], first)
+        attempts[-1] = _ended(attempts[-1], intervals[0]["valid_from"], first)
         before = first
-    for row in spell:
+    for row in intervals:
         replicas = tuple(row["replicas"])
         if before is not None and replicas != before:
             ts = row["valid_from"]
@@ -245,12 +251,13 @@ def _ended(attempt: Attempt, ts: datetime | None, replicas: tuple[int, ...], rep
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of one move.
+    """The outcome of one move.
 
-    status: not_requested, never_started, running, completed, cancelled, replaced, failed, already_there or not_known. waiting_for: replicas that are not
-    in the ISR; down: those of them whose broker is down. replicas: assigned now; busy: whether any reassignment of it runs. original: before.
-    phases: seconds in each. replicas_unknown: the logs do not show them any more; status and replicas are the last known ones.
-    offset: that of the newest line that has one, in records.
+    status: not_requested, never_started, running, completed, cancelled, replaced, failed, already_there or not_known.
+    waiting_for: replicas that are not in the ISR. down: those of them whose broker is down. replicas: the last known ones.
+    busy: whether any reassignment of the partition is running. original: replicas before the move. phases: phase -> seconds.
+    replicas_unknown: the logs do not show the replicas any more; status and replicas are the last known ones.
+    offset: of the newest record that has one.
     """
 
     topic: str
@@ -273,7 +280,7 @@ class Verdict:
 
     @property
     def done(self) -> bool:
-        """Whether nothing is left to do."""
+        """Return whether nothing is left to do."""
         return self.status in DONE
 
 
@@ -288,10 +295,11 @@ def judge(
     *,
     prints_all: bool = True,
 ) -> Verdict:
-    """What became of a move.
+    """Return the outcome of a move.
 
     events: rows of `events` about the partition, up to the same moment. replica_states: broker -> state of its replica then.
-    prints_all: whether the logs print each change of the assignment. KRaft controllers at INFO print none that only removes or reorders replicas.
+    prints_all: whether the logs have every change of the assignment. KRaft controllers at INFO log none that only removes or reorders
+    replicas.
     """
     verdict = _judge(move, past, events, replica_states or {})
     last = f"its last known replicas are {_ids(past.replicas)}"
@@ -309,14 +317,14 @@ def judge(
 
 
 def _needs_no_copy(move: Move, past: History) -> bool:
-    """Whether all replicas of a move hold the partition already: it only removes or reorders replicas."""
+    """Return whether a move only removes or reorders replicas, so that no data is copied."""
     return bool(move.replicas) and set(move.replicas or ()) <= set(past.replicas)
 
 
 def _judge(move: Move, past: History, events: Iterable[Row], replica_states: Mapping[int, str]) -> Verdict:
-    said = sorted((e for e in events if e["ts"] is not None), key=lambda e: e["ts"])
+    dated = sorted((e for e in events if e["ts"] is not None), key=lambda e: e["ts"])
     offset = next(
-        (v for e in reversed(said) if (v := max(e["start_offset"] or 0, e["end_offset"] or 0, e["high_watermark"] or 0))), None
+        (v for e in reversed(dated) if (v := max(e["start_offset"] or 0, e["end_offset"] or 0, e["high_watermark"] or 0))), None
     )
     target = move.replicas
     mine = [a for a in past.attempts if (a.is_to(target) if target else a.original == move.original)]
@@ -339,7 +347,7 @@ def _judge(move: Move, past: History, events: Iterable[Row], replica_states: Map
         return _judge_attempt(past, last, base, replica_states)
     if past.replicas == target and past.running is None:
         return Verdict(**base, status="already_there", reason="its replicas have been these as far back as the logs go")
-    return _judge_unstarted(move, said, past, base)
+    return _judge_unstarted(move, dated, past, base)
 
 
 def _judge_attempt(past: History, last: Attempt, base: dict[str, Any], states: Mapping[int, str]) -> Verdict:
@@ -367,18 +375,18 @@ def _judge_attempt(past: History, last: Attempt, base: dict[str, Any], states: M
     return Verdict(**base, status="cancelled", reason=f"it ended with the replicas {_ids(last.ended_with or ())}")
 
 
-def _judge_unstarted(move: Move, said: Sequence[Row], past: History, base: dict[str, Any]) -> Verdict:
+def _judge_unstarted(move: Move, events: Sequence[Row], past: History, base: dict[str, Any]) -> Verdict:
     target = base["target_replicas"]
-    refused = [e for e in said if e["event_type"] in REFUSED and e["target_replicas"] in (None, list(target or ()))]
-    asked = [e for e in said if e["event_type"] in REQUESTED and set(_wanted(e)) == set(target or ())]
+    refused = [e for e in events if e["event_type"] in REFUSED and e["target_replicas"] in (None, list(target or ()))]
+    requested = [e for e in events if e["event_type"] in REQUESTED and set(_requested_target(e)) == set(target or ())]
     where = f"its replicas are {_ids(past.replicas)}"
     if past.running is not None:
         where += f", and it is on the way to {_ids(past.running.target)}"
     if refused:
         first = str(refused[-1]["raw"] or "").splitlines()
         return Verdict(**base, status="failed", reason=f"{moment(refused[-1]['ts'])}: {first[0] if first else 'refused'}")
-    if asked:
-        text = f"asked for at {moment(asked[-1]['ts'])}, and nothing followed; {where}"
+    if requested:
+        text = f"asked for at {moment(requested[-1]['ts'])}, and nothing followed; {where}"
         return Verdict(**base, status="never_started", reason=text)
     return Verdict(**base, status="not_requested", reason=f"no line shows it; {where}")
 
@@ -386,22 +394,25 @@ def _judge_unstarted(move: Move, said: Sequence[Row], past: History, base: dict[
 DOWN = ("OfflineReplica", "KRaftFenced", "KRaftUnregistered", "KRaftRemoved")
 
 
-def _wanted(event: Row) -> list[int]:
+def _requested_target(event: Row) -> list[int]:
     if event["target_replicas"] is not None:
         return list(event["target_replicas"])
-    gone = set(event["removing_replicas"] or ())
-    return [b for b in event["replicas"] or () if b not in gone]
+    removed = set(event["removing_replicas"] or ())
+    return [b for b in event["replicas"] or () if b not in removed]
 
 
 def _ids(ids: Iterable[int]) -> str:
     return ",".join(map(str, ids)) or "none"
 
 
-# -- the whole -------------------------------------------------------------------------------------------------
+# -- the whole plan -------------------------------------------------------------------------------------------------
 
 
 def expected_end(verdicts: Sequence[Verdict], now: datetime) -> datetime | None:
-    """When the rest would be done at the pace so far: replicas that have caught up in the time since the first move began. An estimate."""
+    """Return an estimate of when the plan will be done, at the pace so far.
+
+    The pace is that of replicas that have caught up since the first move began.
+    """
     began = [v.started_at for v in verdicts if v.started_at is not None and v.status in ("running", "completed")]
     if not began or not any(v.status == "running" for v in verdicts):
         return None
@@ -411,16 +422,17 @@ def expected_end(verdicts: Sequence[Verdict], now: datetime) -> datetime | None:
 
 
 def progress(verdicts: Iterable[Verdict]) -> tuple[int, int]:
-    """How many replicas moves that run or are completed add, and how many of these are not in the ISR."""
+    """Return (replicas that running and completed moves add, those of them that are not in the ISR)."""
     moving = [v for v in verdicts if v.status in ("running", "completed")]
     added = [[b for b in v.target_replicas or () if b not in (v.original or ())] for v in moving]
     return sum(map(len, added)), sum(b in v.waiting_for for v, new in zip(moving, added, strict=True) for b in new)
 
 
 def verify_text(verdicts: Iterable[Verdict], done: str = "completed") -> str:
-    """As kafka-reassign-partitions --verify of 2.6 and later prints it, byte for byte (ReassignPartitionsCommand); what it clears is left out.
+    """Return what kafka-reassign-partitions --verify of 2.6 and later prints.
 
-    done: its word, `complete` in 2.6 to 2.8.
+    Source: ReassignPartitionsCommand; the lines about throttles that it clears are left out.
+    done: its word for completed, `complete` in 2.6 to 2.8.
     """
     lines = ["Status of partition reassignment:"]
     for v in sorted(verdicts, key=lambda v: (v.topic, v.partition)):
@@ -438,7 +450,7 @@ def verify_text(verdicts: Iterable[Verdict], done: str = "completed") -> str:
 
 
 def verify_old_text(verdicts: Iterable[Verdict]) -> str:
-    """The same as 1.0 to 2.5 print it, in the order of the plan."""
+    """Return the same as versions 1.0 to 2.5 print it, in the order of the plan."""
     lines = ["Status of partition reassignment: "]
     for v in verdicts:
         name = f"{v.topic}-{v.partition}"
@@ -447,16 +459,16 @@ def verify_old_text(verdicts: Iterable[Verdict]) -> str:
         elif v.replicas == v.target_replicas:
             lines.append(f"Reassignment of partition {name} completed successfully")
         else:
-            now, wanted = (",".join(map(str, ids or ())) for ids in (v.replicas, v.target_replicas))
+            now, target = (",".join(map(str, ids or ())) for ids in (v.replicas, v.target_replicas))
             lines.append(
-                f"ERROR: Assigned replicas ({now}) don't match the list of replicas for reassignment ({wanted}) for partition {name}"
+                f"ERROR: Assigned replicas ({now}) don't match the list of replicas for reassignment ({target}) for partition {name}"
             )
             lines.append(f"Reassignment of partition {name} failed")
     return "\n".join(lines) + "\n"
 
 
 def rollback(verdicts: Iterable[Verdict]) -> str:
-    """The plan that brings every partition back to the replicas that it had, as the tool takes it."""
+    """Return the plan that moves every partition back to its replicas before, in the tool's JSON."""
     partitions = [
         {"topic": v.topic, "partition": v.partition, "replicas": list(v.original), "log_dirs": ["any"] * len(v.original)}
         for v in verdicts

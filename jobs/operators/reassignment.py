@@ -1,4 +1,4 @@
-"""The command `reassignment`: what became of a plan, from the tables alone."""
+"""The command `reassignment`: show the outcome of a reassignment plan, from the tables alone."""
 
 import argparse
 import json
@@ -43,7 +43,7 @@ examples:
 exit codes: 0 every partition is completed or already there, 1 not, 2 wrong usage or no plan
 """
 MAX_PLAN = 256 * 1024 * 1024  # bytes; a plan of a million partitions has some 100 MB
-# lines of KRaft controllers that print each change of a partition (PartitionRegistration.maybeLogPartitionChange)
+# log lines of KRaft controllers that have each change of a partition (PartitionRegistration.maybeLogPartitionChange)
 PRINTS_ALL = "level IN ('DEBUG', 'TRACE') AND logger = 'org.apache.kafka.controller.ReplicationControlManager'"
 EVENT_COLUMNS = (
     "ts", "topic", "partition", "event_type", "target_replicas", "replicas", "removing_replicas", "start_offset", "end_offset",
@@ -52,7 +52,7 @@ EVENT_COLUMNS = (
 
 
 def add_arguments(commands: Any) -> None:
-    """Adds `reassignment` to the command line."""
+    """Add `reassignment` to the command line."""
     command = add_command(
         commands,
         "reassignment",
@@ -78,11 +78,11 @@ def add_arguments(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints the verdict on each partition; the exit code says whether all is done. Raises UsageError."""
+    """Print the outcome of each move; the exit code says whether all are done. Raises UsageError."""
     moves = _moves(options.plan)
     at = parsed_moment(options.at, "--at") if options.at else None
     if "partition_timeline" not in analysis.present(options.tables):
-        raise UsageError(f"--tables {options.tables} holds no partition_timeline; run `kafka-audit audit` on it first")
+        raise UsageError(f"--tables {options.tables} has no partition_timeline; run `kafka-audit audit` on it first")
     tables = analysis.opened(options.tables, ("partition_timeline", "replica_timeline", "events"))
     name, rows = _rows(tables, moves, options.cluster)
     verdicts, version = _judged(tables, name, rows, moves, at)
@@ -121,7 +121,10 @@ def _moves(given: str) -> list[plans.Move]:
 
 
 def _rows(tables: Tables, moves: Sequence[plans.Move], cluster: str | None) -> tuple[str, list[analysis.Row]]:
-    """(cluster, rows of partition_timeline of its last incarnation about the topics of a plan). Raises UsageError."""
+    """Return the cluster of a plan and the rows of partition_timeline of its topics. Raises UsageError.
+
+    The rows are those of the last incarnation.
+    """
     topics = sorted({move.topic for move in moves})
     rows = analysis.rows_where(tables, "partition_timeline", one_of("topic", topics))
     clusters = sorted({row["cluster"] for row in rows})
@@ -141,33 +144,33 @@ def _rows(tables: Tables, moves: Sequence[plans.Move], cluster: str | None) -> t
 def _judged(
     tables: Tables, name: str, rows: list[analysis.Row], moves: Sequence[plans.Move], at: datetime | None
 ) -> tuple[list[plans.Verdict], int]:
-    """(verdicts in the order of the plan, the Kafka version as a number, 0 where no line shows it)."""
+    """Return (verdicts in the order of the plan, the Kafka version as a number, 0 if no line shows it)."""
     asked = {(move.topic, move.partition) for move in moves}
     of_cluster = one_of("cluster", [name])
     of_topics = f"{of_cluster} AND {one_of('topic', sorted({topic for topic, _ in asked}))}"
-    telling = (
+    is_relevant = (
         f"({one_of('event_type', [*plans.REFUSED, *plans.REQUESTED])} OR coalesce(start_offset, end_offset, high_watermark) > 0)"
     )
-    events = analysis.rows_where(tables, "events", f"{of_topics} AND partition IS NOT NULL AND {telling}", EVENT_COLUMNS)
+    events = analysis.rows_where(tables, "events", f"{of_topics} AND partition IS NOT NULL AND {is_relevant}", EVENT_COLUMNS)
     events.sort(key=lambda event: (event["ts"] is not None, event["ts"], event["record_no"]))
     states = analysis.rows_where(tables, "replica_timeline", of_topics)
     versions = analysis.rows_where(tables, "events", f"{of_cluster} AND kafka_version IS NOT NULL", ("ts", "kafka_version"))
     (debug,) = tables.query(f"SELECT min(ts) AS since FROM events WHERE {of_cluster} AND {PRINTS_ALL}").rows()
     debug_since = debug["since"]
     ordered = not any(event["event_type"] == "reassignment_requested" for event in events)
-    past = _by_partition(rows, asked)
-    said = _by_partition((e for e in events if at is None or (e["ts"] and e["ts"] <= at)), asked)
+    intervals = _by_partition(rows, asked)
+    events_until = _by_partition((e for e in events if at is None or (e["ts"] and e["ts"] <= at)), asked)
     in_kraft = {(s["topic"], s["partition"]) for s in states if (s["state"] or "").startswith("KRaft")}
-    held = _by_partition((s for s in states if (s["valid_to"] is None if at is None else analysis.holds_at(s, at))), asked)
+    states_then = _by_partition((s for s in states if (s["valid_to"] is None if at is None else analysis.holds_at(s, at))), asked)
 
     def judged(move: plans.Move) -> plans.Verdict:
         key = move.topic, move.partition
-        history = plans.history(past.get(key, ()), at, ordered)
+        history = plans.history(intervals.get(key, ()), at, ordered)
         return plans.judge(
             move,
             history,
-            said.get(key, ()),
-            {row["replica"]: row["state"] for row in held.get(key, ())},
+            events_until.get(key, ()),
+            {row["replica"]: row["state"] for row in states_then.get(key, ())},
             prints_all=key not in in_kraft or _is_all_printed(history, debug_since),
         )
 
@@ -177,9 +180,9 @@ def _judged(
 
 
 def _is_all_printed(history: plans.History, debug_since: datetime | None) -> bool:
-    """Whether the logs of a KRaft cluster show each change of a partition's assignment since the last one that they print.
+    """Return whether the logs of a KRaft cluster have every change after the last one that they show.
 
-    A dump of the metadata log has each, and so have controllers at DEBUG. debug_since: the first line that they print at DEBUG.
+    A dump of the metadata log has every change, and so do controllers at DEBUG. debug_since: time of their first DEBUG line.
     """
     if history.now is None or debug_since is None:
         return history.now is not None and history.now["source"] == "metadata_log"
@@ -196,7 +199,10 @@ def _by_partition(rows: Iterable[analysis.Row], asked: set[tuple[str, int]]) -> 
 
 
 def as_json(verdicts: Sequence[plans.Verdict], now: datetime | None) -> Iterator[str]:
-    """JSON Lines; expected_end: of what still runs, the estimate for the whole plan."""
+    """Return JSON Lines.
+
+    expected_end: the estimate for the whole plan, at each move that is still running.
+    """
     end = plans.expected_end(verdicts, now) if now else None
     for verdict in verdicts:
         values = {**vars(verdict), "expected_end": end if verdict.status == "running" else None}
@@ -204,7 +210,7 @@ def as_json(verdicts: Sequence[plans.Verdict], now: datetime | None) -> Iterator
 
 
 def as_text(name: str, verdicts: list[plans.Verdict], now: datetime | None) -> Iterator[str]:
-    """For people. now: the moment of the verdicts."""
+    """Return the lines for people. now: the moment of the verdicts."""
     when = f" at {moment(now)}" if now else ""
     yield f"{len(verdicts)} partitions of the plan in {visible(name)}{when}"
     heads = ("partition", "to", "status", "ph", "begun", "caught up", "completed", "seconds U/A/B")

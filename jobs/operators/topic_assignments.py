@@ -1,4 +1,4 @@
-"""Whose placement is an assignment, and what does it spread? The rows of `topic_assignments` and `broker_load`, from plain rows. Pure."""
+"""Compute who placed the replicas of a topic, and their spread, from plain rows. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from schemas.moments import moment
 
 Row = Mapping[str, Any]
 
-# what the placement of a topic is judged from, besides partition_timeline
+# event types that the placement of a topic is judged from, besides partition_timeline
 CREATED = ("topics_changed", "partitions_added", "partition_registered", "partition_record", "topic_creation_answered")
 BROKER_LISTS = ("active_brokers", "broker_change")
 REGISTERED = ("broker_registration_replayed", "register_broker_record")
@@ -33,18 +33,18 @@ UNFENCED = (
     "unfence_broker_record",
     "broker_unfenced",
 )
-GONE = ("broker_unregistered", "unregister_broker_record")
-# lines that name a broker with its rack, or would
+UNREGISTERED = ("broker_unregistered", "unregister_broker_record")
+# events of a broker that name its rack, if it has one
 NODES = ("channel_connected", *REGISTERED)
-BROKER_TYPES = ("channel_connected", *BROKER_LISTS, *REGISTERED, *FENCED, *UNFENCED, *GONE)
+BROKER_TYPES = ("channel_connected", *BROKER_LISTS, *REGISTERED, *FENCED, *UNFENCED, *UNREGISTERED)
 EVENT_COLUMNS = (
     "incarnation", "record_id", "ts", "event_type", "topic", "topic_id", "partition", "replicas", "partition_epoch", "partitions_named",
     "error_code", "record_no", "item",
 )  # fmt: skip
 
-# lines of one change are printed within it of each other, on a busy machine
+# on a busy machine, the lines of one change are at most so far apart
 TOGETHER = timedelta(seconds=1)
-# brokers learn so late who lives; CreateTopics takes their word for it
+# brokers learn of other brokers with this delay; CreateTopics uses what the broker knows
 LAG = timedelta(seconds=10)
 EVIDENCE = 20  # records that a row names at most
 
@@ -54,7 +54,7 @@ EVIDENCE = 20  # records that a row names at most
 
 @dataclass(frozen=True)
 class Brokers:
-    """Who lived (ZooKeeper mode) or was registered (KRaft), from `since` on."""
+    """The brokers that were alive (ZooKeeper mode) or registered (KRaft) from `since` on."""
 
     since: datetime
     ids: frozenset[int]
@@ -64,14 +64,17 @@ class Brokers:
 
 @dataclass(frozen=True)
 class Cluster:
-    """What all topics of an incarnation share. brokers: in order of time; racks: broker -> rack; rackless: those known to have none."""
+    """What all topics of an incarnation share.
+
+    brokers: in order of time. racks: broker -> rack. rackless: brokers known to have none.
+    """
 
     brokers: tuple[Brokers, ...] = ()
     racks: Mapping[int, str] = field(default_factory=dict)
     rackless: frozenset[int] = frozenset()
 
     def at(self, moment: datetime) -> list[Brokers]:
-        """The brokers then, and those that were there within ten seconds before, latest first; empty: no line shows them."""
+        """Return the brokers at a moment and in the 10 s before, latest first; empty if not known."""
         before = [entry for entry in self.brokers if entry.since <= moment + TOGETHER]
         first = max((at for at, entry in enumerate(before) if entry.since <= moment - LAG), default=0)
         return before[first:][::-1]
@@ -89,7 +92,10 @@ def shared_events(facts: ClusterFacts) -> dict[int, list[dict[str, Any]]]:
 
 
 def cluster(events: Iterable[Row], racks: Mapping[int, str] | None = None) -> Cluster:
-    """in: events of one incarnation, any order. racks: those of audit.toml, which supersede those of lines."""
+    """Return brokers and racks of one incarnation.
+
+    events: in any order. racks: of audit.toml; they supersede those of log lines.
+    """
     found: list[Brokers] = []
     known: dict[int, str | None] = {}
     registered: dict[int, int] = {}  # broker -> epoch
@@ -101,15 +107,15 @@ def cluster(events: Iterable[Row], racks: Mapping[int, str] | None = None) -> Cl
         if kind in BROKER_LISTS:
             found.append(Brokers(event["ts"], frozenset(event["brokers"] or ())))
             continue
-        if broker is None or kind not in (*REGISTERED, *FENCED, *UNFENCED, *GONE):
+        if broker is None or kind not in (*REGISTERED, *FENCED, *UNFENCED, *UNREGISTERED):
             continue
         epoch = event["broker_epoch"]
         if kind in REGISTERED:
             if epoch is not None and epoch <= registered.get(broker, -1):
-                continue  # printed once more, by another controller or by one that starts
+                continue  # the same registration, logged by another or a starting controller
             registered[broker] = -1 if epoch is None else epoch
             (fenced.add if event["fenced"] else fenced.discard)(broker)
-        elif kind in GONE:
+        elif kind in UNREGISTERED:
             registered.pop(broker, None)
         elif epoch is not None and epoch < registered.get(broker, -1):
             continue
@@ -121,12 +127,15 @@ def cluster(events: Iterable[Row], racks: Mapping[int, str] | None = None) -> Cl
     return Cluster(tuple(found), named, frozenset(known) - frozenset(named))
 
 
-# -- whose placement -------------------------------------------------------------------------------------------
+# -- who placed it -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Partitions of a topic that were created together. by_hand: whether the request named the replicas; null: no line shows it."""
+    """Partitions of a topic that one request created.
+
+    by_hand: whether the request named the replicas; null: no line shows it.
+    """
 
     ts: datetime
     partitions: Mapping[int, Sequence[int]]
@@ -137,7 +146,10 @@ class Batch:
 
 @dataclass(frozen=True)
 class Judged:
-    """placement: kafka, kafka_extended, manual or not_known; start_index, shift: of the partitions the topic was created with."""
+    """Who placed a topic.
+
+    placement: kafka, kafka_extended, manual or not_known. start_index, shift: of its creation.
+    """
 
     placement: str
     reason: str
@@ -147,10 +159,10 @@ class Judged:
 
 
 def batches(events: Iterable[Row]) -> dict[str, list[Batch]]:
-    """Topic -> what created and extended it, in order of time.
+    """Return topic -> the batches that created and extended it, in order of time.
 
-    in: events of one incarnation; ZooKeeper mode names all partitions of a batch in one record. In KRaft every controller prints a partition,
-    and a starting one prints it again: the first line of each counts, and lines within a second of each other are one batch.
+    events: of one incarnation. In ZooKeeper mode one record names all partitions of a batch. In KRaft every controller logs each partition,
+    and logs it again when it starts: the first line of each partition counts, and lines within a second of each other are one batch.
     """
     rows = sorted((e for e in events if e["ts"] is not None), key=lambda e: (e["ts"], e["record_no"], e["item"]))
     names = {row["topic_id"]: row["topic"] for row in rows if row["topic"] and row["topic_id"]}
@@ -169,9 +181,9 @@ def batches(events: Iterable[Row]) -> dict[str, list[Batch]]:
         elif kind == "topic_creation_answered" and row["error_code"] == "SUCCESS":
             answers.setdefault(topic, []).append(row)
     for (record_id, topic), some in records.items():
-        given = {row["partition"]: list(row["replicas"]) for row in some}
+        placed = {row["partition"]: list(row["replicas"]) for row in some}
         created = some[0]["event_type"] == "topics_changed"
-        found.setdefault(topic, []).append(Batch(some[0]["ts"], given, created, (record_id,)))
+        found.setdefault(topic, []).append(Batch(some[0]["ts"], placed, created, (record_id,)))
     for (topic, _), partitions in kraft.items():
         found.setdefault(topic, []).extend(_kraft_batches(list(partitions.values()), answers.get(topic, [])))
     return {topic: sorted(some, key=lambda batch: batch.ts) for topic, some in found.items()}
@@ -189,35 +201,35 @@ def _kraft_batches(rows: list[Row], answers: list[Row]) -> list[Batch]:
     if answer is not None and (count := answer["partitions_named"]) and len(groups[0]) > count:
         groups[0].sort(key=lambda row: row["partition"])
         groups[0:1] = [groups[0][:count], groups[0][count:]]
-    made = []
+    found = []
     for number, group in enumerate(groups):
-        hand = None if number or answer is None else answer["partitions_named"] is None
+        by_hand = None if number or answer is None else answer["partitions_named"] is None
         ids = [row["record_id"] for row in group] + ([answer["record_id"]] if answer is not None and not number else [])
-        given = {row["partition"]: list(row["replicas"]) for row in group}
-        made.append(Batch(group[0]["ts"], given, number == 0, tuple(dict.fromkeys(ids))[:EVIDENCE], hand))
-    return made
+        placed = {row["partition"]: list(row["replicas"]) for row in group}
+        found.append(Batch(group[0]["ts"], placed, number == 0, tuple(dict.fromkeys(ids))[:EVIDENCE], by_hand))
+    return found
 
 
-def judge(made: Sequence[Batch], shared: Cluster, partition_0: Sequence[Sequence[int] | None] = ()) -> Judged:
-    """Whose placement a topic has, from what created and extended it.
+def judge(batches: Sequence[Batch], shared: Cluster, partition_0: Sequence[Sequence[int] | None] = ()) -> Judged:
+    """Return who placed a topic, from the batches that created and extended it.
 
-    partition_0: its replicas when each batch after the first was added; null or left out: those that it was created with.
+    partition_0: its replicas when each batch after the first was added; null or missing: the replicas of its creation.
     """
-    if not made or not made[0].created:
+    if not batches or not batches[0].created:
         return Judged("not_known", "the logs do not show how it was created")
-    first = _judge_batch(made[0], shared, None)
+    first = _judge_batch(batches[0], shared, None)
     verdicts = [first]
-    for number, batch in enumerate(made[1:]):
+    for number, batch in enumerate(batches[1:]):
         head = partition_0[number] if number < len(partition_0) else None
-        head = made[0].partitions.get(0) if head is None else head
+        head = batches[0].partitions.get(0) if head is None else head
         verdicts.append(_judge_batch(batch, shared, head))
-    for batch, verdict in zip(made, verdicts, strict=True):
+    for batch, verdict in zip(batches, verdicts, strict=True):
         if verdict.placement != "kafka":
-            which = "" if batch is made[0] else f"{_partitions(batch.partitions)} added at {moment(batch.ts)}: "
+            which = "" if batch is batches[0] else f"{_partitions(batch.partitions)} added at {moment(batch.ts)}: "
             return Judged(verdict.placement, which + verdict.reason, first.start_index, first.shift, verdict.rack_aware)
-    if len(made) == 1:
+    if len(batches) == 1:
         return first
-    added = ", ".join(_partitions(batch.partitions) for batch in made[1:])
+    added = ", ".join(_partitions(batch.partitions) for batch in batches[1:])
     return Judged(
         "kafka_extended", f"{first.reason}; {added} added as Kafka does", first.start_index, first.shift, first.rack_aware
     )
@@ -241,7 +253,7 @@ def _judge_batch(batch: Batch, shared: Cluster, partition_0: Sequence[int] | Non
         if found is not None:
             how = "across racks" if found.rack_aware else "without racks"
             text = f"assignReplicasToBrokers {how} gives it for brokers {_ids(found.brokers)}"
-            return Judged("kafka", text + _weight(batch), found.start_index, found.shift, found.rack_aware)
+            return Judged("kafka", text + _caveat(batch), found.start_index, found.shift, found.rack_aware)
     text = f"assignReplicasToBrokers does not give it for any start and shift of brokers {_ids(sorted(choices[0].ids))}"
     if unknown := choices[0].ids - shared.racks.keys() - shared.rackless:
         return Judged("not_known", f"{text} without racks, and no line shows the rack of {_ids(sorted(unknown))}")
@@ -258,23 +270,26 @@ def _judge_striped(batch: Batch, choices: Sequence[Brokers], racks: Mapping[int,
             if batch.by_hand is False:
                 return Judged("kafka", "the request named no replicas", rack_aware=aware)
             text = f"StripedReplicaPlacer may give it for brokers {_ids(sorted(brokers.ids))}"
-            return Judged("kafka", text + _weight(batch), rack_aware=aware)
+            return Judged("kafka", text + _caveat(batch), rack_aware=aware)
         why = why or problem
     if batch.by_hand is False:
         return Judged("kafka", f"the request named no replicas, though {why}")
     return Judged("manual", f"StripedReplicaPlacer does not give it: {why}")
 
 
-def _weight(batch: Batch) -> str:
+def _caveat(batch: Batch) -> str:
     return ", as any of one partition" if len(batch.partitions) == 1 and batch.created else ""
 
 
-# -- what it spreads, over time --------------------------------------------------------------------------------
+# -- assignments over time -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Moment:
-    """A topic's assignment from `since` (null: before the logs begin) until `until` (null: still), outside of reassignments."""
+class AssignmentInterval:
+    """A topic's assignment from `since` until `until`, outside of reassignments.
+
+    since: null if it is from before the logs. until: null if it is still the assignment.
+    """
 
     since: datetime | None
     until: datetime | None
@@ -282,10 +297,11 @@ class Moment:
     record_ids: tuple[str, ...]
 
 
-def moments(rows: Iterable[Row]) -> list[Moment]:
-    """The assignments of one topic, one after the other; empty between a deletion and the next creation.
+def assignment_intervals(rows: Iterable[Row]) -> list[AssignmentInterval]:
+    """Return the assignments of one topic, oldest first; empty while the topic is deleted.
 
-    in: its rows of partition_timeline. A moment begins when no partition is being reassigned any more; changes within a second are one.
+    rows: of partition_timeline, of the topic. An interval begins when no partition is being reassigned any more; changes within a second
+    are one change.
     """
     changes: list[tuple[datetime | None, int, tuple[int, ...] | None, bool, str | None]] = []
     for partition, some in groupby(sorted(rows, key=lambda r: (r["partition"], r["step"])), key=lambda r: r["partition"]):
@@ -300,17 +316,20 @@ def moments(rows: Iterable[Row]) -> list[Moment]:
         if end is not None:
             changes.append((end, partition, None, False, None))
     changes.sort(key=lambda change: (change[0] is not None, change[0] or datetime.min))
-    return _settled(changes)
+    return _intervals(changes)
 
 
-def _settled(changes: list[tuple[datetime | None, int, tuple[int, ...] | None, bool, str | None]]) -> list[Moment]:
-    """in: time, partition, its replicas (null: it is gone), whether it is being reassigned, record; in order of time."""
+def _intervals(changes: list[tuple[datetime | None, int, tuple[int, ...] | None, bool, str | None]]) -> list[AssignmentInterval]:
+    """Return the intervals between changes.
+
+    changes: (time, partition, its replicas or null if it is deleted, whether it is being reassigned, record), in order of time.
+    """
     now: dict[int, tuple[int, ...]] = {}
     busy: set[int] = set()
-    found: list[Moment] = []
+    found: list[AssignmentInterval] = []
     because: dict[str, None] = {}
     began: datetime | None = None
-    fresh = True  # nothing has changed since the last moment
+    fresh = True  # nothing has changed since the last interval
     for number, (ts, partition, replicas, moving, record_id) in enumerate(changes):
         (busy.add if moving else busy.discard)(partition)
         if not moving and now.get(partition) != replicas:
@@ -325,28 +344,31 @@ def _settled(changes: list[tuple[datetime | None, int, tuple[int, ...] | None, b
         if now != last:
             if found:
                 found[-1] = replace(found[-1], until=began)
-            found.append(Moment(began, None, now, tuple(because)[:EVIDENCE]))
+            found.append(AssignmentInterval(began, None, now, tuple(because)[:EVIDENCE]))
         because, fresh = {}, True
     return found
 
 
 def _apart(ts: datetime | None, later: Sequence[tuple[datetime | None, Any, Any, Any, Any]]) -> bool:
-    """Whether what follows is of another moment."""
+    """Return whether the next change is more than a second later."""
     following = later[0][0] if later else None
     return not later or (following is not None and (ts is None or following - ts > TOGETHER))
 
 
-def topic_rows(rows: Sequence[Row], made: Sequence[Batch], shared: Cluster) -> list[dict[str, Any]]:
-    """Rows of `topic_assignments` of one topic of one incarnation, without cluster, incarnation and topic.
+def topic_rows(rows: Sequence[Row], batches: Sequence[Batch], shared: Cluster) -> list[dict[str, Any]]:
+    """Return rows of `topic_assignments` of one topic, without cluster, incarnation and topic.
 
-    in: its rows of partition_timeline, what created and extended it, what its cluster shares.
+    rows: of partition_timeline. batches: what created and extended the topic.
     """
-    history = moments(rows)
-    return [_topic_row(history[: number + 1], made, shared) for number, moment in enumerate(history) if moment.assignment]
+    history = assignment_intervals(rows)
+    return [_topic_row(history[: number + 1], batches, shared) for number, one in enumerate(history) if one.assignment]
 
 
 def broker_loads(row: Row) -> list[dict[str, Any]]:
-    """What each broker holds by an assignment: rows of `broker_load`. row: of `topic_assignments`."""
+    """Return rows of `broker_load`: the replicas and first replicas of each broker.
+
+    row: of `topic_assignments`.
+    """
     placed = [partition["replicas"] for partition in row["assignment"]]
     replicas = Counter(broker for ids in placed for broker in ids)
     leaders = Counter(ids[0] for ids in placed if ids)
@@ -354,23 +376,23 @@ def broker_loads(row: Row) -> list[dict[str, Any]]:
     return [{**same, "broker": broker, "replicas": count, "leaders": leaders[broker]} for broker, count in replicas.items()]
 
 
-def _topic_row(history: Sequence[Moment], made: Sequence[Batch], shared: Cluster) -> dict[str, Any]:
-    """The last moment of a history."""
-    moment = history[-1]
-    assignment = moment.assignment
-    mine = _batches_until(made, moment)
-    given = {partition: tuple(row) for batch in mine for partition, row in batch.partitions.items()}
-    moved = sorted(p for p, row in assignment.items() if p in given and given[p] != row)
+def _topic_row(history: Sequence[AssignmentInterval], batches: Sequence[Batch], shared: Cluster) -> dict[str, Any]:
+    """Return the row of the last interval of a history."""
+    last = history[-1]
+    assignment = last.assignment
+    mine = _batches_until(batches, last)
+    created = {partition: tuple(row) for batch in mine for partition, row in batch.partitions.items()}
+    moved = sorted(p for p, row in assignment.items() if p in created and created[p] != row)
     judged = judge(mine, shared, [_partition_0(history, batch) for batch in mine[1:]])
     if moved:
-        judged = _judge_moved(moment, moved, judged, shared)
-    live = shared.at(moment.since or shared.brokers[0].since) if shared.brokers else []
+        judged = _judge_moved(last, moved, judged, shared)
+    live = shared.at(last.since or shared.brokers[0].since) if shared.brokers else []
     ids = live[0].ids if live else frozenset()
     figures = placement.spread(assignment, ids, shared.racks)
     factors = {len(row) for row in assignment.values()}
     return {
-        "valid_from": moment.since,
-        "valid_to": moment.until,
+        "valid_from": last.since,
+        "valid_to": last.until,
         "cause": _cause(history, mine),
         "partitions": len(assignment),
         "replication_factor": factors.pop() if len(factors) == 1 else None,
@@ -385,45 +407,49 @@ def _topic_row(history: Sequence[Moment], made: Sequence[Batch], shared: Cluster
         "racks_min": figures.racks_min,
         "violations": placement.violations(assignment, ids, shared.racks),
         "assignment": [{"partition": partition, "replicas": list(row)} for partition, row in sorted(assignment.items())],
-        "record_ids": list(moment.record_ids) or [r for batch in mine for r in batch.record_ids][:EVIDENCE],
+        "record_ids": list(last.record_ids) or [r for batch in mine for r in batch.record_ids][:EVIDENCE],
     }
 
 
-def _cause(history: Sequence[Moment], mine: Sequence[Batch]) -> str:
-    """created, partitions_added, reassigned, or found (as it was when the logs begin)."""
-    moment = history[-1]
-    if moment.since is not None and (latest := [batch for batch in mine if abs(batch.ts - moment.since) <= TOGETHER]):
+def _cause(history: Sequence[AssignmentInterval], mine: Sequence[Batch]) -> str:
+    """Return created, partitions_added, reassigned, or found (the assignment when the logs begin)."""
+    last = history[-1]
+    if last.since is not None and (latest := [batch for batch in mine if abs(batch.ts - last.since) <= TOGETHER]):
         return "created" if latest[-1].created else "partitions_added"
     before = history[-2].assignment if len(history) > 1 else {}
     if not before:
         return "created" if mine else "found"
-    return "partitions_added" if moment.assignment.keys() - before.keys() else "reassigned"
+    return "partitions_added" if last.assignment.keys() - before.keys() else "reassigned"
 
 
-def _batches_until(made: Sequence[Batch], moment: Moment) -> list[Batch]:
-    """Those of the topic's present generation: from the last creation on that is not later than the moment."""
-    if moment.since is None:
+def _batches_until(batches: Sequence[Batch], interval: AssignmentInterval) -> list[Batch]:
+    """Return the batches of the topic's generation: from the last creation before the interval on."""
+    if interval.since is None:
         return []
-    mine = [batch for batch in made if batch.ts <= moment.since + TOGETHER]
+    mine = [batch for batch in batches if batch.ts <= interval.since + TOGETHER]
     last = max((number for number, batch in enumerate(mine) if batch.created), default=0)
     return mine[last:]
 
 
-def _partition_0(history: Sequence[Moment], added: Batch) -> Sequence[int] | None:
-    """Its replicas when partitions were added."""
-    before = [m for m in history if 0 in m.assignment and (m.since is None or m.since < added.ts - TOGETHER)]
+def _partition_0(history: Sequence[AssignmentInterval], added: Batch) -> Sequence[int] | None:
+    """Return the replicas of partition 0 when partitions were added."""
+    before = [one for one in history if 0 in one.assignment and (one.since is None or one.since < added.ts - TOGETHER)]
     return before[-1].assignment[0] if before else None
 
 
-def _judge_moved(moment: Moment, moved: list[int], created: Judged, shared: Cluster) -> Judged:
-    """A reassigned topic: `kafka-reassign-partitions --generate` places with the same algorithm, up to 3.x and in KRaft alike."""
+def _judge_moved(interval: AssignmentInterval, moved: list[int], created: Judged, shared: Cluster) -> Judged:
+    """Return who placed a reassigned topic.
+
+    `kafka-reassign-partitions --generate` uses assignReplicasToBrokers up to 3.x, also in KRaft.
+    """
     text = f"{_partitions(moved)} reassigned; created: {created.placement}"
-    live = shared.at(moment.since) if moment.since is not None else []
-    if live and min(moment.assignment) == 0:
+    assignment = interval.assignment
+    live = shared.at(interval.since) if interval.since is not None else []
+    if live and min(assignment) == 0:
         everyone = live[0].ids
-        used = frozenset(b for row in moment.assignment.values() for b in row)
+        used = frozenset(b for row in assignment.values() for b in row)
         for ids in (everyone, used):
-            if len(moment.assignment) > 1 and (found := placement.find(moment.assignment, ids, shared.racks)):
+            if len(assignment) > 1 and (found := placement.find(assignment, ids, shared.racks)):
                 what = f"assignReplicasToBrokers gives the whole for brokers {_ids(found.brokers)}"
                 return Judged("kafka", f"{text}; {what}", found.start_index, found.shift, found.rack_aware)
     return Judged("manual", text)
@@ -444,7 +470,10 @@ def _ids(ids: Iterable[int]) -> str:
 
 @dataclass(frozen=True)
 class Effect:
-    """What becomes of a partition. effect: loses_leader, below_min_isr or offline; the worst of them, in this order."""
+    """The effect on a partition if brokers go down.
+
+    effect: the worst of loses_leader, below_min_isr and offline, which are in this order.
+    """
 
     topic: str
     partition: int
@@ -456,18 +485,18 @@ class Effect:
 
 
 def what_if(rows: Iterable[Row], down: Iterable[int], min_isr: Mapping[str, int]) -> list[Effect]:
-    """What happens when brokers go down, from the last known state of each partition.
+    """Return the effect on partitions if brokers go down, the worst first.
 
-    in: rows of partition_timeline that still hold. min_isr: topic -> min.insync.replicas, 1 where it is not in there. Kafka elects the first
-    replica of the assignment that is in the ISR and lives; unclean elections are not assumed.
+    rows: of partition_timeline, the latest of each partition. min_isr: topic -> min.insync.replicas; 1 for other topics. Kafka elects the
+    first live replica of the assignment that is in the ISR; unclean elections are not assumed.
     """
-    gone = set(down)
+    stopped = set(down)
     found = []
     for row in rows:
         if row["leader"] in (None, -1) or row["isr"] is None or row["state"] == "NonExistentPartition":
             continue
         before, need = list(row["isr"]), min_isr.get(row["topic"], 1)
-        left = [broker for broker in before if broker not in gone]
+        left = [broker for broker in before if broker not in stopped]
         elected = next((b for b in row["replicas"] or left if b in left), None)
         leader = row["leader"]
         effect = None
@@ -475,10 +504,10 @@ def what_if(rows: Iterable[Row], down: Iterable[int], min_isr: Mapping[str, int]
             effect = "offline"
         elif len(left) < need <= len(before):
             effect = "below_min_isr"
-        elif leader in gone:
+        elif leader in stopped:
             effect = "loses_leader"
         if effect:
-            new = elected if leader in gone else leader
+            new = elected if leader in stopped else leader
             found.append(Effect(row["topic"], row["partition"], effect, leader, new, tuple(left), need))
     return sorted(found, key=lambda e: (EFFECTS.index(e.effect), e.topic, e.partition))
 

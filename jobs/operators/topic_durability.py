@@ -1,4 +1,4 @@
-"""How long was a topic durable and available? Seconds from the intervals of its partitions, by arithmetic alone. Pure."""
+"""Compute how long a topic was durable and available, from the intervals of its partitions. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,12 +17,13 @@ SECONDS = (
     "covered", "full_isr", "under_replicated", "at_min_isr", "below_min_isr", "at_isr_1", "leaderless", "unknown", "refused_min_1",
     "refused_min_2",
 )  # fmt: skip
-SPELLS = ("leaderless", "below_min_isr")
+# conditions whose episodes are counted, and the longest is kept
+EPISODES = ("leaderless", "below_min_isr")
 TIMELINE_COLUMNS = (
     "partition", "step", "valid_from", "valid_to", "leader", "isr", "replicas", "adding_replicas", "reassignment_phase", "leader_epoch",
     "partition_epoch", "inferred", "state", "record_id",
 )  # fmt: skip
-# of events that show unclean elections, and what a replica had and truncated
+# of events that show unclean elections, and the records that a replica had and truncated
 EVENT_COLUMNS = ("topic", "partition", *Line._fields)
 EVIDENCE = 20
 
@@ -32,8 +33,8 @@ class Shared:
     """What the topics of a cluster share.
 
     now: newest time stamp of its logs. silent: spans in which no node wrote a line. deleted: topic -> spans in which its deletion was pending.
-    fenced: broker -> spans in which it was fenced (KRaft). Where a partition is led by such a broker by the last line, it has lost that leader;
-    who follows, only a broker that is alive and holds a replica prints. around: what losses are judged by.
+    fenced: broker -> spans in which it was fenced (KRaft). A partition whose last known leader is fenced has lost it; only a live broker with
+    a replica logs the next leader. around: what losses are judged by.
     """
 
     now: datetime
@@ -49,8 +50,8 @@ class Tally:
     """Seconds of partitions in a span, and what happened in it."""
 
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(SECONDS, 0.0))
-    times: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SPELLS, 0))
-    longest: dict[str, float] = field(default_factory=lambda: dict.fromkeys(SPELLS, 0.0))
+    times: dict[str, int] = field(default_factory=lambda: dict.fromkeys(EPISODES, 0))
+    longest: dict[str, float] = field(default_factory=lambda: dict.fromkeys(EPISODES, 0.0))
     partitions: set[int] = field(default_factory=set)
     unclean_elections: int = 0
     records_lost: int | None = None
@@ -58,39 +59,45 @@ class Tally:
 
 
 def silent_spans(hours: Iterable[datetime]) -> tuple[Span, ...]:
-    """The hours between the first and the last that have no line; in: hours with lines, as `coverage` has them."""
+    """Return the spans without a line between the first and the last hour.
+
+    hours: with lines, from `coverage`.
+    """
     known = sorted(set(hours))
     step = timedelta(hours=1)
     return tuple((before + step, after) for before, after in pairwise(known) if after - before > step)
 
 
 def fenced_spans(brokers: Iterable[tuple[datetime, Iterable[int]]], now: datetime) -> dict[int, tuple[Span, ...]]:
-    """Broker -> when it was fenced; in: from when on which brokers were, in order of time."""
+    """Return broker -> spans in which it was fenced.
+
+    brokers: (time, brokers that are fenced from then on), in order of time.
+    """
     since: dict[int, datetime] = {}
     found: dict[int, list[Span]] = {}
-    for ts, fenced in (*brokers, (now, ())):
-        held = set(fenced)
-        for broker in since.keys() - held:
+    for ts, ids in (*brokers, (now, ())):
+        fenced = set(ids)
+        for broker in since.keys() - fenced:
             found.setdefault(broker, []).append((since.pop(broker), ts))
-        since |= dict.fromkeys(held - since.keys(), ts)
+        since |= dict.fromkeys(fenced - since.keys(), ts)
     return {broker: tuple(spans) for broker, spans in found.items()}
 
 
 def conditions(row: Row, least: int) -> tuple[str, ...]:
-    """Which of the seconds an interval counts for. least: min.insync.replicas then.
+    """Return the names of the SECONDS that an interval counts for. least: min.insync.replicas then.
 
-    Under-replicated as Kafka's own metric has it (Partition.isUnderReplicated): replicas that are being added do not count.
+    Under-replicated is defined as in Kafka's own metric (Partition.isUnderReplicated): replicas that are being added do not count.
     """
     leader, isr, replicas = row["leader"], row["isr"], row["replicas"]
     if leader is not None and leader < 0:
         return ("covered", "leaderless", "refused_min_1", "refused_min_2")
     if leader is None or isr is None or replicas is None:
         return ("unknown",)
-    in_sync, wanted = len(isr), len(replicas) - len(row["adding_replicas"] or ())
-    found = ["covered", "full_isr" if in_sync >= wanted else "under_replicated"]
+    in_sync, assigned = len(isr), len(replicas) - len(row["adding_replicas"] or ())
+    found = ["covered", "full_isr" if in_sync >= assigned else "under_replicated"]
     if in_sync < least:
         found.append("below_min_isr")
-    elif in_sync == least and in_sync < wanted:
+    elif in_sync == least and in_sync < assigned:
         found.append("at_min_isr")
     if in_sync == 1:
         found.append("at_isr_1")
@@ -100,16 +107,17 @@ def conditions(row: Row, least: int) -> tuple[str, ...]:
 
 
 def tally(rows: Iterable[Row], events: Iterable[Row], topic: str, shared: Shared, since: date = date.min) -> dict[date, Tally]:
-    """Day (UTC) -> seconds of a topic; in: its rows of partition_timeline, and events about it. since: the first day that is told.
+    """Return day (UTC) -> the tally of a topic.
 
-    What a day has depends on the intervals that overlap it alone; its unclean elections on the whole history.
+    rows: of partition_timeline. events: about the topic. since: the first day of the result.
+    The seconds of a day depend only on the intervals that overlap it; its unclean elections depend on the whole history.
     """
     days: dict[date, Tally] = {}
-    said = list(events)
+    of_topic = list(events)
     for partition, some in groupby(sorted(rows, key=lambda r: (r["partition"], r["step"])), key=lambda r: r["partition"]):
         history = [row for row in some if row["state"] != "NonExistentPartition"]
         _tally_partition(days, history, topic, shared, since)
-        mine = [event for event in said if event["partition"] == partition and event["ts"] is not None]
+        mine = [event for event in of_topic if event["partition"] == partition and event["ts"] is not None]
         _tally_unclean(days, history, mine, shared.around)
     return days
 
@@ -126,13 +134,13 @@ def _tally_partition(days: dict[date, Tally], history: Sequence[Row], topic: str
             day = days.setdefault(begin.date(), Tally())
             day.partitions.add(row["partition"])
             unseen = any(silence <= begin < last for silence, last in dark)
-            held = ("unknown",) if unseen else conditions(row, shared.min_isr.of(topic, begin))
+            names = ("unknown",) if unseen else conditions(row, shared.min_isr.of(topic, begin))
             seconds = (end - begin).total_seconds()
-            for name in held:
+            for name in names:
                 day.seconds[name] += seconds
-            for name in SPELLS:
+            for name in EPISODES:
                 fresh = name not in before or begin.time() == time()
-                if name not in held:
+                if name not in names:
                     running[name] = 0.0
                     continue
                 running[name] = seconds if fresh else running.get(name, 0.0) + seconds
@@ -140,11 +148,15 @@ def _tally_partition(days: dict[date, Tally], history: Sequence[Row], topic: str
                 day.longest[name] = max(day.longest[name], running[name])
                 if row["record_id"] and len(day.record_ids) < EVIDENCE:
                     day.record_ids[row["record_id"]] = None
-            before = set(held)
+            before = set(names)
 
 
 def _pieces(begin: datetime, end: datetime, topic: str, shared: Shared, dark: Sequence[Span]) -> Iterable[Span]:
-    """The span cut at midnights, where min ISR changes, and where logs are dark; without the time in which the topic was being deleted."""
+    """Return the parts of a span, without the time of a pending deletion.
+
+    They are cut at midnight, at changes of min ISR, and at the ends of dark spans.
+    dark: spans that the logs say nothing about.
+    """
     pending = shared.deleted.get(topic, ())
     cuts = {begin, end, *shared.min_isr.changes(topic), *(ts for span in (*dark, *pending) for ts in span)}
     midnight = datetime.combine(begin.date(), time(), UTC) + timedelta(days=1)
@@ -158,7 +170,7 @@ def _pieces(begin: datetime, end: datetime, topic: str, shared: Shared, dark: Se
 
 
 def _tally_unclean(days: dict[date, Tally], history: Sequence[Row], events: Sequence[Row], around: Around) -> None:
-    """Unclean elections, and the records that they lost: those that `losses` decides on, less what may have been clean."""
+    """Add the unclean elections that `losses` finds and is certain of, and the records that they lost."""
     rows = [Interval(*(_plain(row.get(name)) for name in Interval._fields)) for row in history]
     lines = [Line(*(_plain(event.get(name)) for name in Line._fields)) for event in events]
     for loss in losses(rows, lines, around):
@@ -170,19 +182,19 @@ def _tally_unclean(days: dict[date, Tally], history: Sequence[Row], events: Sequ
 
 
 def _plain(value: Any) -> Any:
-    """A moment as microseconds since 1970; any other value as it is."""
+    """Return a moment as microseconds since 1970, any other value unchanged."""
     return (value - EPOCH) // timedelta(microseconds=1) if isinstance(value, datetime) else value
 
 
 def topic_rows(days: Mapping[date, Tally], topic: str, shared: Shared) -> list[dict[str, Any]]:
-    """Rows of `durability` of one topic, without cluster, incarnation and topic."""
+    """Return rows of `durability` of one topic, without cluster, incarnation and topic."""
     return [
         {
             "day": day,
             "partitions": len(one.partitions),
             **{name: round(seconds, 3) for name, seconds in one.seconds.items()},
-            **{f"{name}_times": one.times[name] for name in SPELLS},
-            **{f"{name}_longest": round(one.longest[name], 3) for name in SPELLS},
+            **{f"{name}_times": one.times[name] for name in EPISODES},
+            **{f"{name}_longest": round(one.longest[name], 3) for name in EPISODES},
             "min_insync_replicas": shared.min_isr.of(topic, datetime.combine(day, time.max, UTC)),
             "unclean_elections": one.unclean_elections,
             "records_lost": one.records_lost,
@@ -193,23 +205,26 @@ def topic_rows(days: Mapping[date, Tally], topic: str, shared: Shared) -> list[d
     ]
 
 
-def continued(rows: Iterable[Mapping[str, Any]], held: Iterable[Row]) -> list[dict[str, Any]]:
-    """Rows of days of a topic about which no line is new, although time goes on: elections and losses are those that were held."""
-    known = {row["day"]: {name: row[name] for name in ("unclean_elections", "records_lost")} for row in held}
+def with_stored_losses(rows: Iterable[Mapping[str, Any]], stored: Iterable[Row]) -> list[dict[str, Any]]:
+    """Return rows of a topic without new records, with the stored elections and losses of their days."""
+    known = {row["day"]: {name: row[name] for name in ("unclean_elections", "records_lost")} for row in stored}
     return [{**row, **known.get(row["day"], {})} for row in rows]
 
 
-# -- what it is worth ------------------------------------------------------------------------------------------
+# -- shares ------------------------------------------------------------------------------------------
 
 
 def availability(row: Mapping[str, Any], acks: str = "all") -> float | None:
-    """Share of the covered time in which writes were possible, 0 .. 1; null: nothing is covered. acks: `all` or `1`."""
+    """Return the share of the covered time in which writes were possible, 0 .. 1.
+
+    It is null if no time is covered. acks: `all` or `1`.
+    """
     refused = row["leaderless"] + (row["below_min_isr"] if acks == "all" else 0)
     return 1 - refused / row["covered"] if row["covered"] else None
 
 
 def nines(share: float | None) -> str:
-    """`99.98 %`; as many digits as it takes to see that it is not all."""
+    """Return a share as `99.98 %`, with as many digits as it takes to differ from 100 %."""
     if share is None:
         return "?"
     digits = 2
@@ -219,14 +234,14 @@ def nines(share: float | None) -> str:
 
 
 def summed(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Rows of `durability` of several days of one topic as one; `partitions` is the largest."""
+    """Return the sum of rows of `durability` of one topic; `partitions` is the largest."""
     some = list(rows)
     lost = [row["records_lost"] for row in some if row["records_lost"] is not None]
     return {
         "partitions": max(row["partitions"] for row in some),
         **{name: round(sum(row[name] for row in some), 3) for name in (*SECONDS, "unclean_elections")},
-        **{f"{name}_times": sum(row[f"{name}_times"] for row in some) for name in SPELLS},
-        **{f"{name}_longest": max(row[f"{name}_longest"] for row in some) for name in SPELLS},
+        **{f"{name}_times": sum(row[f"{name}_times"] for row in some) for name in EPISODES},
+        **{f"{name}_longest": max(row[f"{name}_longest"] for row in some) for name in EPISODES},
         "min_insync_replicas": max(some, key=lambda row: row["day"])["min_insync_replicas"],
         "records_lost": sum(lost) if lost else None,
     }

@@ -396,7 +396,7 @@ class Cluster:
         self.running: dict[int, subprocess.Popen[bytes]] = {}
         self.paused: list[int] = []
         self.outputs = 0
-        self.lives = 1  # of the cluster: one more with each wipe
+        self.incarnation = 1  # of the cluster: one more with each wipe
         self.wiped = any(step["do"] == "wipe" for step in scenario.get("step", []))
 
     def __enter__(self) -> Cluster:
@@ -504,7 +504,7 @@ class Cluster:
         self.dump()
         self.note("data deleted on all nodes")
         self.delete_data()
-        self.lives += 1
+        self.incarnation += 1
         self.format()
         self.start(*self.nodes)
 
@@ -824,12 +824,12 @@ class Cluster:
             return
         longest = max(logs, key=lambda path: path.stat().st_size)
         text = self.tool("DumpLogSegments", "--cluster-metadata-decoder", "--files", str(longest))
-        life = f"-{self.lives}" if self.wiped else ""
-        (self.recording / f"metadata-log{life}.txt").write_text(text, "utf-8")
+        suffix = f"-{self.incarnation}" if self.wiped else ""
+        (self.recording / f"metadata-log{suffix}.txt").write_text(text, "utf-8")
         found = list(metadata_log.records(text.splitlines()))
         for name, rows in (("metadata-log", found), ("timeline", metadata_log.timeline(found))):
-            (self.recording / f"{name}{life}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-        self.note("dumped metadata log", file=f"metadata-log{life}.txt")
+            (self.recording / f"{name}{suffix}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+        self.note("dumped metadata log", file=f"metadata-log{suffix}.txt")
 
 
 class ZooKeeperCluster(Cluster):
@@ -845,7 +845,7 @@ class ZooKeeperCluster(Cluster):
         (self.port,) = free_ports(1)
         self.data = self.work / "zookeeper"
         self.zookeeper: subprocess.Popen[bytes] | None = None
-        self.written: list[dict[str, Any]] = []  # in earlier lives
+        self.written: list[dict[str, Any]] = []  # in earlier incarnations
 
     def __exit__(self, *error: object) -> None:
         super().__exit__(*error)

@@ -21,10 +21,10 @@ PATH = "/api/v2/alerts"
 
 @dataclass(frozen=True, kw_only=True)
 class Alertmanager(AuthenticatedHttpSink):
-    """Holds an alert until it is resolved under the same labels."""
+    """Posts alerts; Alertmanager keeps each until it is resolved under the same labels."""
 
     type: ClassVar[str] = "alertmanager"
-    holds_incidents: ClassVar[bool] = True
+    keeps_incidents: ClassVar[bool] = True
     is_idempotent: ClassVar[bool] = True
 
     limit: int = 50
@@ -71,7 +71,10 @@ class Alertmanager(AuthenticatedHttpSink):
         return json.dumps({name: str(value) for name, value in labels.items() if value is not None}, sort_keys=True)
 
     def payload(self, message: Message, context: Context) -> Any:
-        """Return a postableAlert. The end of one that fires is so far ahead that Alertmanager does not resolve it between two runs."""
+        """Return a postableAlert.
+
+        A firing alert ends so late that Alertmanager does not resolve it between two runs.
+        """
         first = message.findings[0]
         lasts = timedelta(minutes=5) if context.test else timedelta(days=self.expires_days)
         ends = context.now + lasts if message.state == FIRING else context.now

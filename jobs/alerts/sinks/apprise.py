@@ -23,11 +23,13 @@ class Apprise(Sink):
     limit: int = 5
 
     def check_address(self, entry: Entry, environment: Mapping[str, str]) -> None:
-        """Refuse an address in the configuration, because it holds a secret. Raises UsageError."""
+        """Refuse an address in the configuration, because it contains a secret. Raises UsageError."""
         if self.url and self.url_env:
             raise entry.wrong("url", "and url_env exclude each other")
         if self.url:
-            raise entry.wrong("url", "of an apprise service holds its secret; give url_env, the name of an environment variable")
+            raise entry.wrong(
+                "url", "of an apprise service contains its secret; give url_env, the name of an environment variable"
+            )
         entry.required("url_env")
         if importlib.util.find_spec("apprise") is None:
             raise entry.wrong("type", "'apprise' needs the package of that name: pip install apprise")

@@ -1,4 +1,4 @@
-"""What sinks that take a POST over HTTP have in common."""
+"""Base classes of the sinks that take a POST over HTTP."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jobs.alerts.sink import Request, Secrets, Sink
 class HttpSink(Sink):
     """Sends each body by POST: what `payload` returns, a text as plain text and anything else as JSON."""
 
-    # the sink handles the same body once only
+    # the sink handles the same body only once
     is_idempotent: ClassVar[bool] = False
 
     # certificate authority of the sink
@@ -24,7 +24,7 @@ class HttpSink(Sink):
         return url
 
     def body(self, request: Request, secrets: Secrets) -> Any:
-        """Return the body with the secrets that it must hold."""
+        """Return the body with the secrets that it needs."""
         return request.body
 
     def send(self, request: Request, secrets: Secrets) -> None:

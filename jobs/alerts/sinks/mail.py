@@ -34,7 +34,7 @@ class Mail(Sink):
     ca_file: Path | None = None
 
     def payload(self, message: Message, context: Context) -> EmailMessage:
-        """Return a plain text mail. Its Message-ID is the same however often it is sent, so mail programs recognise a repetition."""
+        """Return a plain text mail. A repetition has the same Message-ID, so mail programs recognise it."""
         mail = EmailMessage()
         mail["Subject"] = text.titled(message, context)
         mail["From"] = self.sender

@@ -14,14 +14,14 @@ from jobs.alerts.text import Context
 
 @dataclass(frozen=True, kw_only=True)
 class PagerDuty(HttpSink):
-    """Holds an incident until it is resolved under the same dedup_key."""
+    """Posts events; PagerDuty keeps an incident open until it is resolved under the same dedup_key."""
 
     type: ClassVar[str] = "pagerduty"
-    holds_incidents: ClassVar[bool] = True
+    keeps_incidents: ClassVar[bool] = True
     is_idempotent: ClassVar[bool] = True
     default_url: ClassVar[str | None] = "https://events.pagerduty.com/v2/enqueue"
 
-    # the environment variable that holds the integration key
+    # name of the environment variable with the integration key
     routing_key_env: str
     ended: bool = False
 

@@ -1,4 +1,7 @@
-"""Slack: incoming webhooks, Block Kit. All text is of the type plain_text, in which nothing is mark-up."""
+"""Slack: incoming webhooks with Block Kit.
+
+All text is of the type plain_text, in which nothing is mark-up.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ class Slack(HttpSink):
         super().check_address(entry, environment)
         if self.url and fnmatch.fnmatch(urlsplit(self.url).hostname or "", "*slack*.com"):
             raise entry.wrong(
-                "url", "of a Slack webhook is a secret; give url_env, the name of an environment variable that holds it"
+                "url", "of a Slack webhook is a secret; give url_env, the name of an environment variable that contains it"
             )
 
     def payload(self, message: Message, context: Context) -> Any:

@@ -1,4 +1,4 @@
-"""Nights with alerts, from log lines to Alertmanager, PagerDuty and Slack."""
+"""Runs with alerts, from log lines to Alertmanager, PagerDuty and Slack."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SLACK_PATH = "/services/T0000/B0000/aVerySecretPart"
 
 
 def write_logs(folder: Path, until: str = "9999") -> None:
-    """The recording up to a moment, with a move that no Kafka makes."""
+    """Write the recording up to a moment, with a state change that Kafka never logs."""
     write_early(RECORDING, folder, until)
     with (folder / "broker-1" / "state-change.log").open("a") as log:
         log.write(ILLEGAL)
@@ -50,20 +50,20 @@ def of_alertmanager(url: str | None) -> list[dict[str, Any]]:
         return sorted(json.load(answered), key=lambda alert: alert["labels"]["alertname"])
 
 
-def test_three_nights(
+def test_three_runs(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Night 1: an illegal move and a deletion that is held up, and Slack is down. Night 2: Slack is back. Night 3: both are over."""
+    """Run 1: an illegal state change and a blocked deletion, and Slack is down. Run 2: Slack is back. Run 3: both are resolved."""
     tables, metrics = tmp_path / "tables", tmp_path / "kafka_audit.prom"
 
     def run(*arguments: str, code: int) -> str:
         capsys.readouterr()
         assert main([*arguments, "--tables", str(tables)]) == code
-        said = capsys.readouterr()
-        whole = said.out + said.err
+        output = capsys.readouterr()
+        whole = output.out + output.err
         assert ROUTING_KEY not in whole
         assert "aVerySecretPart" not in whole
-        return said.out
+        return output.out
 
     with (
         standins.alertmanager(tmp_path / "am") as real,
@@ -103,7 +103,7 @@ def test_three_nights(
         verdict = json.loads(run(*audit, code=errors.DELIVERY))
         found = {finding["check_id"]: finding for finding in verdict["findings"]}
         assert set(found) == {"broker_down", "illegal_replica_transition", "topic_deletion_blocked"}
-        assert found["broker_down"]["severity"] == "warning"  # of which these sinks take none
+        assert found["broker_down"]["severity"] == "warning"  # these sinks take no warnings
         assert verdict["exit_code"] == errors.DELIVERY
         assert any("reassignment_*" in note and "expired" in note for note in verdict["notes"])
         assert any("to chat could not be delivered (answered 500)" in note for note in verdict["notes"])
@@ -119,7 +119,7 @@ def test_three_nights(
             assert "from OfflineReplica to ReplicaDeletionIneligible" in blocked["annotations"]["evidence"]
             assert "broker-1/state-change.log:" in illegal["annotations"]["evidence"]
         assert [body["event_action"] for body in pager.bodies] == ["trigger"]
-        # what was due elsewhere is not known there
+        # the dry run shows only what is still due
         shown = run("alerts", "--config", str(config), "--dry-run", code=errors.CLEAN)
         assert "chat (slack, the address in $CHAT_URL): 2 messages" in shown
         assert "oncall (alertmanager, http://127.0.0.1" in shown
@@ -155,7 +155,7 @@ def test_three_nights(
         verdict = json.loads(run(*audit, "--now", "2026-11-22T00:00:00Z", code=errors.CLEAN))
         over = {finding["check_id"]: finding for finding in verdict["findings"] if finding["status"] == "resolved"}
         assert {name: f["first_seen"] for name, f in over.items()} == {name: f["first_seen"] for name, f in found.items()}
-        # the planted line breaks the history of its replica; the recording ends with all brokers being told to stop
+        # the planted line breaks the history of its replica; at the end of the recording all brokers are stopped
         assert {f["check_id"]: f["severity"] for f in verdict["findings"] if f["check_id"] not in over} == {
             "cluster_down": "info",
             "history_broken": "warning",
@@ -168,10 +168,10 @@ def test_three_nights(
         for body in chat.bodies:
             jsonschema.validate(body, SLACK)
 
-    told = rows_of(tables, "alerts")
+    stored = rows_of(tables, "alerts")
     times = ("tried_at", "delivered_at")
-    rows = latest(Sent(**row | {name: in_utc(row[name]) for name in times}) for row in told)
-    assert len(told) == len(rows) + 2  # what failed in the first night
+    rows = latest(Sent(**row | {name: in_utc(row[name]) for name in times}) for row in stored)
+    assert len(stored) == len(rows) + 2  # the failures of the first run
     assert sorted((row.sink, row.state, row.attempts) for row in rows if row.fingerprint == fingerprint) == [
         ("chat", "firing", 2), ("chat", "resolved", 1), ("oncall", "firing", 1), ("oncall", "resolved", 1),
     ]  # fmt: skip
@@ -184,7 +184,7 @@ def test_three_nights(
     assert b'kafka_audit_alerts_undelivered{sink="chat"} 0.0' in metrics.read_bytes()
 
 
-def test_a_silenced_finding_is_stored_marked_and_told_to_nobody(
+def test_a_silenced_finding_is_stored_as_silenced_and_sent_to_no_sink(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_logs(tmp_path / "logs", until=broker_is_back(RECORDING))
