@@ -174,7 +174,7 @@ def check(tables: RunTables, asked: Asked, landed: Landed, rebuilt: Rebuilt) -> 
     if not (is_new or asked.checks_again) or not rebuilt.audited:
         if rebuilt.audited:
             with stage("nothing new to check"):
-                findings_stage.stand(tables, asked, clocks)
+                findings_stage.write_unchanged(tables, asked, clocks)
         return Checked()
     with stage("checks, contracts") as doing:
         failed, queries, notes = findings_stage.write(tables, asked, made, clocks)

@@ -16,7 +16,7 @@ from sqlglot.optimizer.scope import Scope, traverse_scope
 # names of columns; None: any, as they are not known
 Columns = frozenset[str] | None
 # prefixes before a table's name for the rows of it that a stage reads
-PREFIXES = ("audited_", "told_", "whole_", "guarded_")
+PREFIXES = ("audited_", "stored_", "whole_", "guarded_")
 # placeholder for a value that Python puts into a text
 HOLE = "hole_of_python"
 _QUERY = re.compile(r"\bSELECT\b.*\bFROM\b", re.S)

@@ -234,7 +234,7 @@ def test_the_command_names_what_was_changed_by_hand(tmp_path) -> None:
     assert f"There are no tables under {tables}" in err
     assert ran(*audit)[0] == errors.CLEAN
     assert (tmp_path / "of-a-run" / "index.html").is_file()
-    assert ran(*check_it, "--data-docs", str(docs)) == (errors.CLEAN, "151 rules hold in 15 tables\n", "")
+    assert ran(*check_it, "--data-docs", str(docs)) == (errors.CLEAN, "151 contracts of 15 tables passed\n", "")
     assert (docs / "index.html").is_file()
     findings = DeltaTable(str(tables / "findings"))
     findings.update(updates={"evidence": "make_array('nowhere')", "severity": "'loud'"}, predicate="check_id = 'broker_down'")

@@ -106,7 +106,7 @@ def harms_of(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> dict[str, tup
         return harms.by_finding(findings, {}, now)
     asked = queries.over(None, read.values())
     for name, table in read.items():
-        asked.view(f"told_{name}", table)
+        asked.view(f"stored_{name}", table)
     return harms.by_finding(findings, story_harms.of_stories(asked, findings, now), now)
 
 

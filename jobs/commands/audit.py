@@ -431,9 +431,9 @@ class Audit:
         names = [outcome.cluster for outcome in outcomes]
         rows = store.read("coverage", names)
         asked = queries.over(store.spark, [rows])
-        asked.view("told_coverage", rows)
+        asked.view("stored_coverage", rows)
         kinds = [
-            f"SELECT cluster, '{what}' AS what, {what} AS shown, count(*) AS hours FROM told_coverage WHERE {what} IS NOT NULL GROUP BY cluster, {what}"
+            f"SELECT cluster, '{what}' AS what, {what} AS shown, count(*) AS hours FROM stored_coverage WHERE {what} IS NOT NULL GROUP BY cluster, {what}"
             for what in ("replica_states", "partition_changes")
         ]
         hours = {(row["cluster"], row["what"], row["shown"]): row["hours"] for row in asked.rows(*kinds)}

@@ -69,7 +69,7 @@ def gather(store: RunTables, clusters: list[str], now: Mapping[str, datetime | N
     tables = {name: store.read(name, clusters) for name in (*COUNTED, "coverage", "finding_subjects", "durability")}
     asked = queries.over(store.spark, tables.values())
     for name, rows in tables.items():
-        asked.view(f"told_{name}", rows)
+        asked.view(f"stored_{name}", rows)
     findings, proof = _findings(store, clusters)
     counts, not_shown, unknown = _counts(store, asked, clusters)
     return RunResults(findings, counts, not_shown, proof, unknown, _subjects(asked), story_harms.of_stories(asked, findings, now))
@@ -103,7 +103,7 @@ def _counts(
     counts: dict[str, dict[str, int]] = {name: {} for name in clusters}
     not_shown: dict[str, list[str]] = {name: [] for name in clusters}
     some = [
-        f"SELECT cluster, {quoted(name)} AS name, {aggregate} AS things FROM told_{table} GROUP BY cluster"
+        f"SELECT cluster, {quoted(name)} AS name, {aggregate} AS things FROM stored_{table} GROUP BY cluster"
         for table, things in COUNTED.items()
         for name, aggregate in things.items()
     ]
@@ -115,7 +115,7 @@ def _counts(
           array_sort(collect_set(CASE WHEN replica_states = 'no_file' THEN node END)) AS no_file,
           count_if(node IS NULL AND records > 0 AND coalesce(substring(logger, 1, 2) <> '__', true)) AS no_node,
           count_if(logger LIKE 'org.apache.kafka.controller.%') AS quorum
-        FROM told_coverage GROUP BY cluster"""
+        FROM stored_coverage GROUP BY cluster"""
     ):
         counts[row["cluster"]] |= {name: row[name] for name in numbers if row[name] is not None}
         if not row["traced"] and not row["quorum"]:  # KRaft has no replica states to print
@@ -143,7 +143,7 @@ def _subjects(asked: Queries) -> dict[str, dict[str, Any]]:
           min_by(struct(topic, partition), struct(replica IS NOT NULL AS is_replica, since, topic, partition)) AS first,
           slice(array_sort(collect_set(concat_ws('-', topic, partition))), 1, {NAMED}) AS some, array_sort(collect_set(replica)) AS replicas,
           array_sort(collect_set(topic)) AS topics
-        FROM told_finding_subjects GROUP BY fingerprint"""
+        FROM stored_finding_subjects GROUP BY fingerprint"""
     )
     return {
         row["fingerprint"]: {
