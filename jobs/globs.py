@@ -1,4 +1,4 @@
-"""Globs of the configuration: `*` is any text, `?` any character; all other characters match themselves."""
+"""Match globs of the configuration: `*` is any text, `?` any character; all other characters match themselves."""
 
 import re
 from collections.abc import Iterable

@@ -53,7 +53,7 @@ MADE_BY_PYTHON = (
     # jobs.nightly.fact_frames
     "logs_seen", "nodes_heard", "brokers_named", "logged_min_isr", "controller_vacancies", "terms_of_quorum",
     # jobs.reporting.pictures, jobs.checking.harms
-    "nights", "proofs", "harmed_findings", "clusters_now",
+    "recent_spans", "proofs", "harmed_findings", "clusters_now",
     # jobs.checking.checks
     "quoted_records",
 )  # fmt: skip

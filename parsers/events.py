@@ -191,10 +191,10 @@ class Identity:
 
     REMEMBERED = 500_000
 
-    def __init__(self, cluster: str, said_before: Mapping[bytes, int] | None = None) -> None:
-        """said_before: id of a text -> how often the previous file of the rotation ends with it."""
+    def __init__(self, cluster: str, previous_ending: Mapping[bytes, int] | None = None) -> None:
+        """previous_ending: id of a text -> how often the previous file of the rotation ends with it."""
         self._cluster = cluster
-        self._counts: dict[bytes, int] = dict(said_before or {})
+        self._counts: dict[bytes, int] = dict(previous_ending or {})
         self._older: dict[bytes, int] = {}
         self._begun: dict[int | None, Any] = {}
 

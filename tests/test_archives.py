@@ -71,7 +71,7 @@ def test_each_codec_is_read_whatever_the_file_is_called(tmp_path: Path, codec: s
 
 
 @pytest.mark.parametrize("codec", PACK)
-def test_what_is_truncated_or_damaged_is_named(tmp_path: Path, codec: str) -> None:
+def test_a_truncated_or_damaged_file_is_named(tmp_path: Path, codec: str) -> None:
     whole = PACK[codec](b"".join(f"{n * 7919 % 100_003} {LINE}".encode() for n in range(5000)))
     path = tmp_path / "a"
     for content, why in ((whole[: len(whole) // 2], "truncated"), (whole[:2000] + b"\xff" * 99 + whole[2099:], codec)):

@@ -38,7 +38,7 @@ ONE_STORY = {
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def audited(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Return the JSON of one audit of all of them, with the report and the tables beside it."""
     folder = tmp_path_factory.mktemp("stories")
     logs = {path.name: path for path in sorted(INCIDENTS.iterdir())} | {name: SCENARIOS / name for name in MORE}
@@ -53,11 +53,11 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found | {"folder": folder}
 
 
-def test_one_incident_is_one_story(told: dict[str, Any]) -> None:
-    checks = {finding["fingerprint"]: finding["check_id"] for finding in told["findings"]}
-    loud = {finding["fingerprint"] for finding in told["findings"] if finding["severity"] != "info"}
+def test_one_incident_is_one_story(audited: dict[str, Any]) -> None:
+    checks = {finding["fingerprint"]: finding["check_id"] for finding in audited["findings"]}
+    loud = {finding["fingerprint"] for finding in audited["findings"] if finding["severity"] != "info"}
     by_cluster = defaultdict(list)
-    for story in told["stories"]:
+    for story in audited["stories"]:
         if {story["cause"], *story["effects"]} & loud:
             by_cluster[story["cluster"]].append(story)
     for number, (cause, effects) in ONE_STORY.items():
@@ -67,9 +67,9 @@ def test_one_incident_is_one_story(told: dict[str, Any]) -> None:
         assert len(some) == (2 if number == 27 else 1), name
 
 
-def test_numbers_agree_everywhere(told: dict[str, Any]) -> None:
+def test_numbers_agree_everywhere(audited: dict[str, Any]) -> None:
     """Partitions, topics and lost records of each story: JSON, verdict, report and tables."""
-    folder, by_name = told["folder"], {finding["fingerprint"]: finding for finding in told["findings"]}
+    folder, by_name = audited["folder"], {finding["fingerprint"]: finding for finding in audited["findings"]}
     partitions = defaultdict(set)
     for row in rows_of(folder / "tables", "finding_subjects"):
         partitions[row["fingerprint"]].add((row["topic"], row["partition"]))
@@ -79,7 +79,7 @@ def test_numbers_agree_everywhere(told: dict[str, Any]) -> None:
     page = re.sub(r"\s+", " ", Page((folder / "report.html").read_text("utf-8")).text)
     by_cluster: dict[str, int] = defaultdict(int)
     said = 0
-    for story in told["stories"]:
+    for story in audited["stories"]:
         members = [story["cause"], *story["effects"]]
         about = set().union(*(partitions[name] for name in members))
         known = [harms.Harm(**harm | {"topics": tuple(harm["topics"]), "since": None, "until": None}) for harm in story["harms"]]
@@ -96,12 +96,12 @@ def test_numbers_agree_everywhere(told: dict[str, Any]) -> None:
     assert {name: count for name, count in by_cluster.items() if count} == {name: count for name, count in lost.items() if count}
 
 
-def test_evidence_is_in_the_order_of_time(told: dict[str, Any]) -> None:
-    assert list(out_of_order(told["folder"] / "tables")) == []
+def test_evidence_is_in_the_order_of_time(audited: dict[str, Any]) -> None:
+    assert list(out_of_order(audited["folder"] / "tables")) == []
 
 
-def test_the_alert_of_a_story_lists_the_findings_of_the_story(told: dict[str, Any]) -> None:
-    rows = rows_of(told["folder"] / "tables", "findings")
+def test_the_alert_of_a_story_lists_the_findings_of_the_story(audited: dict[str, Any]) -> None:
+    rows = rows_of(audited["folder"] / "tables", "findings")
     sink = Slack(name="chat", url_env="URL", severity="info", limit=1000)
     now = max(finding_of(row).last_seen for row in rows if row["last_seen"])
     (messages,) = plan(
@@ -109,7 +109,7 @@ def test_the_alert_of_a_story_lists_the_findings_of_the_story(told: dict[str, An
     ).values()
     stories = {
         frozenset([story["cause"], *story["effects"]]): story["cause"]
-        for story in told["stories"]
+        for story in audited["stories"]
         if not story["over"] and story["effects"]
     }
     context = text.Context(tables="t", now=now)
@@ -120,7 +120,7 @@ def test_the_alert_of_a_story_lists_the_findings_of_the_story(told: dict[str, An
             assert text.description(message, context).count("Consequence: ") == min(len(names) - 1, text.NAMED)
     # a story of which a part is over is sent without that part
     assert all(
-        any(finding["status"] == "resolved" for finding in told["findings"] if finding["fingerprint"] in names)
+        any(finding["status"] == "resolved" for finding in audited["findings"] if finding["fingerprint"] in names)
         for names in stories
     )
 
@@ -129,19 +129,19 @@ SINKS = tuple(replace(sink, severity="info", limit=1000) for sink in test_alerts
 
 
 @pytest.mark.parametrize("sink", SINKS, ids=lambda sink: sink.type)
-def test_an_alert_begins_with_the_harm_that_the_verdict_and_the_report_state(told: dict[str, Any], sink: Any) -> None:
+def test_an_alert_begins_with_the_harm_that_the_verdict_and_the_report_state(audited: dict[str, Any], sink: Any) -> None:
     """What the tables say to `alerts`, as each sink sends it, is what the JSON of the audit has."""
-    tables = engine.opened(str(told["folder"] / "tables"), names=("findings", "finding_subjects", "durability"))
+    tables = engine.opened(str(audited["folder"] / "tables"), names=("findings", "finding_subjects", "durability"))
     rows = engine.rows_of(tables.read("findings"))
     now = max(row["last_seen"] for row in rows if row["last_seen"])
     planned = plan(
         [sink], findings_of(rows, harms_of(tables, rows)), (), now=now, newest=dict.fromkeys({r["cluster"] for r in rows}, now)
     )
-    context, page = text.Context(tables="t", now=now), Page((told["folder"] / "report.html").read_text("utf-8")).text
+    context, page = text.Context(tables="t", now=now), Page((audited["folder"] / "report.html").read_text("utf-8")).text
     page = re.sub(r"\s+", " ", page)
     known = {row["fingerprint"]: known_as(row) for row in rows}
     expected = {}
-    for story in told["stories"]:
+    for story in audited["stories"]:
         some = [harms.Harm(**harm | {"topics": tuple(harm["topics"]), "since": None, "until": None}) for harm in story["harms"]]
         for name in (story["cause"], *story["effects"]):
             expected[known[name]] = [re.split(r"; (?:over|still)", one)[0].rstrip(".") for one in harms.sentences(some, None)]

@@ -70,12 +70,12 @@ def between(monkeypatch: pytest.MonkeyPatch, does: Callable[[str], None], table:
 
         return late
 
-    for parsed in (events.Here, events.OnWorkers):
+    for parsed in (events.InProcess, events.OnWorkers):
         monkeypatch.setattr(parsed, "append", before(parsed.append))
 
 
 @pytest.mark.parametrize("table", ["events", "passed_over"])
-def test_what_another_run_appends_meanwhile_is_not_appended_again(
+def test_records_that_another_run_appends_meanwhile_are_not_appended_again(
     opened: Callable[[], Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str
 ) -> None:
     first, second = opened(), opened()

@@ -1,4 +1,4 @@
-"""Writes the tables in docs that are generated from the definitions: tables, checks, rule files, layouts, types of sinks."""
+"""Write the parts of docs that are generated from the definitions: tables, checks, rule files, layouts, types of sinks."""
 
 import argparse
 import json
@@ -25,7 +25,7 @@ def _cell(text: str) -> str:
 
 
 def dictionary() -> str:
-    """Every table with its columns, types and comments; the captured columns of `events` last."""
+    """Return every table with its columns, types and comments; the captured columns of `events` last."""
     parts = []
     for table in schemas.statements("tables"):
         comments = dict(re.findall(r"^  (\w+) [^\n]*?COMMENT '((?:[^'\\]|''|\\.)*)'", table.sql, re.MULTILINE))
@@ -45,7 +45,7 @@ def dictionary() -> str:
 
 
 def checks() -> str:
-    """Every check with its severity, or what decides on it, its harm, its title and its reason; then what it concludes from and the logs that it needs."""
+    """Return two tables of all checks: severity, harm, name and reason; then the evidence and the logs that each needs."""
     words = wording.wordings()
     rows = [
         f"| `{check.name}` | {_cell(check.header.get('levels', check.header['severity']).rstrip('.'))} | {check.header['harm']} | {_cell(words[check.name].name)} | {_cell(words[check.name].why)} |"
@@ -76,12 +76,12 @@ def checks() -> str:
 
 
 def _coverage(check: schemas.Statement) -> str:
-    """The kinds of coverage that a check needs."""
+    """Return the kinds of coverage that a check needs."""
     return " or ".join(check.needs.kinds)
 
 
 def _without(check: schemas.Statement) -> str:
-    """What a check reports without the logs that it needs."""
+    """Return what a check reports without the logs that it needs."""
     if check.needs.kinds == ("lines",):
         return _cell(check.header.get("silence", "").rstrip("."))
     if check.needs.kinds == ("partition",):
@@ -90,7 +90,7 @@ def _without(check: schemas.Statement) -> str:
 
 
 def thresholds() -> str:
-    """Return every threshold with its default, its unit, its meaning and the checks that it changes, as a table."""
+    """Return a table of every threshold: default, unit, meaning and the checks that it changes."""
     used = {
         name: [c.name for c in schemas.statements("checks") if name in c.listed("thresholds")] for name in schemas.thresholds()
     }
@@ -102,7 +102,7 @@ def thresholds() -> str:
 
 
 def rules() -> str:
-    """How many rules each file holds, and whose statements they are."""
+    """Return the number of rules of each file, and the loggers of their statements."""
     by_file: dict[str, list[str]] = {}
     loggers: dict[str, set[str]] = {}
     for rule in built_in().rules:
@@ -113,7 +113,7 @@ def rules() -> str:
 
 
 def shapes() -> str:
-    """The layouts with their ConversionPattern, and the wrappers, with their first sample."""
+    """Return the layouts with their ConversionPattern, and the wrappers, each with its first sample."""
 
     def sample(entry: Layout | Wrapper) -> str:
         return f"`{_cell(str(entry.samples[0]['line']).splitlines()[0][:90])}…`"
@@ -130,7 +130,7 @@ def shapes() -> str:
 
 
 def sinks() -> str:
-    """Return every type of sink with what it does, its defaults and its own keys, as a table."""
+    """Return a table of every type of sink: what it does, its defaults and its own keys."""
     shared = {one.name for one in fields(Sink)}
     rows = []
     for name, kind in sorted(SINK_TYPES.items()):
@@ -141,7 +141,7 @@ def sinks() -> str:
     return head + "\n".join(rows)
 
 
-# page of docs -> (name of its generated part, what generates it)
+# page of docs -> (name of its generated part, function that generates it)
 PAGES = {
     "reference/tables": ("dictionary", dictionary),
     "reference/checks": ("checks", checks),
@@ -168,18 +168,18 @@ def renewed(text: str, part: str, generated: str) -> str:
 
 
 def schema_text(schema: dict[str, Any]) -> str:
-    """Return a JSON schema as its file has it."""
+    """Return the text of a JSON schema's file."""
     return json.dumps(schema, indent=1) + "\n"
 
 
 def unfinished() -> list[str]:
-    """Return the files of checks that hold a TODO of the template: nothing can be generated from them."""
+    """Return the files of checks with a TODO of the template, from which nothing can be generated."""
     folder = schemas.folder("checks")
     return sorted(f"schemas/checks/{one.name}" for one in folder.iterdir() if one.is_file() and "TODO" in one.read_text("utf-8"))
 
 
 def main() -> int:
-    """Return exit code 1 where a check is unfinished, or with --check if a page is stale, else 0."""
+    """Update the pages; return exit code 1 if a check is unfinished or, with --check, a page is stale."""
     parser = argparse.ArgumentParser(prog="python -m jobs.commands.documentation", description=__doc__)
     parser.add_argument("--check", action="store_true", help="only say whether the pages are up to date")
     options = parser.parse_args()

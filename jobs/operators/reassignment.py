@@ -158,7 +158,7 @@ def _judged(
     past = _by_partition(rows, asked)
     said = _by_partition((e for e in events if at is None or (e["ts"] and e["ts"] <= at)), asked)
     in_kraft = {(s["topic"], s["partition"]) for s in states if (s["state"] or "").startswith("KRaft")}
-    held = _by_partition((s for s in states if (s["valid_to"] is None if at is None else analysis.holds_at(s, at))), asked)
+    held = _by_partition((s for s in states if (s["valid_to"] is None if at is None else analysis.covers(s, at))), asked)
 
     def judged(move: plans.Move) -> plans.Verdict:
         key = move.topic, move.partition
