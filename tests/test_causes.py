@@ -53,11 +53,11 @@ def test_a_cause_concerns_the_same_broker_and_precedes_its_effect() -> None:
 
 
 def test_a_cause_concerns_the_same_partition() -> None:
-    found = row("disk", "log_directory_failed", 5, 60, node=3), row("gone", "partition_leaderless", 5, 60, node=3)
+    found = row("disk", "log_directory_failed", 5, 60, node=3), row("offline", "partition_leaderless", 5, 60, node=3)
     disk = subject("disk", "orders", 1)
-    assert caused(*found, subjects=(disk, subject("gone", "orders", 1)))["gone"] == "disk"
-    assert caused(*found, subjects=(disk, subject("gone", "orders", 2)))["gone"] is None
-    assert caused(*found, subjects=(disk, subject("gone", "carts", 1)))["gone"] is None
+    assert caused(*found, subjects=(disk, subject("offline", "orders", 1)))["offline"] == "disk"
+    assert caused(*found, subjects=(disk, subject("offline", "orders", 2)))["offline"] is None
+    assert caused(*found, subjects=(disk, subject("offline", "carts", 1)))["offline"] is None
 
 
 def test_the_last_cause_before_an_effect_counts() -> None:
@@ -67,7 +67,7 @@ def test_the_last_cause_before_an_effect_counts() -> None:
     assert caused(*found, row("down", "broker_down", 6, 60, node=3))["down"] == "disk5"
 
 
-def test_what_a_check_says_itself_stays_and_a_cause_that_is_gone_does_not() -> None:
+def test_a_known_cause_is_kept_and_a_missing_one_is_not() -> None:
     disk, other = (
         row("disk", "log_directory_failed", 5, 60, node=3, title="Broker 3 lost all log directories"),
         row("other", "cluster_down", 5, 60),
@@ -78,9 +78,9 @@ def test_what_a_check_says_itself_stays_and_a_cause_that_is_gone_does_not() -> N
 
 def test_findings_of_one_check_follow_from_the_first_without_a_circle() -> None:
     disks = [row(name, "log_directory_failed", 5, 60, node=3) for name in ("a", "b", "c")]
-    told = caused(*disks)
-    assert (told["a"], told["b"]) == (None, "a")
-    assert told["c"] in {"a", "b"}
+    causes = caused(*disks)
+    assert (causes["a"], causes["b"]) == (None, "a")
+    assert causes["c"] in {"a", "b"}
     circle = row("x", "broker_down", 5, 60, node=3, caused_by="y"), row("y", "broker_cannot_start", 5, 60, node=3)
     assert caused(*circle) == {"x": "y", "y": None}
 

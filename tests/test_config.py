@@ -109,10 +109,10 @@ def test_logs_are_relative_to_the_file_not_to_the_folder_of_the_call(
     ],
 )
 def test_mistakes_are_answered(written: Callable[[str], Path], text: str, complaint: str) -> None:
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as raised:
         load(written(text))
-    assert complaint in str(told.value)
-    assert told.value.exit_code == 2
+    assert complaint in str(raised.value)
+    assert raised.value.exit_code == 2
 
 
 def test_unreadable(tmp_path: Path) -> None:
@@ -320,11 +320,11 @@ def test_mistakes_of_alerts_name_file_key_and_the_nearest_known_one(
     written: Callable[[str], Path], text: str, complaint: str
 ) -> None:
     path = written(ONE_CLUSTER + text)
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as raised:
         load(path, ENVIRONMENT)
-    assert complaint in str(told.value)
-    assert str(path) in str(told.value)
-    assert not any(secret in str(told.value) for secret in (*ENVIRONMENT.values(), "xoxb-12-secret", "services/T/B/x"))
+    assert complaint in str(raised.value)
+    assert str(path) in str(raised.value)
+    assert not any(secret in str(raised.value) for secret in (*ENVIRONMENT.values(), "xoxb-12-secret", "services/T/B/x"))
 
 
 def test_the_configuration_in_the_guide(written: Callable[[str], Path]) -> None:

@@ -129,7 +129,7 @@ def prefixes(draw: st.DrawFn) -> str:
         )
     )
     end = draw(st.sampled_from([" ", ": ", "| ", "> ", "]", "\t"]))
-    # what counts or tells the time stands alone
+    # a counter or a time is a part of its own
     form = (
         "".join(piece + draw(st.sampled_from([" ", "|", "/", "] ", "; "] if "{" in piece else ["", " "])) for piece in pieces)
         + end
@@ -251,7 +251,7 @@ def test_the_envelope_names_node_and_time() -> None:
     assert [(record.ts, record.node) for record in records] == [(f"2026-11-20 10:09:1{n}.175+01:00", n) for n in range(3)]
 
 
-def test_names_that_the_lines_contradict_tell_no_node() -> None:
+def test_names_that_the_lines_contradict_give_no_node() -> None:
     """Pods are numbered from 0, brokers may be numbered from 1001."""
     lines = [f"kafka-0 kafka {line}" for line in PLAIN]
     envelope, records = read(lines)

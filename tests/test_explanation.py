@@ -14,34 +14,34 @@ CHANGE = "Changed state of replica 3 for partition orders-12 from OnlineReplica 
 
 
 def test_claimed_record_with_every_value() -> None:
-    told = explain(HEAD + CHANGE + TAIL, None)
-    assert "log4j_default" in told
-    assert "2026-03-01 12:00:00.123" in told
-    assert "state.change.logger (in scope)" in told
-    assert "node = 1, controller = 1, controller_epoch = 5" in told
-    assert "replica_state_changed (replica_state_machine.toml), says: happened" in told
-    values = {tuple(line.split()[:3]) for line in told.splitlines()}
+    explained = explain(HEAD + CHANGE + TAIL, None)
+    assert "log4j_default" in explained
+    assert "2026-03-01 12:00:00.123" in explained
+    assert "state.change.logger (in scope)" in explained
+    assert "node = 1, controller = 1, controller_epoch = 5" in explained
+    assert "replica_state_changed (replica_state_machine.toml), says: happened" in explained
+    values = {tuple(line.split()[:3]) for line in explained.splitlines()}
     assert ("partition", "INT", "12") in values
     assert ("from_state", "STRING", "OnlineReplica") in values
 
 
 def test_error_and_further_lines() -> None:
-    told = explain(f"{HEAD}x{TAIL}\nkafka.common.StateChangeFailedException: no \x1b[31m leader\n\tat a.B", None)
-    assert "kafka.common.StateChangeFailedException" in told
-    assert "no  leader" in told  # colours are left out, as they are when logs are read
-    assert "\x1b" not in told
-    assert "\x1b" not in told
+    explained = explain(f"{HEAD}x{TAIL}\nkafka.common.StateChangeFailedException: no \x1b[31m leader\n\tat a.B", None)
+    assert "kafka.common.StateChangeFailedException" in explained
+    assert "no  leader" in explained  # colours are left out, as they are when logs are read
+    assert "\x1b" not in explained
+    assert "\x1b" not in explained
 
 
 def test_list_gives_items() -> None:
-    told = explain(
+    explained = explain(
         "[2026-11-20 10:19:00,901] INFO [Controller id=5] Removing partitions Map(ledger-0 -> Buffer(3), "
         "ledger-1 -> Buffer(3, 4, 5)) from the list of reassigned partitions in zookeeper "
         "(kafka.controller.KafkaController)",
         None,
     )
-    assert "2, one event each" in told
-    assert "ARRAY<INT>  [3,4,5]" in told
+    assert "2, one event each" in explained
+    assert "ARRAY<INT>  [3,4,5]" in explained
 
 
 def test_drift_is_marked_where_it_begins() -> None:
@@ -61,21 +61,21 @@ def test_unrecognised_and_out_of_scope() -> None:
 
 
 def test_several_records_and_lines_without_a_head() -> None:
-    told = explain(f"before\n{HEAD}{CHANGE}{TAIL}\n\tat x\n{HEAD}{CHANGE}{TAIL}", None)
-    assert told.count("rule          replica_state_changed") == 2
-    assert "No layout has a line with such a head" in told
-    assert "line 4" in told
+    explained = explain(f"before\n{HEAD}{CHANGE}{TAIL}\n\tat x\n{HEAD}{CHANGE}{TAIL}", None)
+    assert explained.count("rule          replica_state_changed") == 2
+    assert "No layout has a line with such a head" in explained
+    assert "line 4" in explained
 
 
 def test_head_of_a_cut_line() -> None:
-    told = explain(HEAD + CHANGE, None)
-    assert "the rest of the line does not fit" in told
+    explained = explain(HEAD + CHANGE, None)
+    assert "the rest of the line does not fit" in explained
 
 
 def test_layouts_say_how_far_they_got() -> None:
-    told = explain("[2026-03-01 12:00:00,123] LOUD hello", None).splitlines()
-    at = next(number for number, line in enumerate(told) if "^ matched" in line)
-    assert told[at - 1][told[at].index("^") :].startswith("LOUD")
+    explained = explain("[2026-03-01 12:00:00,123] LOUD hello", None).splitlines()
+    at = next(number for number, line in enumerate(explained) if "^ matched" in line)
+    assert explained[at - 1][explained[at].index("^") :].startswith("LOUD")
 
 
 @pytest.mark.parametrize(
@@ -130,11 +130,11 @@ def test_visible() -> None:
 )
 def test_any_input(text: str) -> None:
     began = time.perf_counter()
-    told = explain(text, None)
-    assert told
-    assert len(told) < 20_000
-    told.encode("utf-8")
-    assert all(line.isprintable() for line in told.split("\n"))
+    explained = explain(text, None)
+    assert explained
+    assert len(explained) < 20_000
+    explained.encode("utf-8")
+    assert all(line.isprintable() for line in explained.split("\n"))
     assert time.perf_counter() - began < 10
 
 
@@ -142,7 +142,7 @@ def test_own_rules(tmp_path: Path) -> None:
     (tmp_path / "own.toml").write_text(
         "loggers = [\"own.Logger\"]\n[own_rule]\nstarts = \"Own \"\npattern = '''Own (?<broker>\\d+)'''\nsays = 'is'\n"
     )
-    told = explain("[2026-03-01 12:00:00,123] INFO Own 7 (own.Logger)", tmp_path)
-    assert "own_rule (own.toml)" in told
+    explained = explain("[2026-03-01 12:00:00,123] INFO Own 7 (own.Logger)", tmp_path)
+    assert "own_rule (own.toml)" in explained
     with pytest.raises(DefinitionError, match="no such folder"):
         explain("x", tmp_path / "missing")

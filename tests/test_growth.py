@@ -62,7 +62,7 @@ def rule(pattern: str, line: str, starts: str, each: str | None = None) -> Rule:
 
 def only(**parts: object) -> RuleSet:
     """A rule set with nothing but these parts."""
-    return replace(built_in(), **{"rules": (), "speakers": (), "wrappers": (), **parts})  # type: ignore[arg-type]
+    return replace(built_in(), **{"rules": (), "log_idents": (), "wrappers": (), **parts})  # type: ignore[arg-type]
 
 
 QUADRATIC = [
@@ -101,15 +101,15 @@ LAYOUT = replace(
 )
 
 
-def test_lint_finds_a_quadratic_layout_speaker_and_wrapper() -> None:
+def test_lint_finds_a_quadratic_layout_log_ident_and_wrapper() -> None:
     slow = r"(?:\[[^\]]*\][:,]* ?)?"
     layout = replace(LAYOUT, line=LAYOUT.line.replace("(?<log_ident>", rf"(?<log_ident>{slow}"))
-    speaker = replace(built_in().speakers[0], pattern=r"\[\w+ id=(?<node>\d+)[^\]]*\] ", samples=("[Broker id=3] ",))
+    ident = replace(built_in().log_idents[0], pattern=r"\[\w+ id=(?<node>\d+)[^\]]*\] ", samples=("[Broker id=3] ",))
     wrapper = replace(built_in().wrappers[0], pattern=r"\w+ *\w*\[\d+\]: ")
-    found = growth_problems(only(layouts=(layout,), speakers=(speaker,), wrappers=(wrapper,)))
+    found = growth_problems(only(layouts=(layout,), log_idents=(ident,), wrappers=(wrapper,)))
     for named in (
         "layouts.toml [test] line",
-        f"speakers.toml [{speaker.name}]",
+        f"log_idents.toml [{ident.name}]",
         f"layouts.toml [{wrapper.name}]",
         "a whole line",
     ):

@@ -46,11 +46,11 @@ def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     tables = folder / "tables"
     code = main(["audit", "--config", str(folder / "audit.toml"), "--tables", str(tables), "--engine", "local"])
     assert code in (errors.CLEAN, errors.FINDINGS)
-    told: dict[str, list[Finding]] = defaultdict(list)
+    findings: dict[str, list[Finding]] = defaultdict(list)
     for row in rows_of(tables, "findings"):
         if row["severity"] != "info":
-            told[row["cluster"]].append(Finding.of(row))
-    return told
+            findings[row["cluster"]].append(Finding.of(row))
+    return findings
 
 
 @pytest.mark.parametrize("incident", WITH_LOGS, **NAMES)

@@ -203,6 +203,6 @@ command_line.run = run
     ],
 )
 def test_after_the_verdict(end: str, code: int) -> None:
-    """Until the process is gone."""
+    """Wait until the process has ended."""
     returned, said, _ = run(AT_THE_END.format(end=end))
     assert (returned, "interrupted by" in said) == (code, code > 1)

@@ -49,21 +49,21 @@ def rows_of(blocks: Iterable[events.Block]) -> list[dict[str, Any]]:
 def read(folder: Path, size: int = 300) -> tuple[list[list[Found]], int]:
     """(of each file, line and text of every record; number of splits)."""
     blocks = parsed(folder, size)
-    told: dict[str, list[Found]] = {}
+    records_by_file: dict[str, list[Found]] = {}
     for row in rows_of(blocks):
-        told.setdefault(row["file"], []).append((row["record_no"], row["raw"]))
-    return [told[file] for file in sorted(told)], len({block.place for block in blocks})
+        records_by_file.setdefault(row["file"], []).append((row["record_no"], row["raw"]))
+    return [records_by_file[file] for file in sorted(records_by_file)], len({block.place for block in blocks})
 
 
 def expected(content: Iterable[str]) -> list[Found]:
     """The same, found by going through the lines one after the other."""
-    told: list[Found] = []
+    records: list[Found] = []
     for line_no, line in enumerate(content, 1):
         if line.startswith("[2026-"):
-            told.append((line_no, line))
-        elif told:
-            told[-1] = (told[-1][0], f"{told[-1][1]}\n{line}")
-    return told
+            records.append((line_no, line))
+        elif records:
+            records[-1] = (records[-1][0], f"{records[-1][1]}\n{line}")
+    return records
 
 
 def write(folder: Path, files: list[list[str]], newline: str = "\n", packed: bool = False) -> Path:
@@ -86,23 +86,23 @@ FILES = [
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["LF", "CR LF"])
 def test_records_of_files_that_are_split(tmp_path: Path, newline: str) -> None:
-    told, splits = read(write(tmp_path / "logs", FILES, newline))
+    records_by_file, splits = read(write(tmp_path / "logs", FILES, newline))
     assert splits > 10
-    assert told == [expected(content) for content in FILES]
+    assert records_by_file == [expected(content) for content in FILES]
 
 
 def test_records_of_packed_files(tmp_path: Path) -> None:
-    told, splits = read(write(tmp_path / "logs", FILES, packed=True))
+    records_by_file, splits = read(write(tmp_path / "logs", FILES, packed=True))
     assert splits == len(FILES)
-    assert told == [expected(content) for content in FILES]
+    assert records_by_file == [expected(content) for content in FILES]
 
 
 def test_of_bare_lines_only_stack_traces_are_kept(tmp_path: Path) -> None:
     """Between lines without time stamps stands what people write: prose belongs to no record."""
     one, two = (f"Sending StopReplica request for {n} replicas to broker 1 (state.change.logger)" for n in (1, 2))
     folder = write(tmp_path / "logs", [["We saw this:", one, *TRACE, "", "and then", two, "and that was all"]])
-    told, _ = read(folder)
-    assert told == [[(2, "\n".join([one, *TRACE])), (9, two)]]
+    records_by_file, _ = read(folder)
+    assert records_by_file == [[(2, "\n".join([one, *TRACE])), (9, two)]]
 
 
 @st.composite

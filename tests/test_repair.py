@@ -83,7 +83,7 @@ KEPT = ("events", "passed_over", "findings", "finding_subjects", "audit_runs")
 DERIVED = [
     one.name for one in schemas.statements("tables") if one.header.get("derived") == "yes" and one.name not in damage.REMADE
 ]
-# of rows that are told anew
+# columns of rows that are rebuilt
 OF_RUN = {"findings": ("run_id", "status"), "partition_states": ("events_version",), "events": ("ends_file",)}
 
 
@@ -157,7 +157,7 @@ def test_rows_that_can_be_read_are_kept(tables: Path, name: str, what: str) -> N
         assert len(left) < len(before)
         assert "lost" in repaired.sentence()
         assert repair.LOSSES[name] in repaired.sentence()
-    # what all that is derived goes on from is gone, what was damaged is still there
+    # cluster_facts is moved away, the damaged table is still there
     assert not (tables / upgrade.FACTS).exists()
     assert what.endswith("file deleted") or what in DELETED or any((tables / repair.ASIDE).glob(f"{name}.*"))
     assert DeltaTable(str(tables / name)).metadata().configuration.items() >= upgrade.properties(name).items()
@@ -169,9 +169,9 @@ def test_of_several_damages_at_once_each_is_repaired(tables: Path) -> None:
     shutil.rmtree(tables / "coverage")
     data(tables / "events").unlink()
     assert set(examined(tables)) == {"findings", "coverage", "events"}
-    told = [one.sentence() for one in repair._repair(tables, examined(tables))]
-    assert [one.split()[0] for one in told] == ["coverage", "events", "findings"]
-    assert "rebuilt from events" in told[0]
+    sentences = [one.sentence() for one in repair._repair(tables, examined(tables))]
+    assert [one.split()[0] for one in sentences] == ["coverage", "events", "findings"]
+    assert "rebuilt from events" in sentences[0]
     assert texts(tables, "findings") == before
 
 

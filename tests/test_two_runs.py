@@ -1,4 +1,4 @@
-"""Two runs over the same logs at the same time: no row of `events` stands twice, also where the lease on the tables fails."""
+"""Two runs over the same logs at the same time: no row of `events` is written twice, even where the lease on the tables fails."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def ids(tables: Path, table: str) -> Counter[tuple[Any, ...]]:
 
 
 def between(monkeypatch: pytest.MonkeyPatch, does: Callable[[str], None], table: str) -> None:
-    """Does something after a run has looked for copies, and before it appends."""
+    """Do something after a run has searched for duplicates and before it appends."""
 
     def before(append: Callable[..., Counter[str]]) -> Callable[..., Counter[str]]:
         def late(parsed: Any, store: Any, name: str, *given: Any) -> Counter[str]:

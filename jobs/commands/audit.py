@@ -147,7 +147,7 @@ def rules_version(site: Path | None = None) -> str:
     root = files("parsers")
     own = sorted(site.glob("*.toml")) if site is not None else []
     for entry in [*sorted(root.joinpath("events").iterdir(), key=lambda e: e.name), root.joinpath("fragments.toml"),
-                  root.joinpath("layouts.toml"), root.joinpath("speakers.toml"), *own]:  # fmt: skip
+                  root.joinpath("layouts.toml"), root.joinpath("log_idents.toml"), *own]:  # fmt: skip
         if entry.name.endswith(".toml"):
             digest.update(entry.name.encode() + b"\0" + entry.read_bytes())
     return digest.hexdigest()[:16]
