@@ -35,28 +35,28 @@ pytestmark = pytest.mark.spark
 
 
 def audit(capsys, logs, tables: Path, *more: str) -> tuple[int, dict, str]:
-    """(exit code, verdict as JSON, what was said on stderr)"""
+    """Run an audit; return (exit code, verdict as JSON, text on stderr)."""
     code = main(["audit", *map(str, logs), "--tables", str(tables), "--json", *more])
     said = capsys.readouterr()
     return code, json.loads(said.out) if said.out.strip() else {}, said.err
 
 
 def fingerprint(tables: Path) -> dict[str, list[str]]:
-    """All tables of DELETIONS, less what names files, runs and places in files."""
+    """Return all tables of DELETIONS without columns about files, runs and places in files."""
     left_out = {"events": ("file", "record_no", "ends_file"), "findings": ("run_id", "status")}
     found = {}
     for table in (*TABLES_OF_TIME, "coverage", "passed_over", *left_out):
-        told = [row for row in rows_of(tables, table) if row["cluster"] in DELETIONS]
+        rows = [row for row in rows_of(tables, table) if row["cluster"] in DELETIONS]
         for name in left_out.get(table, ()):
-            for row in told:
+            for row in rows:
                 del row[name]
-        found[table] = sorted(json.dumps(row, default=str) for row in told)
+        found[table] = sorted(json.dumps(row, default=str) for row in rows)
     return found
 
 
 @pytest.fixture(scope="module")
 def audited(spark, tmp_path_factory):
-    """Tables of one run over a deletion that is held up, at TRACE and at the default levels, two clusters in one tree, and PAIRS."""
+    """Tables of one run over a deletion that waits, at TRACE and at the default levels, two clusters in one tree, and PAIRS."""
     folder = tmp_path_factory.mktemp("audited")
     one_tree(folder / "both")
     every_pair(folder / PAIRS)
@@ -79,8 +79,8 @@ def one_tree(both: Path) -> None:
 
 def test_every_replica_walks_the_path_of_its_broker(audited):
     paths = defaultdict(list)
-    told = rows_of(audited, "replica_timeline", "trace")
-    for row in sorted(told, key=itemgetter("topic", "partition", "replica", "step")):
+    rows = rows_of(audited, "replica_timeline", "trace")
+    for row in sorted(rows, key=itemgetter("topic", "partition", "replica", "step")):
         if row["topic"] == "audit":
             assert not row["inferred"]
             paths[row["replica"]].append((row["partition"], row["state"]))
@@ -92,7 +92,7 @@ def test_every_replica_walks_the_path_of_its_broker(audited):
             assert [state for p, state in paths[replica] if p == partition] == expected
 
 
-def test_a_held_up_deletion_is_over_when_the_broker_is_back(audited):
+def test_a_waiting_deletion_ends_when_the_broker_is_back(audited):
     (deletion,) = rows_of(audited, "topic_deletions", "trace")
     assert deletion["outcome"] == "completed"
     assert deletion["completed_at"] is not None
@@ -103,7 +103,7 @@ def test_a_held_up_deletion_is_over_when_the_broker_is_back(audited):
 
 
 def quiet(folder: Path, day: int) -> None:
-    """Only a controller goes on to log."""
+    """Leave only a controller that continues to log."""
     shutil.rmtree(folder)
     (folder / "broker-1").mkdir(parents=True)
     (folder / "broker-1" / "controller.log").write_text(
@@ -112,8 +112,8 @@ def quiet(folder: Path, day: int) -> None:
 
 
 @dataclass(frozen=True)
-class Night:
-    """What a night leaves: exit code, verdict, rows of tables, and `fingerprint`."""
+class Run:
+    """The result of a run: exit code, verdict, rows of tables, and `fingerprint`."""
 
     code: int
     verdict: dict
@@ -123,57 +123,57 @@ class Night:
 
 
 @pytest.fixture(scope="module")
-def nights(spark, tmp_path_factory) -> list[Night]:
-    """DELETIONS until the broker is back, then whole; `over`, where all is over after the first night, on that one and two later ones."""
-    folder, found = tmp_path_factory.mktemp("nights"), []
+def runs(spark, tmp_path_factory) -> list[Run]:
+    """Run over DELETIONS up to the return of the broker, then over all of it; and over `over`, which has ended after the first run."""
+    folder, found = tmp_path_factory.mktemp("runs"), []
     for name, recording in DELETIONS.items():
         write_early(recording, folder / name, broker_is_back(recording))
     # up to the end of the scenario: a broker was killed and is back
     write_early(SAMPLES / "2.8.2-default" / "delete-topic-dead-broker", folder / "over", "2026-11-20 10:59:20")
 
-    def night(recordings: dict[str, Path]) -> None:
+    def run(recordings: dict[str, Path]) -> None:
         config, tables = configuration(folder / "audit.toml", recordings), folder / "tables"
-        told = io.StringIO()
-        with contextlib.redirect_stdout(told):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
             code = main(["audit", "--config", str(config), "--tables", str(tables), "--json"])
         some = (rows_of(tables, table) for table in ("topic_deletions", "findings"))
-        found.append(Night(code, json.loads(told.getvalue()), *some, fingerprint(tables)))
+        found.append(Run(code, json.loads(printed.getvalue()), *some, fingerprint(tables)))
 
-    night({name: folder / name for name in (*DELETIONS, "over")})
-    night(DELETIONS)
+    run({name: folder / name for name in (*DELETIONS, "over")})
+    run(DELETIONS)
     for day in (23, 25):
         quiet(folder / "over", day)
-        night({"over": folder / "over"})
+        run({"over": folder / "over"})
     return found
 
 
-def test_a_deletion_that_waits_is_a_finding_until_it_is_completed(nights, audited):
-    night = nights[0]
-    assert night.code == errors.FINDINGS
-    known = [f for f in night.verdict["findings"] if f["cluster"] in DELETIONS]
+def test_a_deletion_that_waits_is_a_finding_until_it_is_completed(runs, audited):
+    first = runs[0]
+    assert first.code == errors.FINDINGS
+    known = [f for f in first.verdict["findings"] if f["cluster"] in DELETIONS]
     found = {f["cluster"]: f for f in known if f["check_id"] == "topic_deletion_blocked"}
-    deletions = {row["cluster"]: row for row in night.deletions if row["cluster"] in DELETIONS}
+    deletions = {row["cluster"]: row for row in first.deletions if row["cluster"] in DELETIONS}
     assert found.keys() == deletions.keys() == DELETIONS.keys()
     for name, finding in found.items():
         assert (finding["status"], finding["severity"], finding["topic"], finding["node"]) == ("new", "error", "audit", 3)
         assert "replica 3 of partition 0, replica 3 of partition 1" in finding["detail"]
         assert (deletions[name]["outcome"], deletions[name]["completed_at"]) == ("blocked", None)
 
-    night = nights[1]
-    assert night.code == errors.CLEAN
-    blocked = {f["cluster"]: f["status"] for f in night.verdict["findings"] if f["check_id"] == "topic_deletion_blocked"}
+    second = runs[1]
+    assert second.code == errors.CLEAN
+    blocked = {f["cluster"]: f["status"] for f in second.verdict["findings"] if f["check_id"] == "topic_deletion_blocked"}
     assert blocked == dict.fromkeys(DELETIONS, "resolved")
-    assert night.tables == fingerprint(audited)
+    assert second.tables == fingerprint(audited)
 
 
-def test_what_is_over_stays_as_it_was_told(nights):
-    found = [[f for f in night.findings if f["cluster"] == "over"] for night in nights]
-    told = [{f["title"]: f for f in some if f["status"] == "resolved"} for some in found]
-    (down,) = (f for f in told[0].values() if f["check_id"] == "broker_down")
+def test_a_resolved_finding_does_not_change(runs):
+    found = [[f for f in run.findings if f["cluster"] == "over"] for run in runs]
+    resolved = [{f["title"]: f for f in some if f["status"] == "resolved"} for some in found]
+    (down,) = (f for f in resolved[0].values() if f["check_id"] == "broker_down")
     assert down["title"].startswith("Broker 3 crashed and was back after ")
     assert "At least 3 partitions lacked its replica in the ISR meanwhile" in down["detail"]
-    assert {title: told[-1].get(title) for title in told[0]} == told[0]
-    # the logs showed long ago what they can show
+    assert {title: resolved[-1].get(title) for title in resolved[0]} == resolved[0]
+    # later logs without new information do not weaken the finding
     details = {f["check_id"]: f["detail"] for f in found[-1]}
     assert "No server.log" not in details["blind_spot"]
     assert "No log of broker" not in details["blind_spot"]
@@ -218,8 +218,8 @@ def test_twice_is_once(capsys, tmp_path, audited):
 
 def test_coverage_says_what_the_level_shows(audited):
     def shown(cluster: str) -> set[str]:
-        told = rows_of(audited, "coverage", cluster)
-        return {row["replica_states"] for row in told if row["logger"] == "state.change.logger"}
+        rows = rows_of(audited, "coverage", cluster)
+        return {row["replica_states"] for row in rows if row["logger"] == "state.change.logger"}
 
     assert (shown("trace"), shown("default")) == ({"observed"}, {"inferable"})
     for row in rows_of(audited, "coverage"):
@@ -232,20 +232,20 @@ def test_all_tables_can_be_read_by_any_engine(audited):
             assert DeltaTable(str(table)).protocol().min_reader_version == 1
 
 
-def test_two_clusters_in_one_tree_are_told_apart(audited):
+def test_two_clusters_in_one_tree_are_distinguished(audited):
     mixed = [f for f in rows_of(audited, "findings") if f["check_id"] == "clusters_mixed"]
     assert [(f["severity"], f["cluster"]) for f in mixed] == [("warning", "both")]
     for table in ("partition_timeline", "replica_timeline", "controllers", "topic_deletions"):
-        told = defaultdict(list)
+        by_cluster = defaultdict(list)
         for row in rows_of(audited, table):
             name = row.pop("cluster"), row.pop("incarnation")
             row.pop("record_id")
             row.pop("settled", None)  # as far as the newest record of the cluster lies back
             row.pop("evidence", None)
-            told[name].append(json.dumps(row, default=str, sort_keys=True))
-        assert sorted(told["both", 1]) == sorted(told["one", 1]), table
-        assert sorted(told["both", 2]) == sorted(told["other", 1]), table
-        assert {key for key in told if key[0] in IN_ONE_TREE} == {("both", 1), ("both", 2), ("one", 1), ("other", 1)}
+            by_cluster[name].append(json.dumps(row, default=str, sort_keys=True))
+        assert sorted(by_cluster["both", 1]) == sorted(by_cluster["one", 1]), table
+        assert sorted(by_cluster["both", 2]) == sorted(by_cluster["other", 1]), table
+        assert {key for key in by_cluster if key[0] in IN_ONE_TREE} == {("both", 1), ("both", 2), ("one", 1), ("other", 1)}
 
 
 def test_a_reassignment_that_does_not_finish(spark, capsys, tmp_path, monkeypatch):

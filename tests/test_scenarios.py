@@ -63,8 +63,8 @@ def found(
         checked.update(queries=queries, frames=frames, settings=settings, tables=tables)
 
     def violated(queries: Any, given: Any) -> checks.Violations:
-        checked.update(given=given, told=violations(queries, given))
-        return checked["told"]
+        checked.update(given=given, violations=violations(queries, given))
+        return checked["violations"]
 
     blocks = [
         f"[[cluster]]\nname = {json.dumps(f'{logs.parent.name}/{logs.name}')}\nlogs = [{json.dumps(str(logs))}]\n"
@@ -82,14 +82,14 @@ def found(
     assert code in (errors.CLEAN, errors.FINDINGS)
     # some 230 clusters: findings have a fixed room, and each cluster a table of its files
     assert report.stat().st_size < 3_000_000
-    told = defaultdict(list)
+    by_check = defaultdict(list)
     rows = rows_of(tables, "findings")
     rows.sort(key=lambda row: (row["cluster"], row["check_id"], row["title"], str(row["first_seen"] or ""), row["fingerprint"]))
     titles = {row["fingerprint"]: row["title"] for row in rows}
     for row in rows:
         check = row["cluster"].split("/")[0]
-        told[check].append({name: row[name] for name in SHOWN} | {"caused_by": titles.get(row["caused_by"])})
-    return told
+        by_check[check].append({name: row[name] for name in SHOWN} | {"caused_by": titles.get(row["caused_by"])})
+    return by_check
 
 
 def test_every_check_has_its_logs() -> None:
@@ -124,7 +124,7 @@ def test_evidence_is_in_the_order_of_time(found: dict[str, list[dict[str, Any]]]
 
 
 @pytest.mark.spark
-def test_findings_and_durability_tell_the_same_losses(
+def test_findings_and_durability_report_the_same_losses(
     found: dict[str, list[dict[str, Any]]], checked: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """By topic and by partition: how many elections were unclean, and how many records they lost."""
@@ -179,17 +179,19 @@ def test_a_check_without_candidates_finds_nothing(found: dict[str, list[dict[str
 
 @pytest.mark.spark
 @pytest.mark.parametrize("engine", ["spark"], indirect=True)
-def test_spark_finds_what_is_found_here(spark: Any, found: dict[str, list[dict[str, Any]]], checked: dict[str, Any]) -> None:
+def test_spark_finds_the_same_as_the_local_engine(
+    spark: Any, found: dict[str, list[dict[str, Any]]], checked: dict[str, Any]
+) -> None:
     """All checks over the same frames: what many rows are asked in tells what few are asked in."""
     assert isinstance(checked["queries"], Database)
     queries = InSpark(spark)
     checks.register(queries, *checked["frames"], **checked["settings"])
     assert checks.present(queries) <= checked["given"]
-    told = checks.violations(queries, checked["given"])
-    assert (told.failed, checked["told"].failed) == ({}, {})
+    of_spark_run = checks.violations(queries, checked["given"])
+    assert (of_spark_run.failed, checked["violations"].failed) == ({}, {})
 
     def comparable(rows: list[dict[str, Any]]) -> list[str]:
         return sorted(repr(row | {"subjects": sorted(map(repr, row["subjects"] or []))}) for row in rows)
 
-    of_spark, of_duckdb = Counter(comparable(told.rows)), Counter(comparable(checked["told"].rows))
+    of_spark, of_duckdb = Counter(comparable(of_spark_run.rows)), Counter(comparable(checked["violations"].rows))
     assert list((of_spark - of_duckdb).elements()) == list((of_duckdb - of_spark).elements()) == []
