@@ -88,7 +88,7 @@ def test_other_statements(query: str, named: str) -> None:
         ("SELECT * FROM IDENTIFIER('eve' || 'nts')", None),
     ],
 )
-def test_what_a_query_names_is_made_known(query: str, names: set[str] | None) -> None:
+def test_tables_in_a_query_are_registered(query: str, names: set[str] | None) -> None:
     """Of a query whose names do not stand in it all is."""
     found = named(query)
     assert names == (None if found is None else found & {"events", "proof", "findings", "coverage"})
@@ -200,7 +200,7 @@ def interval(step: int, seconds: float | None = 0, **changes: Any) -> dict[str, 
     return row | changes
 
 
-def reign(node: int, epoch: int, seconds: float | None, resigned: float | None = None) -> dict[str, Any]:
+def term(node: int, epoch: int, seconds: float | None, resigned: float | None = None) -> dict[str, Any]:
     def at(offset: float | None) -> datetime | None:
         return None if offset is None else AT + timedelta(seconds=offset)
 
@@ -214,13 +214,13 @@ def reign(node: int, epoch: int, seconds: float | None, resigned: float | None =
     }
 
 
-def test_story_marks_what_changed() -> None:
+def test_story_marks_changed_columns() -> None:
     intervals = [
         interval(2, 5, leader=2, leader_epoch=1, isr=[2, 3], inferred=True),
         interval(1, 0),
         interval(3, 9, leader=-1, state="OfflinePartition", isr=[2, 3], reassignment_phase="A"),
     ]
-    lines = story_lines(Story("c", "orders-3", intervals, [reign(4, 7, 3, 8)], []), False)
+    lines = story_lines(Story("c", "orders-3", intervals, [term(4, 7, 3, 8)], []), False)
     text = "\n".join(lines)
     assert all(len(line) <= analysis.WIDTH for line in lines)
     first, second, third = (line for line in lines if "controller.log:" in line)
@@ -237,7 +237,7 @@ def test_story_marks_what_changed() -> None:
     assert "files are under /logs/" in lines
 
 
-def test_story_fits_whatever_is_in_it() -> None:
+def test_story_fits_any_width() -> None:
     wide = [
         interval(
             n,
@@ -262,7 +262,7 @@ def test_story_fits_whatever_is_in_it() -> None:
 def test_story_of_a_topic_without_time_stamps() -> None:
     intervals = [interval(s, None, partition=p) for p in (1, 0) for s in (2, 1)]
     assert [(r["partition"], r["step"]) for r in ordered(intervals)] == [(0, 1), (0, 2), (1, 1), (1, 2)]
-    lines = story_lines(Story("c", "orders", intervals, [reign(1, 1, None)], []), True)
+    lines = story_lines(Story("c", "orders", intervals, [term(1, 1, None)], []), True)
     assert any("controller 1, epoch 1" in line for line in lines)
 
 

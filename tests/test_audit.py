@@ -216,7 +216,7 @@ def test_twice_is_once(capsys, tmp_path, audited):
     assert fingerprint(alone) == before
 
 
-def test_coverage_says_what_the_level_shows(audited):
+def test_coverage_depends_on_the_log_level(audited):
     def shown(cluster: str) -> set[str]:
         rows = rows_of(audited, "coverage", cluster)
         return {row["replica_states"] for row in rows if row["logger"] == "state.change.logger"}

@@ -109,7 +109,7 @@ def test_durations_are_in_words(seconds: float, words: str) -> None:
     assert two_units(seconds) == words
 
 
-def test_a_missed_goal_follows_from_what_it_counts() -> None:
+def test_a_missed_goal_follows_from_the_findings_that_it_counts() -> None:
     """Of the same topic; an outage of one broker also concerns partitions that remained available."""
     day = row("goal", "slo_missed", -600, 60, topic="orders")
     for check, one in (("partition_leaderless", "orders"), ("below_min_isr", "orders")):

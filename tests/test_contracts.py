@@ -225,7 +225,7 @@ def ran(*arguments: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def test_the_command_names_what_was_changed_by_hand(tmp_path) -> None:
+def test_the_command_names_rows_that_were_changed_by_hand(tmp_path) -> None:
     tables, docs = tmp_path / "tables", tmp_path / "docs"
     audit = ("audit", str(SAMPLE), "--tables", str(tables), "--engine", "local", "--data-docs", str(tmp_path / "of-a-run"))
     check_it = ("contracts", "--tables", str(tables))

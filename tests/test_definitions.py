@@ -274,7 +274,7 @@ def test_a_check_names_the_logs_that_it_needs() -> None:
     assert "by_absence marks findings" in found("lines", "SELECT 1 AS by_absence", also="by_absence")
 
 
-def test_what_lasts_until_the_end_of_the_logs_is_of_the_last_incarnation() -> None:
+def test_findings_that_last_must_be_of_the_last_incarnation() -> None:
     """As in log_directory_failed, which reported a directory of an earlier cluster of that name as failed until today."""
     check = schemas.statements("checks")[0]
 

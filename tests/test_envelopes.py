@@ -174,7 +174,7 @@ HOSTILE = [*PLAIN[:3], *(line for quoted in QUOTED for line in (PLAIN[3], quoted
 
 
 @pytest.mark.parametrize("name", ENVELOPES)
-def test_what_a_stack_trace_quotes_begins_no_record(name: str) -> None:
+def test_a_header_quoted_in_a_stack_trace_begins_no_record(name: str) -> None:
     _, records = read(ENVELOPES[name](HOSTILE))
     assert texts(records) == texts(read(HOSTILE)[1])
     assert all("replica 9" not in record.statement for record in records)
@@ -182,14 +182,14 @@ def test_what_a_stack_trace_quotes_begins_no_record(name: str) -> None:
 
 @pytest.mark.parametrize("quoted", QUOTED)
 @pytest.mark.parametrize("name", ENVELOPES)
-def test_not_even_where_stack_traces_are_most_of_the_lines(name: str, quoted: str) -> None:
+def test_nor_where_most_lines_are_stack_traces(name: str, quoted: str) -> None:
     lines = [PLAIN[0], *[PLAIN[3], *[quoted] * 30] * 3, PLAIN[1]]
     _, records = read(ENVELOPES[name](lines))
     assert all("replica 9" not in record.statement for record in records)
     assert len(records) == 5
 
 
-def test_a_log_in_json_is_read_as_such_whatever_it_quotes() -> None:
+def test_a_json_log_may_quote_other_logs() -> None:
     lines = [
         json.dumps({"timestamp": f"2026-11-20T10:09:{n:02d}.175Z", "level": "INFO", "logger": "kafka.server.KafkaServer",
                     "message": FORGED if n == 7 else "starting", "thread": FORGED, "exception": {"stacktrace": FORGED}})

@@ -72,7 +72,7 @@ def test_head_of_a_cut_line() -> None:
     assert "the rest of the line does not fit" in explained
 
 
-def test_layouts_say_how_far_they_got() -> None:
+def test_layouts_show_how_far_they_match() -> None:
     explained = explain("[2026-03-01 12:00:00,123] LOUD hello", None).splitlines()
     at = next(number for number, line in enumerate(explained) if "^ matched" in line)
     assert explained[at - 1][explained[at].index("^") :].startswith("LOUD")

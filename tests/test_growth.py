@@ -130,7 +130,7 @@ def spin(seconds: float) -> None:
 
 
 @pytest.mark.parametrize(("power", "is_slow"), [(1, False), (1.1, False), (2, True), (3, True)])
-def test_slow_is_what_grows_faster_than_the_text(power: float, is_slow: bool) -> None:
+def test_a_time_that_grows_faster_than_the_text_is_slow(power: float, is_slow: bool) -> None:
     """Whatever a slow machine needs for a character."""
 
     def use(text: str) -> None:
@@ -144,7 +144,7 @@ def test_slow_is_what_grows_faster_than_the_text(power: float, is_slow: bool) ->
     ("linear", "quadratic", "is_slow"),
     [(0.0, 0.013, True), (0.002, 0.04, True), (0.002, 0.0, False), (0.04, 0.0, False), (0.0, 0.004, False)],
 )
-def test_what_is_too_long_is_suspicious_at_each_shorter_length(linear: float, quadratic: float, is_slow: bool) -> None:
+def test_a_slow_pattern_is_suspicious_at_each_shorter_length(linear: float, quadratic: float, is_slow: bool) -> None:
     """Seconds for 16,384 characters; a whole line has a linear part of its own."""
 
     def use(text: str) -> None:

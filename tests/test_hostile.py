@@ -76,7 +76,7 @@ FILES: dict[str, tuple[bytes, set[int]]] = {
     "invalid.log": (text(change(9)) + b"\xff\xfe\xc3( \xe2\x82\n" + text(change(10)), {9, 10}),
     "bom.log": (b"\xef\xbb\xbf" + text(change(11)), {11}),
     "trace.log": (text(change(12), "kafka.common.StateChangeFailedException: no", *FRAMES, change(13)), {12, 13}),
-    "bracket.log": (text(change(14), "a.b.CException: x", "[1, 2, 3] are gone", "[2026] not a time", change(15)), {14, 15}),
+    "bracket.log": (text(change(14), "a.b.CException: x", "[1, 2, 3] are missing", "[2026] not a time", change(15)), {14, 15}),
     "backwards.log": (text(change(16, 50), change(17, 2), change(18, 30)), {16, 17, 18}),
     "wide.log": (text(change(19), leaders(MANY), "x" * 10_000_000, change(20)), {19, 20}),
     "forged.log": (
@@ -279,7 +279,7 @@ def restart(path: Path) -> None:
 
 HAPPENS: dict[str, tuple[Callable[[Path], Any], bool]] = {
     "renamed": (rotate, False),
-    "begun anew": (restart, False),
+    "begun again": (restart, False),
     "removed": (Path.unlink, False),
     "emptied": (lambda path: path.write_bytes(b""), False),
     "grown": (lambda path: path.write_bytes(text(*map(change, range(3)))), True),
@@ -295,20 +295,20 @@ def test_a_file_is_looked_at_again(tmp_path: Path, happens: Callable[[Path], Any
     assert usable or after.why.startswith(ingest.ROTATED)
 
 
-def test_a_file_that_goes_away_while_it_is_read(
+def test_a_file_that_is_removed_while_it_is_read(
     spark: SparkSession, capsys: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """It is named, all others are read, and what it held is read once it is found under its new name."""
+    """It is named, all others are read, and its records are read once it is found under its new name."""
     (tmp_path / "logs").mkdir()
-    gone = tmp_path / "logs" / "state-change.log"
-    gone.write_bytes(text(change(1), change(2), change(3)))
+    removed = tmp_path / "logs" / "state-change.log"
+    removed.write_bytes(text(change(1), change(2), change(3)))
     (tmp_path / "logs" / "controller.log").write_bytes(text(change(4)))
     before = ingest.splits
 
     def then(*arguments: Any) -> Any:
         found = before(*arguments)
         monkeypatch.undo()
-        restart(gone)
+        restart(removed)
         return found
 
     monkeypatch.setattr(ingest, "splits", then)

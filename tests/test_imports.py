@@ -78,7 +78,7 @@ def test_timelines_are_plain_python() -> None:
             assert all(name.startswith("jobs.timelines") or name in allowed for name in ours), f"{path.name} imports {ours}"
 
 
-def test_what_computes_without_spark_does_not_import_it() -> None:
+def test_local_modules_do_not_import_spark() -> None:
     """A module imports Spark's where it uses them (`jobs.engine.later`), so that the local engine runs where they are not installed."""
     of_spark = {"pyspark", "py4j", "delta", "great_expectations"}
     for path in sorted((ROOT / "jobs").rglob("*.py")):

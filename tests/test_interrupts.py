@@ -135,7 +135,7 @@ command_line.run = run
 """
 
 
-def test_a_second_signal_does_not_disturb_what_is_released() -> None:
+def test_a_second_signal_does_not_disturb_the_release_of_resources() -> None:
     returned, said, _ = run(IN_ORDER + "sys.stdout = sys.stderr")
     assert returned == 130
     assert said.splitlines()[0] == "released"

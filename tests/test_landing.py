@@ -45,7 +45,7 @@ def copied_logs(folder: Path) -> Path:
     return folder
 
 
-def test_workers_land_what_one_process_lands(tables: Store, logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_write_the_same_rows_as_one_process(tables: Store, logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = events.events_of([str(logs)], "c").drop_columns(["file"]).to_pylist()
     monkeypatch.setattr(events, "SMALL", 0)
     monkeypatch.setattr(ingest, "SMALLEST_SPLIT", 40_000)

@@ -83,7 +83,7 @@ def read_by(pattern: str, text: str) -> Record | None:
 
 @pytest.mark.parametrize("pattern", PRINTED)
 @pytest.mark.parametrize("trace", ["", "\n" + TRACE], ids=["", "stack trace"])
-def test_what_a_conversion_pattern_prints_is_read(pattern: str, trace: str) -> None:
+def test_output_of_a_conversion_pattern_is_read(pattern: str, trace: str) -> None:
     printed, fraction = PRINTED[pattern]
     record = read_by(pattern, printed.replace("{}", MESSAGE) + trace)
     assert record is not None
@@ -207,7 +207,7 @@ def test_samples_of_the_built_in_layouts(entry: Any) -> None:
 
 
 @pytest.mark.shared
-def test_every_record_of_the_wild_has_its_header(shared: Path) -> None:
+def test_every_record_of_the_corpus_has_its_header(shared: Path) -> None:
     """100 % of the records of every excerpt; what is no record is a line of a stack trace or of a message."""
     sniffer = Sniffer()
     for path in sorted((shared / "corpus" / "layouts").iterdir()):
@@ -243,7 +243,7 @@ def test_a_layout_may_change_in_the_middle_of_a_file() -> None:
 
 
 @pytest.mark.parametrize("layout", [lay for lay in shapes().layouts if not lay.bare], ids=lambda layout: layout.name)
-def test_what_an_exception_quotes_is_no_record(layout: Layout) -> None:
+def test_a_header_quoted_in_an_exception_is_no_record(layout: Layout) -> None:
     """A line of any layout inside of a line of a stack trace begins nothing; one that is cut off at its header neither."""
     for sample in layout.samples:
         first = sample["line"].split("\n")[0]
@@ -269,7 +269,7 @@ def test_wrappers_are_taken_off_every_line_and_from_any_layout() -> None:
                 assert record == PARSER.record(text), wrapper + text
 
 
-def test_what_looks_like_a_wrapper_in_the_middle_stays() -> None:
+def test_a_wrapper_in_the_middle_of_a_line_stays() -> None:
     for text in ("[2026-11-20 10:09:12,175] INFO a kafka-1  | b STDOUT: c (kafka.server.KafkaServer)", '{"a": 1} | STDOUT: x'):
         assert PARSER.unwrapped(text) == text
 
@@ -416,7 +416,7 @@ def laid_out(path: Path, content: str | bytes, capsys: pytest.CaptureFixture[str
 LINES = "".join(f"[2026-11-20 10:09:1{n},175] INFO [Broker id=3] Stopped fetchers (state.change.logger)\n" for n in range(5))
 
 
-def test_layout_says_how_a_file_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_layout_shows_how_a_file_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, plain = laid_out(tmp_path / "a.log", LINES, capsys)
     assert code == 0
     assert "nothing but the layout" in plain
@@ -455,7 +455,7 @@ def test_layout_proposes_a_pattern_that_reads_the_file(pattern: str, tmp_path: P
     assert "layout        own" in capsys.readouterr().out
 
 
-def test_layout_of_what_is_no_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_layout_of_a_file_that_is_no_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, shown = laid_out(tmp_path / "notes.txt", "Lorem ipsum\ndolor sit amet\n" * 9, capsys)
     assert code == 3
     assert "not read" in shown

@@ -40,7 +40,7 @@ def test_expand_complains(pattern: str, pieces: dict[str, str], complaint: str) 
         "(a", "a)", "[a", "*a",
     ],
 )  # fmt: skip
-def test_what_does_not_compile_or_may_take_hours_is_rejected(pattern: str) -> None:
+def test_patterns_that_do_not_compile_or_may_take_hours_are_rejected(pattern: str) -> None:
     with pytest.raises(DefinitionError, match=r"^here: "):
         check_dialect(pattern, "here")
 

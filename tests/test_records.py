@@ -117,7 +117,7 @@ def logs(draw: Any) -> list[str]:
 
 @settings(max_examples=150)
 @given(logs(), st.integers(30, 400), st.booleans(), st.sampled_from(["\n", "\r\n"]))
-def test_a_split_anywhere_changes_nothing(tmp_path_factory: Any, lines: list[str], size: int, ended: bool, newline: str) -> None:
+def test_any_split_gives_the_same_records(tmp_path_factory: Any, lines: list[str], size: int, ended: bool, newline: str) -> None:
     folder = tmp_path_factory.mktemp("any")
     text = newline.join(lines) + (newline if ended else "")
     (folder / "a.log").write_bytes(text.encode())
@@ -151,7 +151,7 @@ def test_headers_that_are_read_at_once(lines: list[str]) -> None:
         assert not lines or any(odd in line for line in lines for odd in "\x00\x1b[")
 
 
-def test_a_header_does_not_go_on_in_the_next_line() -> None:
+def test_a_header_does_not_continue_in_the_next_line() -> None:
     lines = [header(1), "[2026-11-20 10:09:04,175] INFO [cut", "short] statement (kafka.controller.KafkaController)"]
     found = list(PARSER.records("\n".join(lines)))
     assert [(record.line_no, record.raw) for record in found] == [(1, lines[0]), (2, "\n".join(lines[1:]))]

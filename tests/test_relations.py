@@ -71,7 +71,7 @@ def test_a_renamed_table_is_found(table: str) -> None:
         ("SELECT 1 FROM events e WHERE EXISTS (SELECT 1 FROM nodes n WHERE n.cluster = e.odd)", ["e has no column odd"]),
     ],
 )
-def test_what_is_not_there(sql: str, found: list[str]) -> None:
+def test_missing_tables_and_columns_are_found(sql: str, found: list[str]) -> None:
     assert problems(sql, TABLES) == found
 
 
@@ -87,7 +87,7 @@ def test_what_is_not_there(sql: str, found: list[str]) -> None:
         "SELECT inline(array(struct(ts))) FROM events",
     ],
 )
-def test_what_is_there(sql: str) -> None:
+def test_sound_queries_have_no_problem(sql: str) -> None:
     assert problems(sql, TABLES) == []
 
 

@@ -29,7 +29,7 @@ def commits(table: Path) -> list[Path]:
 
 
 def data(table: Path) -> Path:
-    """The largest file that holds rows."""
+    """Return the largest file with rows."""
     return max(map(Path, DeltaTable(str(table)).file_uris()), key=lambda path: path.stat().st_size)
 
 
@@ -78,7 +78,7 @@ LOGGED: dict[str, Damage] = {
 }
 DELETED: dict[str, Damage] = {"table deleted": shutil.rmtree}
 DAMAGES = FILES | LOGGED | DELETED
-# that hold what is nowhere else, and have rows here
+# tables that cannot be derived and have rows in these tests
 KEPT = ("events", "passed_over", "findings", "finding_subjects", "audit_runs")
 DERIVED = [
     one.name for one in schemas.statements("tables") if one.header.get("derived") == "yes" and one.name not in damage.REMADE
@@ -213,7 +213,7 @@ END_TO_END = [
 
 
 @pytest.mark.parametrize(("name", "what"), END_TO_END)
-def test_an_audit_names_the_command_and_goes_on_after_it(
+def test_an_audit_names_the_command_and_works_after_it(
     audited: Path, tables: Path, name: str, what: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     DAMAGES[what](tables / name)

@@ -109,7 +109,7 @@ def test_the_first_screen_has_cause_and_advice() -> None:
     assert "run-1" in text
 
 
-def test_escapes_whatever_logs_hold() -> None:
+def test_text_of_logs_is_escaped() -> None:
     dirty = results_of(
         finding(title=f"Partition without a leader: {NASTY}", detail=NASTY, cluster=NASTY, check_id=NASTY),
         counts={NASTY: {}},
@@ -128,7 +128,7 @@ def test_escapes_whatever_logs_hold() -> None:
     assert "script" not in Page(report.rendered(dirty, [outcome(problem=NASTY)], "r")).tags
 
 
-def test_stands_alone() -> None:
+def test_the_page_needs_no_other_file() -> None:
     page = Page(report.rendered(results_of(finding()), [outcome()], "r"))
     assert not {"script", "link", "img", "iframe"} & set(page.tags)
     assert not {"src", "onclick"} & {name for name, _ in page.attributes}
@@ -141,7 +141,7 @@ def test_stands_alone() -> None:
     assert not re.findall(r"https?:|//", html)
 
 
-def test_links_lead_to_what_the_page_has() -> None:
+def test_links_have_a_target_on_the_page() -> None:
     many = [finding(fingerprint=f"f{n}", first_seen=at(n % 60)) for n in range(report.FULL + report.BRIEF + 9)]
     effects = [finding(fingerprint=f"e{n}", caused_by="f0", first_seen=at(1)) for n in range(report.FULL + 9)]
     page = Page(report.rendered(results_of(*many, *effects), [outcome()], "r", Pictures({"payments": recent_hours()})))
@@ -149,7 +149,7 @@ def test_links_lead_to_what_the_page_has() -> None:
     assert {value.removeprefix("#") for name, value in page.attributes if name == "href" and value} <= found
 
 
-def test_the_worst_comes_first_and_the_resolved_are_folded() -> None:
+def test_the_worst_is_first_and_resolved_ones_are_folded() -> None:
     page = report.rendered(
         results_of(
             finding(
@@ -239,7 +239,7 @@ def test_times() -> None:
     assert "no time stamps" in report.rendered(results_of(finding(first_seen=None, last_seen=None)), [outcome()], "r")
 
 
-def test_the_top_answers_what_happened_since_when_and_what_to_do() -> None:
+def test_the_top_has_harm_time_and_advice() -> None:
     lasting = finding(first_seen=AT.replace(hour=9, minute=5), last_seen=AT, detail="orders-3 has no leader; last in sync: 1.")
     past = finding(
         status="resolved", severity="warning", first_seen=AT.replace(hour=8), last_seen=AT.replace(hour=9), fingerprint="p"
@@ -271,7 +271,7 @@ def test_is_written_at_once(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
 
 
-def test_where_it_cannot_be_written(tmp_path: Path) -> None:
+def test_an_unwritable_path_is_refused(tmp_path: Path) -> None:
     no_folder = tmp_path / "file"
     no_folder.write_text("")
     for path in (no_folder / "r.html", tmp_path, Path("/dev/null")):
@@ -282,7 +282,7 @@ def test_where_it_cannot_be_written(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [no_folder]
 
 
-def test_causes_stand_on_top_and_clusters_that_need_nobody_together() -> None:
+def test_causes_are_on_top_and_quiet_clusters_in_one_list() -> None:
     many = [finding(title=f"Partition without a leader: orders-{n}", fingerprint=f"f{n}") for n in range(7)]
     many += [finding(severity="warning", title=f"Partition without a leader: minor-{n}", fingerprint=f"w{n}") for n in range(2)]
     effect = finding(severity="error", check_id="below_min_isr", title="Effect", fingerprint="e", caused_by="f0")

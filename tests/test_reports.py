@@ -62,7 +62,7 @@ def test_a_report_forges_no_record(name: str, quoted: str) -> None:
     assert len(records) == 5
 
 
-def test_a_line_that_a_record_holds_begins_no_record() -> None:
+def test_a_line_inside_of_a_record_begins_no_record() -> None:
     """Strings of one record each, most with further lines: one that looks like a header is a part of the message."""
     events = [json.dumps({"message": f"{line}\n{FORGED}" if number % 2 else line}) for number, line in enumerate([LINE] * 8)]
     _, records = read(events)

@@ -107,7 +107,7 @@ def test_a_check_that_needs_logs_has_those_of_one_node_alone() -> None:
 
 @pytest.mark.spark
 @pytest.mark.parametrize("check", sorted(path.name for path in SCENARIOS.iterdir() if path.is_dir()))
-def test_raises_and_stays_silent(check: str, found: dict[str, list[dict[str, Any]]], expect: Any) -> None:
+def test_a_check_reports_its_cases_only(check: str, found: dict[str, list[dict[str, Any]]], expect: Any) -> None:
     raised = {finding["cluster"] for finding in found[check] if finding["check_id"] == check}
     expected = {f"{check}/{logs.name}" for logs in (SCENARIOS / check).glob("raises*")}
     assert not (expected - raised), f"{check} did not raise in {', '.join(sorted(expected - raised))}"

@@ -67,7 +67,7 @@ def test_one_incident_is_one_story(audited: dict[str, Any]) -> None:
         assert len(some) == (2 if number == 27 else 1), name
 
 
-def test_numbers_agree_everywhere(audited: dict[str, Any]) -> None:
+def test_verdict_report_and_alerts_have_the_same_numbers(audited: dict[str, Any]) -> None:
     """Partitions, topics and lost records of each story: JSON, verdict, report and tables."""
     folder, by_name = audited["folder"], {finding["fingerprint"]: finding for finding in audited["findings"]}
     partitions = defaultdict(set)

@@ -96,7 +96,7 @@ def test_records_that_another_run_appends_meanwhile_are_not_appended_again(
     assert found["events"].keys() == set(zip(whole["record_id"].to_pylist(), whole["item"].to_pylist(), strict=True))
 
 
-def test_a_run_gives_up_where_others_append_without_end(
+def test_a_run_gives_up_where_others_append_endlessly(
     opened: Callable[[], Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = opened()

@@ -21,12 +21,12 @@ def said(*findings: dict[str, Any], clusters: tuple[str, ...] = ("payments",), *
     return as_text(results_of(*findings, **parts), [outcome(cluster=name) for name in clusters], "the tables").split("\n")
 
 
-def test_a_finding_comes_with_its_proof_its_effects_and_what_to_do() -> None:
+def test_a_finding_has_proof_effects_and_advice() -> None:
     effects = [finding(severity="warning", title=f"Effect {n}", fingerprint=f"e{n}", caused_by="f") for n in range(5)]
-    assert said(finding(check_id="format_drift", title="Worded anew", advice="Explain the line."), *effects) == [
+    assert said(finding(check_id="format_drift", title="New words", advice="Explain the line."), *effects) == [
         "payments: 1 critical, 5 warnings",
         "  4 partitions, 1 controller term; 9 records, 8 recognised, 1 unrecognised",
-        "  [critical, new] Worded anew",
+        "  [critical, new] New words",
         "      Not over: at 2026-11-20 10:00:00 UTC.",
         "      No line shows that a partition was unavailable, at risk or lost.",
         "      orders-3 has no leader.",

@@ -47,7 +47,7 @@ def test_times_days_and_durations(text, what, expected):
         (None, None, ["three"], "--node three: give ids"),
     ],
 )
-def test_what_is_wrong_with_them(since, until, nodes, said):
+def test_wrong_bounds_and_nodes_are_refused(since, until, nodes, said):
     with pytest.raises(UsageError, match=said):
         Window.given(since, until, nodes)
 
@@ -66,7 +66,7 @@ def test_what_is_wrong_with_them(since, until, nodes, said):
         (Window.given("2h", None, ["3"]), {"long", "timeless"}),
     ],
 )
-def test_what_is_reported(window, expected):
+def test_findings_in_a_window(window, expected):
     def at(hour):
         return datetime(2026, 11, 20, hour)
 
