@@ -1,4 +1,7 @@
-"""The commands `sql` and `timeline`, and functions that all reading commands share. They write nothing and take no lock."""
+"""The commands `sql` and `timeline`, and functions that all reading commands share.
+
+They write nothing and take no lock.
+"""
 
 import csv
 import difflib
@@ -117,7 +120,10 @@ def present(root: str | Path) -> list[str]:
 
 
 def opened(root: str | Path, names: Collection[str]) -> engine.Tables:
-    """Open the tables under a root. names: tables and views to read. Raises UsageError where there are none."""
+    """Open the tables under a root. names: tables and views to read.
+
+    Raises UsageError where there are none.
+    """
     from jobs.engine import damage
 
     present(root)
@@ -131,13 +137,19 @@ def rows_where(tables: engine.Tables, table: str, condition: str, columns: Seque
 
 
 def covers(row: Row, moment: datetime) -> bool:
-    """Return whether an interval, valid_from to valid_to, covers a moment. Null: began before the logs, has not ended."""
+    """Return whether an interval, valid_from to valid_to, covers a moment.
+
+    Null: began before the logs, has not ended.
+    """
     begin, end = row["valid_from"], row["valid_to"]
     return (begin is None or begin <= moment) and (end is None or moment < end)
 
 
 def rows_of(tables: engine.Tables, table: str, cluster: str | None, topic: str | None, condition: str = "true") -> list[Row]:
-    """Return the rows of a cluster and topic, or of all. Raises UsageError where there is no such cluster or topic."""
+    """Return the rows of a cluster and topic, or of all.
+
+    Raises UsageError where there is no such cluster or topic.
+    """
     asked = {name: value for name, value in (("cluster", cluster), ("topic", topic)) if value is not None}
     rows = rows_where(tables, table, " AND ".join([condition, *(f"{name} = {quoted(value)}" for name, value in asked.items())]))
     if rows or not asked:
@@ -156,7 +168,10 @@ def rows_of(tables: engine.Tables, table: str, cluster: str | None, topic: str |
 
 
 def reading(query: str) -> str:
-    """Return the query without its last semicolon. Raises UsageError if it is not one statement that only reads."""
+    """Return the query without its last semicolon.
+
+    Raises UsageError if it is not one statement that only reads.
+    """
     bare = _OPAQUE.sub(lambda found: " " if found.group()[0] in "-/" else "x" * len(found.group()), query)
     statements = [part for part in bare.split(";") if part.strip()]
     if not statements:
@@ -215,7 +230,10 @@ def _print_json(answer: engine.Answer) -> None:
 
 
 def _print_csv(answer: engine.Answer) -> None:
-    """Print CSV by RFC 4180 except for line ends; null is empty, lists and structs are JSON, moments as in JSON."""
+    """Print CSV by RFC 4180 except for line ends.
+
+    Null is empty, lists and structs are JSON, moments as in JSON.
+    """
     for line in csv_lines(answer.schema.names, _values(answer)):
         print(line)
 
@@ -402,7 +420,10 @@ class Story:
 
 
 def ordered(intervals: Iterable[Row]) -> list[Row]:
-    """Return the intervals by incarnation and time, each with `changed`: the columns that differ from the previous interval."""
+    """Return the intervals by incarnation and time, with `changed`.
+
+    changed: the columns that differ from the previous interval.
+    """
     by_partition: dict[tuple[Any, ...], list[Row]] = {}
     for row in intervals:
         by_partition.setdefault((row["incarnation"], row["topic"], row["partition"]), []).append(row)
@@ -580,7 +601,10 @@ def near_names(asked: str, known: Iterable[tuple[str, int]]) -> list[str]:
 
 
 def timeline(partition: str, tables: str, cluster: str | None, as_json: bool) -> int:
-    """Print the story of a partition (`orders-3`) or topic (`orders`). Raises UsageError if it is not known."""
+    """Print the story of a partition (`orders-3`) or topic (`orders`).
+
+    Raises UsageError if it is not known.
+    """
     if "partition_timeline" not in present(tables):
         raise UsageError(f"--tables {tables} has no partition_timeline; run `kafka-audit audit` on it first")
     known = opened(tables, ("partition_timeline", "events", "controllers", "reassignments"))

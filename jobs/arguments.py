@@ -70,7 +70,10 @@ def parsed_moment(text: str, what: str) -> datetime:
 
 
 def parsed_days(text: str, what: str) -> tuple[date, date]:
-    """Parse a day or a range of days into the first and the last one. Raises UsageError, which names the option `what`."""
+    """Parse a day or a range of days into the first and the last one.
+
+    Raises UsageError, which names the option `what`.
+    """
     try:
         first, _, last = text.partition("..")
         span = date.fromisoformat(first), date.fromisoformat(last or first)

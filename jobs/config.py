@@ -1,4 +1,4 @@
-"""Load the configuration, audit.toml: clusters and the paths of their logs, thresholds, silences, alert sinks.
+"""Load audit.toml: clusters and the paths of their logs, thresholds, silences, alert sinks.
 
 Every mistake raises UsageError before a log is read. It names file and key, and the nearest known key.
 """
@@ -45,7 +45,10 @@ class Topic:
 
 @dataclass(frozen=True)
 class Slo:
-    """A goal for the availability of topics: percent of the covered time of the last days. topic, cluster: globs. acks: of the producers."""
+    """A goal for the availability of topics: percent of the covered time of the last days.
+
+    topic, cluster: globs. acks: of the producers.
+    """
 
     availability: float
     topic: str = "*"
@@ -56,7 +59,10 @@ class Slo:
 
 @dataclass(frozen=True)
 class Threshold:
-    """The value of a threshold. topic, cluster: globs; of several thresholds that match, the last one counts."""
+    """The value of a threshold.
+
+    topic, cluster: globs; of several thresholds that match, the last one counts.
+    """
 
     name: str
     value: int
@@ -134,7 +140,10 @@ def expired_silences(config: Config, moment: datetime) -> list[str]:
 
 
 def check_timezone(name: str) -> str:
-    """Return a zone as Spark accepts it: an IANA name or a fixed offset (`GMT+09:30`, `+02:00`). Raises UsageError."""
+    """Return a zone as Spark accepts it: an IANA name or a fixed offset (`GMT+09:30`, `+02:00`).
+
+    Raises UsageError.
+    """
     if offset := re.fullmatch(r"(?:GMT|UTC)?([+\-])(\d{1,2})(?::?(\d{2}))?", name):
         direction, hours, minutes = offset.groups()
         if int(hours) * 60 + int(minutes or 0) <= 18 * 60 and int(minutes or 0) < 60:

@@ -1,4 +1,7 @@
-"""Read one table of audit.toml value by value; a wrong value raises UsageError, which names file and key."""
+"""Read one table of audit.toml value by value.
+
+A wrong value raises UsageError, which names file and key.
+"""
 
 import difflib
 import re
@@ -113,7 +116,10 @@ class Entry:
 
 
 def check_url(url: str, entry: Entry, key: str, schemes: tuple[str, ...]) -> SplitResult:
-    """Return the parts of an address. Raises UsageError, which does not repeat an address from an environment variable."""
+    """Return the parts of an address.
+
+    Raises UsageError, which does not repeat an address from an environment variable.
+    """
     try:
         parts = urlsplit(url)
         sound = (

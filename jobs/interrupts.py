@@ -1,4 +1,4 @@
-"""End a run on SIGINT or SIGTERM: print one line, stop all processes of the run, exit with code 130 or 143.
+"""End a run on SIGINT or SIGTERM: print one line, stop all its processes, exit with 130 or 143.
 
 The first signal raises `Interrupted` in the main thread, so that context managers release their resources. A thread of this module makes
 sure that the run ends: it cancels the work of other processes, stops them after some seconds, and finally exits.
@@ -58,13 +58,19 @@ def received() -> int | None:
 
 
 def check() -> None:
-    """Raise `Interrupted` if a signal was received, because a library may have swallowed the first exception."""
+    """Raise `Interrupted` if a signal was received.
+
+    A library may have swallowed the first exception.
+    """
     if _run.received is not None:
         raise Interrupted
 
 
 def on_interrupt(*, cancel: Callable[[], None] | None = None, stop: Callable[[], None] | None = None) -> None:
-    """Register how other processes of the run end. cancel: cancels their work, repeatedly; stop: stops them."""
+    """Register how other processes of the run end.
+
+    cancel: cancels their work, repeatedly; stop: stops them.
+    """
     if cancel:
         _run.cancels.append(cancel)
     if stop:
@@ -72,7 +78,10 @@ def on_interrupt(*, cancel: Callable[[], None] | None = None, stop: Callable[[],
 
 
 def on_end(action: Callable[[int], None]) -> None:
-    """Register an action for the end of the run. It gets the exit code, and runs again if a signal changes that."""
+    """Register an action for the end of the run.
+
+    It gets the exit code, and runs again if a signal changes that.
+    """
     _run.ends.append(action)
 
 
@@ -149,7 +158,10 @@ def _at_exit() -> None:
 
 
 def is_driver_ending(error: Exception) -> bool:
-    """Return whether the driver of spark-submit, the parent process, is ending: its connections break before it exits."""
+    """Return whether spark-submit's driver, the parent process, is ending.
+
+    Its connections break before it exits.
+    """
     if not _is_submitted() or not type(error).__module__.startswith(("py4j", "pyspark")):
         return False
     until = time.monotonic() + PATIENCE
@@ -214,7 +226,10 @@ def _show() -> None:
 
 
 def _watch() -> None:
-    """Start the thread that ends the run. The interpreter wakes it, because the main thread may be busy outside of Python."""
+    """Start the thread that ends the run.
+
+    The interpreter wakes it, because the main thread may be busy outside of Python.
+    """
     import threading
 
     reading, _run.wakes = os.pipe()

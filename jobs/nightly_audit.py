@@ -1,4 +1,7 @@
-"""The entry point of `kafka-audit` and `spark-submit jobs/nightly_audit.py`. It handles signals before it imports anything else."""
+"""The entry point of `kafka-audit` and `spark-submit jobs/nightly_audit.py`.
+
+It handles signals before it imports anything else.
+"""
 
 import sys
 

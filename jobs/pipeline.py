@@ -84,7 +84,10 @@ class LandResult:
 
 @dataclass(frozen=True)
 class RebuildResult:
-    """The result of `rebuild`. audited: clusters without a problem. configured: cluster -> settings. reset: clusters whose settings changed."""
+    """The result of `rebuild`. audited: clusters without a problem. configured: cluster -> settings.
+
+    reset: clusters whose settings changed.
+    """
 
     new_events: Night
     tables: Made
@@ -96,8 +99,9 @@ class RebuildResult:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """The result of `check`. failed: check -> why it could not be run. queries: over the checked tables; None: nothing was checked.
+    """The result of `check`. failed: check -> why it could not be run.
 
+    queries: over the checked tables; None: nothing was checked.
     finish: must be called after the run is recorded; the next run continues from there.
     """
 

@@ -1,4 +1,7 @@
-"""Report a run on stderr: one line per stage, warnings and errors, as text or JSON; on a terminal also the progress of a stage."""
+"""Report a run on stderr: one line per stage, warnings and errors, as text or JSON.
+
+On a terminal also the progress of a stage.
+"""
 
 import json
 import os
@@ -72,7 +75,10 @@ def advance(amount: int) -> None:
 
 @contextmanager
 def stage(name: str) -> Iterator[Stage]:
-    """Print `name: seconds, notes` when the block ends, even if it fails. Raises `Interrupted` if a library has swallowed that."""
+    """Print `name: seconds, notes` when the block ends, even if it fails.
+
+    Raises `Interrupted` if a library has swallowed that.
+    """
     interrupts.check()
     began, stop, doing = time.perf_counter(), threading.Event(), Stage()
     live = sys.stderr.isatty() and not _choice.quiet and _choice.log_format == "text" and os.environ.get("TERM") != "dumb"
@@ -115,7 +121,10 @@ def _amount(seconds: float) -> str:
 
 
 def report(level: str, text: str, **fields: Any) -> None:
-    """Print one message to stderr. level: debug, info, warning or error. fields: further fields of the JSON object."""
+    """Print one message to stderr. level: debug, info, warning or error.
+
+    fields: further fields of the JSON object.
+    """
     if _choice.quiet and level in ("debug", "info"):
         return
     if _choice.log_format == "json":

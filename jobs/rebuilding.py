@@ -1,4 +1,4 @@
-"""Rebuild all tables that are derived from `events`, without logs: after an upgrade, and by `kafka-audit repair`."""
+"""Rebuild all derived tables from `events`: after an upgrade, and by `kafka-audit repair`."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ def keeps_of(ruleset: RuleSet) -> dict[str, tuple[str, ...]]:
 
 
 def rebuild(store: Any, clusters: Sequence[str], ruleset: RuleSet, config: Config) -> None:
-    """Write timelines, coverage, assignments, durability and comparisons with checkpoints, for clusters in `events`.
+    """Rebuild timelines, coverage, assignments, durability and checkpoints of clusters in `events`.
 
     store: `Store`; the rows of the clusters in its `cluster_facts` are replaced. Findings do not change until the next audit of a cluster.
     """

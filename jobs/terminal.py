@@ -1,4 +1,4 @@
-"""Print text for people on stdout: colour, width of the terminal, pager, and characters that the encoding has."""
+"""Print text for people on stdout: colour, width, pager, and characters of the encoding."""
 
 import codecs
 import os
@@ -66,7 +66,10 @@ codecs.register_error("kafka-audit-replace", _replaced)
 
 
 def is_coloured(stream: TextIO) -> bool:
-    """Return whether text is coloured: by --color, else NO_COLOR or FORCE_COLOR, else whether the stream is a terminal."""
+    """Return whether text is coloured.
+
+    --color decides, else NO_COLOR or FORCE_COLOR, else whether the stream is a terminal.
+    """
     if _color != "auto":
         return _color == "always"
     if os.environ.get("NO_COLOR"):
@@ -106,7 +109,10 @@ def _mark(text: object, pattern: str, style: str) -> None:
 
 
 def show(lines: Iterable[str], styled: bool = True) -> None:
-    """Print lines; on a terminal through a pager if they do not fit. Raises BrokenPipeError where the pipe is closed."""
+    """Print lines; on a terminal through a pager if they do not fit.
+
+    Raises BrokenPipeError where the pipe is closed.
+    """
     painted = coloured if styled and is_coloured(sys.stdout) else str
     if not sys.stdout.isatty():
         for line in lines:
@@ -132,7 +138,10 @@ def show(lines: Iterable[str], styled: bool = True) -> None:
 
 
 def _pager() -> list[str] | None:
-    """Return the command of the pager: $KAFKA_AUDIT_PAGER, $PAGER, less or more; None where it is empty or `cat`."""
+    """Return the command of the pager: $KAFKA_AUDIT_PAGER, $PAGER, less or more.
+
+    None where it is empty or `cat`.
+    """
     if not _uses_pager:
         return None
     given = os.environ.get("KAFKA_AUDIT_PAGER", os.environ.get("PAGER"))

@@ -1,4 +1,4 @@
-"""Find what is wrong with the data files: rules, layouts, log idents, vocabulary, machines, checks, contracts."""
+"""Find what is wrong with rules, layouts, log idents, vocabulary, machines, checks, contracts."""
 
 import ast
 import re
@@ -88,7 +88,10 @@ MALFORMED = (KeyError, TypeError, ValueError, AttributeError, re.error, tomllib.
 
 
 def problems(site: Path | None) -> list[str]:
-    """Return one sentence per problem. site: a site's folder of rule files, which is linted instead of the product's data."""
+    """Return one sentence per problem.
+
+    site: a site's folder of rule files, which is linted instead of the product's data.
+    """
     found: list[str] = []
     if site is not None and not site.is_dir():
         return [f"--rules {site}: no such folder"]
@@ -137,7 +140,10 @@ def _readers() -> list[schemas.Statement]:
 
 
 def reference_problems(ruleset: RuleSet) -> list[str]:
-    """Find event types in Python or SQL that no rule has: after the rename of a rule its readers would silently find nothing."""
+    """Find event types in Python or SQL that no rule has.
+
+    After the rename of a rule its readers would silently find nothing.
+    """
     tables = table_columns()
     kinds = ("checks", "facts", "functions", "views")
     sql = {f"schemas/{kind}/{one.name}.sql": one.sql for kind in kinds for one in schemas.statements(kind)}
@@ -178,7 +184,10 @@ def _tables_in(sql: str) -> set[str]:
 
 
 def meaning_problems(rules: Iterable[Rule], words: Mapping[str, str], modules: Mapping[str, str]) -> list[str]:
-    """Find what is wrong with the words of meanings.toml. modules: path -> text of the modules that may use the words."""
+    """Find what is wrong with the words of meanings.toml.
+
+    modules: path -> text of the modules that may use the words.
+    """
     where, found, used = "parsers/meanings.toml", [], set[str]()
     for rule in rules:
         of_rule = f"{rule.file} [{rule.name}]"
@@ -309,7 +318,7 @@ def _of_sample(rule: Rule, sample: Mapping[str, Any], parser: Parser) -> Iterato
 
 
 def layout_problems(ruleset: RuleSet) -> list[str]:
-    """Find samples of layouts and wrappers that do not parse to their `gives`, and built-in ones without samples."""
+    """Find samples of layouts and wrappers that do not parse to `gives`, and missing samples."""
     parser, found = Parser(ruleset), []
     entries: list[Layout | Wrapper] = [*ruleset.layouts, *ruleset.wrappers]
     for entry in entries:
@@ -398,7 +407,7 @@ def word_problems(words: Mapping[str, Mapping[str, str]]) -> list[str]:
 
 
 def version_problems(digests: Mapping[int, str], digest: str) -> list[str]:
-    """Find a changed column without a new version of the tables, which an audit needs to convert stored tables.
+    """Find changed columns without a new version, which audits need to convert stored tables.
 
     digests: version of the tables -> digest. digest: of the current columns.
     """
@@ -604,7 +613,10 @@ def threshold_problems(limits: Mapping[str, schemas.Limit], queries: Sequence[sc
 
 
 def _clock_problems(body: str) -> Iterator[str]:
-    """Find what is wrong with how a query reads `clocks`, the end of each cluster's logs. body: a query without comments."""
+    """Find what is wrong with how a query reads `clocks`, the end of each cluster's logs.
+
+    body: a query without comments.
+    """
     for alias in sorted(set(re.findall(r"\bJOIN clocks (\w+)", body))):
         if not re.search(rf"\b{alias}\.(?:now|incarnation|version_number|kafka_version)\b", body.replace(f"{alias}.cluster", "")):
             yield "it joins clocks and reads neither its moment nor its incarnation nor its version"
@@ -634,7 +646,7 @@ def _coverage_problems(check: schemas.Statement, body: str) -> Iterator[str]:
 
 @cache
 def filled_columns() -> dict[str, tuple[frozenset[str], frozenset[str]]]:
-    """Return event type -> the columns of `events` that its rule may fill, and those that it fills in all of its samples.
+    """Return event type -> columns that its rule may fill, and those that it fills in all samples.
 
     node is always filled: a line without one has that of its file.
     """
@@ -651,8 +663,9 @@ def filled_columns() -> dict[str, tuple[frozenset[str], frozenset[str]]]:
 
 
 def column_problems(check: schemas.Statement) -> list[str]:
-    """Find columns of `events` that a query reads and none of its event types fills, or requires and one of them lacks.
+    """Find columns of `events` that a query reads and its event types do not fill.
 
+    A column that it requires must be filled by all of them.
     Only a SELECT from audited_events alone is checked, if it names its event types: `event_type = 'a'`, `event_type IN ('a', 'b')`.
     """
     where, filled, words = f"schemas/checks/{check.name}.sql", filled_columns(), schemas.vocabulary().keys()

@@ -1,4 +1,4 @@
-"""Learn and remove envelopes: text that a collector, a shell or a mail program has put around the lines of a log.
+"""Learn and remove envelopes: text of a collector, shell or mail program around lines of a log.
 
 A file whose lines begin with a known header has no envelope. Else the envelope is learned from the first lines: a prefix that repeats before
 the header, a JSON string or a CSV field that begins with one, or one inside of the other. It applies to the whole file. A header begins a
@@ -182,7 +182,10 @@ class Fence:
 
 @dataclass(frozen=True)
 class Changed:
-    """Text in which some characters were changed. kind: LIGATURES, ENTITIES, QUOTED_PRINTABLE, TABS, CARETS."""
+    """Text in which some characters were changed.
+
+    kind: LIGATURES, ENTITIES, QUOTED_PRINTABLE, TABS, CARETS.
+    """
 
     kind: str
 
@@ -218,7 +221,10 @@ class Wrapped:
 
 @dataclass(frozen=True)
 class JsonText:
-    """JSON that is spread over lines, or has several objects per line. depth: number of brackets around each object."""
+    """JSON that is spread over lines, or has several objects per line.
+
+    depth: number of brackets around each object.
+    """
 
     depth: int
 
@@ -230,8 +236,9 @@ class JsonText:
 
 @dataclass(frozen=True)
 class JsonString:
-    """One JSON object per line, in which a string is the line of the log. path: keys of the string; EVERY: each item of a list.
+    """One JSON object per line, in which a string is the line of the log.
 
+    path: keys of the string; EVERY: each item of a list.
     lines: each string is one line, and ends with a line end unless it is cut; else it is a whole record or, with `several`, some records.
     form: name among `known_forms`; empty: none of them.
     """
@@ -249,8 +256,9 @@ class JsonString:
 
 @dataclass(frozen=True)
 class Column:
-    """A row of CSV or TSV, one field of which is the line of the log. to_the_end: the last field, which may contain delimiters.
+    """A row of CSV or TSV, one field of which is the line of the log.
 
+    to_the_end: the last field, which may contain delimiters.
     several: a field may contain several records. form: name among `known_forms`; empty: none of them.
     """
 
@@ -303,7 +311,7 @@ class Envelope:
 
     @property
     def is_of_lines(self) -> bool:
-        """Return whether each line of the file is a line of one log with a prefix, so that the file may be split."""
+        """Return whether each line is a line of one log with a prefix, so that the file may be split."""
         return self.sources == 1 and not self.bare and all(isinstance(layer, Prefix) for layer in self.layers)
 
     @property
@@ -364,7 +372,10 @@ _AFTER_STRING = re.compile(r"\s{0,60},?\s{0,60}|\s{1,60}[\w.\-]{1,60}=[^\n]*")
 
 
 def _object(text: str) -> Any:
-    """Parse a line that is a JSON object, list or string, or one as Python prints it; None where it is none."""
+    """Parse a line that is a JSON object, list or string, or one as Python prints it.
+
+    None where it is none.
+    """
     if text[:1] == '"':
         return _string(text) or _of_python(text)
     if text[:1] in {"'", "(", "b"}:
@@ -422,7 +433,10 @@ def _without_escapes(literal: str) -> str:
 
 
 def _string(text: str) -> str | None:
-    """Parse the JSON string at the beginning of a line; None where there is none, or the line is a row of CSV."""
+    """Parse the JSON string at the beginning of a line.
+
+    None where there is none, or the line is a row of CSV.
+    """
     try:
         value, end = _DECODER.raw_decode(text)
     except (ValueError, RecursionError):
@@ -688,7 +702,10 @@ def _fence(kind: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
 
 
 class _Objects:
-    """Extracts objects from JSON with any line breaks. depth: brackets around each. lines: number of waiting lines."""
+    """Extracts objects from JSON with any line breaks. depth: brackets around each.
+
+    lines: number of waiting lines.
+    """
 
     def __init__(self, depth: int) -> None:
         self._depth, self._open, self._in_string = depth, 0, False
@@ -732,7 +749,10 @@ _JSON_MARK = re.compile(r'\\.|["{}\[\]]')
 
 
 class EnvelopeReader(RecordReader):
-    """A RecordReader for a file in an envelope. Lines of several sources may alternate; each stack trace stays with its record."""
+    """A RecordReader for a file in an envelope.
+
+    Lines of several sources may alternate; each stack trace stays with its record.
+    """
 
     def __init__(self, headers: Headers, envelope: Envelope, line_no: int = 1) -> None:
         super().__init__(headers, printed, line_no=line_no)
@@ -923,7 +943,10 @@ class Learner:
         return None
 
     def _changed(self, texts: Sequence[str]) -> Changed | None:
-        """Find a change of characters in all lines with a header; a log that quotes such text has other lines, too."""
+        """Find a change of characters in all lines with a header.
+
+        A log that quotes such text has other lines, too.
+        """
         lines = [text for text in texts if self._head_at(text, 0, LONGEST_PREFIX)]
         broken = sum(map(bool, map(_SOFT_BREAK.search, texts)))
         is_said = any(map(_IS_QUOTED_PRINTABLE.fullmatch, texts))
@@ -951,7 +974,7 @@ class Learner:
         return layer if after > before and after * 2 > sum(map(self._headers.begins, texts)) else None
 
     def _opened_row(self, texts: Sequence[str]) -> _Found | None:
-        """Find rows of CSV whose field has several records, the first one before any record that begins a line."""
+        """Find rows of CSV with several records in a field, the first one before any at a line's begin."""
         begun = next((number for number, text in enumerate(texts) if self._headers.begins(text)), 0)
         if not any(text.count('"') % 2 and self._quoted_head(text, ",;") for text in texts[:begun]):
             return None
@@ -1018,7 +1041,10 @@ class Learner:
         return None
 
     def _json(self, texts: Sequence[str], depth: int, headers: Headers, of_log: bool) -> _Found | None:
-        """Find a string in JSON objects, at least half of the lines. of_log: the objects are records of a log themselves."""
+        """Find a string in JSON objects, at least half of the lines.
+
+        of_log: the objects are records of a log themselves.
+        """
         objects = [content for text in texts if (content := _object(text)) is not None]
         if not objects or len(objects) < LEAST_SHARE * self._with_text(texts):
             return None
@@ -1137,7 +1163,10 @@ class Learner:
         return inner and _Found((layer, *inner.layers), inner.records, inner.fit)
 
     def _before(self, text: str, headers: Headers) -> str | None:
-        """Return the text before the header, or before a JSON object at the end of the line; None where there is neither."""
+        """Return the text before the header, or before a JSON object at the end of the line.
+
+        None where there is neither.
+        """
         if text[:1] == "{":
             return None
         at, first = 1, None
@@ -1176,7 +1205,10 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _after_a_match(pattern: str) -> str | None:
-    """Return the pattern of `grep -A` for lines after a match, which has dashes instead of colons; None: no prefix of grep."""
+    """Return the pattern of `grep -A` for lines after a match, which has dashes instead of colons.
+
+    None: no prefix of grep.
+    """
     if pattern[-1:] != ":":
         return None
     head, colon, number = pattern[:-1].rpartition(":")
@@ -1191,13 +1223,16 @@ def _kind(token: str) -> str:
 
 
 def _shape(prefix: str) -> str:
-    """Return the shape of a prefix; prefixes of one shape differ in words, numbers, times and the number of inner blanks."""
+    """Return the shape of a prefix.
+
+    Prefixes of one shape differ in words, numbers, times and the number of inner blanks.
+    """
     *others, last = _TOKEN.findall(prefix)
     return "".join(map(_kind, others)) + (last if last.isspace() else _kind(last))
 
 
 def _prefix_pattern(prefixes: Sequence[str]) -> str:
-    """Return a regex of prefixes of one shape: constant text, and a group for each word that names a source."""
+    """Return a regex of prefixes of one shape, with a group for each word that names a source."""
     regex, number = "", len(prefixes)
     for values in zip(*map(_TOKEN.findall, prefixes), strict=True):
         seen, kind = set(values), _kind(values[0])

@@ -132,7 +132,10 @@ def zone(name: str) -> tzinfo:
 
 
 def moment(text: str | None, in_zone: tzinfo) -> datetime | None:
-    """Return the moment of a record's `ts`, without a zone where it is UTC; None where there is no such day or time."""
+    """Return the moment of a record's `ts`, without a zone where it is UTC.
+
+    None where there is no such day or time.
+    """
     if text is None:
         return None
     try:
@@ -232,7 +235,10 @@ def numbered(first: bytes, number: int) -> bytes:
 
 
 class _Rule:
-    """A compiled rule, with the captured group of each column; the groups of an item are after those of the record."""
+    """A compiled rule, with the captured group of each column.
+
+    The groups of an item are after those of the record.
+    """
 
     def __init__(self, rule: Rule) -> None:
         pattern = compiled(rule.pattern)
@@ -256,7 +262,10 @@ _NO_GROUPS: tuple[str | None, ...] = ()
 
 
 class Batch:
-    """Some records of a file. records: number of all; each is in scope, out of scope, or of other days. cut: shortened records."""
+    """Some records of a file. records: number of all; each is in scope, out of scope, or of other days.
+
+    cut: shortened records.
+    """
 
     def __init__(self) -> None:
         # rule, _DRIFTED or _UNREAD -> its rows, one per item
@@ -309,7 +318,10 @@ class Parser:
         yield from reader.close()
 
     def record(self, text: str, bare: bool = True) -> Record | None:
-        """Return the one record of a text; None if no layout has such a first line. bare: try layouts without time stamps, too."""
+        """Return the one record of a text; None if no layout has such a first line.
+
+        bare: try layouts without time stamps, too.
+        """
         first, *rest = self.joined(split_lines(text.rstrip("\r\n")))
         headers = self.headers(None if bare else False)
         if not headers.begins(self.unwrapped(first)):
@@ -355,7 +367,10 @@ class Parser:
         return None
 
     def in_scope(self, record: Record) -> bool:
-        """Return whether a record is in scope: rules cover its logger, or nothing shows that another program wrote it."""
+        """Return whether a record is in scope.
+
+        Rules cover its logger, or nothing shows that another program wrote it.
+        """
         if not record.fits:
             return compiled(self.ruleset.own_marks).search(record.statement) is not None
         if record.logger is None:
@@ -393,8 +408,9 @@ class Parser:
         in_days: Callable[[str | None], bool] | None = None,
         everything: bool = False,
     ) -> Batch:
-        """Extract the events of records of one file, in order. in_days: whether a printed time stamp is in the requested days.
+        """Extract the events of records of one file, in order.
 
+        in_days: whether a printed time stamp is in the requested days.
         everything: records out of scope count as records without a rule.
         """
         identity = identity or Identity(source.cluster)
@@ -457,7 +473,7 @@ class Parser:
     # -- columns
 
     def columns(self, batch: Batch, last_line: int | None = None) -> Iterator[dict[str, Sequence[Any]]]:
-        """Yield the events of the records in scope: for each rule a dict of columns of `events`, one row per item.
+        """Yield the events of the records in scope: for each rule a dict of columns, one row per item.
 
         last_line: first line of the last record of the file. Columns that a rule cannot fill are left out.
         """
@@ -523,7 +539,7 @@ class Parser:
         return pa.concat_tables(tables, promote_options="default") if tables else pa.table({})
 
     def events(self, record: Record) -> list[dict[str, Any]]:
-        """Return the events of one record: one dict per item with event_type, says, drifted, item and every value."""
+        """Return the events of one record: a dict per item with event_type, says, drifted, item, values."""
         found = []
         batch = self.read([record], everything=True)
         of_record = {"record_id", "record_no", "ts", "level", "logger", "layout", "raw", "statement"}
@@ -540,7 +556,10 @@ def _coalesced(values: Sequence[Any], others: Sequence[Any]) -> Sequence[Any]:
 
 
 def arrow_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Return an array of the type; each list object is converted once, because the same ones repeat very often."""
+    """Return an array of the type.
+
+    Each list object is converted once, because the same ones repeat very often.
+    """
     if not pa.types.is_list(kind):
         return pa.array(values, kind)
     ids = list(map(id, values))

@@ -36,8 +36,9 @@ CARET = "^ matched up to here"
 
 
 class Reach(NamedTuple):
-    """How far a pattern matches: `at` characters match its beginning; `expected` is the pattern's next piece.
+    """How far a pattern matches: `at` characters match its beginning.
 
+    `expected` is the pattern's next piece.
     `expected` is empty where the whole pattern matches and the text continues.
     """
 
@@ -54,7 +55,7 @@ _TAKES_ANYTHING = re.compile(r"\.[*+]|\((?:\?:|\?P<\w+>)?\.[*+]\)")
 
 @lru_cache(maxsize=1_000)
 def _beginnings(pattern: str) -> list[tuple[str, int]]:
-    """Return (beginning that is a pattern itself, its length in the pattern), from the empty one to the whole pattern.
+    """Return (beginning that is a pattern itself, its length), from the empty one to the whole.
 
     If one of them does not match a text, no longer one does: none ends inside of a choice or a repeated group.
     """
@@ -120,7 +121,7 @@ def cut(text: str) -> str:
 
 
 def marked(text: str, at: int, indent: str) -> list[str]:
-    """Return two lines: the text, cut around the mark if it is long, and a caret under character number `at`."""
+    """Return two lines: the text, cut around the mark, and a caret under character number `at`."""
     begin = max(0, min(at - WIDTH * 6 // 10, len(text) - WIDTH))
     end = begin + WIDTH
     before = (".." if begin else "") + visible(text[begin:at])
@@ -152,7 +153,7 @@ def _value(value: Any) -> str:
 
 
 def explain(text: str, site: Path | None) -> str:
-    """Explain each record of the text as an audit parses it: its header, its rule and values, or how far rules match.
+    """Explain each record of a text: its header, its rule and values, or how far rules match.
 
     Layouts without a time stamp are tried only where no other one matches. site: a site's folder of rule files. Raises DefinitionError
     where these are wrong, and nothing because of the text.
@@ -370,7 +371,7 @@ def _unclaimed(parser: Parser, record: Record, rule: Rule | None) -> list[str]:
 
 
 def nearest(parser: Parser, statement: str) -> list[tuple[Rule, int, str]]:
-    """Return (rule, characters that match, the next piece that it needs) of the likely rules, the best first.
+    """Return (rule, characters that match, next piece that it needs) of likely rules, best first.
 
     These are rules whose `starts` the statement mostly shares; if there are none, rules with a similar `starts`.
     """

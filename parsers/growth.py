@@ -1,4 +1,4 @@
-"""Measure how the time of every pattern grows with the length of a hostile line, for `kafka-audit lint`. No Spark.
+"""Measure how the time of patterns grows with a hostile line, for `kafka-audit lint`. No Spark.
 
 A log line may contain text of a stranger: the name of a topic, or the text of an exception. Python's `re` backtracks, so that a careless
 pattern takes minutes for one long line. Each pattern is applied to its own samples with every piece repeated, alone and with its neighbours.
@@ -72,7 +72,7 @@ class _EndedError(Exception):
 
 
 class Stopwatch:
-    """Measures matches and ends slow ones, where the system has a timer for it and this is the main thread."""
+    """Measures matches, and ends slow ones where the system has a timer and in the main thread."""
 
     def __init__(self) -> None:
         self._timer = getattr(signal, "setitimer", None) if threading.current_thread() is threading.main_thread() else None
@@ -119,7 +119,10 @@ class Stopwatch:
         return self.seconds(use, text, time.perf_counter) <= enough or self.seconds(use, text) <= enough
 
     def least(self, use: Callable[[str], object], texts: Sequence[str]) -> list[float]:
-        """Return the least time of some matches of each text, measured in turns so that other load affects all of them."""
+        """Return the least time of some matches of each text.
+
+        They are measured in turns, so that other load affects all of them.
+        """
         found = [inf] * len(texts)
         for _ in range(TRIES):
             took = [self.seconds(use, text) for text in texts]
@@ -156,7 +159,10 @@ def too_long(use: Callable[[str], object], samples: Iterable[str]) -> str | None
 
 
 def growing(watch: Stopwatch, use: Callable[[str], object], one: Stretched) -> tuple[tuple[int, float], tuple[int, float]] | None:
-    """Return two sizes with their seconds between which the time grows too fast; None where it is short or linear."""
+    """Return two sizes with their seconds between which the time grows too fast.
+
+    None where it is short or linear.
+    """
     if watch.is_quick(use, one.text(LONG), TOO_LONG):
         return None
     # a linear part may hide the growth, so a longer text is tried, too
@@ -179,7 +185,7 @@ def _report(one: Stretched, *sizes: tuple[int, float]) -> str:
 
 
 def growth_problems(ruleset: RuleSet, processes: int = 1) -> list[str]:
-    """Return one sentence for each pattern of rules, log idents, layouts and wrappers that a long line makes slow.
+    """Return one sentence for each pattern that a long line makes slow.
 
     processes: number of processes that measure in parallel.
     """
@@ -197,7 +203,7 @@ def _problems(ruleset: RuleSet, first: int, step: int) -> list[str]:
 
 
 def _patterns(ruleset: RuleSet) -> Iterator[tuple[str, Callable[[str], object], list[str]]]:
-    """Yield (place of its definition, function that applies it, samples) of every pattern, and of a whole line."""
+    """Yield (place, function that applies it, samples) of every pattern, and of a whole line."""
     parser = Parser(ruleset)
     for rule in ruleset.rules:
         records = [parser.record(sample["line"]) for sample in rule.samples]

@@ -1,5 +1,6 @@
-"""Load layouts, which locate time stamp, level, logger and message in a log line, and wrappers, a collector's text before it.
+"""Load layouts and wrappers.
 
+A layout locates time stamp, level, logger and message in a log line; a wrapper is a collector's text before the line.
 A layout is compiled from log4j's own ConversionPattern (org.apache.log4j.PatternLayout, log4j2 PatternLayout, Logback), or it is
 JSON with one record per line. Every layout yields the same slots: time, level, logger, thread, log ident, statement, thrown.
 """
@@ -71,7 +72,10 @@ class Layout:
 
     @property
     def bare(self) -> bool:
-        """Return whether its lines have no time stamp; such a layout is tried only on files that no other one matches."""
+        """Return whether its lines have no time stamp.
+
+        Such a layout is tried only on files that no other one matches.
+        """
         return not self.time
 
     @property
@@ -100,7 +104,7 @@ class Wrapper:
 
 @dataclass(frozen=True)
 class Shapes:
-    """All layouts in the order in which they are tried, and all wrappers from the outermost to the innermost."""
+    """All layouts in the order of the trial, and all wrappers from the outermost to the innermost."""
 
     layouts: tuple[Layout, ...]
     wrappers: tuple[Wrapper, ...]
@@ -303,7 +307,10 @@ def _braced(pattern: str, at: int, pair: str, where: str) -> tuple[str, int]:
 
 
 def _regex(pattern: str, facts: _Facts, where: str) -> str:
-    """Return the regex of a conversion pattern, with _MESSAGE, _END and _THROWN in it. Raises DefinitionError."""
+    """Return the regex of a conversion pattern, with _MESSAGE, _END and _THROWN in it.
+
+    Raises DefinitionError.
+    """
     regex, at = "", 0
     while piece := _PIECE.match(pattern, at):
         at = piece.end()
@@ -466,8 +473,9 @@ def _entries(text: str, file: str, built_in: bool) -> Iterator[Layout | Wrapper]
 
 @cache
 def shapes(site: Path | None = None) -> Shapes:
-    """Return the built-in layouts and wrappers, after those of a site's `layouts.toml`. Raises DefinitionError.
+    """Return the built-in layouts and wrappers, after those of a site's `layouts.toml`.
 
+    Raises DefinitionError.
     A site's entry replaces the built-in one of the same name.
     """
     text = files(__name__.split(".")[0]).joinpath("layouts.toml").read_text("utf-8")
@@ -483,5 +491,8 @@ def shapes(site: Path | None = None) -> Shapes:
 
 
 def wrapping(wrappers: Iterable[Wrapper]) -> str:
-    """Return a regex of all wrappers before a line; it matches every line, most of them with an empty text."""
+    """Return a regex of all wrappers before a line.
+
+    It matches every line, most of them with an empty text.
+    """
     return "".join(f"(?:{wrapper.pattern})?" for wrapper in wrappers)

@@ -1,4 +1,4 @@
-"""Load the meanings of statements for timelines: the words that rules list, and the event types of each word. Pure.
+"""Load the meanings of statements for timelines: words of rules, and the event types of each. Pure.
 
 `meanings.toml` defines the words. A rule of `events/*.toml` lists its words under `means`; under `means_by` it lists words that apply only
 to lines of some loggers, by the last part of the logger's name.
@@ -39,7 +39,10 @@ def _rules() -> Mapping[str, Mapping[str, Any]]:
 
 @cache
 def loggers(word: str) -> Mapping[str, frozenset[str]]:
-    """Return event type -> loggers whose lines have the meaning; ANY: all loggers. Raises KeyError for an unknown word."""
+    """Return event type -> loggers whose lines have the meaning; ANY: all loggers.
+
+    Raises KeyError for an unknown word.
+    """
     if word not in words():
         raise KeyError(f"parsers/meanings.toml has no word {word}")
     found = {event_type: ANY for event_type, rule in _rules().items() if word in rule.get("means", ())}

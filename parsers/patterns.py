@@ -21,11 +21,14 @@ THROWABLE = rf"(?:Caused by: )?({THROWABLE_CLASS})(?:: (.*))?"
 
 
 class DefinitionError(ValueError):
-    """A data file (rule, layout, log ident, fragment, machine, check) is wrong; the text says where and how."""
+    """A data file (rule, layout, log ident, fragment, machine, check) is wrong.
+
+    The text says where and how.
+    """
 
 
 def is_re_faulty() -> bool:
-    """Return whether this Python's `re` lets a possessive group match too much (python/cpython#106052, fixed in 3.11.5)."""
+    """Return whether a possessive group of `re` matches too much (python/cpython#106052, until 3.11.5)."""
     return re.fullmatch("(?:ab?c)++", "aca") is not None
 
 
@@ -56,7 +59,7 @@ def compiled(pattern: str) -> re.Pattern[str]:
 
 
 def check_dialect(pattern: str, where: str) -> None:
-    """Raise DefinitionError where the pattern does not compile, or a hostile line could make it run for hours."""
+    """Raise DefinitionError where a pattern does not compile, or a hostile line makes it run for hours."""
     bare = re.sub(r"\[[^\]]*\]", "C", re.sub(r"\\.", "__", pattern, flags=re.DOTALL))
     # a repeated group that contains a repeated part, or a choice, may match one text in exponentially many ways
     depth: list[int] = []

@@ -1,4 +1,4 @@
-"""Turn the text of a log into records: remove collectors' prefixes, join pieces, read headers, keep stack traces.
+"""Turn the text of a log into records: remove prefixes, join pieces, read headers.
 
 A record is a line with a known header and the lines up to the next one. All text is `str`; a line ends at LF, CR LF or CR.
 """
@@ -106,7 +106,10 @@ class LineBuilder:
             self._cut += len(left_out.encode("utf-8", "replace"))
 
     def line(self) -> str:
-        """Return the line, a `CutLine` where something is left out. The result does not depend on how the text was cut into pieces."""
+        """Return the line, a `CutLine` where something is left out.
+
+        The result does not depend on how the text was cut into pieces.
+        """
         beginning = "".join(self._beginning)
         if not self._cut:
             return beginning + self._end
@@ -121,7 +124,10 @@ FullName = Callable[[str, str], str]
 
 
 def split_lines(text: str) -> list[str]:
-    """Return the lines of a text without line ends; a text that ends with a line end has an empty last line."""
+    """Return the lines of a text without line ends.
+
+    A text that ends with a line end has an empty last line.
+    """
     return _LINE_END.split(text) if "\r" in text else text.split("\n")
 
 
@@ -192,7 +198,10 @@ _INSTANT, _LOG_IDENT = compiled(EPOCH_INSTANT), compiled(LOG_IDENT)
 
 
 def _at(content: Mapping[str, Any], path: str) -> str | None:
-    """Return the value at a path as text: a key, or key b of object a for `a.b`; None where there is none or it is empty."""
+    """Return the value at a path as text: a key, or key b of object a for `a.b`.
+
+    None where there is none or it is empty.
+    """
     value = content.get(path)
     outer, dot, inner = path.partition(".")
     if value is None and dot:
@@ -204,7 +213,10 @@ def _at(content: Mapping[str, Any], path: str) -> str | None:
 
 
 def time_text(text: str) -> str | None:
-    """Return `yyyy-MM-dd HH:mm:ss.SSS` and the zone, from ISO text or a count since 1970; None for other text."""
+    """Return `yyyy-MM-dd HH:mm:ss.SSS` and the zone, from ISO text or a count since 1970.
+
+    None for other text.
+    """
     if found := _ISO_WHOLE.fullmatch(text):
         return "{date} {clock}{fraction}{zone}".format_map(found.groupdict("")).replace(",", ".")
     millis = None
@@ -258,7 +270,10 @@ def _with_month_number(time: Callable[[Sequence[str]], Any], at: int) -> Callabl
 
 
 def _header_of(layout: Layout, regex: re.Pattern[str], full_name: FullName) -> Callable[[Sequence[str]], Header]:
-    """Return a function from the groups of a regex, empty where they do not match, to a header. The last group never matches."""
+    """Return a function from the groups of a regex, empty where they do not match, to a header.
+
+    The last group never matches.
+    """
 
     def values(names: Sequence[str]) -> Callable[[Sequence[str]], Any]:
         return itemgetter(*(regex.groupindex.get(name, 0) - 1 for name in names)) if names else lambda groups: ()
@@ -281,7 +296,10 @@ def _header_of(layout: Layout, regex: re.Pattern[str], full_name: FullName) -> C
 
 
 class Headers:
-    """Reads headers by a list of layouts: the first one that matches the whole first line, else the first one that matches all lines."""
+    """Reads headers by a list of layouts.
+
+    The first one that matches the whole first line counts, else the first one that matches all lines.
+    """
 
     def __init__(self, layouts: Sequence[Layout], full_name: FullName = lambda logger, log_ident: logger) -> None:
         """full_name: returns a logger in full, from an abbreviated logger and the log ident."""
@@ -306,7 +324,10 @@ class Headers:
         return lambda text: of_groups(found.groups("")) if (found := fullmatch(text)) else None
 
     def at_once(self, lines: Sequence[str]) -> Sequence[Header | None] | None:
-        """Return the headers of lines in the first layout (None: no header), or None where lines must be read one by one."""
+        """Return the headers of lines in the first layout; None: read them one by one.
+
+        An item is None where a line has no header in it.
+        """
         text = "\n".join(lines)
         # lines with characters that no layout prints are cleaned one by one
         if self._first is None or is_odd(text):
@@ -325,7 +346,7 @@ class Headers:
         return next((header for read in self._lines if (header := read(line))), None)
 
     def of_text(self, text: str) -> Header | None:
-        """Return the header of a record whose message has several lines: the end of the layout is on one of them."""
+        """Return the header of a record whose message has several lines, one with the layout's end."""
         return next((header for read in self._whole if (header := read(text))), None)
 
     def layout_of(self, line: str) -> str:
@@ -421,7 +442,10 @@ class RecordReader:
         return Record(self._line_no, *header[:7], rest, raw, True, self._cut)
 
     def close(self, without_last_line: bool = False) -> Iterator[Record]:
-        """Return the last record of the text. without_last_line: leave out its last line, unless it is its only one."""
+        """Return the last record of the text.
+
+        without_last_line: leave out its last line, unless it is its only one.
+        """
         if without_last_line and self._tail and self._line_no + len(self._tail) == self._next - 1:
             self._tail.pop()
             self.continued -= 1

@@ -126,7 +126,10 @@ def _assigned(nodes: Sequence[ast.AST]) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 
 def _is_event_type(node: ast.expr, given: Collection[str] = ()) -> bool:
-    """Return whether an expression is `x.event_type`, `x["event_type"]`, `event_type`, or a variable that was assigned one."""
+    """Return whether an expression is an event type.
+
+    Such are `x.event_type`, `x["event_type"]`, `event_type`, and variables that were assigned one.
+    """
     match node:
         case ast.Name(id=name) if name in given:
             return True

@@ -1,5 +1,6 @@
-"""Find tables and columns that queries name and that do not exist. Pure: SQL and Python source text in, problems out.
+"""Find tables and columns that queries name and that do not exist.
 
+Pure: SQL and Python source text in, problems out.
 A name is looked up in its source: a table of `schemas/tables`, its rows under another name (`audited_events`), a CTE of the query, or a view that
 Python registers, whose columns are not known.
 """
@@ -35,8 +36,9 @@ def known_columns(name: str, tables: Mapping[str, Columns]) -> Columns:
 
 
 def problems(sql: str, tables: Mapping[str, Columns]) -> list[str]:
-    """Return a problem for each table and column of a query that does not exist. Raises SqlglotError where it is no query.
+    """Return a problem for each table and column of a query that does not exist.
 
+    Raises SqlglotError where it is no query.
     tables: name -> columns.
     """
     found = set[str]()
@@ -117,7 +119,10 @@ def _unknown(scope: Scope, sources: Mapping[str, Columns]) -> Iterator[str]:
 
 
 def queries_of(source: str) -> Iterator[tuple[int, str]]:
-    """Yield (line, query) of the queries in the texts of a Python module; each inserted value becomes HOLE."""
+    """Yield (line, query) of the queries in the texts of a Python module.
+
+    Each inserted value becomes HOLE.
+    """
     tree = ast.parse(source)
     inner = {
         id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node) if part is not node
@@ -139,7 +144,10 @@ def queries_of(source: str) -> Iterator[tuple[int, str]]:
 
 
 def problems_of_modules(modules: Mapping[str, str], tables: Mapping[str, Columns]) -> tuple[list[str], Sequence[str]]:
-    """Return (problems of the queries in modules, places of texts that are no whole query). modules: path -> text."""
+    """Return (problems of the queries in modules, places of texts that are no whole query).
+
+    modules: path -> text.
+    """
     found, parts = [], []
     for path, text in modules.items():
         for line, sql in queries_of(text):

@@ -1,4 +1,4 @@
-"""Load the rules, which describe each Kafka log statement as data (`events/*.toml`), and the log idents before statements. No Spark.
+"""Load the rules of Kafka's log statements (`events/*.toml`), and log idents. No Spark.
 
 A rule file belongs to one component of Kafka and is named after it. Keys of a file: `loggers`, which may log the statements, then one
 table per rule:
@@ -97,12 +97,15 @@ class RuleSet:
         return frozenset(logger_key(logger) for rule in self.rules for logger in rule.loggers)
 
     def in_scope(self, logger: str | None) -> bool:
-        """Return whether records of a logger are stored. A logger may be printed in full or by its class name alone."""
+        """Return whether records of a logger are stored.
+
+        A logger may be printed in full or by its class name alone.
+        """
         return logger is not None and logger_key(logger) in self.loggers
 
     @cached_property
     def own_marks(self) -> str:
-        """Return a regex that recognises a damaged line of Kafka by its logger, or by a log ident after the head.
+        """Return a regex that recognises a damaged line of Kafka by its logger or log ident.
 
         Other programs may write to the same file (`docker compose logs`); a damaged line of Kafka must not count as theirs.
         """
@@ -131,8 +134,9 @@ class RuleSet:
 
 
 def logger_key(logger: str) -> str:
-    """Return the last part of a logger: `KafkaController` for `kafka.controller.KafkaController`; `state.change.logger` stays.
+    """Return the last part of a logger: `KafkaController` for `kafka.controller.KafkaController`.
 
+    `state.change.logger` stays.
     Layouts with %c{1} print only the last part, and Kafka moves classes between packages.
     """
     return logger if logger.endswith(STATE_CHANGE) else logger.rsplit(".", 1)[-1].rstrip("$")

@@ -93,7 +93,10 @@ def coverage() -> dict[str, Coverage]:
 
 @dataclass(frozen=True)
 class Needs:
-    """The coverage that a check needs: any of `kinds`. otherwise: greatest severity without it; null: no findings without it."""
+    """The coverage that a check needs: any of `kinds`.
+
+    otherwise: greatest severity without it; null: no findings without it.
+    """
 
     kinds: tuple[str, ...]
     otherwise: str | None = None
@@ -118,7 +121,10 @@ def needed(text: str) -> Needs:
 
 
 def parsed(name: str, sql: str) -> Statement:
-    """Return the statement in a text. A head line `-- key: value` starts an entry, a following `--   more` continues it."""
+    """Return the statement in a text.
+
+    A head line `-- key: value` starts an entry, a following `--   more` continues it.
+    """
     header: dict[str, str] = {}
     key = ""
     for line in sql.splitlines():
@@ -145,7 +151,7 @@ def statements(kind: str) -> tuple[Statement, ...]:
 
 @dataclass(frozen=True)
 class Limit:
-    """A threshold of checks: its value unless audit.toml sets another, what the number counts, and what it limits."""
+    """A threshold of checks: its default, its unit, and what it limits."""
 
     default: int
     unit: str
@@ -192,7 +198,10 @@ def _table(name: str) -> Statement:
 
 
 def columns_ddl(table: str) -> str:
-    """Return the columns of a table from its definition; `{vocabulary}` is the placeholder of those of the vocabulary."""
+    """Return the columns of a table from its definition.
+
+    `{vocabulary}` is the placeholder of those of the vocabulary.
+    """
     return _table(table).sql.partition("(\n")[2].partition("\n) USING delta")[0]
 
 
@@ -258,7 +267,7 @@ def version_number(version: str) -> int:
 
 @dataclass(frozen=True)
 class TableRule:
-    """One rule over the rows of a table, in words, and a query in Spark's SQL for the rows that violate it.
+    """One rule over the rows of a table: its words, and a query in Spark's SQL for violating rows.
 
     violations: reads {batch}, the validated rows, and all rows of {any_table}; it returns the columns of `Contract.shown`.
     shows: further columns that name the violating row.
@@ -271,7 +280,7 @@ class TableRule:
 
 @dataclass(frozen=True)
 class Contract:
-    """The rules of a table beyond types and NOT NULL, which `tables/<table>.sql` defines and Delta enforces.
+    """The rules of a table besides types and NOT NULL, which Delta enforces.
 
     key: unique columns; empty: no such rule. values: column -> the values that it may have besides null.
     """
@@ -283,7 +292,7 @@ class Contract:
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """Return the columns that name a row to people: the key, else required columns that are no measurements."""
+        """Return the columns that name a row: the key, else required columns that are no measurements."""
         kinds = columns(self.table)
         named = [name for name in required(self.table) if kinds[name] in ("STRING", "INT", "BIGINT", "DATE")]
         return self.key or tuple(named[:MOST_SHOWN])
@@ -295,7 +304,7 @@ MOST_SHOWN = 7
 
 @cache
 def required(table: str) -> tuple[str, ...]:
-    """The columns of a table that are NOT NULL, in order."""
+    """Return the columns of a table that are NOT NULL, in order."""
     return tuple(re.findall(r"^  (\w+) [A-Z].*? NOT NULL", _table(table).sql, re.MULTILINE))
 
 
@@ -329,7 +338,10 @@ def contracts() -> dict[str, Contract]:
 
 @cache
 def unreported() -> dict[str, dict[str, Any]]:
-    """Return why some failures feed no check, and which check reports each state that should end; see unreported.toml."""
+    """Return why some failures feed no check, and which check reports each state that should end.
+
+    See unreported.toml.
+    """
     return tomllib.loads(files(__name__).joinpath("unreported.toml").read_text("utf-8"))
 
 
@@ -341,7 +353,10 @@ def private_words() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class CauseRule:
-    """One `[[cause]]` of causes.toml: findings of `effects` may follow from one of `check`. title: glob of the cause's title."""
+    """One `[[cause]]` of causes.toml: findings of `effects` may follow from one of `check`.
+
+    title: glob of the cause's title.
+    """
 
     check: str
     effects: tuple[str, ...]
@@ -356,6 +371,9 @@ class CauseRule:
 
 @cache
 def cause_rules() -> tuple[CauseRule, ...]:
-    """Return the rules of causes.toml in order. Raises TypeError for an unknown key and KeyError for a missing one."""
+    """Return the rules of causes.toml in order.
+
+    Raises TypeError for an unknown key and KeyError for a missing one.
+    """
     content = tomllib.loads(files(__name__).joinpath("causes.toml").read_text("utf-8"))
     return tuple(CauseRule(**one | {"effects": tuple(one["effects"])}, **content["limits"]) for one in content["cause"])

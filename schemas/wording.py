@@ -31,7 +31,10 @@ NOT_KNOWN = "?"
 
 @dataclass(frozen=True)
 class Wording:
-    """The content of `<check>.md`. name: the check in two to six words. why: for the reference. The others are templates."""
+    """The content of `<check>.md`. name: the check in two to six words. why: for the reference.
+
+    The others are templates.
+    """
 
     check: str
     name: str
@@ -191,7 +194,10 @@ def rendered(template: str, facts: Mapping[str, Any]) -> str:
 
 
 def problem(template: str, known: Iterable[str]) -> tuple[str | None, set[str]]:
-    """Return (what is wrong with a template or None, the names that it uses). known: the names that it may use."""
+    """Return (what is wrong with a template or None, the names that it uses).
+
+    known: the names that it may use.
+    """
     try:
         tree = _environment().parse(template)
         _environment().compile(template)
@@ -225,7 +231,10 @@ def plain(template: str) -> str:
 
 @dataclass(frozen=True)
 class Command:
-    """A command of Kafka. kraft, zookeeper: its forms in that mode, the oldest first, as (first version, command)."""
+    """A command of Kafka.
+
+    kraft, zookeeper: its forms in that mode, the oldest first, as (first version, command).
+    """
 
     about: str
     kraft: tuple[tuple[str, str], ...]
@@ -247,7 +256,10 @@ def known_commands() -> dict[str, Command]:
 
 
 def commands(is_kraft: bool, version: tuple[int, ...] | None) -> dict[str, str]:
-    """Return the commands for a cluster by name, as Markdown code. version: of Kafka, None where no line and no setting names it."""
+    """Return the commands for a cluster by name, as Markdown code.
+
+    version: of Kafka, None where no line and no setting names it.
+    """
 
     def chosen(one: Command) -> str:
         forms = one.kraft if is_kraft else one.zookeeper

@@ -17,7 +17,7 @@ Subject = tuple[Any, ...]
 
 
 def with_causes(found: Sequence[Finding], subjects: Iterable[Mapping[str, Any]]) -> list[Finding]:
-    """Return the findings with `caused_by`: the fingerprint of the cause of each, null where none is known.
+    """Return the findings with `caused_by`, the fingerprint of the cause; null: not known.
 
     found: rows of `findings`, times with a zone or in UTC. subjects: rows of `finding_subjects`. A `caused_by` that names one of `found`
     is kept. No finding causes itself, directly or through others.

@@ -1,4 +1,4 @@
-"""Findings: every check of `schemas/checks` is a query that returns the violating rows, with its proof."""
+"""Run the checks: queries of `schemas/checks` that return the violating rows with their proof."""
 
 import hashlib
 import json
@@ -80,7 +80,10 @@ def register(
 
 
 def _named_columns(events: Frame) -> Frame:
-    """Return events with only the columns that checks name: Spark analyses every column of a view at each mention."""
+    """Return events with only the columns that checks name.
+
+    Spark analyses every column of a view at each mention.
+    """
     named = {word for kind in ("facts", "checks") for one in schemas.statements(kind) for word in words(one.sql)}
     return select(events, *(name for name in schemas.columns("events") if name in named))
 
@@ -141,7 +144,10 @@ def present(queries: Queries) -> set[str]:
 
 
 def slo_rows(slos: Sequence[Slo]) -> pa.Table:
-    """Return the goals of audit.toml: number, clusters and topics (patterns), availability (percent), acks, days."""
+    """Return the goals of audit.toml.
+
+    Columns: number, clusters and topics (patterns), availability (percent), acks, days.
+    """
     rows = [
         {
             "number": number,
@@ -159,7 +165,7 @@ def slo_rows(slos: Sequence[Slo]) -> pa.Table:
 
 
 def threshold_functions(settings: Sequence[Threshold]) -> list[str]:
-    """Return for each threshold the definition of a SQL function of (cluster, topic), with the values of audit.toml."""
+    """Return the definition of a SQL function of (cluster, topic) for each threshold of audit.toml."""
     return [
         f"CREATE OR REPLACE TEMPORARY FUNCTION {name}(cluster STRING, topic STRING) RETURNS INT RETURN "
         + threshold_sql(limit.default, [one for one in settings if one.name == name])
@@ -168,7 +174,10 @@ def threshold_functions(settings: Sequence[Threshold]) -> list[str]:
 
 
 def threshold_sql(default: int, settings: Sequence[Threshold]) -> str:
-    """Return the value of one threshold as an expression over cluster and topic; the last setting that matches counts."""
+    """Return the value of one threshold as an expression over cluster and topic.
+
+    The last setting that matches counts.
+    """
     value = str(default)
     for setting in settings:
         value = f"CASE WHEN {_all_match([('cluster', setting.cluster), ('topic', setting.topic)])} THEN {setting.value} ELSE {value} END"
@@ -176,7 +185,10 @@ def threshold_sql(default: int, settings: Sequence[Threshold]) -> str:
 
 
 def _all_match(globs: Iterable[tuple[str, str]]) -> str:
-    """Return the condition that columns match globs. It is never null: a null topic counts as an empty one."""
+    """Return the condition that columns match globs.
+
+    It is never null: a null topic counts as an empty one.
+    """
     tests = [
         f"coalesce(CAST({column} AS STRING), '') RLIKE {quoted(f'^(?s:{glob_pattern(glob)})$')}"
         for column, glob in globs
@@ -221,7 +233,10 @@ def violations(queries: Queries, given: Collection[str] = ()) -> Violations:
 
 
 def _in_order(queries: Queries, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows with their evidence sorted by time stamp; records without one are last, equal ones keep their order."""
+    """Return the rows with their evidence sorted by time stamp.
+
+    Records without one are last, equal ones keep their order.
+    """
     ids = sorted({record_id for row in found for record_id in row["evidence"] or () if record_id is not None})
     if not ids:
         return found
@@ -269,7 +284,10 @@ def _in_words(
 
 
 def _with_causes(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows with `caused_by` instead of `outage`: the fingerprint of the finding that reports the outage."""
+    """Return the rows with `caused_by` instead of `outage`.
+
+    caused_by: the fingerprint of the finding that reports the outage.
+    """
     outages = {
         _outage(row, row["node"], row["first_seen"]): row["fingerprint"] for row in found if row["check_id"] in OUTAGE_CHECKS
     }
@@ -291,7 +309,10 @@ def _is_given(check: schemas.Statement, given: Collection[str]) -> bool:
 
 
 def _with_candidates(queries: Queries, checks: Sequence[schemas.Statement]) -> list[schemas.Statement]:
-    """Return the checks without those whose `candidates`, a part of their query, has no rows: they cannot find anything."""
+    """Return the checks whose `candidates` have rows.
+
+    `candidates` names a CTE of the query; without rows in it a check cannot find anything.
+    """
     asked = [
         f"(SELECT {quoted(check.name)} AS name FROM (\n{check.part(part)}\n) LIMIT 1)"
         for check in checks

@@ -62,7 +62,10 @@ class Rule:
 
 @dataclass(frozen=True)
 class Violation:
-    """A violated rule. rows: number of violating rows; sample: the columns that name one of them, as text, without nulls."""
+    """A violated rule.
+
+    rows: number of violating rows; sample: the columns that name one of them, as text, without nulls.
+    """
 
     table: str
     rule: str
@@ -129,7 +132,7 @@ def reads(tables: Collection[str]) -> set[str]:
 
 
 def register(queries: Queries, written: Mapping[str, Frame], whole: Mapping[str, Frame]) -> None:
-    """Register the rows that are validated, and those that their rules read, under the names that `as_sql` uses."""
+    """Register the validated rows, and those that their rules read, under the names of `as_sql`."""
     for table in reads(written):
         queries.view(_whole(table), whole[table])
     for table, rows in written.items():

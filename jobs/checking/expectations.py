@@ -139,7 +139,10 @@ class Suites:
         return self._validated(source, table, rows.to_pandas(integer_object_nulls=True), lambda query: query)
 
     def _validated(self, source: Any, table: str, rows: Any, named: Callable[[str], str]) -> list[Violation]:
-        """Validate the rows of one table. named: replaces a query's placeholders except {batch} by names of views."""
+        """Validate the rows of one table.
+
+        named: replaces a query's placeholders except {batch} by names of views.
+        """
         rules = [rule for rule in rules_of(table) if rule.kind in self._kinds]
         if not rules:
             return []
@@ -170,7 +173,10 @@ class Suites:
         return [_violation(rule, again[rule.words].result) for rule in failed]
 
     def write_docs(self) -> None:
-        """Write the Data Docs of all validations, if a folder is given. Raises UsageError where they cannot be written."""
+        """Write the Data Docs of all validations, if a folder is given.
+
+        Raises UsageError where they cannot be written.
+        """
         if self._docs is None:
             return
         try:

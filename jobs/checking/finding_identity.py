@@ -180,8 +180,9 @@ def _marks(row: Finding) -> Iterator[tuple[Any, ...]]:
 
 
 def _likeness(row: Finding, old: Finding, *, is_episode: bool) -> tuple[int, int, int, int, timedelta] | None:
-    """Return how likely a found and a stored finding of one check are the same one; None where they are not.
+    """Return how likely a found and a stored finding of one check are the same one.
 
+    None where they are not.
     Findings of a check without episodes are the same if their fingerprints are. Others are if they concern the same thing at the same
     time, or if they overlap and share a record. The latter covers a thing whose description changed, such as its cause or incarnation.
     """

@@ -21,7 +21,10 @@ Finding = dict[str, Any]
 
 
 def unresolved(before: Iterable[Finding]) -> list[Finding]:
-    """Return the unresolved findings as if this run had found them again. before: the stored rows of `findings`."""
+    """Return the unresolved findings as if this run had found them again.
+
+    before: the stored rows of `findings`.
+    """
     return [
         {name: value for name, value in row.items() if name not in OF_RUN} | {"ended": False, "subjects": None}
         for row in before
@@ -88,7 +91,10 @@ def _not_found(old: Finding, run_id: str, silences: Sequence[Silence]) -> Findin
 
 
 def _changed(values: Finding, status: str, run_id: str, silences: Sequence[Silence], same: Finding | None = None) -> Finding:
-    """Return a row of `findings` with its status and silence. same: the stored row, where at most its silence has changed."""
+    """Return a row of `findings` with its status and silence.
+
+    same: the stored row, where at most its silence has changed.
+    """
     silence = silence_of(values, silences)
     is_old = same is not None and same["silence"] == silence
     return {
@@ -103,7 +109,10 @@ def _changed(values: Finding, status: str, run_id: str, silences: Sequence[Silen
 
 
 def silence_of(finding: Finding, silences: Iterable[Silence]) -> str | None:
-    """Return why a finding is silenced, null if it is not. The first matching silence counts; a missing value matches as an empty name."""
+    """Return why a finding is silenced, null if it is not.
+
+    The first matching silence counts; a missing value matches as an empty name.
+    """
     names = {name: "" if value is None else str(value) for name, value in finding.items()}
     for silence in silences:
         globs = {

@@ -62,7 +62,7 @@ def write_unchanged(tables: RunTables, asked: Asked, clocks: Sequence[Clock]) ->
 
 
 class _Validation:
-    """Validates rows against their contracts: the local engine by SQL, Spark and Data Docs by Great Expectations."""
+    """Validates contracts: the local engine by SQL, Spark and Data Docs by Great Expectations."""
 
     def __init__(self, tables: RunTables, asked: Asked) -> None:
         self._spark, self._docs = tables.spark, asked.data_docs
@@ -102,7 +102,10 @@ def _find(
     *,
     over: queries.Queries,
 ) -> tuple[Mapping[str, str], list[Row]]:
-    """Write the findings. Returns check -> why it could not be run, and the findings that this run has changed."""
+    """Write the findings.
+
+    Returns check -> why it could not be run, and the findings that this run has changed.
+    """
     config, names = asked.config, [clock.cluster for clock in clocks]
     facts = {name: rebuilt.facts[name] for name in names}
     checks.register(over, audited, list(clocks), facts, thresholds=config.thresholds, slos=config.slos)

@@ -1,4 +1,4 @@
-"""The harm of a story to producers and consumers: lost, unavailable or at risk, how much and for how long. Pure.
+"""Describe the harm of a story to producers and consumers: lost, unavailable or at risk. Pure.
 
 A story is a finding without a known cause, with all findings that follow from it (`ranking.by_cause`).
 """
@@ -43,7 +43,10 @@ class Harm:
 
 
 def stories(findings: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """Return the stories of findings that are not silenced, the worst first: a silenced cause hides no effect."""
+    """Return the stories of findings that are not silenced, the worst first.
+
+    A silenced cause hides no effect.
+    """
     return by_cause(sorted((finding for finding in findings if not finding.get("silenced")), key=worst_first))
 
 

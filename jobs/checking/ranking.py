@@ -1,4 +1,4 @@
-"""The order of findings, and the stories they form: the same in the verdict, the report, JSON and alerts. Pure."""
+"""Order findings and group them to stories, for the verdict, the report, JSON and alerts. Pure."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime

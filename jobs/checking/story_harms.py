@@ -1,4 +1,7 @@
-"""Query the harm of each story from `finding_subjects` and `durability`; `harms` turns it into sentences."""
+"""Query the harm of each story from `finding_subjects` and `durability`.
+
+`harms` turns it into sentences.
+"""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime

@@ -178,7 +178,10 @@ def _cluster(options: argparse.Namespace) -> configuration.Cluster:
 
 
 def ruleset_of(site: Path | None) -> RuleSet:
-    """Return the built-in rules and those of a site's folder. Raises UsageError, which names file and rule, where these are wrong."""
+    """Return the built-in rules and those of a site's folder.
+
+    Raises UsageError, which names file and rule, where these are wrong.
+    """
     if site is None:
         return built_in()
     from parsers.definitions import problems
@@ -289,7 +292,10 @@ class Audit:
 
     @contextmanager
     def _on_this_machine(self, root: str, found: pipeline.Found) -> Iterator[tuple[Any, Any, pipeline.Found]]:
-        """Yield the tables, the lease and the logs of a run of the local engine. Raises OnlySpark where only Spark can write the tables."""
+        """Yield the tables, the lease and the logs of a run of the local engine.
+
+        Raises OnlySpark where only Spark can write the tables.
+        """
         from jobs.engine import lease
         from jobs.engine.local_store import LocalStore
 

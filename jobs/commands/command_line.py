@@ -38,7 +38,10 @@ COMMANDS = (
 
 
 def _module(name: str) -> Any:
-    """Return the module of a command. Only the module of the given command is imported, so that short commands start fast."""
+    """Return the module of a command.
+
+    Only the module of the given command is imported, so that short commands start fast.
+    """
     found: Any
     match name:
         case "demo":

@@ -1,4 +1,7 @@
-"""The command `config check`: validate audit.toml before a scheduler uses it. It reads no log and sends nothing."""
+"""The command `config check`: validate audit.toml before a scheduler uses it.
+
+It reads no log and sends nothing.
+"""
 
 import argparse
 from collections.abc import Iterator

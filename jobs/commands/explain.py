@@ -1,4 +1,7 @@
-"""The commands `explain`, `layout` and `lint`: show the events of a line, how a file is read, and what is wrong with rules. No JVM."""
+"""The commands `explain`, `layout` and `lint`, without a JVM.
+
+They show the events of a line, how a file is read, and what is wrong with rules.
+"""
 
 import argparse
 import os

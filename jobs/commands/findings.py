@@ -1,4 +1,4 @@
-"""The command `findings`: list filtered findings, or show one with its evidence and the lines around it."""
+"""The command `findings`: list findings, or show one with its evidence and the lines around it."""
 
 import argparse
 import difflib
@@ -96,7 +96,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _about_topic(tables: Tables, topic: str) -> frozenset[str]:
-    """Return the fingerprints of findings with a subject in matching topics; a finding about several topics has no topic itself."""
+    """Return the fingerprints of findings with a subject in matching topics.
+
+    A finding about several topics has no topic itself.
+    """
     if not tables.has("finding_subjects"):
         return frozenset()
     rows = tables.query("SELECT DISTINCT fingerprint, topic FROM finding_subjects").rows()
@@ -104,7 +107,10 @@ def _about_topic(tables: Tables, topic: str) -> frozenset[str]:
 
 
 def is_selected(row: Row, options: argparse.Namespace, about: Container[str] = ()) -> bool:
-    """Return whether the filters select a finding. about: fingerprints of findings with a subject in the selected topics."""
+    """Return whether the filters select a finding.
+
+    about: fingerprints of findings with a subject in the selected topics.
+    """
     status = {"all": (*OPEN, "resolved"), "open": OPEN}.get(options.status, (options.status,))
     least = SEVERITIES.index(options.severity) if options.severity else 0
     return (
@@ -121,8 +127,9 @@ def _is_named(topic: str | None, glob: str) -> bool:
 
 
 def found_by(fingerprint: str, rows: Sequence[Row]) -> Row:
-    """Return the finding whose fingerprint begins like this. Raises UsageError where it is none, or several.
+    """Return the finding whose fingerprint begins like this.
 
+    Raises UsageError where it is none, or several.
     The fingerprint that people know (`known_as`) has priority.
     """
     begin = fingerprint.lower()
@@ -141,7 +148,10 @@ def found_by(fingerprint: str, rows: Sequence[Row]) -> Row:
 
 
 def listed(rows: Sequence[Row], known: int, everything: bool = False) -> Iterator[str]:
-    """Yield findings as lines, the worst first, resolved ones last; every error is listed. known: their number without filters."""
+    """Yield findings as lines, the worst first, resolved ones last; every error is listed.
+
+    known: their number without filters.
+    """
     now = sorted((row for row in rows if row["status"] != "resolved"), key=worst_first)
     over = [row for row in rows if row["status"] == "resolved"]
     if not rows:
@@ -196,7 +206,7 @@ class LogLine:
 
 
 def _around(tables: Tables, finding: Row, lines: int) -> tuple[list[LogLine], list[LogLine]]:
-    """Return (the finding's records, some of them with the lines of each node before and after), both by time."""
+    """Return (the finding's records, some of them with lines of each node around), by time."""
     cluster, incarnation = quoted(finding["cluster"]), finding["incarnation"]
     about = f"cluster = {cluster} AND incarnation = {incarnation} AND item = 0"
     of_proof = (
@@ -218,7 +228,10 @@ LINE = "ts, node, file, record_no, record_id, substring(raw, 1, 2000) AS raw"
 
 
 def _neighbours(tables: Tables, about: str, anchor: Row, lines: int) -> list[Row]:
-    """Return the records around one: of each node by time, or, without time stamps, of its file by number. about: an SQL condition."""
+    """Return the records around one: by node and time, or by file and number without time stamps.
+
+    about: an SQL condition.
+    """
     ts, file, number = anchor["ts"], quoted(anchor["file"]), anchor["record_no"]
 
     def side(later: bool) -> str:
@@ -238,7 +251,7 @@ def _neighbours(tables: Tables, about: str, anchor: Row, lines: int) -> list[Row
 
 
 def in_full(finding: Row, proof: Sequence[LogLine], lines: Sequence[LogLine]) -> Iterator[str]:
-    """Yield one finding as text: all records that prove it, then what all nodes logged around some of them."""
+    """Yield one finding as text: its records, then what all nodes logged around some of them."""
     yield f"{visible(finding['title'])}"
     yield f"  {finding['severity']}, {finding['status']}, {visible(finding['cluster'])}, {when(finding)}"
     if finding["silenced"]:

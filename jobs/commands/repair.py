@@ -1,4 +1,4 @@
-"""The command `repair`: rebuild damaged tables from `events` or from their readable files, and report lost rows.
+"""The command `repair`: rebuild damaged tables from `events` or from their readable files.
 
 A damaged table is moved to `_damaged/TABLE.N`, never deleted. Its readable rows are first written to a new table, `_repaired/TABLE`, which
 then replaces it. `cluster_facts` is moved before any other table, so that the next run rebuilds all derived tables even if the repair is
@@ -121,7 +121,10 @@ def _rebuild(spark: Any, root: str, ruleset: Any, config: Any, own_lease: Any) -
 
 @dataclass(frozen=True)
 class Repaired:
-    """The result for one table. kept: number of rows; None: it is derived. lost_files: unreadable files. lost_rows: None: not known."""
+    """The result for one table. kept: number of rows; None: it is derived. lost_files: unreadable files.
+
+    lost_rows: None: not known.
+    """
 
     table: str
     why: Sequence[str]
@@ -143,7 +146,10 @@ class Repaired:
 
 
 def _repair(folder: Path, found: Mapping[str, Sequence[str]]) -> list[Repaired]:
-    """Replace damaged tables by readable ones; derived tables are moved away, and the next opening creates them."""
+    """Replace damaged tables by readable ones.
+
+    Derived tables are moved away, and the next opening creates them.
+    """
     if not found:
         return []
     _set_aside(folder, upgrade.FACTS)
@@ -254,7 +260,10 @@ class Readable:
 
 
 def _rows(path: Path, log: Log, table: str) -> Readable:
-    """Return the rows of all readable files, the newest first: those that the log names, and others, because it may have gaps."""
+    """Return the rows of all readable files, the newest first.
+
+    Files that the log does not name are read, too, because it may have gaps.
+    """
     named = {name: rows for name, (_, rows) in log.files.items()}
     unnamed: set[str] = set()
     if path.is_dir():
@@ -308,7 +317,10 @@ def _plain(rows: pa.Table) -> pa.Table:
 
 
 def _of_newest(tables: Sequence[pa.Table], keys: Sequence[str]) -> pa.Table:
-    """Return the rows of all tables, the newest table first; of rows with one key, those of the first table count."""
+    """Return the rows of all tables, the newest table first.
+
+    Of rows with one key, those of the first table count.
+    """
     numbered = [
         one.append_column("nth", pa.repeat(pa.scalar(number, pa.int32()), one.num_rows)) for number, one in enumerate(tables)
     ]

@@ -1,4 +1,4 @@
-"""Account for every file and line that a run was given: rows of table `inputs`, and sentences for people. Pure."""
+"""Account for every given file and line: rows of table `inputs`, and sentences for people. Pure."""
 
 import fnmatch
 import json
@@ -126,7 +126,7 @@ def sentences(inputs: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def without_logs(given: Iterable[str], files: Sequence["LogFile"]) -> list[str]:
-    """Return a sentence for each given path without a log or a tool's output: what it looks like, and what to try."""
+    """Return a sentence for each given path without logs: what it looks like, and what to try."""
     found = []
     for one in given:
         mine = [file for file in files if _is_of(file, one)]

@@ -1,5 +1,6 @@
-"""Open compressed files, archives and encodings, which are recognised by content. Limits stop a file that expands without end.
+"""Open compressed files, archives and encodings, which are recognised by content.
 
+Limits stop a file that expands without end.
 Everything is read as a stream. Nothing is unpacked to disk, except an archive within an archive that must be read from its end: it is copied
 to a temporary file of bounded size. Names of members are only shown; no file is ever written under them.
 """
@@ -217,7 +218,10 @@ _LONGEST_NAME = 1024 * 1024
 
 @dataclass(frozen=True)
 class Member:
-    """A file of an archive. kind: tar, zip or 7z. number: its place among all entries, because a name may occur twice."""
+    """A file of an archive. kind: tar, zip or 7z.
+
+    number: its place among all entries, because a name may occur twice.
+    """
 
     kind: str
     number: int
@@ -314,7 +318,10 @@ class _Transcoded(io.RawIOBase):
 
 
 def utf_16(beginning: bytes) -> str | None:
-    """Return the UTF-16 encoding of a text: by its byte order mark, else by zeros in every other byte. None: another encoding."""
+    """Return the UTF-16 encoding of a text: by its byte order mark, else by zeros in every other byte.
+
+    None: another encoding.
+    """
     if beginning.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "utf-16-le" if beginning[:1] == b"\xff" else "utf-16-be"
     even, odd = beginning[: 2 * (len(beginning) // 2) : 2], beginning[1::2]
@@ -341,7 +348,10 @@ def codec_of(beginning: bytes) -> str | None:
 
 
 class _Entry(tarfile.TarInfo):
-    """A header of a tar. Raises HeaderError where it is damaged, wherever it is, and where its name is megabytes long."""
+    """A header of a tar.
+
+    Raises HeaderError where it is damaged, wherever it is, and where its name is megabytes long.
+    """
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "_Entry":
@@ -414,7 +424,10 @@ def _why_after(error: Exception, kind: str, last: str) -> str:
 
 @contextmanager
 def _unpacking(file: BinaryIO) -> Iterator[Callable[[int], bytes]]:
-    """Read the tar into which a child process converts a .7z. Reading raises UnreadableError where the child fails."""
+    """Read the tar into which a child process converts a .7z.
+
+    Reading raises UnreadableError where the child fails.
+    """
     process = subprocess.Popen(
         [sys.executable, "-m", seven_zip.__name__],
         stdin=file,
@@ -614,7 +627,10 @@ def _place(layers: Layers) -> tuple[int, ...]:
 
 @contextmanager
 def open_text(path: Path, layers: Layers = (), limits: Limits = LIMITS) -> Iterator[BinaryIO]:
-    """Open a text of a file. A packed text can only be read once, from its beginning. Raises OSError, also while it is read."""
+    """Open a text of a file. A packed text can only be read once, from its beginning.
+
+    Raises OSError, also while it is read.
+    """
     if not layers:
         with path.open("rb") as stream:
             yield stream

@@ -1,4 +1,4 @@
-"""Read the outputs of Kafka's tools about partitions at one moment, and compare them with the timelines. Pure.
+"""Read outputs of Kafka's tools about partitions, and compare them with the timelines. Pure.
 
 The tools and what is read of their outputs:
   kafka-topics --describe       every form, also --under-replicated-partitions, and copied from a terminal or a mail
@@ -75,8 +75,9 @@ class CheckpointError(ValueError):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One partition at one moment, as a tool prints it; null: not printed. source: describe, zookeeper, metadata_shell, reassign or quorum.
+    """One partition at one moment, as a tool prints it; null: not printed.
 
+    source: describe, zookeeper, metadata_shell, reassign or quorum.
     adding, removing: null where the form has no such columns (up to 2.7, which shows no running reassignment).
     The replicas of a quorum are its voters. observers: other readers of its log. lag: records that the slowest voter is behind.
     """
@@ -100,7 +101,10 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Output:
-    """The content of a tool's output. partitions: by line. unread: line -> text that looks like a partition and cannot be read."""
+    """The content of a tool's output. partitions: by line.
+
+    unread: line -> text that looks like a partition and cannot be read.
+    """
 
     partitions: tuple[Checkpoint, ...]
     unread: Mapping[int, str]
@@ -111,7 +115,10 @@ Unread = int
 
 
 def read(text: str) -> Output:
-    """Return the partitions of a tool's output, in its order. Raises CheckpointError where it is of none of these tools."""
+    """Return the partitions of a tool's output, in its order.
+
+    Raises CheckpointError where it is of none of these tools.
+    """
     whole = text.splitlines()
     lines = [ORNAMENT.sub("", line) if len(line) <= MAX_LINE else "" for line in whole]
     found = (
@@ -153,7 +160,7 @@ def is_output(text: str) -> bool:
 
 
 def is_like_output(text: str) -> bool:
-    """Return whether the text is of one of these tools, even if it names no partition or one that cannot be read."""
+    """Return whether the text is of one of these tools, even if no partition can be read."""
     output = _looked_into(text)
     return tool_of(text) is not None or (output is not None and bool(output.partitions or output.unread))
 
@@ -167,7 +174,10 @@ def _looked_into(text: str) -> Output | None:
 
 
 def _is_sound(one: Checkpoint) -> bool:
-    """Return whether the numbers of a checkpoint are possible in Kafka, because anybody may have written the text."""
+    """Return whether the numbers of a checkpoint are possible in Kafka.
+
+    Anybody may have written the text.
+    """
     numbers = [one.leader, one.leader_epoch, one.partition_epoch]
     for ids in (one.isr, one.replicas, one.adding, one.removing, one.observers):
         numbers += ids or ()
@@ -184,7 +194,10 @@ def _ids(text: str) -> tuple[int, ...]:
 
 
 def _described(lines: Sequence[str]) -> Iterator[Checkpoint | Unread]:
-    """Read `Topic: orders  Partition: 0  Leader: 1  Replicas: 1,2  Isr: 1,2 ..`; without a leader it is `none` or -1."""
+    """Read `Topic: orders  Partition: 0  Leader: 1  Replicas: 1,2  Isr: 1,2 ..`.
+
+    Without a leader it is `none` or -1.
+    """
     for number, values in _described_rows(lines):
         topic, partition = values["Topic"], values["Partition"]
         lists = {name: values[name] for name in ("Replicas", "Isr", "Adding Replicas", "Removing Replicas") if name in values}
@@ -211,7 +224,10 @@ NO_LEADER: dict[str, int | None] = {"none": -1, "N/A": -1, "": None}
 
 
 def _described_rows(lines: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield (number of the first line, values by column) of each partition's row; wrapped lines are joined."""
+    """Yield (number of the first line, values by column) of each partition's row.
+
+    Wrapped lines are joined.
+    """
     for number, line in enumerate(lines, 1):
         if "Topic:" not in line:
             continue
@@ -267,7 +283,10 @@ def _up_to_next_path(lines: Sequence[str], number: int) -> list[tuple[int, str]]
 
 
 def _of_topic_node(lines: Sequence[str]) -> Iterator[Checkpoint | Unread]:
-    """Read the assignment of a topic: JSON after a line that ends with its path. adding_replicas and removing_replicas exist since 2.4."""
+    """Read the assignment of a topic: JSON after a line that ends with its path.
+
+    adding_replicas and removing_replicas exist since 2.4.
+    """
     for number, line in enumerate(lines, 1):
         if not (path := TOPIC_PATH.search(line)) or MISSING_NODE in line:
             continue
@@ -299,7 +318,7 @@ def _listed(value: Any) -> tuple[Any, ...]:
 
 
 def _of_metadata_shell(lines: Sequence[str]) -> Iterator[Checkpoint]:
-    """Read PartitionRegistration(..) or the record's JSON after a path such as /image/topics/byName/orders/0."""
+    """Read PartitionRegistration(..) or JSON after a path such as /image/topics/byName/orders/0."""
     path = None
     for number, line in enumerate(lines, 1):
         path = SHELL_PATH.search(line) or path
@@ -337,7 +356,10 @@ def _of_reassign(lines: Sequence[str]) -> Iterator[Checkpoint | Unread]:
 
 
 def _of_running(lines: Sequence[str]) -> Iterator[Checkpoint | Unread]:
-    """Read `orders-0: replicas: 4,1. adding: 4. removing: 1.` of --list, and partitions that --verify finds not as planned."""
+    """Read `orders-0: replicas: 4,1. adding: 4.
+
+    removing: 1.` of --list, and partitions that --verify finds not as planned.
+    """
     for number, line in enumerate(lines, 1):
         text = line.strip()
         if row := MOVING.fullmatch(text):
@@ -419,7 +441,10 @@ COMPARED = {
 
 @dataclass(frozen=True)
 class Difference:
-    """A checkpoint that contradicts every interval near its moment. row: the most similar one; null: the logs have none."""
+    """A checkpoint that contradicts every interval near its moment.
+
+    row: the most similar one; null: the logs have none.
+    """
 
     checkpoint: Checkpoint
     columns: tuple[str, ...]
@@ -473,8 +498,9 @@ class Term:
 
 
 def compare_quorum(checkpoint: Checkpoint, terms: Iterable[Term], at: datetime) -> tuple[tuple[str, ...], Term] | None:
-    """Return the columns that the logs contradict, and the contradicting term: the epoch has another leader, or has ended.
+    """Return the columns that the logs contradict, and the contradicting term.
 
+    Its epoch has another leader, or has ended.
     An epoch without a line may have had any leader. --replication prints no epoch, so it is not compared.
     """
     if checkpoint.leader_epoch is None:

@@ -48,8 +48,9 @@ Batches = Iterable[pa.RecordBatch]
 
 @dataclass(frozen=True)
 class IngestSummary:
-    """The counts of one run. new = recognised + unrecognised + drifted; records = new + stored before + out_of_scope.
+    """The counts of one run.
 
+    new = recognised + unrecognised + drifted; records = new + stored before + out_of_scope.
     unfinished: records at the end of a file that are still being written; a later run reads them.
     completed: records that earlier runs read cut short and this run read whole.
     by_file: number of a file among those that are read -> the counts that `accounting.rows` reads.
@@ -180,7 +181,10 @@ def _block(table: str, number: int, rows: pa.Table, ids: Sequence[bytes], **give
 
 
 def passed_over(batch: Batch, source: Source) -> pa.Table:
-    """Return the rows of `passed_over`, one per record out of scope. record: the first bytes of its id, as a number."""
+    """Return the rows of `passed_over`, one per record out of scope.
+
+    record: the first bytes of its id, as a number.
+    """
     rows = []
     for record, node, record_id in batch.out_of_scope:
         at = moment(record.ts, source.zone)
@@ -206,7 +210,10 @@ class InProcess:
         self.blocks = sorted(found, key=lambda block: block.number)
 
     def duplicates(self, table: str, stored: "StoredRecords | None" = None) -> tuple[Mapping[int, Sequence[int]], int]:
-        """Return (number of a block -> places of its duplicates, in this run or stored; the number of duplicates)."""
+        """Return (number of a block -> places of its duplicates, in this run or stored.
+
+        The number of duplicates).
+        """
         blocks = [block for block in self.blocks if block.table == table]
         seen = set() if stored is None else stored.among([one for block in blocks for one in block.ids])
         found = defaultdict[int, list[int]](list)
@@ -279,7 +286,10 @@ class OnWorkers:
         self.blocks = [pickle.loads(row.block) for row in self._packed.select("block").collect()]
 
     def duplicates(self, table: str, stored: "StoredRecords") -> tuple[Any, int]:
-        """Return the same as `InProcess.duplicates`; the first value is None or a DataFrame: number BIGINT, places ARRAY<INT>."""
+        """Return the same as `InProcess.duplicates`.
+
+        The first value is None or a DataFrame: number BIGINT, places ARRAY<INT>.
+        """
         from pyspark.sql import Window
         from pyspark.sql import functions as F
 
@@ -351,7 +361,7 @@ class OnWorkers:
 
 
 class Parsed(Protocol):
-    """Parsed splits: by the process of the run (`InProcess`), Spark's workers (`OnWorkers`) or a pool (`jobs.engine.parsing.OnPool`)."""
+    """Parsed splits: `InProcess`, `OnWorkers` or `jobs.engine.parsing.OnPool`."""
 
     splits: Sequence[Split]
     blocks: list[Block]
@@ -432,7 +442,10 @@ def _unpacked(packed: pa.BinaryScalar) -> pa.Table:
 
 
 def _filled(table: str, blocks: Iterable[Block]) -> pa.Schema:
-    """Return the columns that are filled in some block. A run fills a third of them, and nulls cost as much as values."""
+    """Return the columns that are filled in some block.
+
+    A run fills a third of them, and nulls cost as much as values.
+    """
     filled = {"event_type"}.union(*(block.filled for block in blocks if block.table == table))
     return pa.schema([column for column in SCHEMAS[table] if column.name in filled or not column.nullable])
 
@@ -445,7 +458,10 @@ def with_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def remaining(rows: pa.Table, schema: pa.Schema, dropped: Sequence[int], cut_short: set[str]) -> pa.Table:
-    """Return the rows, with the columns of a schema, without the records at the places `dropped` and with the ids `cut_short`."""
+    """Return the remaining rows with the columns of a schema.
+
+    dropped: places of records, cut_short: ids of records that are left out.
+    """
     rows = with_schema(rows, schema)
     if dropped:
         places = pa.array(range(rows.num_rows), pa.int64())
@@ -459,7 +475,10 @@ def remaining(rows: pa.Table, schema: pa.Schema, dropped: Sequence[int], cut_sho
 
 @dataclass(frozen=True)
 class StoredRecords:
-    """The stored records that new ones may be duplicates of. first, final: their earliest and latest moment."""
+    """The stored records that new ones may be duplicates of.
+
+    first, final: their earliest and latest moment.
+    """
 
     store: Any
     clusters: Sequence[str]
@@ -645,8 +664,9 @@ def conserve(what: str, expected: int, found: int) -> None:
 
 
 def _land(store: Any, clusters: Sequence[str], parsed: "Parsed", table: str, read: int) -> tuple[Counter[str], int]:
-    """Return (counts of the records appended to a table, number of earlier runs' records that they complete). read: records for the table.
+    """Return (counts of appended records, number of earlier records that they complete).
 
+    read: number of records for the table.
     Raises ConservationError unless each record is appended or a duplicate.
     """
     if not read:
@@ -661,7 +681,10 @@ def _land(store: Any, clusters: Sequence[str], parsed: "Parsed", table: str, rea
 
 
 def _land_once(store: Any, clusters: Sequence[str], parsed: "Parsed", table: str, read: int) -> tuple[Counter[str], int]:
-    """Do the same as `_land`, once. Raises Conflict, before anything is appended, where another run has appended."""
+    """Do the same as `_land`, once.
+
+    Raises Conflict, before anything is appended, where another run has appended.
+    """
     seen = store.looked_at(table)
     dropped, duplicates = parsed.duplicates(table, StoredRecords.of(store, clusters, table, parsed.blocks))
     incomplete, completed = set[str](), set[str]()
@@ -682,7 +705,10 @@ def _land_once(store: Any, clusters: Sequence[str], parsed: "Parsed", table: str
 
 
 def counted(table: str, rows: pa.Table) -> Counter[str]:
-    """Return the number of records among rows of a table; for `events` also those recognised and those drifted."""
+    """Return the number of records among rows of a table.
+
+    For `events` also those recognised and those drifted.
+    """
     if table != "events":
         return Counter(records=rows.num_rows)
     whole = rows.filter(pc.equal(rows["item"], 0))

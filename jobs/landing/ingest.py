@@ -1,4 +1,7 @@
-"""Find the files that are logs and the node of each, and split them so that each record is read once. No Spark."""
+"""Find the files that are logs and the node of each, and split them so that each record is read once.
+
+No Spark.
+"""
 
 import codecs
 import contextlib
@@ -140,7 +143,10 @@ class LogFile:
         return bool(self.layers)
 
     def open(self) -> contextlib.AbstractContextManager[BinaryIO]:
-        """Open its text, unpacked. Raises OSError (such as archives.LimitError and DamagedError), also while it is read."""
+        """Open its text, unpacked.
+
+        Raises OSError (such as archives.LimitError and DamagedError), also while it is read.
+        """
         return archives.open_text(self.path, self.layers, self.limits)
 
 
@@ -294,7 +300,10 @@ class Sniffer:
         return text, kind, begun
 
     def _cut(self, stream: Any, lines: Sequence[str]) -> tuple[bool, bool]:
-        """Return (whether a collector has cut lines of the text, whether its last line is cut). lines: the first ones."""
+        """Return (whether a collector has cut lines of the text, whether its last line is cut).
+
+        lines: the first ones.
+        """
         joined, cut, last = self.parser.joined, False, ""
         if any(map(joined.knows, lines[:MOST_HEADERS])):
             for last in chain.from_iterable(blocks(stream)):
@@ -348,7 +357,10 @@ class _Followed:
         return piece
 
     def to_the_end(self) -> tuple[int, bytes]:
-        """Read to the end and return (bytes of the text, its last bytes). Only this shows whether an archive is truncated."""
+        """Read to the end and return (bytes of the text, its last bytes).
+
+        Only this shows whether an archive is truncated.
+        """
         while self.read(LOOK):
             pass
         return self._length, self._last
@@ -441,7 +453,10 @@ def find(
 
 
 def unchanged(files: Iterable[LogFile]) -> list[LogFile]:
-    """Return the files; a log that was rotated, removed or truncated since it was examined is marked unreadable."""
+    """Return the files.
+
+    A log that was rotated, removed or truncated since it was examined is marked unreadable.
+    """
 
     def look_again(file: LogFile) -> LogFile:
         if not file.usable or file.uri:
@@ -460,7 +475,10 @@ def unchanged(files: Iterable[LogFile]) -> list[LogFile]:
 
 
 def _end_of_lines(data: bytes, begin: int, end: int) -> int:
-    """Return where the last whole line between two places ends; 0 where none does. A final CR may be half of a line end."""
+    """Return where the last whole line between two places ends; 0 where none does.
+
+    A final CR may be half of a line end.
+    """
     cr = data.rfind(b"\r", begin, min(end, len(data) - 1))
     return max(data.rfind(b"\n", begin, end), cr + (cr >= 0 and data[cr + 1 : cr + 2] == b"\n")) + 1
 
@@ -472,7 +490,10 @@ def _end_of_line(data: bytes) -> int:
 
 
 def _long_line(data: bytes, read: Callable[[], bytes]) -> tuple[str, bytes]:
-    """Return (a line that is too long, shortened; the bytes after it). data: the bytes that were read since the line began."""
+    """Return (a line that is too long, shortened; the bytes after it).
+
+    data: the bytes that were read since the line began.
+    """
     line, decoded = LineBuilder(), codecs.getincrementaldecoder("utf-8")("replace")
     while True:
         if end := _end_of_line(data):
@@ -488,8 +509,9 @@ def _long_line(data: bytes, read: Callable[[], bytes]) -> tuple[str, bytes]:
 
 
 def blocks(stream: BinaryIO, length: int | None = None) -> Iterator[list[str]]:
-    """Yield the lines of a stream without line ends, some megabytes at a time; a line that is too long becomes a `CutLine`.
+    """Yield the lines of a stream without line ends, some megabytes at a time.
 
+    A line that is too long becomes a `CutLine`.
     length: bytes of the stream to read; None: all.
     """
     left = length
@@ -550,7 +572,7 @@ class Split:
 
 
 def _next_record(file: LogFile, stream: BinaryIO, at: int, parser: Parser) -> int | None:
-    """Return where a file may be split at or after a place: where a record has another time stamp than the previous one.
+    """Return where a file may be split at or after a place: where the time stamp changes.
 
     Then one task counts all equal texts, which share a time stamp. None: nowhere before the end.
     """
@@ -605,7 +627,7 @@ def split_size(files: Iterable[LogFile], cores: int) -> int:
 
 
 def absolute(file: LogFile) -> LogFile:
-    """Return the file with an absolute path and the same name, for a process with another working directory."""
+    """Return the file with an absolute path, for a process with another working directory."""
     return file if file.uri else replace(file, path=file.path.absolute(), given=file.given or str(file.path))
 
 
@@ -675,7 +697,10 @@ def _some_lines(lines: Iterable[str]) -> Iterator[list[str]]:
 
 
 def fetched(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, Path]]:
-    """Yield (URI as Hadoop writes it, local copy) for each file of some pieces; a copy is valid until the next one."""
+    """Yield (URI as Hadoop writes it, local copy) for each file of some pieces.
+
+    A copy is valid until the next one.
+    """
     rows = (row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
     with tempfile.TemporaryDirectory(prefix="kafka-audit-") as folder:
         for uri, pieces in groupby(rows, key=lambda row: row[0]):
@@ -697,7 +722,10 @@ _ROTATED_TO = re.compile(rf"(?<=\.log)[.\-].*|[.\-_]?\d[\d\-.]*(?=\.|$)|\.(?:{_P
 
 
 def _family(file: LogFile) -> tuple[str, str, str]:
-    """Return the key that the files of a rotation share: state-change.log, state-change.log.2026-11-20-10, ..log.1.gz."""
+    """Return the key that the files of a rotation share.
+
+    Such files are state-change.log, state-change.log.2026-11-20-10, state-change.log.1.gz.
+    """
     return file.cluster, str(file.place.parent), _ROTATED_TO.sub("", file.place.name)
 
 
@@ -717,7 +745,7 @@ def ending(file: LogFile, parser: Parser) -> dict[bytes, int]:
 
 
 def previous_endings(files: Sequence[LogFile], parser: Parser) -> dict[int, dict[bytes, int]]:
-    """Return number of a file -> the `ending` of the previous file of its rotation, where both share a time stamp."""
+    """Return number of a file -> `ending` of the previous file, where both share a time stamp."""
     # equal texts of one time stamp, in two files, are several records
     logs = {number: file for number, file in enumerate(files) if file.kind == "log" and "" != file.first_ts != file.last_ts}
     begun = {(_family(file), file.first_ts): number for number, file in logs.items()}

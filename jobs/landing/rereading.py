@@ -94,7 +94,10 @@ def _events(rows: Sequence[Row], parser: Parser, identity: Identity, has_ids: bo
 
 
 def _parsed_again(rows: Iterable[Row], parser: Parser, identity: Identity) -> Iterator[tuple[list[Row], Batch, pa.Table]]:
-    """Yield (rows of one node, the parsed batch, its events with record_no as the place among these rows). rows: of one file."""
+    """Yield (rows of one node, the parsed batch, its events with record_no as the place among these rows).
+
+    rows: of one file.
+    """
     by_node = defaultdict[int | None, list[Row]](list)
     for row in rows:
         by_node[row["node"]].append(row)
@@ -157,8 +160,9 @@ def concerned(before: Mapping[str, str], ruleset: RuleSet) -> set[str]:
 
 
 def changes(batches: Iterable[pa.RecordBatch], ruleset: RuleSet) -> Iterator[pa.RecordBatch]:
-    """Return the rows of `events` that the rules change, with the columns of CHANGES. Unchanged records are left out.
+    """Return the rows of `events` that the rules change, with the columns of CHANGES.
 
+    Unchanged records are left out.
     in: all rows of each record in `events`, sorted by IN_ORDER. Id, moment and node of a record are kept.
     """
     parser = Parser(ruleset)
@@ -175,7 +179,10 @@ def changes(batches: Iterable[pa.RecordBatch], ruleset: RuleSet) -> Iterator[pa.
 
 
 def _changed(records: Sequence[list[Row]], parser: Parser, identity: Identity) -> Iterator[pa.RecordBatch]:
-    """Return the changes of the records of one file. records: all rows of each, the one with its text first."""
+    """Return the changes of the records of one file.
+
+    records: all rows of each, the one with its text first.
+    """
     before = {rows[0]["record_id"]: rows for rows in records}
     changed: list[Row] = []
     for mine, batch, found in _parsed_again((rows[0] for rows in records), parser, identity):

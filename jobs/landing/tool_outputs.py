@@ -1,4 +1,4 @@
-"""Outputs of Kafka's tools, from --checkpoint or among the logs: read, stored in `events` and `checkpoints`, compared with the timelines.
+"""Read, store and compare outputs of Kafka's tools, from --checkpoint or among the logs.
 
 As events they start a timeline where the logs show nothing (`jobs.timelines`). They are marked as not printed by a log.
 """
@@ -40,7 +40,10 @@ COLUMNS = {"adding": "adding_replicas", "removing": "removing_replicas"}
 
 @dataclass(frozen=True)
 class ToolOutput:
-    """One output of a tool. is_given: with --checkpoint. lines: number -> text of the lines about a partition."""
+    """One output of a tool. is_given: with --checkpoint.
+
+    lines: number -> text of the lines about a partition.
+    """
 
     path: Path
     cluster: str
@@ -61,7 +64,10 @@ class ToolOutput:
 
 
 def given(paths: Iterable[Path], at: datetime | None, clusters: Sequence[str]) -> list[ToolOutput]:
-    """Read the files of --checkpoint. Raises UsageError where one is no output of a tool, or its moment or cluster is unknown."""
+    """Read the files of --checkpoint.
+
+    Raises UsageError where one is no output of a tool, or its moment or cluster is unknown.
+    """
     found = []
     for path in paths:
         if len(clusters) != 1:
@@ -130,7 +136,10 @@ def _parsed(content: bytes, path: str, name: str) -> tuple[datetime | None, tupl
 
 
 def event_rows(output: ToolOutput) -> Iterator[dict[str, Any]]:
-    """Return rows of `events`, with incarnation 1 like new records; the same output and moment give the same rows."""
+    """Return rows of `events`, with incarnation 1 like new records.
+
+    The same output and moment give the same rows.
+    """
     items: dict[int, int] = {}
     for one in output.partitions:
         if one.source == QUORUM:
@@ -180,7 +189,7 @@ def land(store: Any, outputs: Sequence[ToolOutput]) -> list[ToolOutput]:
 
 
 def write(store: Any, outputs: Sequence[ToolOutput], facts: Mapping[str, "ClusterFacts"]) -> None:
-    """Add new outputs to `checkpoints` and compare all of them with the timelines, which late logs may have changed."""
+    """Add new outputs to `checkpoints` and compare all of them with the timelines again."""
     from jobs.engine.rows import (
         at_or_after,
         at_or_before,
@@ -241,8 +250,9 @@ TIMELINE_COLUMNS = ("partition", "valid_from", "valid_to", "state", *checkpoints
 
 
 def _of_known_topics(events: "Frame", states: "Frame", outputs: Sequence[ToolOutput]) -> list[ToolOutput]:
-    """Return the outputs of clusters that know their topics. Raises UsageError where a given one is of another cluster.
+    """Return the outputs of clusters that know their topics.
 
+    Raises UsageError where a given one is of another cluster.
     states: partition_states, a small table with most topics. Only other topics are searched in all events.
     """
     from jobs.engine.rows import where
@@ -298,7 +308,10 @@ def _rows(output: ToolOutput, facts: "ClusterFacts") -> Iterable[dict[str, Any]]
 
 
 def _compared(rows: "Dicts", history: "Dicts", newest: datetime) -> Iterable[dict[str, Any]]:
-    """Return rows of `checkpoints` of a topic, compared with its timelines. newest: last time stamp of the logs."""
+    """Return rows of `checkpoints` of a topic, compared with its timelines.
+
+    newest: last time stamp of the logs.
+    """
     for row in rows:
         is_covered = row["taken_at"] <= newest + NEAR
         (found,) = (is_covered and checkpoints.compare([_checkpoint(row)], history, row["taken_at"])) or (None,)

@@ -1,4 +1,7 @@
-"""JSON schemas of what `audit --json` and `findings --json` print; `make docs` writes them into docs/reference."""
+"""JSON schemas of what `audit --json` and `findings --json` print.
+
+`make docs` writes them into docs/reference.
+"""
 
 from typing import Any
 

@@ -70,7 +70,10 @@ class _Gauges:
 
 
 def exposition(run: Run, succeeded: float | None = None) -> bytes:
-    """Return the text in Prometheus's exposition format 0.0.4. succeeded: end of the last successful run before, in seconds."""
+    """Return the text in Prometheus's exposition format 0.0.4.
+
+    succeeded: end of the last successful run before, in seconds.
+    """
     gauge = _Gauges()
 
     findings = gauge("findings", "Findings that are not resolved.", "cluster", "check", "severity", "silenced")
@@ -142,7 +145,10 @@ def write(path: Path, run: Run) -> None:
 
 
 def write_end(path: Path, code: int, started_at: datetime) -> None:
-    """Write the metrics about the end of a run and keep the others; do nothing where `write` has written the same end."""
+    """Write the metrics about the end of a run and keep the others.
+
+    Do nothing where `write` has written the same end.
+    """
     before, finished_at = _Before(path), datetime.now(UTC)
     is_written = (before.value(ENDED) or 0) >= started_at.timestamp()
     written = before.value(EXIT_CODE)

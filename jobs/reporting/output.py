@@ -1,4 +1,4 @@
-"""Print findings as Markdown or as annotations of GitHub Actions, and add the options that choose a format."""
+"""Print findings as Markdown or as annotations of GitHub Actions, by options."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -37,7 +37,10 @@ def findings(form: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def verdict(form: str, rows: Sequence[Mapping[str, Any]], outcomes: Sequence[Any], notes: Sequence[str]) -> Iterator[str]:
-    """Yield the lines of the verdict of a run. outcomes: cluster, problem and unreadable of each. notes: further sentences."""
+    """Yield the lines of the verdict of a run. outcomes: cluster, problem and unreadable of each.
+
+    notes: further sentences.
+    """
     problems = [f"{one.cluster}: not audited. {one.problem}" for one in outcomes if one.problem]
     problems += [f"{one.cluster}: not read: {text}" for one in outcomes for text in one.unreadable]
     if form == "github":

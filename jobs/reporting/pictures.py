@@ -1,4 +1,4 @@
-"""Draw the pictures of the report: aggregate rows of the tables, then write SVG that needs nothing outside of the page.
+"""Draw the pictures of the report: aggregate rows of the tables, then write self-contained SVG.
 
 The pictures are rectangles on a time axis, written by hand. altair with vl-convert, which draws without network and browser, was tried. It
 adds 84 MB of native code and takes 70 ms and 14 kB for two bars. Its links within the page lead to vega.github.io, its pictures have no
@@ -61,7 +61,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Strip:
-    """The history of one partition around a finding. states: replica -> states other than OnlineReplica. marks: moments of the proof."""
+    """The history of one partition around a finding. states: replica -> states other than OnlineReplica.
+
+    marks: moments of the proof.
+    """
 
     topic: str
     partition: int
@@ -103,7 +106,10 @@ class TopicDay(NamedTuple):
 
 @dataclass(frozen=True)
 class Durability:
-    """The newest days of one cluster. days: of its worst topics, the worst first. topics: the number of all topics."""
+    """The newest days of one cluster. days: of its worst topics, the worst first.
+
+    topics: the number of all topics.
+    """
 
     days: list[TopicDay]
     topics: int
@@ -148,7 +154,10 @@ def read(queries: "Queries", clusters: Sequence[str], findings: Sequence[Mapping
 
 
 def _durability(queries: "Queries", clusters: Sequence[str]) -> dict[str, Durability]:
-    """Read the newest DAYS of the worst TOPICS, by time without a leader or below min ISR, then by time under-replicated."""
+    """Read the newest DAYS of the worst TOPICS.
+
+    They are ordered by time without a leader or below min ISR, then by time under-replicated.
+    """
     sums = ", ".join(f"sum({name}) AS {name}" for name in TopicDay._fields[3:])
     rows = queries.rows(
         f"""WITH days AS (
@@ -358,7 +367,10 @@ KEY = {
 
 
 class _Drawing:
-    """Lanes below one another. Places across are per cent of the width, so that text has one size on a screen, a phone and paper."""
+    """Lanes below one another.
+
+    Places across are per cent of the width, so that text has one size on a screen, a phone and paper.
+    """
 
     def __init__(self, span: Span | None = None) -> None:
         self.names: list[Markup] = []
@@ -480,7 +492,10 @@ def _ids(some: Iterable[int]) -> str:
 
 
 def _terms_shown(hours: RecentHours) -> Iterator[tuple[datetime, datetime, int]]:
-    """Yield begin, end and controller of each term: it ends when its controller resigns, or when the next one begins."""
+    """Yield begin, end and controller of each term.
+
+    It ends when its controller resigns, or when the next one begins.
+    """
     for number, (since, node) in enumerate(hours.terms):
         following = [begin for begin, _ in hours.terms[number + 1 : number + 2]]
         resigned = [end for end, who in hours.ends if who == node and end > since]
@@ -596,7 +611,10 @@ def partition_strip(name: str, strip: Strip) -> Markup:
 
 
 def heat_map(name: str, recent: RecentHours) -> Markup | None:
-    """Draw the number of partitions in which a broker's replica was out of sync, by hour; None where there were none."""
+    """Draw the number of partitions in which a broker's replica was out of sync, by hour.
+
+    None where there were none.
+    """
     if not recent.out_of_sync:
         return None
     found = {hour for row in recent.out_of_sync.values() for hour in row}
@@ -669,7 +687,10 @@ def _share(seconds: float, whole: float) -> str:
 
 
 def _widths(seconds: Mapping[str, float], across: float) -> dict[str, float]:
-    """Return kind -> its share of a width, at least SLIVER; the widest share is reduced by what the others gain."""
+    """Return kind -> its share of a width, at least SLIVER.
+
+    The widest share is reduced by what the others gain.
+    """
     whole = sum(seconds.values())
     found = {kind: max(SLIVER, across * value / whole) for kind, value in seconds.items() if value > 0}
     widest = max(found, key=lambda kind: found[kind])

@@ -53,8 +53,9 @@ FILTER_TOPICS = 50
 
 
 def write(path: Path, results: RunResults, outcomes: list[Any], run_id: str, pictures: Pictures | None = None) -> None:
-    """Write the report; an old one stays until the new one is complete. Raises UsageError if it cannot be written.
+    """Write the report; an old one stays until the new one is complete.
 
+    Raises UsageError if it cannot be written.
     outcomes: `landing.logs.Outcome` of each cluster.
     """
     targets.prepare(path, OPTION, makes_folder=True)
@@ -116,7 +117,10 @@ def severities() -> Sequence[str]:
 
 
 def shown(text: Any) -> Markup:
-    """Return text of one line as escaped HTML; characters that are not printable or reverse the line are shown as codes."""
+    """Return text of one line as escaped HTML.
+
+    Characters that are not printable or reverse the line are shown as codes.
+    """
     text = str(text)
     if len(text) > SHOWN_CHARACTERS:
         text = text[:SHOWN_CHARACTERS] + " .."
@@ -153,7 +157,10 @@ def _marked_up(text: str, keep: str) -> Markup:
 
 
 class _Marks:
-    """The classes that the filter of the page uses, one per check and per frequent topic; and the room that is left."""
+    """The classes that the filter of the page uses, one per check and per frequent topic.
+
+    And the room that is left.
+    """
 
     def __init__(self, results: RunResults) -> None:
         findings = results.findings

@@ -8,7 +8,10 @@ from jobs.errors import UsageError
 
 
 def prepare(path: Path, option: str, *, makes_folder: bool) -> None:
-    """Check that a file can be written. makes_folder: create its folder. Raises UsageError, which names the option."""
+    """Check that a file can be written. makes_folder: create its folder.
+
+    Raises UsageError, which names the option.
+    """
     if os.path.exists(path) and not os.path.isfile(path):
         raise UsageError(f"{option} {path} is no file; give the name of a file")
     try:
@@ -32,7 +35,7 @@ def prepare(path: Path, option: str, *, makes_folder: bool) -> None:
 
 
 def partial(path: Path) -> Path:
-    """Return the temporary file that a run writes first, so that an old file stays until the new one is complete."""
+    """Return the temporary file, so that an old file stays until the new one is complete."""
     target = path.resolve()
     return target.with_name(f".{target.name[:60]}.{os.getpid()}.part")
 

@@ -65,7 +65,10 @@ class RunResults:
 
 
 def read(store: RunTables, clusters: list[str], now: Mapping[str, datetime | None]) -> RunResults:
-    """Read findings, their harm, counts and gaps of the clusters. now: cluster -> the moment that its findings are measured against."""
+    """Read findings, their harm, counts and gaps of the clusters.
+
+    now: cluster -> the moment that its findings are measured against.
+    """
     tables = {name: store.read(name, clusters) for name in (*COUNTED, "coverage", "finding_subjects", "durability")}
     asked = queries.over(store.spark, tables.values())
     for name, rows in tables.items():
@@ -76,7 +79,10 @@ def read(store: RunTables, clusters: list[str], now: Mapping[str, datetime | Non
 
 
 def _findings(store: RunTables, clusters: list[str]) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
-    """Return the findings, worst first, with moments in UTC without a zone; and record_id -> record for the first PROVEN of a check."""
+    """Return the findings, worst first, with moments in UTC without a zone.
+
+    And record_id -> record for the first PROVEN of a check.
+    """
     findings = sorted((_without_zone(row) for row in to_dicts(store.read("findings", clusters))), key=worst_first)
     ids = []
     so_far: Counter[tuple[str, str]] = Counter()
@@ -99,7 +105,7 @@ def _without_zone(row: dict[str, Any]) -> dict[str, Any]:
 def _counts(
     store: RunTables, asked: Queries, clusters: list[str]
 ) -> tuple[dict[str, dict[str, int]], dict[str, list[str]], dict[str, list[dict[str, Any]]]]:
-    """Return by cluster the counts, what its logs do not show, and the most frequent texts that no rule reads."""
+    """Return by cluster: counts, what its logs do not show, frequent texts that no rule reads."""
     counts: dict[str, dict[str, int]] = {name: {} for name in clusters}
     not_shown: dict[str, list[str]] = {name: [] for name in clusters}
     some = [
@@ -158,7 +164,10 @@ def _subjects(asked: Queries) -> dict[str, dict[str, Any]]:
 
 
 def within(results: RunResults, window: Window, now: Mapping[str, datetime | None]) -> RunResults:
-    """Return the results with only the findings in a window. now: cluster -> the moment that its findings are measured against."""
+    """Return the results with only the findings in a window.
+
+    now: cluster -> the moment that its findings are measured against.
+    """
     if not window:
         return results
     replicas = {fingerprint: one["replicas"] for fingerprint, one in results.subjects.items()}
@@ -233,7 +242,10 @@ def worst_of(story: Story) -> dict[str, Any]:
 
 
 def headline(story: Story) -> dict[str, Any]:
-    """Return the finding that a story is listed by: its cause, or its worst finding where only the cause is resolved."""
+    """Return the finding that a story is listed by.
+
+    It is the cause, or the worst finding where only the cause is resolved.
+    """
     return worst_of(story) if story[0]["status"] == "resolved" and not is_over(story) else story[0]
 
 
@@ -245,7 +257,10 @@ def others(story: Story) -> list[tuple[str, dict[str, Any]]]:
 
 
 def advice(story: Story) -> list[str]:
-    """Return the advice for an unresolved story: that of its headline, its cause and, where it is worse, its worst finding."""
+    """Return the advice for an unresolved story.
+
+    It is that of its headline, its cause and, where it is worse, its worst finding.
+    """
     if is_over(story):
         return []
     about = [headline(story), story[0]]
@@ -257,7 +272,10 @@ def advice(story: Story) -> list[str]:
 
 
 def _story_lines(story: Story, results: RunResults, now: datetime | None, *, cluster: str, tables: str) -> list[str]:
-    """Return the lines of a story; the first one has its worst severity. cluster: text before the title, if there are several."""
+    """Return the lines of a story; the first one has its worst severity.
+
+    cluster: text before the title, if there are several.
+    """
     finding, around = headline(story), others(story)
     first = f"  {_tag(worst_of(story))} {cluster}{printable(finding['title'], 200)}"
     lines = [first, f"      {when(story, now)}"]
@@ -295,7 +313,7 @@ def _new_status(finding: dict[str, Any]) -> str:
 
 
 def _is_past(finding: dict[str, Any], outcomes: Sequence[Any], run_id: str | None) -> bool:
-    """Return whether an earlier run has resolved a finding that ended more than RECENT before the end of the logs."""
+    """Return whether an earlier run resolved a finding that ended RECENT before the end of the logs."""
     now = next((outcome.now for outcome in outcomes if outcome.cluster == finding["cluster"]), None)
     ended = finding["last_seen"]
     if finding["run_id"] == run_id or now is None or ended is None:
